@@ -1,0 +1,47 @@
+"""Which modules are compiled, and which build is running.
+
+The list is the only one: `setup.py` compiles it, a test asserts that each entry is an extension in
+the compiled build, and `slipstream --version` prints what it finds. An entry is here because it lies
+on the per-message path and a measurement says that compiling it pays (see docs/performance.md).
+"""
+
+from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES
+
+COMPILED_MODULES: tuple[str, ...] = (
+    "slipstream.wire.buffer",
+    "slipstream.wire.client_frames",
+    "slipstream.wire.server_frames",
+    "slipstream.wire.subjects",
+    "slipstream.wire.headers",
+    "slipstream.log.record",
+    "slipstream.log.subject_index",
+    "slipstream.log.base",
+    "slipstream.log.memory_log",
+    "slipstream.log.segment",
+    "slipstream.log.file_log",
+    "slipstream.engine.message",
+    "slipstream.engine.routing",
+    "slipstream.engine.account",
+    "slipstream.engine.session",
+    "slipstream.engine.stream",
+    "slipstream.engine.consumer",
+    "slipstream.engine.acks",
+)
+
+
+def is_compiled(module: str) -> bool:
+    """True if `module` was imported from an extension."""
+    origin = import_module(module).__file__ or ""
+    return origin.endswith(tuple(EXTENSION_SUFFIXES))
+
+
+def describe() -> str:
+    """`compiled`, `plain`, or which part is which, for `--version` and the test header."""
+    compiled = [module for module in COMPILED_MODULES if is_compiled(module)]
+    if not compiled:
+        return "plain"
+    if len(compiled) == len(COMPILED_MODULES):
+        return "compiled"
+    missing = sorted(set(COMPILED_MODULES) - set(compiled))
+    return "mixed (plain: " + ", ".join(missing) + ")"

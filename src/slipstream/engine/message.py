@@ -1,0 +1,40 @@
+"""A message on its way through an account."""
+
+from typing import Any
+
+
+class Inbound:
+    """One published message, by reference to the bytes it arrived in.
+
+    A session fills the same object for each message it reads, so it is valid only during the call
+    that receives it: whoever keeps something must copy it.
+
+    ``data[header_start:body_start]`` is the header block (empty when there is none) and
+    ``data[body_start:end]`` the body.
+    """
+
+    __slots__ = ("body_start", "data", "end", "header_start", "reply", "session", "subject")
+
+    def __init__(
+        self,
+        subject: bytes = b"",
+        reply: bytes = b"",
+        header: bytes = b"",
+        body: bytes = b"",
+        session: Any = None,
+    ) -> None:
+        self.subject = subject
+        self.reply = reply  # b"" when there is none
+        self.data = header + body if header else body
+        self.header_start = 0
+        self.body_start = len(header)
+        self.end = len(self.data)
+        self.session = session  # the publishing ClientSession; None for the engine's own messages
+
+    def header(self) -> bytes:
+        """The header block from ``NATS/1.0`` to its closing blank line; b"" when there is none."""
+        return self.data[self.header_start : self.body_start]
+
+    def body(self) -> bytes:
+        """The payload without headers."""
+        return self.data[self.body_start : self.end]
