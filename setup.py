@@ -28,7 +28,11 @@ def extensions() -> list[Extension]:
 
     only = os.environ.get("SLIPSTREAM_ONLY", "")
     found = [
-        Extension(module, [source_of(module)], extra_compile_args=["-O3", "-fno-strict-aliasing", "-fwrapv"])
+        Extension(
+            module,
+            [source_of(module)],
+            extra_compile_args=["-O3", "-fno-strict-aliasing", "-fwrapv"],
+        )
         for module in BUILD["COMPILED_MODULES"]
         if only in module
     ]

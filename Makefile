@@ -1,0 +1,70 @@
+# Everything a newcomer needs: `make demo` and `make test` set up a fresh machine by themselves.
+#   make demo    the main job on an embedded server: 336,776 flights through a stream
+#   make test    all tests, on the compiled and on the plain build
+#   make lint    style, types, layers
+#   make bench   the table against nats-server (needs rustc)
+PYTHON ?= python3
+VENV   ?= .venv
+PY     := $(VENV)/bin/python
+PIP    := $(PY) -m pip --disable-pip-version-check
+JOBS   ?= auto
+
+.PHONY: demo test test-compiled test-plain lint bench build clean help
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n '2,5s/^#   //p' Makefile
+
+demo: $(VENV)/.demo build
+	$(PY) examples/flights.py
+
+test: test-compiled test-plain
+
+test-compiled: $(VENV)/.dev build
+	@echo "==> tests on the compiled build"
+	SLIPSTREAM_BUILD=compiled $(PY) -m pytest -q -n $(JOBS)
+
+# A copy without extensions: the same tests on plain Python, so that both builds mean the same.
+test-plain: $(VENV)/.dev
+	@echo "==> tests on the plain build"
+	rm -rf build/plain && mkdir -p build/plain
+	cd src && find slipstream -name '*.py' -o -name 'py.typed' | tar cf - -T - | tar xf - -C ../build/plain
+	SLIPSTREAM_BUILD=plain PYTHONPATH=build/plain $(PY) -m pytest -q -n $(JOBS)
+
+lint: $(VENV)/.dev
+	@echo "==> ruff"
+	$(PY) -m ruff check src tests bench examples tools setup.py
+	$(PY) -m ruff format --check --quiet src tests bench examples tools setup.py
+	@echo "==> mypy --strict"
+	$(PY) -m mypy
+	@echo "==> layers"
+	PYTHONPATH=src $(VENV)/bin/lint-imports
+
+bench: $(VENV)/.dev build
+	$(PY) -m bench.compare
+
+build: $(VENV)/.base
+	@echo "==> compiled modules"
+	@$(PY) setup.py -q build_ext --inplace
+
+$(VENV)/.base: pyproject.toml
+	@echo "==> virtual environment in $(VENV)"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --upgrade pip 'setuptools>=77' 'cython>=3.1' wheel
+	@echo "==> slipstream and what it needs"
+	SLIPSTREAM_PURE=1 $(PIP) install --progress-bar on --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.base
+	@echo "==> what the demo needs"
+	SLIPSTREAM_PURE=1 $(PIP) install --progress-bar on --no-build-isolation --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	@echo "==> what the tests need"
+	SLIPSTREAM_PURE=1 $(PIP) install --progress-bar on --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf build $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	find src -name '*.so' -delete

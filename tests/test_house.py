@@ -1,0 +1,90 @@
+"""The rules of the house that a machine can check; CONTRIBUTING.md gives the reasons."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from slipstream import build
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "slipstream"
+PYTHON_FILES = sorted(SOURCE.rglob("*.py"))
+LINES_MAX_FILE = 500
+LINES_MAX_FUNCTION = 70
+NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "manager", "misc", "common"}
+GENERATED = "This file is generated"
+
+pytestmark = pytest.mark.skipif(not SOURCE.exists(), reason="the sources are not beside the tests")
+
+
+def _relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_a_file_has_one_subject_and_at_most_500_lines() -> None:
+    long = {}
+    for path in [*PYTHON_FILES, *SOURCE.rglob("*.pyx")]:
+        text = path.read_text()
+        if text.count("\n") > LINES_MAX_FILE and GENERATED not in text[:300]:
+            long[_relative(path)] = text.count("\n")
+    assert not long
+
+
+def test_a_function_fits_a_screen() -> None:
+    long = {}
+    for path in PYTHON_FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > LINES_MAX_FUNCTION:
+                    long[f"{_relative(path)}:{node.lineno} {node.name}"] = lines
+    assert not long
+
+
+def test_names_say_what_is_inside() -> None:
+    assert not [_relative(p) for p in SOURCE.rglob("*") if p.stem in NAMES_THAT_SAY_NOTHING]
+
+
+def test_every_module_says_what_it_is_about() -> None:
+    silent = [
+        _relative(p)
+        for p in PYTHON_FILES
+        if p.read_text().strip() and not ast.get_docstring(ast.parse(p.read_text()))
+    ]
+    assert not silent
+
+
+def test_the_engine_imports_neither_asyncio_nor_os_nor_time() -> None:
+    forbidden = re.compile(
+        r"^\s*(?:import|from|cimport)\s+(asyncio|os|time|socket|threading|uvloop)\b", re.M
+    )
+    found = {
+        _relative(p): match.group(1)
+        for p in (SOURCE / "engine").rglob("*.p*")
+        if p.suffix in {".py", ".pyx", ".pxd"} and (match := forbidden.search(p.read_text()))
+    }
+    assert not found
+
+
+def test_nothing_names_a_path_of_a_machine() -> None:
+    machine_path = re.compile(r"/(?:work|farm|root|home)/[\w.]")
+    files = [p for p in ROOT.rglob("*") if p.suffix in {".py", ".pyx", ".pxd", ".md", ".toml"}]
+    ours = [
+        p for p in files if not {".venv", "build", "node_modules"} & set(p.relative_to(ROOT).parts)
+    ]
+    assert not [
+        _relative(p)
+        for p in ours
+        if machine_path.search(p.read_text()) and p.name != "test_house.py"
+    ]
+
+
+def test_each_listed_module_is_an_extension_in_the_compiled_build() -> None:
+    described = build.describe()
+    assert described in {"compiled", "plain"}
+
+
+def test_a_leaf_on_raw_memory_has_a_plain_twin() -> None:
+    assert not [_relative(p) for p in SOURCE.rglob("*.pyx") if not p.with_suffix(".py").exists()]
