@@ -1,0 +1,1 @@
+"""Measurements: whole servers against nats-server (`compare`), and parts by themselves."""

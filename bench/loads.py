@@ -1,0 +1,116 @@
+"""The loads of the table: how each is prepared, run and what it has to reach."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.servers import Running
+
+LOADGEN = Path("build/loadgen")
+
+
+@dataclass(slots=True, frozen=True)
+class Load:
+    """One row: `measure` gives messages per second, or microseconds where `lower_is_better`."""
+
+    name: str
+    measure: Callable[[Running], float]
+    goal: float | None  # ratio ours / nats-server to reach (at most, where lower is better)
+    lower_is_better: bool = False
+    goal_always: float | None = None  # the same against nats-server with sync_interval: always
+
+
+def run_loadgen(server: Running, mode: str, **options: object) -> dict[str, float]:
+    """One run of the load generator; its JSON line."""
+    words = [f"{key}={value}" for key, value in options.items()]
+    done = subprocess.run(
+        [str(LOADGEN), server.address, mode, *words], capture_output=True, text=True, timeout=300
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"loadgen {mode} {words}: {done.stdout} {done.stderr}")
+    line: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return line
+
+
+def publish(
+    storage: str, n: int, config: dict[str, object] | None = None, **options: object
+) -> Callable[[Running], float]:
+    """JetStream publish into a fresh stream."""
+
+    def measure(server: Running) -> float:
+        stream = {"name": "BENCH", "subjects": ["bench.>"], "storage": storage, **(config or {})}
+        server.request("$JS.API.STREAM.DELETE.BENCH")
+        server.create_stream(**stream)
+        line = run_loadgen(server, "jspub", n=n, **options)
+        return line["p50_us"] if options.get("window") == 1 else line["per_sec"]
+
+    return measure
+
+
+def pull(storage: str, retention: str = "limits", n: int = 300_000) -> Callable[[Running], float]:
+    """Pull 500 at a time and acknowledge each message."""
+
+    def measure(server: Running) -> float:
+        server.request("$JS.API.STREAM.DELETE.BENCH")
+        server.create_stream(
+            name="BENCH", subjects=["bench.>"], storage=storage, retention=retention
+        )
+        server.create_consumer("BENCH", "c")
+        run_loadgen(server, "jspub", n=n, window=1000)
+        return run_loadgen(server, "pull", n=n, batch=500)["per_sec"]
+
+    return measure
+
+
+def direct_get(server: Running) -> float:
+    """Batched direct get from sequence 1."""
+    server.request("$JS.API.STREAM.DELETE.BENCH")
+    server.create_stream(name="BENCH", subjects=["bench.>"], allow_direct=True)
+    run_loadgen(server, "jspub", n=500_000, window=1000)
+    return run_loadgen(server, "get", n=500_000, batch=1000)["per_sec"]
+
+
+def core(mode: str, figure: str = "per_sec", **options: object) -> Callable[[Running], float]:
+    """Core NATS, no stream."""
+
+    def measure(server: Running) -> float:
+        server.request("$JS.API.STREAM.DELETE.BENCH")
+        return run_loadgen(server, mode, **options)[figure]
+
+    return measure
+
+
+LOADS = [
+    Load("jspub, file, window 1000", publish("file", 400_000, window=1000), 2.0, goal_always=20.0),
+    Load("jspub, memory, window 1000", publish("memory", 400_000, window=1000), 2.0),
+    Load("jspub, file, window 1 (p50 µs)", publish("file", 20_000, window=1), None, True, 1.0),
+    Load("jspub, memory, window 1 (p50 µs)", publish("memory", 20_000, window=1), 1.0, True),
+    Load(
+        "jspub, file, 100,000 subjects",
+        publish("file", 400_000, window=1000, subjects=100_000),
+        2.0,
+    ),
+    Load("jspub, file, with Nats-Msg-Id", publish("file", 400_000, window=1000, msgid=1), 2.0),
+    Load(
+        "jspub, file, max_msgs_per_subject 1, 1,000 subjects",
+        publish("file", 400_000, {"max_msgs_per_subject": 1}, window=1000, subjects=1000),
+        2.0,
+    ),
+    Load(
+        "jspub, file, 10 connections, window 100",
+        publish("file", 400_000, window=100, conns=10),
+        2.0,
+    ),
+    Load("jspub, file, 4 KiB bodies", publish("file", 100_000, window=1000, size=4096), 2.0),
+    Load("pull 500 + ack, file", pull("file"), 2.0),
+    Load("pull 500 + ack, memory", pull("memory"), 2.0),
+    Load("pull 500 + ack, work queue", pull("file", "workqueue"), 2.0),
+    Load("pull 500 + ack, interest", pull("file", "interest"), 2.0),
+    Load("batched direct get", direct_get, 1.5),
+    Load("request/reply (p50 µs)", core("req", "p50_us", n=20_000), 1.0, True),
+    Load("core publish, nobody listening", core("pub", n=4_000_000), 0.8),
+    Load("core publish to 1 subscriber", core("pubsub", n=2_000_000, subs=1), 1.0),
+    Load("core publish to 10 subscribers", core("pubsub", n=300_000, subs=10), 1.0),
+]
