@@ -1,4 +1,4 @@
-"""Which build is under test, and the fixtures that all tests share (each in a `fix_*.py` of its own)."""
+"""Which build is under test, and the shared fixtures (each kind in a `fix_*.py` of its own)."""
 
 import os
 from pathlib import Path

@@ -44,12 +44,13 @@ def start_nats_server(directory: Path, *arguments: str) -> NatsServer:
     ports = directory / "ports"
     ports.mkdir(parents=True, exist_ok=True)
     store_dir = directory / "store"
+    flags = ["-a", "127.0.0.1", "-p", "-1", "-m", "-1", "-js", "-sd", str(store_dir)]
+    flags += ["--ports_file_dir", str(ports), *arguments]
     process = subprocess.Popen(
-        [find_nats_server(), "-a", "127.0.0.1", "-p", "-1", "-m", "-1", "-js", "-sd", str(store_dir),
-         "--ports_file_dir", str(ports), *arguments],
+        [find_nats_server(), *flags],
         stdout=subprocess.DEVNULL,
         stderr=(directory / "log").open("wb"),
-    )  # fmt: skip
+    )
     found = _read_ports(ports, process)
     port, monitor = (int(found[kind][0].rsplit(":", 1)[1]) for kind in ("nats", "monitoring"))
     return NatsServer(process, port, monitor, store_dir)

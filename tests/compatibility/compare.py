@@ -1,0 +1,73 @@
+"""Running the corpus against a server and comparing what two servers said."""
+
+import re
+from typing import Any
+
+from tests.compatibility.corpus import Entry
+from tests.compatibility.raw_client import RawClient, Reply
+
+# Values that two runs of the same server do not share either.
+VOLATILE_KEYS = {
+    "created", "ts", "first_ts", "last_ts", "last_active", "time", "leader", "pause_remaining",
+    "memory", "storage", "_nats.ver", "_nats.level", "reserved_memory", "reserved_storage",
+}  # fmt: skip
+VOLATILE_HEADERS = re.compile(rb"(Nats-Time-Stamp: )[^\r]*")
+ACK_TIME = re.compile(r"^(\$JS\.ACK(?:\.[^.]+){5})\.\d+\.(\d+)$")
+
+
+def normalise(value: Any) -> Any:
+    """`value` without what may differ between two runs."""
+    if isinstance(value, dict):
+        return {k: "*" if k in VOLATILE_KEYS else normalise(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [normalise(item) for item in value]
+    return value
+
+
+def describe(message: Reply) -> dict[str, Any]:
+    """A message as comparable data."""
+    return {
+        "subject": "" if message.subject.startswith("_INBOX") else message.subject,
+        "reply": ACK_TIME.sub(r"\1.*.\2", message.reply),
+        "header": VOLATILE_HEADERS.sub(rb"\1*", message.header).decode("latin-1"),
+        "body": message.body.decode("latin-1"),
+    }
+
+
+def pull(client: RawClient, subject: str, body: Any) -> list[dict[str, Any]]:
+    """A pull request's messages up to and with the status that ends it, or a full batch."""
+    wanted = body.get("batch", 1) if isinstance(body, dict) else 1
+    return [describe(reply) for reply in client.pull("$JS.API." + subject, body, wanted)]
+
+
+def run(client: RawClient, entry: Entry) -> Any:
+    """One entry's outcome as comparable data."""
+    kind, subject, body, headers = entry
+    if kind == "pull":
+        return pull(client, subject, body)
+    full = subject if kind == "pub" else "$JS.API." + subject
+    reply = client.request(full, body, headers, timeout=3)
+    if reply is None:
+        return "no answer"
+    if kind == "direct":
+        return describe(reply)
+    return normalise(reply.json())
+
+
+def differences(path: str, ours: Any, theirs: Any) -> list[str]:
+    """Where two outcomes differ, one line each."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        found = []
+        for key in sorted(set(ours) | set(theirs)):
+            where = f"{path}.{key}"
+            if key not in ours:
+                found.append(f"{where}: missing, nats-server has {theirs[key]!r}")
+            elif key not in theirs:
+                found.append(f"{where}: {ours[key]!r}, nats-server has none")
+            else:
+                found += differences(where, ours[key], theirs[key])
+        return found
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        pairs = enumerate(zip(ours, theirs, strict=True))
+        return [line for i, (a, b) in pairs for line in differences(f"{path}[{i}]", a, b)]
+    return [] if ours == theirs else [f"{path}: {ours!r}, nats-server has {theirs!r}"]

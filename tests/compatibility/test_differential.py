@@ -1,0 +1,46 @@
+"""Every entry of the corpus gets the same answer from Slipstream and from nats-server.
+
+What differs on purpose stands, with its reason, in the table of docs/compatibility.md; that table
+is what this test reads, so the page cannot fall behind.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from slipstream.server import Server
+from tests.compatibility.compare import differences, run
+from tests.compatibility.corpus import Entry, whole_corpus
+from tests.compatibility.raw_client import RawClient
+from tests.fix_nats_server import NatsServer
+
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+ROW = re.compile(r"^\| `(?P<pattern>.+?)` \| (?P<reason>.+?) \|$", re.M)
+
+
+def _name(entry: Entry) -> str:
+    return f"{entry[0]} {entry[1]} {entry[2]!r:.80} {entry[3] or ''}".strip()
+
+
+def _documented() -> list[re.Pattern[str]]:
+    return [
+        re.compile(match["pattern"].replace(r"\|", "|")) for match in ROW.finditer(PAGE.read_text())
+    ]
+
+
+@pytest.mark.timeout(300)
+def test_every_request_and_publish_is_answered_as_nats_server_answers_it(
+    jetstream_server: Server, nats_server: NatsServer
+) -> None:
+    found: list[str] = []
+    with RawClient(jetstream_server.port) as ours, RawClient(nats_server.port) as theirs:
+        for entry in whole_corpus():
+            found += differences(_name(entry), run(ours, entry), run(theirs, entry))
+    documented = _documented()
+    surprises = [line for line in found if not any(p.search(line) for p in documented)]
+    assert not surprises, "\n".join([f"{len(surprises)} differences:", *surprises])
+
+
+def test_every_documented_difference_has_a_reason() -> None:
+    assert all(len(match["reason"]) > 20 for match in ROW.finditer(PAGE.read_text()))
