@@ -10,9 +10,11 @@ from importlib.machinery import EXTENSION_SUFFIXES
 
 COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.wire.buffer",
+    "slipstream.wire.frames",
     "slipstream.wire.client_frames",
     "slipstream.wire.server_frames",
     "slipstream.wire.subjects",
+    "slipstream.wire.patterns",
     "slipstream.wire.headers",
     "slipstream.log.record",
     "slipstream.log.subject_index",
