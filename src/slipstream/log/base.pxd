@@ -1,9 +1,17 @@
+import cython
+
+from slipstream.log.columns cimport Column
 from slipstream.log.record cimport Record
-from slipstream.log.subject_index cimport SubjectIndex
+from slipstream.log.subject_index cimport SubjectFilter, SubjectIndex
 
 
-cdef class Cursor:
-    cpdef bint next(self, unsigned long long seq, Record record) except -1
+cdef class Block:
+    cdef public unsigned long long base
+    cdef public Column ids
+    cdef public unsigned long long live
+    cdef public unsigned long long bytes
+    cdef public long long first_ts
+    cdef public long long last_ts
 
 
 cdef class Log:
@@ -15,12 +23,30 @@ cdef class Log:
     cdef public unsigned long long bytes
     cdef public unsigned long long durable_seq
     cdef public SubjectIndex subjects
+    cdef public list blocks
+    cdef Block _found
+    cdef Record _scratch
 
+    cpdef unsigned long long size_of(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size)
     cpdef unsigned long long append(self, bytes subject, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end, long long ts) except 0
     cpdef unsigned long long skip(self, long long ts) except 0
+    @cython.locals(block=Block, ids=Column, i=Py_ssize_t)
     cpdef bint read(self, unsigned long long seq, Record record) except -1
-    cpdef bint next(self, unsigned long long seq, Cursor cursor, Record record) except -1
+    @cython.locals(block=Block, ids=Column, i=Py_ssize_t, bound="unsigned long long")
+    cpdef bint next(self, unsigned long long seq, SubjectFilter matching, Record record) except -1
+    @cython.locals(block=Block, ids=Column, i=Py_ssize_t, id="unsigned int", size="unsigned long long")
     cpdef bint remove(self, unsigned long long seq, bint erase) except -1
     cpdef unsigned long long first_of(self, bytes subject) except? 0
-    cpdef object prepare_sync(self)
-    cpdef object finish_sync(self, object batch)
+    @cython.locals(block=Block, at=Py_ssize_t, lo=Py_ssize_t, hi=Py_ssize_t, middle=Py_ssize_t, candidate=Block)
+    cdef Py_ssize_t _index_of(self, unsigned long long seq) except -2
+    @cython.locals(block=Block)
+    cdef Block _block_of(self, unsigned long long seq)
+    cpdef Column _ids(self, Block block)
+    cpdef int _fill(self, Block block, Py_ssize_t i, Record record) except -1
+    cpdef int _forgotten(self, Block block, Py_ssize_t i, bint erase) except -1
+    @cython.locals(block=Block, i=Py_ssize_t, at=Py_ssize_t)
+    cdef int _move_first(self, unsigned long long start) except -1
+    @cython.locals(block=Block, ids=Column, i=Py_ssize_t, at=Py_ssize_t)
+    cdef unsigned long long _seek_first(self, unsigned int id, unsigned long long start) except? 0
+    @cython.locals(block=Block, ids=Column, i=Py_ssize_t, at=Py_ssize_t)
+    cdef unsigned long long _seek_last(self, unsigned int id, unsigned long long start) except? 0

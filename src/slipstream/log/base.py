@@ -1,7 +1,11 @@
-"""What a message log promises, whatever stores it.
+"""What a message log promises and how it finds messages, whatever stores them.
 
 A log keeps messages by sequence. It knows subjects, sizes and times, and nothing about consumers,
 accounts or who may publish. `FileLog` keeps them in segment files, `MemoryLog` in memory.
+
+Messages lie in blocks of consecutive sequences. A block remembers the subject id of each sequence in
+a column (`GONE` where nothing lives), so finding the next message of a filter scans numbers, block by
+block, and looks at no message that does not match.
 
 Appending never touches the disk: it puts the record into a buffer. Making it durable takes three
 steps, so that whoever owns the event loop decides where the blocking one runs:
@@ -13,13 +17,16 @@ steps, so that whoever owns the event loop decides where the blocking one runs:
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
+from slipstream.log.columns import GONE, Column
 from slipstream.log.record import Record
-from slipstream.log.subject_index import SubjectIndex
+from slipstream.log.subject_index import SubjectFilter, SubjectIndex
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
 
 
-@dataclass(slots=True)
+@dataclass
 class Lost:
     """Messages that damage has made unreadable."""
 
@@ -37,22 +44,32 @@ class SyncBatch(Protocol):
         """Block until the disk has it all. Never raises: a failure is kept in `error`."""
 
 
-class Cursor:
-    """Finds the messages that match some subject filters, in order of sequence.
+class Job(Protocol):
+    """Work off the hot path, such as a finished segment's index: `run` blocks, on any thread."""
 
-    A cursor remembers which subjects match and where their next messages lie, so that stepping
-    does not look at messages that do not match.
-    """
+    def run(self) -> None:
+        """Do the blocking part. Never raises."""
 
-    def next(self, seq: int, record: Record) -> bool:
-        """Fill `record` with the first live matching message at or after `seq`, if there is one."""
-        raise NotImplementedError
+    def finish(self) -> None:
+        """Take over the result, on the loop."""
+
+
+class Block:
+    """Consecutive sequences from `base` on; `ids` is None while they are not in memory."""
+
+    def __init__(self, base: _int) -> None:
+        self.base = base
+        self.ids: Column | None = Column()
+        self.live = 0
+        self.bytes = 0  # of the live messages, as clients count them
+        self.first_ts = 0
+        self.last_ts = 0
 
 
 class Log:
     """Messages by sequence; see the module's text. Sequences start at 1 (or at `first_seq`)."""
 
-    def __init__(self, first_seq: int = 1) -> None:
+    def __init__(self, first_seq: _int = 1) -> None:
         self.first_seq = first_seq  # lowest live sequence; last_seq + 1 when the log is empty
         self.last_seq = first_seq - 1  # highest sequence ever given out; never goes down
         self.first_ts = 0  # nanoseconds since the epoch, of the first live message; 0 when empty
@@ -61,27 +78,36 @@ class Log:
         self.bytes = 0  # as clients expect it: the `size_of` of each live message, summed
         self.durable_seq = self.last_seq  # everything up to here survives a crash
         self.subjects = SubjectIndex()
+        self.blocks: list[Any] = []
+        self._found: Block | None = None
+        self._scratch = Record()
 
-    # -- writing -------------------------------------------------------------------------------
+    # -- what a kind of log provides -----------------------------------------------------------
 
-    def size_of(self, subject_size: int, header_size: int, body_size: int) -> int:
+    def size_of(self, subject_size: _int, header_size: _int, body_size: _int) -> _int:
         """What a message of these sizes adds to `bytes` (spec store.md: file 30 [+4], memory 16)."""
         raise NotImplementedError
 
     def append(
-        self, subject: bytes, data: bytes, header_start: int, body_start: int, end: int, ts: int
-    ) -> int:
+        self,
+        subject: bytes,
+        data: bytes,
+        header_start: _int,
+        body_start: _int,
+        end: _int,
+        ts: _int,
+    ) -> _int:
         """Store a message and return its sequence.
 
         Raises `DiskFullError` (nothing stored, no sequence used) or `StorageError` once failed.
         """
         raise NotImplementedError
 
-    def skip(self, ts: int) -> int:
+    def skip(self, ts: _int) -> _int:
         """Use up a sequence without storing anything (interest retention, nobody interested)."""
         raise NotImplementedError
 
-    def advance(self, last_seq: int) -> None:
+    def advance(self, last_seq: _int) -> None:
         """Jump so that the next message gets ``last_seq + 1`` (a purge beyond the end)."""
         raise NotImplementedError
 
@@ -93,73 +119,9 @@ class Log:
         """Take note that `batch` has run; raises `StorageError` if it failed: final for this log."""
         raise NotImplementedError
 
-    # -- removing ------------------------------------------------------------------------------
-
-    def remove(self, seq: int, erase: bool) -> bool:
-        """Remove one message; `erase` also destroys its bytes on disk. False if it is not there."""
-        raise NotImplementedError
-
-    def drop_below(self, seq: int) -> int:
-        """Remove every message below `seq`; the number removed. Cost: O(removed)."""
-        raise NotImplementedError
-
-    def purge(self, filters: tuple[bytes, ...], below: int, keep: int) -> int:
-        """Remove messages that match `filters` (all when empty), below `below` (0: no bound),
-        all but the newest `keep`; the number removed."""
-        raise NotImplementedError
-
-    # -- reading -------------------------------------------------------------------------------
-
-    def read(self, seq: int, record: Record) -> bool:
-        """Fill `record` with message `seq`; False if there is none (any more)."""
-        raise NotImplementedError
-
-    def next(self, seq: int, cursor: Cursor | None, record: Record) -> bool:
-        """Fill `record` with the first live message at or after `seq` (matching `cursor`)."""
-        raise NotImplementedError
-
-    def cursor(self, filters: tuple[bytes, ...]) -> Cursor:
-        """A cursor over the messages whose subject matches one of `filters`."""
-        raise NotImplementedError
-
-    def count(self, filters: tuple[bytes, ...], first_seq: int) -> int:
-        """How many live messages at or after `first_seq` match `filters` (all when empty).
-
-        Exact; costs O(matching subjects + segments), never O(messages).
-        """
-        raise NotImplementedError
-
-    def first_of(self, subject: bytes) -> int:
-        """The lowest live sequence on the literal `subject`; 0 if it has no message. O(1) amortised."""
-        raise NotImplementedError
-
-    def last_of(self, pattern: bytes, up_to: int = 0) -> int:
-        """The highest live sequence that matches `pattern` (at most `up_to` unless 0); 0 if none."""
-        raise NotImplementedError
-
-    def last_per_subject(self, filters: tuple[bytes, ...], up_to: int = 0) -> list[int]:
-        """The last sequence of each matching subject, ascending."""
-        raise NotImplementedError
-
-    def seq_at(self, ts: int) -> int:
-        """The first live sequence stored at or after `ts` (ns); ``last_seq + 1`` if there is none."""
-        raise NotImplementedError
-
-    def deleted(self) -> Iterator[int]:
-        """The sequences between first and last that hold no message, ascending."""
-        raise NotImplementedError
-
-    @property
-    def num_deleted(self) -> int:
-        """How many sequences between first and last hold no message."""
-        return self.last_seq - self.first_seq + 1 - self.messages if self.messages else 0
-
-    @property
-    def lost(self) -> Lost:
-        """What damage has taken; empty for a healthy log."""
-        return Lost()
-
-    # -- the end -------------------------------------------------------------------------------
+    def take_jobs(self) -> list[Job]:
+        """Background work that has come up since the last call."""
+        return []
 
     def close(self) -> None:
         """Make everything durable and release the files. Blocks."""
@@ -168,3 +130,365 @@ class Log:
     def delete(self) -> None:
         """Remove the log and everything it stored."""
         raise NotImplementedError
+
+    @property
+    def lost(self) -> Lost:
+        """What damage has taken; empty for a healthy log."""
+        return Lost()
+
+    def _ids(self, block: Block) -> Column:
+        """The block's column of subject ids, brought into memory if need be."""
+        assert block.ids is not None
+        return block.ids
+
+    def _fill(self, block: Block, i: _int, record: Record) -> _int:
+        """Fill `record` with the message at place `i` of `block`."""
+        raise NotImplementedError
+
+    def _forgotten(self, block: Block, i: _int, erase: bool) -> _int:
+        """The message at place `i` was just removed from the index: remember that on disk too."""
+        return 0
+
+    def _dropped(self, block: Block) -> None:
+        """Nothing lives in `block` any more, and it was taken out of `blocks`."""
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def read(self, seq: _int, record: Record) -> bool:
+        """Fill `record` with message `seq`; False if there is none (any more)."""
+        if seq < self.first_seq or seq > self.last_seq:
+            return False
+        block = self._block_of(seq)
+        if block is None or block.live == 0:
+            return False
+        ids = self._ids(block)
+        i = seq - block.base
+        if i >= ids.size or ids.get(i) == GONE:
+            return False
+        self._fill(block, i, record)
+        return True
+
+    def next(self, seq: _int, matching: SubjectFilter | None, record: Record) -> bool:
+        """Fill `record` with the first live message at or after `seq` that `matching` accepts."""
+        if seq < self.first_seq:
+            seq = self.first_seq
+        if seq > self.last_seq or self.messages == 0:
+            return False
+        if matching is not None and matching.literal:
+            # The index knows where this subject's messages begin and end.
+            matching.refresh()
+            if matching.only < 0 or self.subjects.count(matching.only) == 0:
+                return False
+            bound = self.subjects.last(matching.only)
+            if bound != 0 and bound < seq:
+                return False
+            bound = self.subjects.first(matching.only)
+            if bound > seq:
+                seq = bound
+        at = self._index_of(seq)
+        if at < 0:
+            at = 0
+        while at < len(self.blocks):
+            block = self.blocks[at]
+            at += 1
+            if block.live == 0:
+                continue
+            ids = self._ids(block)
+            i = seq - block.base if seq > block.base else 0
+            i = ids.next_used(i) if matching is None else ids.next_of(i, matching)
+            if i >= 0:
+                self._fill(block, i, record)
+                return True
+        return False
+
+    def filter(self, patterns: tuple[bytes, ...]) -> SubjectFilter | None:
+        """A filter for `next`; None (everything) for no patterns."""
+        return SubjectFilter(self.subjects, patterns) if patterns else None
+
+    def count(self, patterns: tuple[bytes, ...], first_seq: _int) -> _int:
+        """How many live messages at or after `first_seq` match `patterns` (all when empty).
+
+        Exact. From the front it costs O(matching subjects); from the middle also a scan of the ids
+        of the blocks on the shorter side.
+        """
+        matching = self.filter(patterns)
+        total = self.messages if matching is None else matching.total()
+        if first_seq <= self.first_seq or total == 0:
+            return total
+        if first_seq > self.last_seq:
+            return 0
+        at = max(self._index_of(first_seq), 0)
+        if at < len(self.blocks) - 1 - at:
+            return total - self._count_blocks(matching, 0, first_seq - 1)
+        return self._count_blocks(matching, first_seq, self.last_seq)
+
+    def _count_blocks(self, matching: SubjectFilter | None, low: _int, high: _int) -> _int:
+        """How many live messages between `low` and `high`, inclusive, match."""
+        found = 0
+        for block in self.blocks[max(self._index_of(low), 0) :]:
+            if block.base > high:
+                break
+            if block.live == 0:
+                continue
+            if matching is None and low <= block.base and not block_reaches(block, self, high):
+                found += block.live
+                continue
+            ids = self._ids(block)
+            start = max(low - block.base, 0)
+            stop = min(high - block.base + 1, ids.size)
+            if matching is None:
+                found += ids.count_used(start, stop)
+            else:
+                found += ids.count_of(start, stop, matching)
+        return found
+
+    def first_of(self, subject: bytes) -> _int:
+        """The lowest live sequence on the literal `subject`; 0 if it has none. O(1) amortised."""
+        id = self.subjects.find(subject)
+        if id < 0 or self.subjects.count(id) == 0:
+            return 0
+        seq = self.subjects.first(id)
+        if seq == 0:
+            seq = self._seek_first(id, self.first_seq)
+            self.subjects.set_first(id, seq)
+        return seq
+
+    def last_of(self, pattern: bytes, up_to: _int = 0) -> _int:
+        """The highest live sequence that matches `pattern` (at most `up_to` unless 0); 0 if none."""
+        found = self.last_per_subject((pattern,), up_to)
+        return found[-1] if found else 0
+
+    def last_per_subject(self, patterns: tuple[bytes, ...], up_to: _int = 0) -> list[_int]:
+        """The last sequence of each matching subject, ascending."""
+        matching = SubjectFilter(self.subjects, patterns or (b">",))
+        found = []
+        for id in matching.ids():
+            seq = self.subjects.last(id)
+            if seq == 0:
+                seq = self._seek_last(id, self.last_seq)
+                self.subjects.set_last(id, seq)
+            if up_to and seq > up_to:
+                seq = self._seek_last(id, up_to)
+            if seq:
+                found.append(seq)
+        found.sort()
+        return found
+
+    def subject_counts(self, pattern: bytes) -> dict[str, _int]:
+        """Matching subjects and how many messages each has, sorted by subject."""
+        ids = SubjectFilter(self.subjects, (pattern,)).ids()
+        pairs = sorted((self.subjects.subject(id), self.subjects.count(id)) for id in ids)
+        return {subject.decode("utf-8", "replace"): count for subject, count in pairs}
+
+    def seq_at(self, ts: _int) -> _int:
+        """The first live sequence stored at or after `ts` (ns); ``last_seq + 1`` if there is none."""
+        record = Record()
+        for block in self.blocks:
+            if block.live == 0 or block.last_ts < ts:
+                continue
+            ids = self._ids(block)
+            low, high = 0, ids.size
+            while low < high:
+                middle = (low + high) // 2
+                used = ids.next_used(middle)
+                if used < 0 or used >= high:
+                    high = middle
+                    continue
+                self._fill(block, used, record)
+                if record.ts >= ts:
+                    high = middle
+                else:
+                    low = used + 1
+            used = ids.next_used(low)
+            if used >= 0:
+                return int(block.base + used)
+        return self.last_seq + 1
+
+    def deleted(self) -> Iterator[_int]:
+        """The sequences between first and last that hold no message, ascending."""
+        if self.messages == 0:
+            return
+        expected = self.first_seq
+        for block in self.blocks:
+            if block.live == 0:
+                continue
+            ids = self._ids(block)
+            i = ids.next_used(0)
+            while i >= 0:
+                yield from range(expected, block.base + i)
+                expected = max(expected, block.base + i + 1)
+                i = ids.next_used(i + 1)
+        yield from range(expected, self.last_seq + 1)
+
+    @property
+    def num_deleted(self) -> _int:
+        """How many sequences between first and last hold no message."""
+        return self.last_seq - self.first_seq + 1 - self.messages if self.messages else 0
+
+    # -- removing ------------------------------------------------------------------------------
+
+    def remove(self, seq: _int, erase: bool) -> bool:
+        """Remove one message; `erase` also destroys its bytes on disk. False if it is not there."""
+        if not self.read(seq, self._scratch):
+            return False
+        block = self._block_of(seq)
+        assert block is not None
+        record = self._scratch
+        size = self.size_of(
+            len(record.subject),
+            record.body_start - record.header_start,
+            record.end - record.body_start,
+        )
+        ids = self._ids(block)
+        i = seq - block.base
+        id = ids.get(i)
+        self._forgotten(block, i, erase)
+        ids.set(i, GONE)
+        self.subjects.removed(id, seq)
+        block.live -= 1
+        block.bytes -= size
+        self.messages -= 1
+        self.bytes -= size
+        if block.live == 0:
+            self._drop_if_done(block)
+        if seq == self.first_seq:
+            self._move_first(seq + 1)
+        return True
+
+    def _drop_if_done(self, block: Block) -> None:
+        """Let go of an emptied block, unless it is the one that is written to."""
+        if block is not self.blocks[-1]:
+            self.blocks.remove(block)
+            if self._found is block:
+                self._found = None
+            self._dropped(block)
+
+    def drop_below(self, seq: _int) -> _int:
+        """Remove every message below `seq`; the number removed. Cost: O(removed)."""
+        before = self.messages
+        seq = min(seq, self.last_seq + 1)
+        while self.messages and self.first_seq < seq:
+            block = self._block_of(self.first_seq)
+            assert block is not None
+            ids = self._ids(block)
+            if block.base + ids.size <= seq and block is not self.blocks[-1]:
+                self._drop_whole(block, ids)
+            else:
+                self.remove(self.first_seq, False)
+        return before - self.messages
+
+    def _drop_whole(self, block: Block, ids: Column) -> None:
+        i = ids.next_used(0)
+        while i >= 0:
+            self.subjects.removed(ids.get(i), block.base + i)
+            ids.set(i, GONE)
+            i = ids.next_used(i + 1)
+        self.messages -= block.live
+        self.bytes -= block.bytes
+        block.live = 0
+        block.bytes = 0
+        behind = block.base + ids.size
+        self._drop_if_done(block)
+        self._move_first(behind)
+
+    def purge(self, patterns: tuple[bytes, ...], below: _int, keep: _int) -> _int:
+        """Remove messages that match `patterns` (all when empty), below `below` (0: no bound), all
+        but the newest `keep`; the number removed."""
+        limit = min(below, self.last_seq + 1) if below else self.last_seq + 1
+        if not patterns and not keep:
+            return self.drop_below(limit)
+        matching = self.filter(patterns)
+        found: list[int] = []
+        seq = self.first_seq
+        record = Record()
+        while self.next(seq, matching, record) and record.seq < limit:
+            found.append(record.seq)
+            seq = record.seq + 1
+        doomed = found[: max(len(found) - keep, 0)] if keep else found
+        for seq in doomed:
+            self.remove(seq, False)
+        return len(doomed)
+
+    # -- finding blocks ------------------------------------------------------------------------
+
+    def _index_of(self, seq: _int) -> _int:
+        """The index of the last block that begins at or before `seq`; -1 if there is none."""
+        lo = 0
+        hi = len(self.blocks)
+        if hi:
+            candidate = self.blocks[hi - 1]
+            if candidate.base <= seq:
+                return hi - 1
+        while lo < hi:
+            middle = (lo + hi) // 2
+            candidate = self.blocks[middle]
+            if candidate.base <= seq:
+                lo = middle + 1
+            else:
+                hi = middle
+        return lo - 1
+
+    def _block_of(self, seq: _int) -> Block | None:
+        """The block where `seq` would be; None if it lies before the first."""
+        block = self._found
+        if block is not None and block.base <= seq and block.ids is not None:
+            if seq - block.base < block.ids.size:
+                return block
+        at = self._index_of(seq)
+        if at < 0:
+            return None
+        block = self.blocks[at]
+        self._found = block
+        return block
+
+    def _move_first(self, start: _int) -> _int:
+        """`first_seq` becomes the first live sequence from `start` on."""
+        at = max(self._index_of(start), 0)
+        while self.messages and at < len(self.blocks):
+            block = self.blocks[at]
+            at += 1
+            if block.live == 0:
+                continue
+            i = self._ids(block).next_used(start - block.base if start > block.base else 0)
+            if i >= 0:
+                self.first_seq = block.base + i
+                self._fill(block, i, self._scratch)
+                self.first_ts = self._scratch.ts
+                return 0
+        self.first_seq = self.last_seq + 1
+        self.first_ts = 0
+        return 0
+
+    def _seek_first(self, id: _int, start: _int) -> _int:
+        """The first live sequence of a subject from `start` on; 0 if there is none."""
+        at = max(self._index_of(start), 0)
+        matching = SubjectFilter(self.subjects, (self.subjects.subject(id),))
+        while at < len(self.blocks):
+            block = self.blocks[at]
+            at += 1
+            if block.live:
+                i = self._ids(block).next_of(
+                    start - block.base if start > block.base else 0, matching
+                )
+                if i >= 0:
+                    return block.base + i
+        return 0
+
+    def _seek_last(self, id: _int, start: _int) -> _int:
+        """The last live sequence of a subject up to `start`; 0 if there is none."""
+        at = self._index_of(start)
+        while at >= 0:
+            block = self.blocks[at]
+            at -= 1
+            if block.live:
+                i = self._ids(block).last_of(start - block.base, id)
+                if i >= 0:
+                    return block.base + i
+        return 0
+
+
+def block_reaches(block: Block, log: Log, high: _int) -> bool:
+    """Whether `block` has sequences above `high`."""
+    at = log.blocks.index(block)
+    behind = log.blocks[at + 1].base if at + 1 < len(log.blocks) else log.last_seq + 1
+    return bool(behind - 1 > high)

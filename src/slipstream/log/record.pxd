@@ -9,3 +9,15 @@ cdef class Record:
     cdef public Py_ssize_t header_start
     cdef public Py_ssize_t body_start
     cdef public Py_ssize_t end
+    cdef public int kind
+
+    cpdef bytes header(self)
+    cpdef bytes body(self)
+
+
+cpdef unsigned int crc32(bytes data, Py_ssize_t start, Py_ssize_t end, unsigned int seed)
+cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int place, long long ts, bytes subject, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -1
+cpdef Py_ssize_t decode(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long base, Record record) except -1
+cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record record) except -1
+cpdef Py_ssize_t length_at(bytes data, Py_ssize_t at) except -1
+cpdef Py_ssize_t resync(bytes data, Py_ssize_t at, unsigned int salt) except -2

@@ -1,0 +1,19 @@
+from slipstream.log.subject_index cimport SubjectFilter
+
+
+cdef class Column:
+    cdef unsigned int *_values
+    cdef Py_ssize_t _capacity
+    cdef readonly Py_ssize_t size
+
+    cdef int _reserve(self, Py_ssize_t wanted) except -1
+    cpdef int append(self, unsigned int value) except -1
+    cpdef unsigned int get(self, Py_ssize_t i) except? 0xFFFFFFFE
+    cpdef int set(self, Py_ssize_t i, unsigned int value) except -1
+    cpdef Py_ssize_t next_used(self, Py_ssize_t i) except -2
+    cpdef Py_ssize_t next_of(self, Py_ssize_t i, SubjectFilter matching) except -2
+    cpdef Py_ssize_t last_of(self, Py_ssize_t i, unsigned int value) except -2
+    cpdef Py_ssize_t count_of(self, Py_ssize_t start, Py_ssize_t stop, SubjectFilter matching) except -2
+    cpdef Py_ssize_t count_used(self, Py_ssize_t start, Py_ssize_t stop) except -2
+    cpdef int truncate(self, Py_ssize_t size) except -1
+    cpdef bytes pack(self, int width)

@@ -1,0 +1,113 @@
+"""Columns of 32-bit numbers: for each sequence of a block, which subject it has, where it lies.
+
+The compiled build replaces this module by `columns.pyx`, which works on raw memory; this is its
+plain twin and test oracle. Scanning a column costs about a nanosecond for each message, which is
+what lets a filtered consumer step over a block without an index of its own.
+"""
+
+from array import array
+
+from slipstream.log.subject_index import SubjectFilter
+
+GONE = 0xFFFFFFFF  # instead of a value: no message has this sequence (any more)
+
+
+class Column:
+    """A growing array of 32-bit numbers; `GONE` marks the unused places."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        self._values = array("I")
+
+    @property
+    def size(self) -> int:
+        """How many places there are, used or not."""
+        return len(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def append(self, value: int) -> int:
+        """Add a place."""
+        self._values.append(value)
+        return 0
+
+    def get(self, i: int) -> int:
+        """The value at place `i`; IndexError outside."""
+        if i < 0:
+            raise IndexError(i)
+        return self._values[i]
+
+    def set(self, i: int, value: int) -> int:
+        """Replace the value at place `i`; IndexError outside."""
+        if i < 0:
+            raise IndexError(i)
+        self._values[i] = value
+        return 0
+
+    def next_used(self, i: int) -> int:
+        """The first used place at or after `i`; -1 if there is none."""
+        for at in range(max(i, 0), len(self._values)):
+            if self._values[at] != GONE:
+                return at
+        return -1
+
+    def next_of(self, i: int, matching: SubjectFilter) -> int:
+        """The first place at or after `i` whose subject matches; -1 if there is none."""
+        matching.refresh()
+        for at in range(max(i, 0), len(self._values)):
+            if self._values[at] != GONE and matching.accepts(self._values[at]):
+                return at
+        return -1
+
+    def last_of(self, i: int, value: int) -> int:
+        """The last place at or before `i` with `value`; -1 if there is none."""
+        for at in range(min(i, len(self._values) - 1), -1, -1):
+            if self._values[at] == value:
+                return at
+        return -1
+
+    def count_of(self, start: int, stop: int, matching: SubjectFilter) -> int:
+        """How many places in ``[start, stop)`` match."""
+        matching.refresh()
+        used = (value for value in self._values[max(start, 0) : stop] if value != GONE)
+        return sum(1 for value in used if matching.accepts(value))
+
+    def count_used(self, start: int, stop: int) -> int:
+        """How many places in ``[start, stop)`` are used."""
+        return sum(1 for value in self._values[max(start, 0) : stop] if value != GONE)
+
+    def truncate(self, size: int) -> int:
+        """Drop the places from `size` on."""
+        del self._values[size:]
+        return 0
+
+    def pack(self, width: int) -> bytes:
+        """Little-endian numbers of 1, 2 or 4 bytes; `GONE` becomes the largest one."""
+        mask = (1 << (8 * width)) - 1
+        return b"".join((value & mask).to_bytes(width, "little") for value in self._values)
+
+    @staticmethod
+    def unpack(packed: bytes, width: int, names: list[int] | None = None) -> "Column":
+        """The reverse of `pack`; with `names`, each number is replaced by ``names[number]``."""
+        column = Column()
+        gone = (1 << (8 * width)) - 1
+        for at in range(0, len(packed), width):
+            value = int.from_bytes(packed[at : at + width], "little")
+            if value == gone:
+                value = GONE
+            elif names is not None:
+                if value >= len(names):
+                    raise ValueError("a packed column names an entry that does not exist")
+                value = names[value]
+            column.append(value)
+        return column
+
+    def translate(self) -> "tuple[Column, list[int]]":
+        """Dense names for the values used: (column of names, list of values by name)."""
+        names: dict[int, int] = {}
+        dense = Column()
+        for value in self._values:
+            dense.append(GONE if value == GONE else names.setdefault(value, len(names)))
+        return dense, list(names)

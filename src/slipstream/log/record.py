@@ -1,0 +1,141 @@
+"""The record: how one message stands in a segment file.
+
+    offset  size
+       0     4   CRC-32 of everything behind it, begun with the segment's salt
+       4     4   length of the whole record
+       8     1   magic, 0xA5: where to look for the next record behind a damaged one
+       9     1   kind (low four bits) and flags
+      10     2   length of the subject
+      12     4   place: the sequence minus the segment's base sequence
+      16     8   time in nanoseconds since the epoch
+      24     2   length of the header block, only with the flag
+      ..     .   subject, header block, body
+
+All numbers are little-endian. The salt is derived from the segment's base sequence, so a record that
+strayed from another segment does not check out, and the checksum covers the whole sequence.
+
+The compiled build replaces this module by `record.pyx`; this is its plain twin and test oracle.
+"""
+
+import struct
+import zlib
+
+from slipstream.wire.buffer import OutBuffer
+
+MESSAGE = 1  # a stored message
+SKIP = 2  # a sequence used without storing anything; the body may say how many (u32)
+TOMBSTONE = 3  # the body lists removed ranges: (first u64, count u32) each
+FRONT = 4  # the body is the first live sequence (u64): everything below is removed
+ERASED = 5  # was a message; its bytes were destroyed
+
+MAGIC = 0xA5
+HAS_HEADER = 0x10
+FIXED_SIZE = 24
+_FIXED = struct.Struct("<IIBBHIq")
+
+
+class Record:
+    """A stored message by reference: the parts lie in `data` at the offsets given."""
+
+    __slots__ = ("body_start", "data", "end", "header_start", "kind", "seq", "subject", "ts")
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.ts = 0
+        self.subject = b""
+        self.data = b""
+        self.header_start = 0
+        self.body_start = 0
+        self.end = 0
+        self.kind = 0
+
+    def header(self) -> bytes:
+        """The header block; b"" when there is none."""
+        return self.data[self.header_start : self.body_start]
+
+    def body(self) -> bytes:
+        """The payload without headers."""
+        return self.data[self.body_start : self.end]
+
+
+def crc32(data: bytes, start: int, end: int, seed: int) -> int:
+    """CRC-32 (IEEE) of ``data[start:end]``, continued from `seed`."""
+    return zlib.crc32(data[start:end], seed)
+
+
+def encode(
+    out: OutBuffer,
+    kind: int,
+    salt: int,
+    place: int,
+    ts: int,
+    subject: bytes,
+    data: bytes,
+    header_start: int,
+    body_start: int,
+    end: int,
+) -> int:
+    """Append a record to `out`; its length."""
+    header_size = body_start - header_start
+    flags = HAS_HEADER if header_size else 0
+    length = FIXED_SIZE + (2 if flags else 0) + len(subject) + end - header_start
+    fixed = _FIXED.pack(0, length, MAGIC, kind | flags, len(subject), place, ts)[4:]
+    extra = header_size.to_bytes(2, "little") if flags else b""
+    rest = fixed + extra + subject + data[header_start:end]
+    out.put(zlib.crc32(rest, salt).to_bytes(4, "little") + rest)
+    return length
+
+
+def peek(data: bytes, at: int, base: int, record: Record) -> int:
+    """Fill `record` from the record at `at` without checking its sum.
+
+    The offset behind it, or 0 if no whole record can begin there.
+    """
+    if at < 0 or at + FIXED_SIZE > len(data):
+        return 0
+    _, length, magic, kind, subject_size, place, ts = _FIXED.unpack_from(data, at)
+    start = at + FIXED_SIZE
+    header_size = 0
+    if kind & HAS_HEADER:
+        if at + FIXED_SIZE + 2 > len(data):
+            return 0
+        header_size = int.from_bytes(data[start : start + 2], "little")
+        start += 2
+    end = at + length
+    if magic != MAGIC or end > len(data) or start + subject_size + header_size > end:
+        return 0
+    record.seq = base + place
+    record.ts = ts
+    record.kind = kind & 0x0F
+    record.subject = data[start : start + subject_size]
+    record.data = data
+    record.header_start = start + subject_size
+    record.body_start = record.header_start + header_size
+    record.end = end
+    return end
+
+
+def decode(data: bytes, at: int, salt: int, base: int, record: Record) -> int:
+    """`peek`, and 0 as well if the checksum does not fit."""
+    end = peek(data, at, base, record)
+    if not end or crc32(data, at + 4, end, salt) != int.from_bytes(data[at : at + 4], "little"):
+        return 0
+    return end
+
+
+def length_at(data: bytes, at: int) -> int:
+    """The length that the record at `at` claims; 0 if its fixed part is not all there."""
+    if at < 0 or at + FIXED_SIZE > len(data):
+        return 0
+    return int.from_bytes(data[at + 4 : at + 8], "little")
+
+
+def resync(data: bytes, at: int, salt: int) -> int:
+    """The first offset at or after `at` where a whole record checks out; -1 if there is none."""
+    record = Record()
+    magic = data.find(bytes([MAGIC]), at + 8)
+    while magic >= 0:
+        if decode(data, magic - 8, salt, 0, record):
+            return magic - 8
+        magic = data.find(bytes([MAGIC]), magic + 1)
+    return -1

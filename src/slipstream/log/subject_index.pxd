@@ -1,0 +1,48 @@
+cdef class SubjectIndex:
+    cdef Py_ssize_t _slots
+    cdef unsigned int *_table
+    cdef Py_ssize_t _ids
+    cdef Py_ssize_t _capacity
+    cdef char **_texts
+    cdef unsigned short *_sizes
+    cdef unsigned int *_hashes
+    cdef unsigned int *_counts
+    cdef unsigned int *_births
+    cdef unsigned long long *_firsts
+    cdef unsigned long long *_lasts
+    cdef unsigned int *_free
+    cdef Py_ssize_t _free_count
+    cdef Py_ssize_t _free_capacity
+    cdef unsigned int _birth
+    cdef readonly Py_ssize_t live
+
+    cdef int _grow_ids(self) except -1
+    cdef int _grow_table(self, Py_ssize_t slots) except -1
+    cdef Py_ssize_t _slot_of(self, const char *text, Py_ssize_t size, unsigned int hash) noexcept
+    cdef int _check(self, unsigned int id) except -1
+    cdef int _forget(self, unsigned int id) except -1
+    cdef long long _intern(self, const char *text, Py_ssize_t size) except -1
+    cpdef long long intern(self, bytes subject) except -1
+    cpdef long long find(self, bytes subject) except -2
+    cpdef bytes subject(self, unsigned int id)
+    cpdef unsigned int count(self, unsigned int id) except? 0xFFFFFFFE
+    cpdef unsigned long long first(self, unsigned int id) except? 0xFFFFFFFE
+    cpdef unsigned long long last(self, unsigned int id) except? 0xFFFFFFFE
+    cpdef int set_first(self, unsigned int id, unsigned long long seq) except -1
+    cpdef int set_last(self, unsigned int id, unsigned long long seq) except -1
+    cpdef int added(self, unsigned int id, unsigned long long seq) except -1
+    cpdef int removed(self, unsigned int id, unsigned long long seq) except -1
+
+
+cdef class SubjectFilter:
+    cdef SubjectIndex _index
+    cdef readonly tuple patterns
+    cdef readonly bytes literal
+    cdef public long long only
+    cdef unsigned char *_verdicts
+    cdef unsigned int *_seen
+    cdef Py_ssize_t _size
+
+    cpdef int refresh(self) except -1
+    cpdef bint accepts(self, unsigned int id) except -1
+    cdef bint _decide(self, unsigned int id) except -1

@@ -1,0 +1,176 @@
+"""Every subject of a log with its live state, and filters over them.
+
+A subject gets a small number, its id, when its first message comes, and gives it back with its last
+one. Blocks of messages remember ids, so that looking for a subject means comparing numbers.
+
+The compiled build replaces this module by `subject_index.pyx`, which keeps about 60 bytes for a
+subject besides its text; this is its plain twin and test oracle.
+"""
+
+from slipstream.wire.subjects import has_wildcard, matches
+
+
+class _Entry:
+    __slots__ = ("birth", "count", "first", "last", "text")
+
+    def __init__(self, text: bytes, birth: int) -> None:
+        self.text = text
+        self.birth = birth  # tells the subjects apart that have had the same id
+        self.count = 0
+        self.first = 0
+        self.last = 0
+
+
+class SubjectIndex:
+    """Subjects by id. `live` counts those that have messages."""
+
+    def __init__(self) -> None:
+        self._by_text: dict[bytes, int] = {}
+        self._entries: list[_Entry | None] = []
+        self._free: list[int] = []
+        self._birth = 0
+        self.live = 0
+
+    def intern(self, subject: bytes) -> int:
+        """The id of `subject`, a new one if it has none. Follow with `added`."""
+        id = self._by_text.get(subject)
+        if id is not None:
+            return id
+        self._birth += 1
+        entry = _Entry(subject, self._birth)
+        if self._free:
+            id = self._free.pop()
+            self._entries[id] = entry
+        else:
+            id = len(self._entries)
+            self._entries.append(entry)
+        self._by_text[subject] = id
+        return id
+
+    def find(self, subject: bytes) -> int:
+        """The id of `subject`; -1 if no message has it."""
+        return self._by_text.get(subject, -1)
+
+    def _entry(self, id: int) -> _Entry:
+        entry = self._entries[id]
+        if entry is None:
+            raise IndexError(id)
+        return entry
+
+    def subject(self, id: int) -> bytes:
+        """The text of a subject."""
+        return self._entry(id).text
+
+    def birth(self, id: int) -> int:
+        """A number that no other holder of this id has had."""
+        entry = self._entries[id]
+        return entry.birth if entry else 0
+
+    def count(self, id: int) -> int:
+        """How many live messages have this subject."""
+        return self._entry(id).count
+
+    def first(self, id: int) -> int:
+        """The lowest live sequence; 0 when it is not known (the log finds it and sets it)."""
+        return self._entry(id).first
+
+    def last(self, id: int) -> int:
+        """The highest live sequence; 0 when it is not known."""
+        return self._entry(id).last
+
+    def set_first(self, id: int, seq: int) -> int:
+        """Note the lowest live sequence."""
+        self._entry(id).first = seq
+        return 0
+
+    def set_last(self, id: int, seq: int) -> int:
+        """Note the highest live sequence."""
+        self._entry(id).last = seq
+        return 0
+
+    def added(self, id: int, seq: int) -> int:
+        """A message with this subject was stored as `seq`, above all others."""
+        entry = self._entry(id)
+        if entry.count == 0:
+            self.live += 1
+            entry.first = seq
+        entry.count += 1
+        entry.last = seq
+        return 0
+
+    def loaded(self, subject: bytes, count: int, first: int, last: int) -> int:
+        """`count` messages of a whole block, whose sequences lie between `first` and `last`."""
+        id = self.intern(subject)
+        entry = self._entry(id)
+        if entry.count == 0:
+            self.live += 1
+            entry.first = first
+        entry.count += count
+        entry.last = max(entry.last, last)
+        return id
+
+    def removed(self, id: int, seq: int) -> int:
+        """Message `seq` with this subject is gone; with the last one the id is free again."""
+        entry = self._entry(id)
+        entry.count -= 1
+        if entry.count == 0:
+            self.live -= 1
+            del self._by_text[entry.text]
+            self._entries[id] = None
+            self._free.append(id)
+            return 0
+        if entry.first == seq:
+            entry.first = entry.last if entry.count == 1 and entry.last != seq else 0
+        if entry.last == seq:
+            entry.last = 0
+        return 0
+
+    def ids(self) -> list[int]:
+        """The ids of all live subjects."""
+        return [id for id, entry in enumerate(self._entries) if entry is not None and entry.count]
+
+
+class SubjectFilter:
+    """Which subjects match one of some patterns; decided once for each subject."""
+
+    def __init__(self, index: SubjectIndex, patterns: tuple[bytes, ...]) -> None:
+        self._index = index
+        self.patterns = patterns
+        # With a single literal pattern no decisions are kept: `only` is its id, or -1.
+        self.literal = (
+            patterns[0] if len(patterns) == 1 and not has_wildcard(patterns[0]) else b""
+        )
+        self.only = -1
+        self._decided: dict[int, bool] = {}
+
+    def refresh(self) -> int:
+        """Look up what may have changed since the last use; call it before scanning."""
+        if self.literal:
+            self.only = self._index.find(self.literal)
+        return 0
+
+    def accepts(self, id: int) -> bool:
+        """Whether the subject with this id matches."""
+        if self.literal:
+            return id == self.only
+        birth = self._index.birth(id)
+        verdict = self._decided.get(birth)
+        if verdict is None:
+            text = self._index.subject(id)
+            verdict = any(matches(pattern, text) for pattern in self.patterns)
+            self._decided[birth] = verdict
+        return verdict
+
+    def ids(self) -> list[int]:
+        """The ids of all live subjects that match. O(1) for literals."""
+        self.refresh()
+        if self.literal:
+            return [self.only] if self.only >= 0 and self._index.count(self.only) else []
+        if not any(has_wildcard(pattern) for pattern in self.patterns):
+            found = (self._index.find(pattern) for pattern in self.patterns)
+            return [id for id in found if id >= 0 and self._index.count(id)]
+        return [id for id in self._index.ids() if self.accepts(id)]
+
+    def total(self) -> int:
+        """How many live messages match."""
+        return sum(self._index.count(id) for id in self.ids())

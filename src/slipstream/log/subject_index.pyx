@@ -1,0 +1,318 @@
+"""The subject index on raw memory; `subject_index.py` is the plain twin and says what it means."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from slipstream.wire.subjects cimport has_wildcard, matches
+
+# An open-addressed table of ids (plus one; 0 is an empty slot), at most half full. Everything about a
+# subject lies in arrays by its id.
+cdef Py_ssize_t FIRST_SLOTS = 16
+
+
+cdef inline unsigned int _hash(const char *text, Py_ssize_t size) noexcept:
+    cdef unsigned long long h = 0x9E3779B97F4A7C15ULL ^ <unsigned long long> size
+    cdef unsigned long long word
+    while size >= 8:
+        memcpy(&word, text, 8)
+        h = (h ^ word) * 0xD6E8FEB86659FD93ULL
+        h ^= h >> 32
+        text += 8
+        size -= 8
+    word = 0
+    memcpy(&word, text, size)
+    h = (h ^ word) * 0xD6E8FEB86659FD93ULL
+    h ^= h >> 32
+    h *= 0xD6E8FEB86659FD93ULL
+    return <unsigned int> (h >> 32)
+
+
+cdef void *_resized(void *memory, Py_ssize_t size) except NULL:
+    cdef void *grown = realloc(memory, size)
+    if grown == NULL:
+        raise MemoryError()
+    return grown
+
+
+cdef class SubjectIndex:
+    def __cinit__(self):
+        self._slots = 0
+        self._table = NULL
+        self._texts = NULL
+        self._sizes = NULL
+        self._hashes = NULL
+        self._counts = NULL
+        self._births = NULL
+        self._firsts = NULL
+        self._lasts = NULL
+        self._free = NULL
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        if self._texts != NULL:
+            for i in range(self._ids):
+                free(self._texts[i])
+        free(self._table)
+        free(self._texts)
+        free(self._sizes)
+        free(self._hashes)
+        free(self._counts)
+        free(self._births)
+        free(self._firsts)
+        free(self._lasts)
+        free(self._free)
+
+    cdef int _grow_ids(self) except -1:
+        cdef Py_ssize_t n = self._capacity + (self._capacity >> 1) + 8
+        self._texts = <char **> _resized(self._texts, n * sizeof(char *))
+        self._sizes = <unsigned short *> _resized(self._sizes, n * sizeof(unsigned short))
+        self._hashes = <unsigned int *> _resized(self._hashes, n * sizeof(unsigned int))
+        self._counts = <unsigned int *> _resized(self._counts, n * sizeof(unsigned int))
+        self._births = <unsigned int *> _resized(self._births, n * sizeof(unsigned int))
+        self._firsts = <unsigned long long *> _resized(self._firsts, n * sizeof(unsigned long long))
+        self._lasts = <unsigned long long *> _resized(self._lasts, n * sizeof(unsigned long long))
+        self._capacity = n
+        return 0
+
+    cdef int _grow_table(self, Py_ssize_t slots) except -1:
+        cdef unsigned int *table = <unsigned int *> calloc(slots, sizeof(unsigned int))
+        cdef Py_ssize_t id
+        cdef Py_ssize_t at
+        if table == NULL:
+            raise MemoryError()
+        free(self._table)
+        self._table = table
+        self._slots = slots
+        for id in range(self._ids):
+            if self._texts[id] != NULL:
+                at = self._hashes[id] & (slots - 1)
+                while table[at]:
+                    at = (at + 1) & (slots - 1)
+                table[at] = <unsigned int> id + 1
+        return 0
+
+    cdef Py_ssize_t _slot_of(self, const char *text, Py_ssize_t size, unsigned int hash) noexcept:
+        """The slot that holds this text, or the empty one where it would go; there is a table."""
+        cdef Py_ssize_t at = hash & (self._slots - 1)
+        cdef unsigned int id
+        while self._table[at]:
+            id = self._table[at] - 1
+            if self._hashes[id] == hash and self._sizes[id] == size and memcmp(self._texts[id], text, size) == 0:
+                return at
+            at = (at + 1) & (self._slots - 1)
+        return at
+
+    cdef long long _intern(self, const char *text, Py_ssize_t size) except -1:
+        cdef unsigned int hash = _hash(text, size)
+        cdef Py_ssize_t at
+        cdef Py_ssize_t id
+        cdef char *copy
+        if size > 0xFFFF:
+            raise ValueError("a subject is longer than 65,535 bytes")
+        if self._slots == 0:
+            self._grow_table(FIRST_SLOTS)
+        at = self._slot_of(text, size, hash)
+        if self._table[at]:
+            return self._table[at] - 1
+        copy = <char *> malloc(size if size else 1)
+        if copy == NULL:
+            raise MemoryError()
+        memcpy(copy, text, size)
+        if self._free_count:
+            self._free_count -= 1
+            id = self._free[self._free_count]
+        else:
+            if self._ids == self._capacity:
+                self._grow_ids()
+            id = self._ids
+            self._ids += 1
+        self._birth += 1
+        self._texts[id] = copy
+        self._sizes[id] = <unsigned short> size
+        self._hashes[id] = hash
+        self._counts[id] = 0
+        self._births[id] = self._birth
+        self._firsts[id] = 0
+        self._lasts[id] = 0
+        self._table[at] = <unsigned int> id + 1
+        if 2 * (self._ids - self._free_count) > self._slots:
+            self._grow_table(self._slots * 2)
+        return id
+
+    cpdef long long intern(self, bytes subject) except -1:
+        return self._intern(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+
+    cpdef long long find(self, bytes subject) except -2:
+        cdef Py_ssize_t at
+        if self._slots == 0:
+            return -1
+        at = self._slot_of(
+            PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject),
+            _hash(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)),
+        )
+        return <long long> self._table[at] - 1
+
+    cdef int _check(self, unsigned int id) except -1:
+        if id >= self._ids or self._texts[id] == NULL:
+            raise IndexError(id)
+        return 0
+
+    cpdef bytes subject(self, unsigned int id):
+        self._check(id)
+        return PyBytes_FromStringAndSize(self._texts[id], self._sizes[id])
+
+    def birth(self, unsigned int id):
+        return self._births[id] if id < self._ids and self._texts[id] != NULL else 0
+
+    cpdef unsigned int count(self, unsigned int id) except? 0xFFFFFFFE:
+        self._check(id)
+        return self._counts[id]
+
+    cpdef unsigned long long first(self, unsigned int id) except? 0xFFFFFFFE:
+        self._check(id)
+        return self._firsts[id]
+
+    cpdef unsigned long long last(self, unsigned int id) except? 0xFFFFFFFE:
+        self._check(id)
+        return self._lasts[id]
+
+    cpdef int set_first(self, unsigned int id, unsigned long long seq) except -1:
+        self._check(id)
+        self._firsts[id] = seq
+        return 0
+
+    cpdef int set_last(self, unsigned int id, unsigned long long seq) except -1:
+        self._check(id)
+        self._lasts[id] = seq
+        return 0
+
+    cpdef int added(self, unsigned int id, unsigned long long seq) except -1:
+        self._check(id)
+        if self._counts[id] == 0:
+            self.live += 1
+            self._firsts[id] = seq
+        self._counts[id] += 1
+        self._lasts[id] = seq
+        return 0
+
+    def loaded(self, bytes subject, unsigned int count, unsigned long long first, unsigned long long last):
+        cdef unsigned int id = <unsigned int> self.intern(subject)
+        if self._counts[id] == 0:
+            self.live += 1
+            self._firsts[id] = first
+        self._counts[id] += count
+        if last > self._lasts[id]:
+            self._lasts[id] = last
+        return id
+
+    cpdef int removed(self, unsigned int id, unsigned long long seq) except -1:
+        self._check(id)
+        self._counts[id] -= 1
+        if self._counts[id] == 0:
+            self.live -= 1
+            self._forget(id)
+            return 0
+        if self._firsts[id] == seq:
+            if self._counts[id] == 1 and self._lasts[id] != seq:
+                self._firsts[id] = self._lasts[id]
+            else:
+                self._firsts[id] = 0
+        if self._lasts[id] == seq:
+            self._lasts[id] = 0
+        return 0
+
+    cdef int _forget(self, unsigned int id) except -1:
+        cdef Py_ssize_t at = self._slot_of(self._texts[id], self._sizes[id], self._hashes[id])
+        cdef Py_ssize_t next = at
+        cdef Py_ssize_t home
+        cdef Py_ssize_t mask = self._slots - 1
+        # Close the hole: move back what would not be found across an empty slot.
+        while True:
+            next = (next + 1) & mask
+            if not self._table[next]:
+                break
+            home = self._hashes[self._table[next] - 1] & mask
+            if ((next - home) & mask) >= ((next - at) & mask):
+                self._table[at] = self._table[next]
+                at = next
+        self._table[at] = 0
+        free(self._texts[id])
+        self._texts[id] = NULL
+        if self._free_count == self._free_capacity:
+            self._free_capacity = self._free_capacity * 2 + 8
+            self._free = <unsigned int *> _resized(self._free, self._free_capacity * sizeof(unsigned int))
+        self._free[self._free_count] = id
+        self._free_count += 1
+        return 0
+
+    def ids(self):
+        cdef Py_ssize_t id
+        return [id for id in range(self._ids) if self._texts[id] != NULL and self._counts[id]]
+
+
+cdef class SubjectFilter:
+    def __cinit__(self):
+        self._verdicts = NULL
+        self._seen = NULL
+        self._size = 0
+        self.only = -1
+
+    def __init__(self, SubjectIndex index, tuple patterns):
+        self._index = index
+        self.patterns = patterns
+        self.literal = patterns[0] if len(patterns) == 1 and not has_wildcard(patterns[0]) else b""
+
+    def __dealloc__(self):
+        free(self._verdicts)
+        free(self._seen)
+
+    cpdef int refresh(self) except -1:
+        if self.literal:
+            self.only = self._index.find(self.literal)
+        return 0
+
+    cpdef bint accepts(self, unsigned int id) except -1:
+        if self.literal:
+            return <long long> id == self.only
+        if id < self._size and self._seen[id] == self._index._births[id]:
+            return self._verdicts[id]
+        return self._decide(id)
+
+    cdef bint _decide(self, unsigned int id) except -1:
+        cdef Py_ssize_t wanted
+        cdef bytes text = self._index.subject(id)
+        cdef bint verdict = False
+        for pattern in self.patterns:
+            if matches(pattern, text):
+                verdict = True
+                break
+        if id >= self._size:
+            wanted = id + 1 + (id >> 1)
+            self._verdicts = <unsigned char *> _resized(self._verdicts, wanted)
+            self._seen = <unsigned int *> _resized(self._seen, wanted * sizeof(unsigned int))
+            memset(self._seen + self._size, 0, (wanted - self._size) * sizeof(unsigned int))
+            self._size = wanted
+        self._verdicts[id] = verdict
+        self._seen[id] = self._index._births[id]
+        return verdict
+
+    def ids(self):
+        cdef Py_ssize_t id
+        cdef SubjectIndex index = self._index
+        self.refresh()
+        if self.literal:
+            return [self.only] if self.only >= 0 and index._counts[self.only] else []
+        if not any([has_wildcard(pattern) for pattern in self.patterns]):
+            found = [index.find(pattern) for pattern in self.patterns]
+            return [i for i in found if i >= 0 and index.count(i)]
+        return [
+            id for id in range(index._ids)
+            if index._texts[id] != NULL and index._counts[id] and self.accepts(<unsigned int> id)
+        ]
+
+    def total(self):
+        cdef unsigned long long found = 0
+        for id in self.ids():
+            found += self._index._counts[<unsigned int> id]
+        return found
