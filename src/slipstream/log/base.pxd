@@ -45,7 +45,7 @@ cdef class Log:
     cpdef int _fill(self, Block block, Py_ssize_t i, Record record) except -1
     cpdef int _forgotten(self, Block block, Py_ssize_t i, bint erase) except -1
     @cython.locals(block=Block, i=Py_ssize_t, at=Py_ssize_t)
-    cdef int _move_first(self, unsigned long long start) except -1
+    cpdef int move_first(self, unsigned long long start) except -1
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, at=Py_ssize_t)
     cdef unsigned long long _seek_first(self, unsigned int id, unsigned long long start) except? 0
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, at=Py_ssize_t)

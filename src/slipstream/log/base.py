@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from slipstream.errors import CorruptionError
 from slipstream.log.columns import GONE, Column
 from slipstream.log.record import Record
 from slipstream.log.subject_index import SubjectFilter, SubjectIndex
@@ -165,7 +166,11 @@ class Log:
         i = seq - block.base
         if i >= ids.size or ids.get(i) == GONE:
             return False
-        self._fill(block, i, record)
+        try:
+            self._fill(block, i, record)
+        except CorruptionError:
+            self._lose(seq)
+            return False
         return True
 
     def next(self, seq: _int, matching: SubjectFilter | None, record: Record) -> bool:
@@ -197,7 +202,13 @@ class Log:
             i = seq - block.base if seq > block.base else 0
             i = ids.next_used(i) if matching is None else ids.next_of(i, matching)
             if i >= 0:
-                self._fill(block, i, record)
+                try:
+                    self._fill(block, i, record)
+                except CorruptionError:
+                    seq = block.base + i
+                    self._lose(seq)
+                    at = max(self._index_of(seq), 0)
+                    continue
                 return True
         return False
 
@@ -352,7 +363,7 @@ class Log:
         if block.live == 0:
             self._drop_if_done(block)
         if seq == self.first_seq:
-            self._move_first(seq + 1)
+            self.move_first(seq + 1)
         return True
 
     def _drop_if_done(self, block: Block) -> None:
@@ -389,7 +400,7 @@ class Log:
         block.bytes = 0
         behind = block.base + ids.size
         self._drop_if_done(block)
-        self._move_first(behind)
+        self.move_first(behind)
 
     def purge(self, patterns: tuple[bytes, ...], below: _int, keep: _int) -> _int:
         """Remove messages that match `patterns` (all when empty), below `below` (0: no bound), all
@@ -441,7 +452,7 @@ class Log:
         self._found = block
         return block
 
-    def _move_first(self, start: _int) -> _int:
+    def move_first(self, start: _int) -> _int:
         """`first_seq` becomes the first live sequence from `start` on."""
         at = max(self._index_of(start), 0)
         while self.messages and at < len(self.blocks):
@@ -452,12 +463,23 @@ class Log:
             i = self._ids(block).next_used(start - block.base if start > block.base else 0)
             if i >= 0:
                 self.first_seq = block.base + i
-                self._fill(block, i, self._scratch)
-                self.first_ts = self._scratch.ts
+                self.first_ts = self._ts_at(block, i)
                 return 0
         self.first_seq = self.last_seq + 1
         self.first_ts = 0
         return 0
+
+    def _ts_at(self, block: Block, i: _int) -> _int:
+        """When the message at place `i` was stored; 0 if that can not be read."""
+        try:
+            self._fill(block, i, self._scratch)
+        except CorruptionError:
+            return 0
+        return self._scratch.ts
+
+    def _lose(self, seq: _int) -> None:
+        """Message `seq` can not be read: count it as lost, and go on without it."""
+        raise NotImplementedError
 
     def _seek_first(self, id: _int, start: _int) -> _int:
         """The first live sequence of a subject from `start` on; 0 if there is none."""

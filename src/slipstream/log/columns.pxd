@@ -17,3 +17,6 @@ cdef class Column:
     cpdef Py_ssize_t count_used(self, Py_ssize_t start, Py_ssize_t stop) except -2
     cpdef int truncate(self, Py_ssize_t size) except -1
     cpdef bytes pack(self, int width)
+    cpdef bytes stats(self, Py_ssize_t names)
+    cpdef int bury(self, bytearray dead) except -1
+    cpdef bytes pack_steps(self, unsigned int start)

@@ -5,6 +5,7 @@ plain twin and test oracle. Scanning a column costs about a nanosecond for each 
 what lets a filtered consumer step over a block without an index of its own.
 """
 
+import struct
 from array import array
 
 from slipstream.log.subject_index import SubjectFilter
@@ -111,3 +112,37 @@ class Column:
         for value in self._values:
             dense.append(GONE if value == GONE else names.setdefault(value, len(names)))
         return dense, list(names)
+
+    def stats(self, names: int) -> bytes:
+        """For each of `names` dense names: count, first and last place (three u32, packed)."""
+        found = [[0, 0, 0] for _ in range(names)]
+        for i, name in enumerate(self._values):
+            if name != GONE:
+                entry = found[name]
+                if entry[0] == 0:
+                    entry[1] = i
+                entry[0] += 1
+                entry[2] = i
+        return struct.pack(f"<{3 * names}I", *(number for entry in found for number in entry))
+
+    def bury(self, dead: bytearray) -> int:
+        """Mark the places whose bits are set in `dead` as `GONE`."""
+        for i in range(min(len(dead) * 8, len(self._values))):
+            if dead[i >> 3] >> (i & 7) & 1:
+                self._values[i] = GONE
+        return 0
+
+    def pack_steps(self, start: int) -> bytes:
+        """The differences from one value to the next, the first from `start` (u32, packed)."""
+        before = [start, *self._values]
+        steps = [value - below for value, below in zip(self._values, before, strict=False)]
+        return struct.pack(f"<{len(steps)}I", *steps)
+
+    @staticmethod
+    def unpack_steps(packed: bytes, start: int) -> "Column":
+        """The reverse of `pack_steps`."""
+        column = Column()
+        for (step,) in struct.iter_unpack("<I", packed):
+            start += step
+            column.append(start)
+        return column

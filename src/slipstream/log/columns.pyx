@@ -198,3 +198,53 @@ cdef class Column:
         finally:
             free(names)
         return dense, values
+
+    cpdef bytes stats(self, Py_ssize_t names):
+        cdef bytes packed = PyBytes_FromStringAndSize(NULL, names * 12)
+        cdef unsigned int *out = <unsigned int *> PyBytes_AS_STRING(packed)
+        cdef Py_ssize_t i
+        cdef unsigned int name
+        for i in range(3 * names):
+            out[i] = 0
+        for i in range(self.size):
+            name = self._values[i]
+            if name == _GONE:
+                continue
+            if name >= names:
+                raise ValueError("a name is larger than said")
+            if out[3 * name] == 0:
+                out[3 * name + 1] = <unsigned int> i
+            out[3 * name] += 1
+            out[3 * name + 2] = <unsigned int> i
+        return packed
+
+    cpdef int bury(self, bytearray dead) except -1:
+        cdef Py_ssize_t i
+        cdef Py_ssize_t n = len(dead) * 8
+        cdef const unsigned char *bits = dead
+        for i in range(n if n < self.size else self.size):
+            if (bits[i >> 3] >> (i & 7)) & 1:
+                self._values[i] = _GONE
+        return 0
+
+    cpdef bytes pack_steps(self, unsigned int start):
+        cdef bytes packed = PyBytes_FromStringAndSize(NULL, self.size * 4)
+        cdef unsigned int *out = <unsigned int *> PyBytes_AS_STRING(packed)
+        cdef Py_ssize_t i
+        for i in range(self.size):
+            out[i] = self._values[i] - start
+            start = self._values[i]
+        return packed
+
+    @staticmethod
+    def unpack_steps(bytes packed, unsigned int start):
+        cdef Column column = Column()
+        cdef Py_ssize_t n = PyBytes_GET_SIZE(packed) // 4
+        cdef const unsigned int *steps = <const unsigned int *> PyBytes_AS_STRING(packed)
+        cdef Py_ssize_t i
+        column._reserve(n)
+        for i in range(n):
+            start += steps[i]
+            column._values[i] = start
+        column.size = n
+        return column

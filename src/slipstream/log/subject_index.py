@@ -7,6 +7,8 @@ The compiled build replaces this module by `subject_index.pyx`, which keeps abou
 subject besides its text; this is its plain twin and test oracle.
 """
 
+import struct
+
 from slipstream.wire.subjects import has_wildcard, matches
 
 
@@ -108,6 +110,15 @@ class SubjectIndex:
         entry.count += count
         entry.last = max(entry.last, last)
         return id
+
+    def load_block(self, names: bytes, stats: bytes, base: int) -> list[int]:
+        """Take over a whole block: subjects joined by line feeds, and for each its count, first and
+        last place (three u32, packed). The ids, in the same order."""
+        numbers = struct.iter_unpack("<III", stats)
+        return [
+            self.loaded(name, count, base + first, base + last)
+            for name, (count, first, last) in zip(names.split(b"\n"), numbers, strict=True)
+        ]
 
     def removed(self, id: int, seq: int) -> int:
         """Message `seq` with this subject is gone; with the last one the id is free again."""

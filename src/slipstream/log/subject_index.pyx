@@ -2,7 +2,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from slipstream.wire.subjects cimport has_wildcard, matches
 
@@ -205,6 +205,32 @@ cdef class SubjectIndex:
         if last > self._lasts[id]:
             self._lasts[id] = last
         return id
+
+    def load_block(self, bytes names, bytes stats, unsigned long long base):
+        cdef const char *text = PyBytes_AS_STRING(names)
+        cdef const char *stop = text + PyBytes_GET_SIZE(names)
+        cdef const char *end
+        cdef const unsigned int *numbers = <const unsigned int *> PyBytes_AS_STRING(stats)
+        cdef Py_ssize_t count = PyBytes_GET_SIZE(stats) // 12
+        cdef Py_ssize_t i
+        cdef unsigned int id
+        cdef list ids = []
+        for i in range(count):
+            if text > stop:
+                raise ValueError("fewer subjects than numbers")
+            end = <const char *> memchr(text, 10, stop - text)
+            if end == NULL:
+                end = stop
+            id = <unsigned int> self._intern(text, end - text)
+            if self._counts[id] == 0:
+                self.live += 1
+                self._firsts[id] = base + numbers[3 * i + 1]
+            self._counts[id] += numbers[3 * i]
+            if base + numbers[3 * i + 2] > self._lasts[id]:
+                self._lasts[id] = base + numbers[3 * i + 2]
+            ids.append(id)
+            text = end + 1
+        return ids
 
     cpdef int removed(self, unsigned int id, unsigned long long seq) except -1:
         self._check(id)

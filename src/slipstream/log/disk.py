@@ -1,0 +1,249 @@
+"""The disk as the log sees it: a few operations that a simulator can stand in for.
+
+`OsDisk` is the real one. Paths are strings relative to nothing: whatever the caller was given.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
+from typing import Protocol
+
+from slipstream.errors import DiskFullError, StorageError
+
+
+RESERVE_STEP_MIN = 4096
+RESERVE_STEP_MAX = 8 * 1024 * 1024
+UNRESERVED_STEP = 1024 * 1024
+
+
+class File(Protocol):
+    """An open file."""
+
+    def append(self, data: bytes) -> None:
+        """Write at the end. Raises `DiskFullError` or OSError; nothing half-written stays."""
+
+    def pread(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset`."""
+
+    def pwrite(self, offset: int, data: bytes) -> None:
+        """Overwrite in place."""
+
+    def reserve(self, size: int) -> int:
+        """Make sure that the file can grow to `size` bytes, and say to how many it surely can.
+
+        Raises `DiskFullError`.
+        """
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size` bytes and give back what was reserved behind it."""
+
+    def sync(self) -> None:
+        """fdatasync: returns when the bytes written so far survive a power failure."""
+
+    def size(self) -> int:
+        """Bytes in the file."""
+
+    def close(self) -> None:
+        """Release it."""
+
+
+class Disk(Protocol):
+    """Files by path."""
+
+    def open(self, path: str) -> File:
+        """Open for reading and writing; created if it does not exist."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory."""
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted; empty if it does not exist."""
+
+    def read(self, path: str) -> bytes:
+        """A whole file."""
+
+    def makedirs(self, path: str) -> None:
+        """Create a directory and those above it."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with all that is in it, if it is there."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename atomically, replacing `new`."""
+
+    def sync_dir(self, path: str) -> None:
+        """Make creations, removals and renames in a directory durable."""
+
+    def free_bytes(self, path: str) -> int:
+        """Space left for the file system of `path`."""
+
+
+def write_atomically(disk: Disk, path: str, data: bytes) -> None:
+    """Replace a small file so that a crash leaves the old or the new one, whole. Blocks."""
+    fresh = path + ".new"
+    disk.remove(fresh)
+    file = disk.open(fresh)
+    try:
+        file.append(data)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(fresh, path)
+    disk.sync_dir(os.path.dirname(path))
+
+
+def full_or(error: OSError, what: str) -> Exception:
+    """`DiskFullError` if that is what happened, else `error` as it is."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError(f"no space left on the disk while {what}; free some and go on")
+    return error
+
+
+class OsFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fallocate", "_fd", "_reserved", "_size")
+
+    def __init__(self, fd: int, fallocate: "Callable[..., int] | None") -> None:
+        self._fd = fd
+        self._size = os.fstat(fd).st_size
+        self._reserved = self._size
+        self._fallocate = fallocate
+
+    def append(self, data: bytes) -> None:
+        done = 0
+        while done < len(data):
+            try:
+                done += os.pwrite(self._fd, data[done:] if done else data, self._size + done)
+            except OSError as error:
+                os.ftruncate(self._fd, self._size)
+                raise full_or(error, "appending to the log") from error
+        self._size += done
+
+    def pread(self, offset: int, size: int) -> bytes:
+        return os.pread(self._fd, size, offset)
+
+    def pwrite(self, offset: int, data: bytes) -> None:
+        os.pwrite(self._fd, data, offset)
+
+    def reserve(self, size: int) -> int:
+        if self._fallocate is None:
+            return size + UNRESERVED_STEP
+        if size <= self._reserved:
+            return self._reserved
+        step = min(max(self._reserved, RESERVE_STEP_MIN), RESERVE_STEP_MAX)
+        for wanted in (max(size, self._reserved + step), size):
+            failed = self._keep_size(wanted)
+            if not failed:
+                self._reserved = wanted
+                return wanted
+        if failed in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError("no space left on the disk for this message; free some and go on")
+        self._fallocate = None  # this file system cannot: the write itself will tell
+        return size + UNRESERVED_STEP
+
+    def _keep_size(self, wanted: int) -> int:
+        """Allocate up to `wanted` bytes without changing the size; 0 or an errno."""
+        assert self._fallocate is not None
+        keep_size = 1
+        if self._fallocate(self._fd, keep_size, self._reserved, wanted - self._reserved) == 0:
+            return 0
+        return ctypes.get_errno()
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self._size = self._reserved = size
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def size(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OsDisk:
+    """The real disk. Directories are made for the owner alone (0700), files too (0600)."""
+
+    def __init__(self) -> None:
+        self._fallocate: Callable[..., int] | None = None
+        libc = ctypes.CDLL(None, use_errno=True)
+        if hasattr(libc, "fallocate"):
+            libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong]
+            self._fallocate = libc.fallocate
+
+    def open(self, path: str) -> OsFile:
+        try:
+            return OsFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), self._fallocate)
+        except OSError as error:
+            raise full_or(error, f"opening {path}") from error
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list(self, path: str) -> list[str]:
+        return sorted(os.listdir(path)) if os.path.isdir(path) else []
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def makedirs(self, path: str) -> None:
+        try:
+            os.makedirs(path, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise full_or(error, f"creating {path}") from error
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path, ignore_errors=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+
+class DirectoryLock:
+    """Keeps a second server away from a store directory; released with the process at the latest."""
+
+    def __init__(self, directory: str) -> None:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        path = os.path.join(directory, "lock")
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._fd)
+            raise StorageError(
+                f"another server uses the store directory {directory}; "
+                "stop it, or give this one a directory of its own"
+            ) from error
+
+    def release(self) -> None:
+        """Let others have it."""
+        os.close(self._fd)

@@ -1,0 +1,191 @@
+"""Opening a log: footers are read, what has none is scanned, and damage costs what it must.
+
+* A closed segment with a whole footer is described by it; its records are not read.
+* Any other segment is scanned. Records check out one by one; behind a damaged one the next whole one
+  is looked for, and what lies between is set aside in `damaged/` and counted as lost.
+* In the last segment, bytes behind the last whole record are a torn write: they are cut off. Nothing
+  acknowledged lies there, because an acknowledgement waits for the fdatasync that covers it.
+* Nothing is deleted because something else could not be read.
+"""
+
+import zlib
+
+from slipstream.errors import CorruptionError
+from slipstream.log.block_cache import BlockCache
+from slipstream.log.columns import GONE
+from slipstream.log.disk import Disk
+from slipstream.log.file_log import FileLog
+from slipstream.log.record import ERASED, FRONT, MESSAGE, SKIP, TOMBSTONE, Record
+from slipstream.log.segment import (
+    HEADER_SIZE,
+    Segment,
+    decode_header,
+    read_footer,
+    scan_records,
+)
+
+
+def open_log(
+    disk: Disk, directory: str, cache: BlockCache | None = None, first_seq: int = 1
+) -> FileLog:
+    """Open the log in `directory`, or begin one there with `first_seq`. Blocks."""
+    disk.makedirs(directory)
+    log = FileLog(disk, directory, cache, first_seq)
+    names = [name for name in disk.list(directory) if name.endswith(".seg")]
+    found = _Found(log)
+    for name, following in zip(names, names[1:] + [""] * bool(names), strict=True):
+        _open_segment(log, found, name, following)
+    if names:
+        found.settle()
+    return log
+
+
+class _Found:
+    """What the segments say about the log as a whole."""
+
+    def __init__(self, log: FileLog) -> None:
+        self.log = log
+        self.front = log.first_seq
+        self.last_seq = log.last_seq
+        self.last_ts = 0
+        self.removed: list[tuple[int, int]] = []
+
+    def settle(self) -> None:
+        """Apply removals and fill in the log's state."""
+        log = self.log
+        log.last_seq = log.durable_seq = self.last_seq
+        log.last_ts = self.last_ts
+        log.messages = sum(segment.live for segment in log.blocks)
+        log.bytes = sum(segment.bytes for segment in log.blocks)
+        log.replaying = True
+        log.first_seq = 0
+        log.move_first(0)
+        log.drop_below(self.front)
+        for first, count in self.removed:
+            for seq in range(max(first, log.first_seq), first + count):
+                log.remove(seq, False)
+        log.replaying = False
+        log.recovered()
+
+
+def _open_segment(log: FileLog, found: _Found, name: str, following: str) -> None:
+    is_last = not following
+    path = f"{log.directory}/{name}"
+    file = log.disk.open(path)
+    try:
+        base = decode_header(file.pread(0, HEADER_SIZE))
+    except CorruptionError:
+        base = int(name.split(".")[0])  # the name tells it too; the records check themselves
+        if is_last and file.size() < HEADER_SIZE:
+            file.close()
+            log.disk.remove(path)  # created, but nothing was ever written to it
+            found.last_seq = max(found.last_seq, base - 1)
+            return
+    segment = Segment(base, path)
+    segment.file = file
+    found.last_seq = max(found.last_seq, base - 1)
+    try:
+        footer = read_footer(file)
+    except (CorruptionError, zlib.error):
+        _scan_segment(log, found, segment, following)
+        return
+    footer.apply(segment)
+    if footer.live:
+        log.subjects.load_block(footer.names, footer.stats, base)
+    segment.tombs = footer.tombs
+    segment.written = footer.records_end
+    found.removed.extend(footer.tombs)
+    segment.front = footer.front
+    segment.last_seq = footer.last_seq
+    found.front = max(found.front, footer.front)
+    found.last_seq = max(found.last_seq, footer.last_seq, base + footer.places - 1)
+    found.last_ts = max(found.last_ts, footer.last_ts)
+    log.blocks.append(segment)
+    file.close()
+    segment.file = None
+
+
+def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str) -> None:
+    """Rebuild a segment's columns from its records."""
+    assert segment.file is not None
+    assert segment.ids is not None
+    data = segment.file.pread(0, segment.file.size())
+    end = HEADER_SIZE
+    damaged = False
+    for record, at in scan_records(data, segment.base, segment.salt):
+        if at > end:
+            _set_aside(log, segment, data, end, at)
+            damaged = True
+        end = record.end
+        if record.kind in (MESSAGE, ERASED):
+            if damaged:
+                log.note_lost(list(range(segment.base + segment.ids.size, record.seq)), 0)
+                damaged = False
+            _take_message(log, segment, record, at)
+        elif record.kind == TOMBSTONE:
+            body = record.body()
+            entry = (int.from_bytes(body[:8], "little"), int.from_bytes(body[8:12], "little"))
+            segment.tombs.append(entry)
+            found.removed.append(entry)
+        elif record.kind == FRONT:
+            segment.front = int.from_bytes(record.body(), "little")
+        elif record.kind == SKIP:
+            segment.last_seq = int.from_bytes(record.body(), "little")
+        found.last_ts = max(found.last_ts, record.ts)
+    if any(data[end:]):
+        _set_aside(log, segment, data, end, len(data))
+        if following:
+            behind = int(following.split(".")[0])
+            log.note_lost(list(range(segment.base + segment.ids.size, behind)), 0)
+    found.front = max(found.front, segment.front)
+    found.last_seq = max(found.last_seq, segment.last_seq, segment.base + segment.ids.size - 1)
+    _resume(log, segment, end, is_last=not following)
+
+
+def _take_message(log: FileLog, segment: Segment, record: Record, at: int) -> None:
+    assert segment.ids is not None
+    assert segment.offsets is not None
+    place = record.seq - segment.base
+    while segment.ids.size < place:
+        segment.ids.append(GONE)
+        segment.offsets.append(at)
+    segment.offsets.append(at)
+    if record.kind == ERASED:
+        segment.ids.append(GONE)
+        return
+    id = log.subjects.intern(record.subject)
+    log.subjects.added(id, record.seq)
+    segment.ids.append(id)
+    header_size = record.body_start - record.header_start
+    if segment.live == 0:
+        segment.first_ts = record.ts
+    segment.live += 1
+    segment.bytes += log.size_of(len(record.subject), header_size, record.end - record.body_start)
+    segment.last_ts = record.ts
+
+
+def _set_aside(log: FileLog, segment: Segment, data: bytes, start: int, end: int) -> None:
+    """Keep damaged bytes for whoever wants to look at them."""
+    aside = f"{log.directory}/damaged"
+    log.disk.makedirs(aside)
+    file = log.disk.open(f"{aside}/{segment.base:020d}-{start}")
+    try:
+        if file.size() == 0:
+            file.append(data[start:end])
+    finally:
+        file.close()
+
+
+def _resume(log: FileLog, segment: Segment, end: int, is_last: bool) -> None:
+    """Go on writing in the last segment; give an older one the footer that it lacks."""
+    assert segment.ids is not None
+    assert segment.file is not None
+    segment.written = segment.records_end = end
+    segment.file.truncate(end)
+    log.blocks.append(segment)
+    if is_last:
+        log.resume(segment)
+        return
+    segment.places = segment.ids.size
+    segment.closed = True
+    log.request_footer(segment)

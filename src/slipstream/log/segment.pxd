@@ -1,0 +1,23 @@
+import cython
+
+from slipstream.log.base cimport Block
+from slipstream.log.columns cimport Column
+
+
+cdef class Segment(Block):
+    cdef public str path
+    cdef public unsigned int salt
+    cdef public Column offsets
+    cdef public Py_ssize_t written
+    cdef public Py_ssize_t records_end
+    cdef public Py_ssize_t places
+    cdef public bytearray dead
+    cdef public list tombs
+    cdef public unsigned long long front
+    cdef public unsigned long long last_seq
+    cdef public object file
+    cdef public bint closed
+    cdef public bint footed
+    cdef public list chunks
+
+    cpdef int bury(self, Py_ssize_t i) except -1
