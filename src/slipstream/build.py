@@ -23,6 +23,8 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.log.memory_log",
     "slipstream.log.segment",
     "slipstream.log.file_log",
+    "slipstream.engine.clock",
+    "slipstream.engine.turn",
     "slipstream.engine.message",
     "slipstream.engine.routing",
     "slipstream.engine.account",

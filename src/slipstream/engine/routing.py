@@ -28,7 +28,10 @@ class Service:
     """The engine's own subscriber: a stream that stores, a consumer's request subject, the API."""
 
     def handle(self, message: Inbound) -> int:
-        """Process `message`; it is valid only during the call. The return value has no meaning."""
+        """Process `message`, which is valid only during the call.
+
+        1 if the publisher may take it as heard, 0 if it was nobody's (then it may hear `503`).
+        """
         raise NotImplementedError
 
 

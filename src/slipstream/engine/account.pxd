@@ -1,0 +1,34 @@
+import cython
+
+from slipstream.engine.message cimport Inbound
+from slipstream.engine.routing cimport Receiver, Route, Service, Subscription
+from slipstream.wire.patterns cimport PatternTrie
+
+
+cdef class Account:
+    cdef public str name
+    cdef public object engine
+    cdef public object random
+    cdef public object jetstream
+    cdef public object limits
+    cdef public object mappings
+    cdef public dict sessions
+    cdef public long long generation
+    cdef public PatternTrie trie
+    cdef dict _exact
+    cdef dict _by_prefix
+    cdef dict _by_ack
+    cdef dict _watchers
+    cdef Inbound _own
+
+    @cython.locals(found=Route, size=Py_ssize_t, dot=Py_ssize_t, prefix=bytes, is_ack=bint)
+    cpdef Route route(self, bytes subject)
+    @cython.locals(found=Route, prefix=bytes, subscription=Subscription, plain=list, services=list, queues=dict)
+    cdef Route _find(self, bytes subject, bytes prefix, bint is_ack)
+    @cython.locals(route=Route)
+    cpdef int publish(self, Inbound message) except -1
+    cpdef int deliver(self, bytes destination, Inbound message) except -1
+    @cython.locals(subscription=Subscription, service=Service, count=int, receiver=Receiver, group=list)
+    cpdef int dispatch(self, Route route, Inbound message) except -1
+    @cython.locals(subscription=Subscription, n=Py_ssize_t, start=Py_ssize_t, i=Py_ssize_t)
+    cdef int _one_of(self, list group, Inbound message) except -1

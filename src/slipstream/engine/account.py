@@ -1,0 +1,198 @@
+"""An account: a subject space of its own, and who listens in it.
+
+Finding out who gets a subject costs a walk through the trie of patterns; the answer, a `Route`, is
+kept. Subjects that end in a new token each time are kept by what comes before it, where the trie
+says that the last token made no difference, and acknowledgements by stream and consumer. A change of
+interest forgets only what it can have changed.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from slipstream.engine.message import Inbound
+from slipstream.engine.routing import Receiver, Route, Service, Subscription
+from slipstream.wire.patterns import PatternTrie
+from slipstream.wire.subjects import has_wildcard, matches
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+ROUTES_KEPT_MAX: _int = 16_384
+_NOBODY = Route([], [], [])
+
+
+class Account:
+    """Subscriptions, services and routes of one account; `limits` are its msgspec options."""
+
+    def __init__(self, name: str, engine: Any, random: Random, limits: Any = None) -> None:
+        self.name = name
+        self.engine = engine
+        self.random = random
+        self.limits = limits
+        self.jetstream: Any = None
+        self.mappings: Any = None  # subject mappings, where configured
+        self.sessions: dict[int, Any] = {}
+        self.generation = 0  # changes whenever a route may have
+        self.trie = PatternTrie()
+        self._exact: dict[bytes, Route] = {}
+        self._by_prefix: dict[bytes, Route] = {}
+        self._by_ack: dict[bytes, Route] = {}
+        self._watchers: dict[bytes, list[Callable[[], None]]] = {}
+        self._own = Inbound()
+
+    # -- interest ------------------------------------------------------------------------------
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Add a client's subscription."""
+        self._insert(subscription.subject, subscription)
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Take it away again; harmless if it is gone already."""
+        subscription.closed = True
+        self._remove(subscription.subject, subscription)
+
+    def add_service(self, pattern: bytes, service: Service) -> None:
+        """Have the engine's own `service` handle what is published to `pattern`."""
+        self._insert(pattern, service)
+
+    def remove_service(self, pattern: bytes, service: Service) -> None:
+        """Take it away again."""
+        self._remove(pattern, service)
+
+    def _insert(self, pattern: bytes, member: Any) -> None:
+        self.trie.insert(pattern, member)
+        self._changed(pattern)
+
+    def _remove(self, pattern: bytes, member: Any) -> None:
+        if self.trie.remove(pattern, member):
+            self._changed(pattern)
+
+    def _changed(self, pattern: bytes) -> None:
+        """Forget the routes that interest in `pattern` can have changed, and tell who watches."""
+        self.generation += 1
+        self._by_ack.clear()
+        if has_wildcard(pattern):
+            self._exact.clear()
+            self._by_prefix.clear()
+        else:
+            # A literal changes its own route, and whether its last token makes a difference.
+            self._exact.pop(pattern, None)
+            self._by_prefix.pop(pattern[: pattern.rfind(b".") + 1], None)
+        if self._watchers:
+            for subject, callbacks in list(self._watchers.items()):
+                if matches(pattern, subject):
+                    for callback in list(callbacks):
+                        callback()
+
+    def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever interest in the literal `subject` may have changed."""
+        self._watchers.setdefault(subject, []).append(callback)
+
+    def unwatch_interest(self, subject: bytes, callback: Callable[[], None]) -> None:
+        """Do not any more."""
+        callbacks = self._watchers.get(subject, [])
+        if callback in callbacks:
+            callbacks.remove(callback)
+        if not callbacks:
+            self._watchers.pop(subject, None)
+
+    def has_interest(self, subject: bytes, queue: bytes = b"") -> bool:
+        """Whether a client would get a message on `subject` (with `queue`: as a member of it)."""
+        route = self.route(subject)
+        if not queue:
+            return bool(route.plain or route.queues or route.services)
+        return any(group[0].queue == queue for group in route.queues)
+
+    # -- routes --------------------------------------------------------------------------------
+
+    def route(self, subject: bytes) -> Route:
+        """Everyone whom a message on `subject` reaches."""
+        found = self._exact.get(subject)
+        if found is not None:
+            return found
+        size = len(subject)
+        is_ack = size > 8 and subject[0] == 36 and subject[:8] == b"$JS.ACK."
+        if is_ack:
+            dot = subject.find(b".", subject.find(b".", 8) + 1)
+            prefix = subject[: dot + 1]
+            found = self._by_ack.get(prefix)
+        else:
+            dot = subject.rfind(b".")
+            if dot < 0 or dot == size - 1:
+                prefix = b""
+            else:
+                prefix = subject[: dot + 1]
+                found = self._by_prefix.get(prefix)
+        if found is not None:
+            return found
+        return self._find(subject, prefix, is_ack)
+
+    def _find(self, subject: bytes, prefix: bytes, is_ack: bool) -> Route:
+        """Ask the trie, and keep the answer as widely as it holds."""
+        plain: list[Subscription] = []
+        services: list[Service] = []
+        queues: dict[bytes, list[Subscription]] = {}
+        for member in self.trie.match(subject):
+            if isinstance(member, Service):
+                services.append(member)
+                continue
+            subscription = member
+            if subscription.queue:
+                queues.setdefault(subscription.queue, []).append(subscription)
+            else:
+                plain.append(subscription)
+        if not plain and not services and not queues:
+            found = _NOBODY
+        else:
+            found = Route(plain, list(queues.values()), services)
+        if is_ack:
+            if 0 < self.trie.fixed_tokens <= 4:
+                self._by_ack[prefix] = found
+        elif prefix and (self.trie.any_last_token or self.trie.fixed_tokens):
+            if len(self._by_prefix) >= ROUTES_KEPT_MAX:
+                self._by_prefix.clear()
+            self._by_prefix[prefix] = found
+        else:
+            if len(self._exact) >= ROUTES_KEPT_MAX:
+                self._exact.clear()
+            self._exact[subject] = found
+        return found
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def publish(self, message: Inbound) -> _int:
+        """Give `message` to everyone interested in its subject; how many that were."""
+        return self.dispatch(self.route(message.subject), message)
+
+    def deliver(self, destination: bytes, message: Inbound) -> _int:
+        """Give `message` to those interested in `destination`; they see its own subject."""
+        return self.dispatch(self.route(destination), message)
+
+    def send(self, subject: bytes, reply: bytes, header: bytes, body: bytes) -> _int:
+        """Publish a message of the engine's own; how many got it."""
+        return self.publish(Inbound(subject, reply, header, body))
+
+    def dispatch(self, route: Route, message: Inbound) -> _int:
+        """Give `message` to everyone on `route`."""
+        count = 0
+        for subscription in route.plain:
+            receiver = subscription.receiver
+            if receiver.deliver(subscription, message.subject, message):
+                count += 1
+        for group in route.queues:
+            count += self._one_of(group, message)
+        for service in route.services:
+            count += service.handle(message)
+        return count
+
+    def _one_of(self, group: list[Subscription], message: Inbound) -> _int:
+        """One member of a queue group, by chance; the next one if it can not take the message."""
+        n = len(group)
+        start = int(self.random.random() * n) if n > 1 else 0
+        i = 0
+        while i < n:
+            subscription = group[(start + i) % n]
+            if subscription.receiver.deliver(subscription, message.subject, message):
+                return 1
+            i += 1
+        return 0

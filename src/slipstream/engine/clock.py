@@ -1,0 +1,8 @@
+"""The time, as whoever drives the engine says it is."""
+
+
+class Clock:
+    """`now` is in nanoseconds since the epoch. The server sets it at each turn, a simulator by hand."""
+
+    def __init__(self, now: int = 0) -> None:
+        self.now = now

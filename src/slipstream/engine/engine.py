@@ -1,0 +1,314 @@
+"""The engine: accounts, sessions, timers, and the end of each turn. No sockets, no clock, no threads.
+
+Whoever drives it sets `clock.now`, calls `session.receive` with what was read (or `tick` when a timer
+is due, or `stream.synced` when a disk is done) and then `finish_turn`.
+"""
+
+import base64
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+import msgspec
+
+from slipstream.engine.account import Account
+from slipstream.engine.clock import Clock
+from slipstream.engine.options import API_LEVEL, VERSION, AccountLimits, EngineOptions
+from slipstream.engine.permissions import Permissions
+from slipstream.engine.session import ClientSession, Transport
+from slipstream.engine.timers import Timers
+from slipstream.engine.turn import Committer, Turn
+from slipstream.wire.nuid import Nuid
+
+DEFAULT_ACCOUNT = "$G"
+SYSTEM_ACCOUNT = "$SYS"
+ROUNDS_MAX = 4  # of pumping and committing before a turn's output is flushed
+
+
+@dataclass(slots=True)
+class User:
+    """Who a client is."""
+
+    name: str
+    account: str = DEFAULT_ACCOUNT
+    permissions: Permissions | None = None
+
+
+class Authenticator(Protocol):
+    """Decides who a client is."""
+
+    def authenticate(self, session: ClientSession, done: Callable[[User | None], None]) -> None:
+        """Look at ``session.connect`` and call `done`, now or later, with the user or None."""
+
+    def anonymous(self) -> User | None:
+        """Who a client is that never says CONNECT; None where it has to."""
+
+
+class Everyone:
+    """No authentication: everyone is the same user of the default account."""
+
+    def authenticate(self, session: ClientSession, done: Callable[[User | None], None]) -> None:
+        done(User(""))
+
+    def anonymous(self) -> User | None:
+        return User("")
+
+
+@dataclass(slots=True)
+class ClosedSession:
+    """What monitoring remembers of a connection that has ended."""
+
+    session: ClientSession
+    stopped: int
+    reason: str
+
+
+class Engine:
+    """One server's state; see the module's text."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        random: Random,
+        options: EngineOptions,
+        committer: Committer,
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        self.clock = clock
+        self.random = random
+        self.options = options
+        self.committer = committer
+        self.authenticator = authenticator or Everyone()
+        self.timers = Timers(clock)
+        self.turn = Turn()
+        self.nuid = Nuid(random)
+        self.started = clock.now
+        key = base64.b32encode(bytes(random.randrange(256) for _ in range(35))).decode()
+        self.server_id = "N" + key[:55]
+        self.server_name = options.server_name or self.server_id
+        self.accounts: dict[str, Account] = {}
+        self.default_account = self.add_account(DEFAULT_ACCOUNT)
+        self.system_account = self.add_account(SYSTEM_ACCOUNT, AccountLimits(jetstream=False))
+        self.sessions: dict[int, ClientSession] = {}
+        self.closed_sessions: deque[ClosedSession] = deque(maxlen=options.max_closed_clients)
+        self.total_sessions = 0
+        self.slow_consumers = 0
+        self.stale_connections = 0
+        self.gone_in_msgs = self.gone_in_bytes = self.gone_out_msgs = self.gone_out_bytes = 0
+        self.lame_duck = False
+
+    def add_account(self, name: str, limits: AccountLimits | None = None) -> Account:
+        """A new, empty account."""
+        account = Account(name, self, self.random, limits or AccountLimits())
+        self.accounts[name] = account
+        return account
+
+    # -- sessions ------------------------------------------------------------------------------
+
+    def open_session(self, transport: Transport, **facts: Any) -> ClientSession | None:
+        """A client has connected: greet it. None if it was turned away."""
+        self.total_sessions += 1
+        session = ClientSession(self, transport, self.total_sessions, facts)
+        self.sessions[session.cid] = session
+        self.default_account.sessions[session.cid] = session
+        self.send_info(session)
+        if len(self.sessions) > self.options.max_connections:
+            session.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
+            return None
+        session.timer = self.timers.after(
+            self.options.auth_timeout if self.options.auth_required else self.options.first_ping,
+            lambda: self._first_timer(session),
+        )
+        return session
+
+    def send_info(self, session: ClientSession, connected: bool = False) -> None:
+        """Send INFO; `connected` adds what is known once the account is."""
+        options = self.options
+        info: dict[str, Any] = {
+            "server_id": self.server_id,
+            "server_name": self.server_name,
+            "version": VERSION,
+            "proto": 1,
+            "go": "slipstream",
+            "host": options.host,
+            "port": options.port,
+            "headers": not options.no_header_support,
+            "max_payload": self.max_payload(session),
+            "client_id": session.cid,
+            "client_ip": session.facts.get("ip", ""),
+            "api_lvl": API_LEVEL,
+        }
+        if options.auth_required:
+            info["auth_required"] = True
+        for name in ("tls_required", "tls_verify", "tls_available", "jetstream"):
+            if getattr(options, name):
+                info[name] = True
+        if options.domain:
+            info["domain"] = options.domain
+        if options.client_advertise:
+            info["connect_urls"] = [options.client_advertise]
+        if self.lame_duck:
+            info["ldm"] = True
+        if connected:
+            info["connect_info"] = True
+            info["remote_account"] = session.account.name
+            if session.account is self.system_account:
+                info["acc_is_sys"] = True
+        session.put_line(b"INFO " + msgspec.json.encode(info) + b" \r\n")
+
+    def max_payload(self, session: ClientSession) -> int:
+        """The bound on a session's messages: the server's or its account's, whichever is less."""
+        limit = session.account.limits.max_payload
+        return min(limit, self.options.max_payload) if limit >= 0 else self.options.max_payload
+
+    def max_subscriptions(self, session: ClientSession) -> int:
+        """The bound on a session's subscriptions; 0 is none."""
+        bounds = [self.options.max_subscriptions, session.account.limits.max_subscriptions]
+        return min((bound for bound in bounds if bound > 0), default=0)
+
+    def admit_without_connect(self, session: ClientSession) -> bool:
+        """Whether a client that has not said CONNECT may go on; it is somebody then."""
+        user = self.authenticator.anonymous()
+        if user is None:
+            return False
+        self._admit(session, user)
+        return session.ready
+
+    def authenticate(self, session: ClientSession) -> None:
+        """CONNECT was received: find out who it is."""
+        session.waiting = True
+
+        def done(user: User | None) -> None:
+            if session.closed:
+                return
+            if user is None:
+                session.waiting = False
+                session.fail(b"Authorization Violation", "Authentication Failure")
+                return
+            self._admit(session, user)
+            if not session.closed:
+                if session.verbose:
+                    session.put_line(b"+OK\r\n")
+                session.resume()
+
+        self.authenticator.authenticate(session, done)
+
+    def _admit(self, session: ClientSession, user: User) -> None:
+        account = self.accounts[user.account]
+        session.account.sessions.pop(session.cid, None)
+        most = account.limits.max_connections
+        if 0 <= most <= len(account.sessions):
+            session.fail(
+                b"maximum account active connections exceeded",
+                "Maximum Account Connections Exceeded",
+            )
+            return
+        account.sessions[session.cid] = session
+        session.account = account
+        session.user = user
+        session.permissions = user.permissions
+        session.limit_payload(self.max_payload(session))
+        first = not session.ready
+        session.ready = True
+        if first and self.options.auth_required and session.timer is not None:
+            session.timer.cancel()
+            self._ping_later(session, self.options.first_ping)
+
+    def session_closed(self, session: ClientSession) -> None:
+        """A session is over: remember it for monitoring."""
+        self.sessions.pop(session.cid, None)
+        session.account.sessions.pop(session.cid, None)
+        self.gone_in_msgs += session.in_msgs
+        self.gone_in_bytes += session.in_bytes
+        self.gone_out_msgs += session.out_msgs
+        self.gone_out_bytes += session.out_bytes
+        self.closed_sessions.append(
+            ClosedSession(session, self.clock.now, session.close_reason)
+        )
+
+    # -- timers of sessions --------------------------------------------------------------------
+
+    def _first_timer(self, session: ClientSession) -> None:
+        if self.options.auth_required and not session.ready:
+            session.fail(b"Authentication Timeout", "Authentication Timeout")
+            return
+        self._ping(session)
+
+    def _ping_later(self, session: ClientSession, delay: int) -> None:
+        jitter = self.random.randrange(max(delay // 5, 1))
+        wanted = min(delay, self.options.ping_interval) + jitter
+        session.timer = self.timers.after(wanted, lambda: self._ping(session))
+
+    def _ping(self, session: ClientSession) -> None:
+        """See whether the client is alive, unless it has shown so."""
+        if session.closed:
+            return
+        interval = self.options.ping_interval
+        quiet = self.clock.now - session.last_activity
+        if session.rtt and quiet < interval and not session.pings_out:
+            wait = interval - quiet
+            session.timer = self.timers.after(wait, lambda: self._ping(session))
+            return
+        if session.pings_out + 1 > self.options.ping_max:
+            self.stale_connections += 1
+            session.fail(b"Stale Connection", "Stale Connection")
+            return
+        session.pings_out += 1
+        session.ping_sent = self.clock.now
+        session.put_line(b"PING\r\n")
+        session.timer = self.timers.after(interval, lambda: self._ping(session))
+
+    def start_lame_duck(self) -> None:
+        """Tell every client that knows the word to look for another server."""
+        self.lame_duck = True
+        for session in list(self.sessions.values()):
+            if session.protocol >= 1:
+                self.send_info(session)
+
+    # -- turns ---------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Run the timers that are due."""
+        self.timers.run_due()
+
+    def finish_turn(self) -> bool:
+        """Pump consumers, commit streams, flush sessions. True if there is more to do at once."""
+        turn = self.turn
+        rounds = 0
+        while (turn.ready or turn.streams) and rounds < ROUNDS_MAX:
+            rounds += 1
+            ready = turn.ready
+            turn.ready = []
+            for consumer in ready:
+                consumer.pump()
+            streams = turn.streams
+            turn.streams = []
+            for stream in streams:
+                self.committer.commit(stream)
+        while turn.sessions:
+            sessions = turn.sessions
+            turn.sessions = []
+            for session in sessions:
+                session.flushing = False
+                self.flush(session)
+        return bool(turn.ready or turn.streams)
+
+    def flush(self, session: ClientSession) -> None:
+        """Write what a session has to say; cut it off if it has fallen too far behind."""
+        if session.closed or not session.out.size:
+            return
+        transport = session.transport
+        transport.write(session.out.take())
+        pending = transport.pending()
+        if pending > self.options.max_pending:
+            self.slow_consumers += 1
+            session.gone("Slow Consumer (Pending Bytes)")
+            transport.abort()
+        elif pending > self.options.max_pending >> 3:
+            self.turn.congested = True
+
+    def new_id(self) -> str:
+        """A 22-character id that does not repeat."""
+        return self.nuid.next()

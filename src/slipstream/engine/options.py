@@ -1,0 +1,67 @@
+"""What the engine can be told; the server's configuration fills it."""
+
+import msgspec
+
+SECOND = 1_000_000_000
+
+# What INFO and the API say this server is. Clients compare the version to decide which features they
+# may use; the API level is that of a server without message TTLs, counters, batches and schedules.
+VERSION = "2.12.0"
+API_LEVEL = 0
+
+
+class JetStreamLimits(msgspec.Struct, kw_only=True):
+    """Ceilings of the whole server; 0 is none, sizes in bytes, times in ns."""
+
+    max_memory: int = 0
+    max_storage: int = 0
+    max_ack_pending: int = 0
+    max_request_batch: int = 0
+    duplicate_window: int = 0
+
+
+class EngineOptions(msgspec.Struct, kw_only=True):
+    """Limits and timers; sizes in bytes, times in ns."""
+
+    server_name: str = ""
+    host: str = "0.0.0.0"
+    port: int = 4222
+    client_advertise: str = ""
+    max_payload: int = 1024 * 1024
+    max_control_line: int = 4096
+    max_pending: int = 64 * 1024 * 1024
+    max_connections: int = 65_536
+    max_subscriptions: int = 0
+    max_sub_tokens: int = 0
+    max_closed_clients: int = 10_000
+    no_header_support: bool = False
+    ping_interval: int = 120 * SECOND
+    ping_max: int = 2
+    first_ping: int = 2 * SECOND
+    auth_timeout: int = 2 * SECOND
+    auth_required: bool = False
+    tls_required: bool = False
+    tls_verify: bool = False
+    tls_available: bool = False
+    jetstream: bool = False
+    domain: str = ""
+    strict: bool = True
+    sync_always: bool = True
+    jetstream_limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
+
+
+class AccountLimits(msgspec.Struct, kw_only=True):
+    """What an account may use; -1 is without bound, sizes in bytes."""
+
+    max_connections: int = -1
+    max_subscriptions: int = -1
+    max_payload: int = -1
+    jetstream: bool = True
+    max_memory: int = -1
+    max_storage: int = -1
+    max_streams: int = -1
+    max_consumers: int = -1
+    max_ack_pending: int = -1
+    max_bytes_required: bool = False
+    memory_max_stream_bytes: int = -1
+    storage_max_stream_bytes: int = -1

@@ -1,0 +1,80 @@
+"""What a user may publish and subscribe to (spec auth-accounts.md section 2)."""
+
+from dataclasses import dataclass
+
+from slipstream.wire.patterns import PatternTrie
+from slipstream.wire.subjects import has_wildcard, is_subset, matches, overlaps
+
+CACHED_SUBJECTS_MAX = 1024
+
+
+@dataclass(slots=True, frozen=True)
+class SubscribePattern:
+    """An entry of a subscribe list: a subject, and a queue group ("" for any)."""
+
+    subject: bytes
+    queue: bytes = b""
+
+    def covers(self, subject: bytes, queue: bytes) -> bool:
+        """Whether a subscription lies within this entry."""
+        if self.queue and (not queue or not matches(self.queue, queue)):
+            return False
+        return is_subset(subject, self.subject)
+
+
+class Permissions:
+    """Allow and deny lists; an empty allow list allows everything, deny wins.
+
+    `allow_responses` is None or (how many replies each received reply subject may get, for how long
+    in ns); negative numbers mean no bound.
+    """
+
+    def __init__(
+        self,
+        publish_allow: tuple[bytes, ...] = (),
+        publish_deny: tuple[bytes, ...] = (),
+        subscribe_allow: tuple[SubscribePattern, ...] = (),
+        subscribe_deny: tuple[SubscribePattern, ...] = (),
+        allow_responses: tuple[int, int] | None = None,
+    ) -> None:
+        self._allow = _trie(publish_allow)
+        self._deny = _trie(publish_deny)
+        self._publish_restricted = bool(publish_allow) or allow_responses is not None
+        self.subscribe_allow = subscribe_allow
+        self.subscribe_deny = subscribe_deny
+        self.allow_responses = allow_responses
+        self._verdicts: dict[bytes, bool] = {}
+
+    def may_publish(self, subject: bytes) -> bool:
+        """Whether a message may be published under `subject`; decisions are kept for a while."""
+        verdict = self._verdicts.get(subject)
+        if verdict is None:
+            allowed = not self._publish_restricted or bool(self._allow.match(subject))
+            verdict = allowed and not self._deny.match(subject)
+            if len(self._verdicts) >= CACHED_SUBJECTS_MAX:
+                self._verdicts.clear()
+            self._verdicts[subject] = verdict
+        return verdict
+
+    def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
+        """Whether the subscription as a whole is within what is allowed."""
+        if self.subscribe_allow and not any(p.covers(subject, queue) for p in self.subscribe_allow):
+            return False
+        return not any(p.covers(subject, queue) for p in self.subscribe_deny)
+
+    def must_filter(self, subject: bytes) -> bool:
+        """Whether some messages of an allowed wildcard subscription are denied all the same."""
+        if not self.subscribe_deny or not has_wildcard(subject):
+            return False
+        return any(not p.queue and overlaps(p.subject, subject) for p in self.subscribe_deny)
+
+    def may_receive(self, subject: bytes) -> bool:
+        """Whether a message under `subject` may be delivered to a wider subscription."""
+        return not any(not p.queue and matches(p.subject, subject) for p in self.subscribe_deny)
+
+
+def _trie(patterns: tuple[bytes, ...]) -> PatternTrie:
+    trie = PatternTrie()
+    for pattern in patterns:
+        trie.insert(pattern, pattern)
+    return trie

@@ -1,0 +1,64 @@
+import cython
+
+from slipstream.engine.account cimport Account
+from slipstream.engine.clock cimport Clock
+from slipstream.engine.message cimport Inbound
+from slipstream.engine.routing cimport Receiver, Route, Subscription
+from slipstream.engine.turn cimport Turn
+from slipstream.wire.buffer cimport OutBuffer
+from slipstream.wire.client_frames cimport ClientFrames
+
+
+cdef class ClientSession(Receiver):
+    cdef public object engine
+    cdef public object transport
+    cdef public object connect
+    cdef public object user
+    cdef public object permissions
+    cdef public Account account
+    cdef public Clock clock
+    cdef public Turn turn
+    cdef public OutBuffer out
+    cdef public long long cid
+    cdef public dict subscriptions
+    cdef public bint flushing
+    cdef public bint closed
+    cdef public bint ready
+    cdef public bint waiting
+    cdef list _held
+    cdef public bint verbose
+    cdef public bint pedantic
+    cdef public bint echo
+    cdef public bint headers
+    cdef public bint no_responders
+    cdef public int protocol
+    cdef public long long in_msgs
+    cdef public long long in_bytes
+    cdef public long long out_msgs
+    cdef public long long out_bytes
+    cdef public long long started
+    cdef public long long last_activity
+    cdef public long long ping_sent
+    cdef public long long rtt
+    cdef public int pings_out
+    cdef public bint pinged
+    cdef public str close_reason
+    cdef public object timer
+    cdef public list drain_callbacks
+    cdef public dict facts
+    cdef public object nonce
+    cdef dict _response_rights
+    cdef ClientFrames _frames
+    cdef Inbound _inbound
+    cdef bytes _last_subject
+    cdef Route _last_route
+    cdef long long _last_generation
+
+    cpdef int receive(self, bytes data) except -1
+    @cython.locals(op=int)
+    cdef int _act(self) except -1
+    @cython.locals(frames=ClientFrames, message=Inbound, route=Route, subject=bytes, count=int, c=int)
+    cdef int _publish(self) except -1
+    @cython.locals(out=OutBuffer, header_start=Py_ssize_t, size=Py_ssize_t)
+    cpdef bint deliver(self, Subscription subscription, bytes subject, Inbound message)
+    cpdef int wake(self) except -1

@@ -1,0 +1,348 @@
+"""A client's connection without the socket: bytes in, bytes out (spec protocol.md).
+
+`receive` takes whatever a read brought, finds the frames in it and acts on each at once. What is to
+be sent gathers in `out`; the session enters itself in the turn's list and is flushed at its end with
+one write. Messages pass by reference to the read's bytes, from the publisher's buffer into the
+receivers', without an object of their own.
+"""
+
+from typing import Any, Protocol
+
+from slipstream.engine.connect import ConnectOptions, handle_line
+from slipstream.engine.message import Inbound
+from slipstream.engine.routing import Receiver, Route, Subscription
+from slipstream.wire.buffer import OutBuffer
+from slipstream.wire.client_frames import ERROR_TEXTS, ClientFrames
+from slipstream.wire.subjects import is_literal
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+
+
+class Transport(Protocol):
+    """What a session needs of its connection."""
+
+    def write(self, data: bytes) -> None:
+        """Send, now or when the peer takes it."""
+
+    def pending(self) -> int:
+        """Bytes that the peer has not taken yet."""
+
+    def close(self) -> None:
+        """Send what is pending, then close."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+class ClientSession(Receiver):
+    """One client. `facts` are what monitoring wants to know about the connection (ip, port, tls)."""
+
+    def __init__(self, engine: Any, transport: Transport, cid: _int, facts: dict[str, Any]) -> None:
+        self.engine = engine
+        self.transport = transport
+        self.cid = cid
+        self.facts = facts
+        self.clock = engine.clock
+        self.turn = engine.turn
+        self.account = engine.default_account
+        self.user: Any = None
+        self.permissions: Any = None  # None: everything is allowed
+        self.connect = ConnectOptions()
+        self.out = OutBuffer()
+        self.subscriptions: dict[bytes, Subscription] = {}
+        self.flushing = False  # whether it stands in the turn's list
+        self.closed = False
+        self.ready = False  # may do more than CONNECT
+        self.waiting = False  # for the authenticator; what comes in is held back
+        self._held: list[bytes] = []
+        self.verbose = True
+        self.pedantic = True
+        self.echo = True
+        self.headers = False
+        self.no_responders = False
+        self.protocol = 0
+        self.in_msgs = 0
+        self.in_bytes = 0
+        self.out_msgs = 0
+        self.out_bytes = 0
+        self.started = engine.clock.now
+        self.last_activity = engine.clock.now
+        self.ping_sent = 0  # when the unanswered PING went out; 0 when there is none
+        self.rtt = 0
+        self.pings_out = 0
+        self.pinged = False  # the client's first PING was answered
+        self.close_reason = ""
+        self.timer: Any = None
+        self.drain_callbacks: list[Any] = []
+        self.nonce: Any = None
+        self._response_rights: dict[bytes, list[int]] | None = None
+        options = engine.options
+        self._frames = ClientFrames(options.max_control_line, options.max_payload)
+        self._inbound = Inbound(session=self)
+        self._last_subject = b""
+        self._last_route: Route | None = None
+        self._last_generation = -1
+
+    def limit_payload(self, size: _int) -> None:
+        """The account's bound on messages."""
+        self._frames.max_payload = size
+
+    # -- input ---------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> _int:
+        """Act on bytes from the client. Never raises for what they say."""
+        if self.closed:
+            return 0
+        if self.waiting:
+            self._held.append(data)
+            return 0
+        self.last_activity = self.clock.now
+        self._frames.feed(data)
+        return self._act()
+
+    def resume(self) -> None:
+        """Authentication has come to an end: go on with what came in meanwhile."""
+        self.waiting = False
+        self._act()
+        held = self._held
+        self._held = []
+        for data in held:
+            self.receive(data)
+
+    def _act(self) -> _int:
+        """Act on every frame that is there."""
+        while not self.closed and not self.waiting:
+            op = self._frames.next()
+            if op == 1:
+                self._publish()
+            elif op == 0:
+                break
+            elif op < 0:
+                text = ERROR_TEXTS[op]
+                if not self.ready and not self.engine.admit_without_connect(self):
+                    text = b"Authorization Violation"
+                self.fail(text, _REASONS[op])
+            else:
+                handle_line(self, op, self._frames)
+        return 0
+
+    def _publish(self) -> _int:
+        """PUB and HPUB."""
+        frames = self._frames
+        subject = frames.subject
+        if not self.ready and not self.engine.admit_without_connect(self):
+            return self.fail(b"Authorization Violation", "Authentication Failure")
+        if frames.has_header and not self.headers:
+            return self.fail(b"", "Message Header Violation")
+        self.in_msgs += 1
+        self.in_bytes += frames.end - frames.header_start
+        message = self._inbound
+        message.subject = subject
+        message.reply = frames.reply
+        message.data = frames.data
+        message.header_start = frames.header_start
+        message.body_start = frames.body_start
+        message.end = frames.end
+        if frames.reply:
+            c = frames.reply[0]
+            if (c == 95 or c == 36) and _is_reserved_reply(frames.reply):
+                self.put_error(b'Permissions Violation for Publish with Reply of "%b"' % frames.reply)
+                return 0
+        if self.permissions is not None and not self.may_publish(subject):
+            self.put_error(b'Permissions Violation for Publish to "%b"' % subject)
+            return 0
+        if self.account.mappings is not None:
+            message.subject = subject = self.account.mappings.map(subject)
+        if subject is self._last_subject and self._last_generation == self.account.generation:
+            route = self._last_route
+        else:
+            c = subject[0] if subject else 0
+            if (c == 95 or c == 36) and _is_reserved_subject(subject):
+                self.put_error(b'Permissions Violation for Publish to "%b"' % subject)
+                return 0
+            route = self.account.route(subject)
+            self._last_subject = subject
+            self._last_route = route
+            self._last_generation = self.account.generation
+        if self.verbose:
+            self.put_line(b"+OK\r\n")
+        if self.pedantic and not is_literal(subject):
+            self.put_error(b"Invalid Publish Subject")
+        count = 0
+        if route.plain or route.services or route.queues:
+            count = self.account.dispatch(route, message)
+        if count == 0 and self.no_responders and message.reply:
+            self._tell_no_responders(subject, message.reply)
+        return 0
+
+    def _tell_no_responders(self, subject: bytes, reply: bytes) -> None:
+        """503 to the publisher's own subscription for the reply, if it has one."""
+        header = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+        status = Inbound(reply, b"", header)
+        for subscription in self.account.route(reply).plain:
+            if subscription.receiver is self:
+                self.deliver(subscription, reply, status)
+                return
+
+    def may_publish(self, subject: bytes) -> bool:
+        """Whether the user may, by what is configured or as an answer to what it received."""
+        if self.permissions.may_publish(subject):
+            return True
+        rights = self._response_rights
+        if rights is None or subject not in rights:
+            return False
+        entry = rights[subject]
+        if entry[1] and self.clock.now > entry[1]:
+            del rights[subject]
+            return False
+        entry[0] -= 1
+        if entry[0] == 0:
+            del rights[subject]
+        return True
+
+    def _grant_response(self, reply: bytes) -> None:
+        """The user may answer a message that it receives."""
+        replies_max, expires = self.permissions.allow_responses
+        if self._response_rights is None:
+            self._response_rights = {}
+        elif len(self._response_rights) > 4096:
+            now = self.clock.now
+            live = {k: e for k, e in self._response_rights.items() if not e[1] or e[1] > now}
+            self._response_rights = live
+        deadline = self.clock.now + expires if expires > 0 else 0
+        self._response_rights[reply] = [replies_max, deadline]
+
+    # -- output --------------------------------------------------------------------------------
+
+    def deliver(self, subscription: Subscription, subject: bytes, message: Inbound) -> bool:
+        """Write `message` for `subscription`; False if this session can not take it."""
+        if self.closed or subscription.closed:
+            return False
+        if message.session is self and not self.echo:
+            return False
+        if self.permissions is not None:
+            if self.permissions.must_filter(subscription.subject) and not (
+                self.permissions.may_receive(subject)
+            ):
+                return False
+            if self.permissions.allow_responses is not None and message.reply:
+                self._grant_response(message.reply)
+        header_start = message.header_start
+        if not self.headers:
+            header_start = message.body_start
+        out = self.out
+        if header_start == message.body_start:
+            out.put(b"MSG ")
+        else:
+            out.put(b"HMSG ")
+        out.put(subject)
+        out.put(b" ")
+        out.put(subscription.sid)
+        if message.reply:
+            out.put(b" ")
+            out.put(message.reply)
+        if header_start != message.body_start:
+            out.put(b" ")
+            out.put_int(message.body_start - header_start)
+        out.put(b" ")
+        size = message.end - header_start
+        out.put_int(size)
+        out.put(b"\r\n")
+        out.put_slice(message.data, header_start, message.end)
+        out.put(b"\r\n")
+        self.out_msgs += 1
+        self.out_bytes += size
+        if not self.flushing:
+            self.flushing = True
+            self.turn.sessions.append(self)
+        elif out.size > 1048576:
+            self.engine.flush(self)
+        subscription.delivered += 1
+        if subscription.max_messages and subscription.delivered >= subscription.max_messages:
+            self.subscriptions.pop(subscription.sid, None)
+            self.account.unsubscribe(subscription)
+        return True
+
+    def wake(self) -> _int:
+        """Have `out` flushed at the end of the turn."""
+        if not self.flushing and not self.closed:
+            self.flushing = True
+            self.turn.sessions.append(self)
+        return 0
+
+    def put_line(self, line: bytes) -> None:
+        """Send protocol bytes as they are."""
+        self.out.put(line)
+        self.wake()
+
+    def put_error(self, text: bytes) -> None:
+        """Send ``-ERR``."""
+        self.put_line(b"-ERR '%b'\r\n" % text)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def fail(self, text: bytes, reason: str) -> _int:
+        """Close because of what the client did: with an error, or without a word if it is empty."""
+        if not self.closed:
+            if text:
+                self.put_error(text)
+            self.close(reason)
+        return 0
+
+    def close(self, reason: str) -> None:
+        """Send what is left and close; `reason` is what monitoring shows."""
+        if self.closed:
+            return
+        self.engine.flush(self)
+        self.gone(reason)
+        self.transport.close()
+
+    def gone(self, reason: str) -> None:
+        """The connection has ended or is about to: give up everything it held."""
+        if self.closed:
+            return
+        self.closed = True
+        self.close_reason = reason
+        self.out.clear()
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        self.drop_subscriptions()
+        self.engine.session_closed(self)
+        self.drained()
+
+    def drop_subscriptions(self) -> None:
+        """Unsubscribe from everything."""
+        for subscription in list(self.subscriptions.values()):
+            self.account.unsubscribe(subscription)
+        self.subscriptions.clear()
+
+    def on_drained(self, callback: Any) -> None:
+        """Call back once when the peer has caught up (or is gone)."""
+        self.drain_callbacks.append(callback)
+
+    def drained(self) -> None:
+        """The peer has taken (most of) what was pending."""
+        callbacks = self.drain_callbacks
+        self.drain_callbacks = []
+        for callback in callbacks:
+            callback()
+
+
+_REASONS = {
+    -1: "Protocol Violation",
+    -2: "Protocol Violation",
+    -3: "Maximum Control Line Exceeded",
+    -4: "Maximum Message Payload Exceeded",
+}
+
+
+def _is_reserved_reply(reply: bytes) -> bool:
+    """Replies that only the server itself may use."""
+    return reply.startswith((b"_R_.", b"$JS.ACK.", b"_GR_."))
+
+
+def _is_reserved_subject(subject: bytes) -> bool:
+    """Subjects that clients may not publish to."""
+    return subject.startswith((b"$NRG", b"_GR_."))

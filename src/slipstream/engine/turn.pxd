@@ -1,0 +1,5 @@
+cdef class Turn:
+    cdef public list sessions
+    cdef public list streams
+    cdef public list ready
+    cdef public bint congested
