@@ -1,11 +1,17 @@
 cdef class OutBuffer:
     cdef unsigned char *_data
     cdef Py_ssize_t _capacity
+    cdef Py_ssize_t _wanted
     cdef readonly Py_ssize_t size
 
+    # For writers of raw memory: make room for `extra` bytes behind `size`, write at
+    # `_data + size`, then add to `size` what was written.
     cdef int _grow(self, Py_ssize_t extra) except -1
     cpdef int put(self, bytes data) except -1
     cpdef int put_slice(self, bytes data, Py_ssize_t start, Py_ssize_t end) except -1
+    cpdef int put_byte(self, unsigned char value) except -1
     cpdef int put_int(self, long long value) except -1
+    cpdef int put_message(self, bytes subject, bytes sid, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -1
+    cpdef int put_publish(self, bytes subject, bytes reply, bytes header, bytes body) except -1
     cpdef bytes take(self)
     cpdef int clear(self) except -1

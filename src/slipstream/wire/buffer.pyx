@@ -1,33 +1,73 @@
 """A growing byte buffer on raw memory; `buffer.py` is its plain twin and says what it means."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-cdef Py_ssize_t FIRST_CAPACITY = 1024
-# Above this an emptied buffer gives its memory back: an idle connection holds next to nothing.
-cdef Py_ssize_t KEPT_CAPACITY = 64 * 1024
+cdef Py_ssize_t FIRST_CAPACITY = 512
+# An emptied buffer above this gives its memory back: an idle connection holds next to nothing.
+cdef Py_ssize_t KEPT_CAPACITY = 4 * 1024
+# The next memory is as large as what was taken last, so that a steady flow need not grow again.
+cdef Py_ssize_t WANTED_MAX = 1024 * 1024
+
+# The methods ask `len`, which raises for None; PyBytes_GET_SIZE does not look.
+cdef int DIGITS_MAX = 20
+cdef char *BAD_SLICE = "slice outside of the data"
+
+
+cdef inline unsigned char *write_bytes(unsigned char *to, bytes data) noexcept:
+    """Write `data`; where it ends."""
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(data)
+    memcpy(to, PyBytes_AS_STRING(data), n)
+    return to + n
+
+
+cdef inline unsigned char *write_word(unsigned char *to, bytes data) noexcept:
+    """Write `data` and a blank; where that ends."""
+    to = write_bytes(to, data)
+    to[0] = 32
+    return to + 1
+
+
+cdef inline unsigned char *write_int(unsigned char *to, unsigned long long value) noexcept:
+    """Write `value` in decimal; where it ends."""
+    cdef unsigned char digits[20]
+    cdef int at = DIGITS_MAX
+    while True:
+        at -= 1
+        digits[at] = <unsigned char> (48 + value % 10)
+        value = value // 10
+        if value == 0:
+            break
+    memcpy(to, digits + at, DIGITS_MAX - at)
+    return to + (DIGITS_MAX - at)
+
+
+cdef inline unsigned char *write_line_end(unsigned char *to) noexcept:
+    to[0] = 13
+    to[1] = 10
+    return to + 2
 
 
 cdef class OutBuffer:
     def __cinit__(self):
         self._data = NULL
         self._capacity = 0
+        self._wanted = FIRST_CAPACITY
         self.size = 0
 
     def __dealloc__(self):
         free(self._data)
 
     cdef int _grow(self, Py_ssize_t extra) except -1:
-        """Make room for `extra` more bytes."""
-        cdef Py_ssize_t wanted = self.size + extra
+        cdef Py_ssize_t needed = self.size + extra
         cdef Py_ssize_t capacity
         cdef unsigned char *data
-        if wanted <= self._capacity:
+        if needed <= self._capacity:
             return 0
-        capacity = self._capacity * 2 if self._capacity else FIRST_CAPACITY
-        if capacity < wanted:
-            capacity = wanted
+        capacity = self._capacity * 2 if self._capacity else self._wanted
+        if capacity < needed:
+            capacity = needed
         data = <unsigned char *> realloc(self._data, capacity)
         if data == NULL:
             raise MemoryError()
@@ -36,7 +76,7 @@ cdef class OutBuffer:
         return 0
 
     cpdef int put(self, bytes data) except -1:
-        cdef Py_ssize_t n = PyBytes_GET_SIZE(data)
+        cdef Py_ssize_t n = len(data)
         if self.size + n > self._capacity:
             self._grow(n)
         memcpy(self._data + self.size, PyBytes_AS_STRING(data), n)
@@ -45,39 +85,91 @@ cdef class OutBuffer:
 
     cpdef int put_slice(self, bytes data, Py_ssize_t start, Py_ssize_t end) except -1:
         cdef Py_ssize_t n = end - start
-        if start < 0 or n < 0 or end > PyBytes_GET_SIZE(data):
-            raise IndexError("slice outside of the data")
+        if start < 0 or n < 0 or end > len(data):
+            raise IndexError(BAD_SLICE.decode())
         if self.size + n > self._capacity:
             self._grow(n)
         memcpy(self._data + self.size, PyBytes_AS_STRING(data) + start, n)
         self.size += n
         return 0
 
+    cpdef int put_byte(self, unsigned char value) except -1:
+        if self.size == self._capacity:
+            self._grow(1)
+        self._data[self.size] = value
+        self.size += 1
+        return 0
+
     cpdef int put_int(self, long long value) except -1:
-        cdef unsigned char digits[24]
-        cdef int at = 24
-        cdef unsigned long long rest
+        cdef unsigned char *to
+        if self.size + DIGITS_MAX + 1 > self._capacity:
+            self._grow(DIGITS_MAX + 1)
+        to = self._data + self.size
         if value < 0:
-            rest = <unsigned long long> (-(value + 1)) + 1
+            to[0] = 45
+            to = write_int(to + 1, <unsigned long long> (-(value + 1)) + 1)
         else:
-            rest = <unsigned long long> value
-        while True:
-            at -= 1
-            digits[at] = <unsigned char> (48 + rest % 10)
-            rest = rest // 10
-            if rest == 0:
-                break
-        if value < 0:
-            at -= 1
-            digits[at] = 45
-        if self.size + 24 > self._capacity:
-            self._grow(24)
-        memcpy(self._data + self.size, digits + at, 24 - at)
-        self.size += 24 - at
+            to = write_int(to, <unsigned long long> value)
+        self.size = to - self._data
+        return 0
+
+    cpdef int put_message(self, bytes subject, bytes sid, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -1:
+        cdef Py_ssize_t header = body_start - header_start
+        cdef Py_ssize_t total = end - header_start
+        cdef Py_ssize_t room
+        cdef unsigned char *to
+        if header_start < 0 or header < 0 or end < body_start or end > len(data):
+            raise IndexError(BAD_SLICE.decode())
+        room = len(subject) + len(sid) + len(reply)
+        room += total + 2 * DIGITS_MAX + 16
+        if self.size + room > self._capacity:
+            self._grow(room)
+        to = self._data + self.size
+        if header:
+            to[0] = 72
+            to += 1
+        memcpy(to, b"MSG ", 4)
+        to = write_word(to + 4, subject)
+        to = write_word(to, sid)
+        if PyBytes_GET_SIZE(reply):
+            to = write_word(to, reply)
+        if header:
+            to = write_int(to, header)
+            to[0] = 32
+            to += 1
+        to = write_line_end(write_int(to, total))
+        memcpy(to, PyBytes_AS_STRING(data) + header_start, total)
+        to = write_line_end(to + total)
+        self.size = to - self._data
+        return 0
+
+    cpdef int put_publish(self, bytes subject, bytes reply, bytes header, bytes body) except -1:
+        cdef Py_ssize_t total = len(header) + len(body)
+        cdef Py_ssize_t room
+        cdef unsigned char *to
+        room = len(subject) + len(reply) + total + 2 * DIGITS_MAX + 16
+        if self.size + room > self._capacity:
+            self._grow(room)
+        to = self._data + self.size
+        if PyBytes_GET_SIZE(header):
+            to[0] = 72
+            to += 1
+        memcpy(to, b"PUB ", 4)
+        to = write_word(to + 4, subject)
+        if PyBytes_GET_SIZE(reply):
+            to = write_word(to, reply)
+        if PyBytes_GET_SIZE(header):
+            to = write_int(to, PyBytes_GET_SIZE(header))
+            to[0] = 32
+            to += 1
+        to = write_line_end(write_int(to, total))
+        to = write_line_end(write_bytes(write_bytes(to, header), body))
+        self.size = to - self._data
         return 0
 
     cpdef bytes take(self):
         cdef bytes taken = PyBytes_FromStringAndSize(<char *> self._data, self.size)
+        self._wanted = min(max(self.size, FIRST_CAPACITY), WANTED_MAX)
         self.clear()
         return taken
 

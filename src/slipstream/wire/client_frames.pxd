@@ -8,19 +8,15 @@ cdef class ClientFrames(Frames):
     cdef public Py_ssize_t max_payload
     cdef public bint has_header
 
-    @cython.locals(view="const unsigned char *", i=Py_ssize_t, n=Py_ssize_t, c=int, op=int)
+    @cython.locals(view="const unsigned char *", i=Py_ssize_t, n=Py_ssize_t, c=int, second=int)
     cpdef int next(self) except -100
-
-    @cython.locals(view="const unsigned char *", i=Py_ssize_t, n=Py_ssize_t, start=Py_ssize_t, word=Py_ssize_t, c=int, tokens=int, total=Py_ssize_t, header=Py_ssize_t,
-                   s0=Py_ssize_t, e0=Py_ssize_t, s1=Py_ssize_t, e1=Py_ssize_t, s2=Py_ssize_t, e2=Py_ssize_t, s3=Py_ssize_t, e3=Py_ssize_t)
-    cdef int _publish(self, Py_ssize_t start, bint with_header) except -100
-
-    @cython.locals(view="const unsigned char *", i=Py_ssize_t, n=Py_ssize_t)
-    cdef int _line(self, int op, Py_ssize_t start, bint needs_blank) except -100
-
-
-@cython.locals(k=Py_ssize_t, name_view="const unsigned char *")
-cdef int _spells(const unsigned char *view, Py_ssize_t i, Py_ssize_t n, bytes name) except -100
-
-@cython.locals(value=Py_ssize_t, i=Py_ssize_t)
-cdef Py_ssize_t _size(const unsigned char *view, Py_ssize_t start, Py_ssize_t end) except -100
+    @cython.locals(view="const unsigned char *", i=Py_ssize_t, spelled=int)
+    cdef int _operation(self, bytes name, bint needs_blank) except -100
+    @cython.locals(op=int, words=int, needed=int, total=Py_ssize_t, header=Py_ssize_t)
+    cdef int _publish(self, bytes name) except -100
+    @cython.locals(found=int)
+    cdef int _line(self, bytes name, int op, bint needs_blank) except -100
+    @cython.locals(found=int, at=Py_ssize_t, end=Py_ssize_t)
+    cdef int _word_only(self, bytes name, int op) except -100
+    @cython.locals(view="const unsigned char *", n=Py_ssize_t, size=Py_ssize_t)
+    cdef int _unfinished(self, bytes name) except -100

@@ -2,26 +2,27 @@
 
 `next` returns what was found: one of the operations below, `MORE`, or one of the errors. After an
 error the connection is beyond repair: the reader's answers mean nothing any more.
+
+Three kinds of errors have different consequences: an unknown operation and a crossed limit are told
+to the client before the connection is closed; malformed arguments close it without a word.
 """
 
 from slipstream.wire.frames import MORE, Frames
 
-_int = int  # the name `int` in a compiled module's annotations is a C type
+PUB = 1  # also HPUB: then `has_header` is set
+SUB = 2
+UNSUB = 3
+CONNECT = 4
+PING = 5
+PONG = 6
+INFO = 7
+OK = 8
+ERR = 9
 
-PUB: _int = 1  # also HPUB: then `has_header` is set
-SUB: _int = 2
-UNSUB: _int = 3
-CONNECT: _int = 4
-PING: _int = 5
-PONG: _int = 6
-INFO: _int = 7
-OK: _int = 8
-ERR: _int = 9
-
-UNKNOWN_OPERATION: _int = -1  # -ERR 'Unknown Protocol Operation', then close
-BAD_ARGUMENTS: _int = -2  # close without a word
-LINE_TOO_LONG: _int = -3  # -ERR 'maximum control line exceeded', then close
-PAYLOAD_TOO_LARGE: _int = -4  # -ERR 'Maximum Payload Violation', then close
+UNKNOWN_OPERATION = -1  # -ERR 'Unknown Protocol Operation', then close
+BAD_ARGUMENTS = -2  # close without a word
+LINE_TOO_LONG = -3  # -ERR 'maximum control line exceeded', then close
+PAYLOAD_TOO_LARGE = -4  # -ERR 'Maximum Payload Violation', then close
 
 ERROR_TEXTS = {
     UNKNOWN_OPERATION: b"Unknown Protocol Operation",
@@ -29,8 +30,6 @@ ERROR_TEXTS = {
     LINE_TOO_LONG: b"maximum control line exceeded",
     PAYLOAD_TOO_LARGE: b"Maximum Payload Violation",
 }
-
-SIZE_DIGITS_MAX: _int = 9
 
 __all__ = [
     "BAD_ARGUMENTS",
@@ -59,201 +58,117 @@ class ClientFrames(Frames):
     message (-1: no bound); both in bytes and checked before the bytes have arrived.
     """
 
-    def __init__(self, max_control_line: _int = 4096, max_payload: _int = 1024 * 1024) -> None:
+    def __init__(self, max_control_line: int = 4096, max_payload: int = 1024 * 1024) -> None:
         super().__init__()
         self.max_control_line = max_control_line
         self.max_payload = max_payload
         self.has_header = False
 
-    def next(self) -> _int:
+    def next(self) -> int:
         """The next operation, `MORE`, or an error (below zero)."""
         i = self._at
         n = len(self.data)
         if i >= n:
+            self.data = b""
+            self._at = 0
             return 0
         view = self.data
-        c = view[i]
-        if c == 80 or c == 112:  # P
-            if n - i < 4 or view[i + 1] == 85 or view[i + 1] == 117:  # PU
-                op = _spells(view, i, n, b"pub")
-                if op == 1:
-                    return self._publish(i + 3, False)
-                if op == 0:
-                    return self._wait(4)
-            op = _spells(view, i, n, b"ping")
-            if op == 1:
-                return self._line(5, i + 4, False)
-            if op == 0:
-                return self._wait(4)
-            op = _spells(view, i, n, b"pong")
-            if op == 1:
-                return self._line(6, i + 4, False)
-        elif c == 72 or c == 104:  # H
-            op = _spells(view, i, n, b"hpub")
-            if op == 1:
-                return self._publish(i + 4, True)
-        elif c == 83 or c == 115:  # S
-            op = _spells(view, i, n, b"sub")
-            if op == 1:
-                return self._line(2, i + 3, True)
-        elif c == 85 or c == 117:  # U
-            op = _spells(view, i, n, b"unsub")
-            if op == 1:
-                return self._line(3, i + 5, True)
-        elif c == 67 or c == 99:  # C
-            op = _spells(view, i, n, b"connect")
-            if op == 1:
-                return self._line(4, i + 7, True)
-        elif c == 73 or c == 105:  # I
-            op = _spells(view, i, n, b"info")
-            if op == 1:
-                return self._line(7, i + 4, True)
-        elif c == 43:  # +
-            op = _spells(view, i, n, b"+ok")
-            if op == 1:
-                return self._line(8, i + 3, False)
-        elif c == 45:  # -
-            op = _spells(view, i, n, b"-err")
-            if op == 1:
-                return self._line(9, i + 4, False)
-        else:
-            return -1
-        return self._wait(n - i + 1) if op == 0 else -1
+        c = view[i] | 32  # as a lower-case letter
+        second = view[i + 1] | 32 if i + 1 < n else 0
+        if c == 112 and second == 117:  # pu
+            return self._publish(b"pub")
+        if c == 104:  # h
+            return self._publish(b"hpub")
+        if c == 112 and second == 105:  # pi
+            return self._word_only(b"ping", 5)
+        if c == 112 and second == 111:  # po
+            return self._word_only(b"pong", 6)
+        if c == 115:  # s
+            return self._line(b"sub", 2, True)
+        if c == 117:  # u
+            return self._line(b"unsub", 3, True)
+        if c == 99:  # c
+            return self._line(b"connect", 4, False)
+        if c == 105:  # i
+            return self._line(b"info", 7, False)
+        if c == 43:  # +
+            return self._word_only(b"+ok", 8)
+        if c == 45:  # -
+            return self._line(b"-err", 9, True)
+        return self._wait(2) if c == 112 and i + 1 == n else -1
 
-    def _publish(self, start: _int, with_header: bool) -> _int:
-        """PUB and HPUB: one pass over the line, then the payload if it is all there."""
+    def _operation(self, name: bytes, needs_blank: bool) -> int:
+        """1 if the frame begins with the operation `name`; 0 if it may yet, -1 if not."""
         view = self.data
-        n = len(self.data)
-        i = start
-        if i < n and view[i] != 32 and view[i] != 9:
+        i = self._at + len(name)
+        spelled = self._spells(self._at, name)
+        if spelled == 0 or (spelled == 1 and needs_blank and i == len(self.data)):
+            return self._wait(len(self.data) - self._at + 1)
+        if spelled == 1 and needs_blank and view[i] != 32 and view[i] != 9:
             return -1
-        while i < n and (view[i] == 32 or view[i] == 9):
-            i += 1
-        start = i
-        tokens = 0
-        s0 = e0 = s1 = e1 = s2 = e2 = s3 = e3 = 0
-        while i < n:
-            # Here a word or the end of the line begins.
-            word = i
-            while i < n and view[i] != 32 and view[i] != 10 and view[i] != 9 and view[i] != 13:
-                i += 1
-            if i >= n:
-                break
-            if i > word:
-                if tokens == 0:
-                    s0 = word
-                    e0 = i
-                elif tokens == 1:
-                    s1 = word
-                    e1 = i
-                elif tokens == 2:
-                    s2 = word
-                    e2 = i
-                elif tokens == 3:
-                    s3 = word
-                    e3 = i
-                tokens += 1
-            c = view[i]
-            if c == 10:
-                break
-            if c == 13 and i + 1 < n and view[i + 1] != 10:
-                return -2
-            i += 1
-        if i >= n:
-            if n - start > self.max_control_line + 1:
-                return -3
-            return self._wait(n - self._at + 1)
-        if i - start - (1 if view[i - 1] == 13 else 0) > self.max_control_line:
+        return spelled
+
+    def _publish(self, name: bytes) -> int:
+        """PUB and HPUB: the line, then the payload if it is all there."""
+        op = self._operation(name, True)
+        if op != 1:
+            return op
+        words = self._split(self._at + len(name))
+        if words < 0:
+            return self._unfinished(name)
+        if self.args_end - self.args_start > self.max_control_line:
             return -3
 
         # The words are: subject [reply] [header size, with HPUB] total size.
-        self.reply = b""
-        header = 0
-        if with_header:
-            if tokens == 3:
-                header = _size(view, s1, e1)
-                total = _size(view, s2, e2)
-            elif tokens == 4:
-                header = _size(view, s2, e2)
-                total = _size(view, s3, e3)
-                self.reply = self.data[s1:e1]
-            else:
-                return -2
-            if header < 0 or header > total:
-                return -2
-        elif tokens == 2:
-            total = _size(view, s1, e1)
-        elif tokens == 3:
-            total = _size(view, s2, e2)
-            self.reply = self.data[s1:e1]
-        else:
+        self.has_header = len(name) == 4
+        needed = 3 if self.has_header else 2
+        if words < needed or words > needed + 1:
             return -2
-        if total < 0:
+        total = self._number(words - 1, 9)
+        header = self._number(words - 2, 9) if self.has_header else 0
+        if total < 0 or header < 0 or header > total:
             return -2
         if self.max_payload >= 0 and total > self.max_payload:
             return -4
-        i += 1
-        if n - i < total + 2:
-            return self._wait(i - self._at + total + 2)
-        if view[i + total] != 13 or view[i + total + 1] != 10:
-            return -1
-        self._take_subject(s0, e0)
-        self.has_header = with_header
-        self.header_start = i
-        self.body_start = i + header
-        self.end = i + total
-        self._at = i + total + 2
-        return 1
-
-    def _line(self, op: _int, start: _int, needs_blank: bool) -> _int:
-        """An operation that is one line: its arguments are everything up to the line's end."""
-        view = self.data
-        n = len(self.data)
-        i = start
-        if needs_blank and i < n and view[i] != 32 and view[i] != 9:
-            # SUB and friends without arguments: nothing that could be a name of an operation
-            return -2 if view[i] == 13 or view[i] == 10 else -1
-        while i < n and (view[i] == 32 or view[i] == 9):
-            i += 1
-        start = i
-        while i < n and view[i] != 10:
-            i += 1
-        if i >= n:
-            if n - start > self.max_control_line + 1:
-                return -3
-            return self._wait(n - self._at + 1)
-        self.args_start = start
-        self.args_end = i - 1 if i > start and view[i - 1] == 13 else i
-        if self.args_end - start > self.max_control_line:
-            return -3
-        self._at = i + 1
+        op = self._payload(header, total)
+        if op == 1:
+            self.reply = self._word(1) if words > needed else b""
         return op
 
+    def _line(self, name: bytes, op: int, needs_blank: bool) -> int:
+        """An operation with arguments: everything up to the line's end."""
+        found = self._operation(name, needs_blank)
+        if found != 1:
+            return found
+        if self._split(self._at + len(name)) < 0:
+            return self._unfinished(name)
+        if self.args_end - self.args_start > self.max_control_line:
+            return -3
+        self._at = self._line_end
+        return op
 
-def _spells(view: bytes, i: _int, n: _int, name: bytes) -> _int:
-    """1 if the bytes at `i` spell `name` in any case, 0 if they may yet, -1 if not."""
-    name_view = name
-    k = 0
-    while k < len(name):
-        if i + k >= n:
-            return 0
-        if view[i + k] != name_view[k] and (view[i + k] | 32) != name_view[k]:
-            return -1
-        if view[i + k] != name_view[k] and not 65 <= view[i + k] <= 90:
-            return -1
-        k += 1
-    return 1
+    def _word_only(self, name: bytes, op: int) -> int:
+        """An operation without arguments; what else is on its line has no meaning and no limit."""
+        found = self._operation(name, False)
+        if found != 1:
+            return found
+        at = self._at
+        end = self.data.find(b"\n", at)
+        if end < 0:
+            return self._wait_with(self.data[at : at + len(name)], len(name) + 1)
+        self._at = end + 1
+        return op
 
-
-def _size(view: bytes, start: _int, end: _int) -> _int:
-    """A decimal number of 1 to 9 digits; -1 for anything else."""
-    if end - start > 9 or end == start:
-        return -1
-    value = 0
-    i = start
-    while i < end:
-        if view[i] < 48 or view[i] > 57:
-            return -1
-        value = value * 10 + (view[i] - 48)
-        i += 1
-    return value
+    def _unfinished(self, name: bytes) -> int:
+        """The line has no end yet: wait for it, unless it is too long already."""
+        view = self.data
+        n = len(self.data)
+        size = n - self.args_start
+        if size == 0:
+            # Blanks before the arguments have no limit, so they are not kept.
+            return self._wait_with(name + b" ", len(name) + 2)
+        if view[n - 1] == 13:
+            size -= 1
+        if size > self.max_control_line:
+            return -3
+        return self._wait(n - self._at + 1)

@@ -2,8 +2,11 @@
 
 A reader is fed whatever the socket brought and asked for one frame after another. Frames are not
 copied out: a reader tells where in `data` the parts of the current frame lie, and these offsets are
-valid until the next `feed`. A frame that is spread over many reads is gathered in a list and joined
-once, so that a large payload costs one copy and not one for each read.
+valid until the next call of `next` or `feed`. A frame that is spread over many reads is gathered in
+a list and joined once, so that a large payload costs one copy and not one for each read. When
+everything is read, the reader lets go of the bytes: an idle connection holds none.
+
+What a reader finds does not depend on how the bytes were cut into reads.
 """
 
 MORE = 0  # `next()`: nothing whole is left, feed more
@@ -25,13 +28,18 @@ class Frames:
         self._chunks: list[bytes] = []  # a frame's beginning, while more of it is awaited
         self._have = 0  # bytes in _chunks
         self._need = 0  # bytes in _chunks before it is worth looking again
+        self._starts = [0, 0, 0, 0, 0]  # of the words that `_split` found; HMSG has most, five
+        self._ends = [0, 0, 0, 0, 0]
+        self._line_end = 0  # behind the LF of the line that `_split` read
 
     def feed(self, data: bytes) -> int:
-        """Add bytes as they were read. Call `next` until it returns `MORE` before feeding again."""
+        """Add bytes as they were read. What `next` has not returned yet stays in line."""
         if not self._chunks:
-            self.data = data
-            self._at = 0
-            return 0
+            if self._at >= len(self.data):
+                self.data = data
+                self._at = 0
+                return 0
+            self._wait(1)
         self._chunks.append(data)
         self._have += len(data)
         if self._have >= self._need:
@@ -43,15 +51,21 @@ class Frames:
 
     def args(self) -> list[bytes]:
         """The current frame's arguments, split at blanks."""
-        return self.data[self.args_start : self.args_end].split()
+        line = self.data[self.args_start : self.args_end]
+        # A bare split() would also split at other control characters, which subjects may contain.
+        words = line.replace(b"\t", b" ").replace(b"\r", b" ").split(b" ")
+        return [word for word in words if word]
 
     def argument(self) -> bytes:
         """The current frame's arguments as one piece, without blanks around it."""
-        return self.data[self.args_start : self.args_end].strip()
+        return self.data[self.args_start : self.args_end].strip(b" \t\r")
 
     def _wait(self, need: int) -> int:
         """Keep the incomplete frame until at least `need` bytes of it are there."""
-        rest = self.data[self._at :]
+        return self._wait_with(self.data[self._at :], need)
+
+    def _wait_with(self, rest: bytes, need: int) -> int:
+        """Keep `rest` in the incomplete frame's place, until there are `need` bytes."""
         self._chunks = [rest]
         self._have = len(rest)
         self._need = need
@@ -59,21 +73,107 @@ class Frames:
         self._at = 0
         return MORE
 
+    def _spells(self, i: int, name: bytes) -> int:
+        """1 if `name` (lower case) stands at `i` in any case, 0 if it may yet, -1 if not."""
+        view = self.data
+        n = len(self.data)
+        letters = name
+        for k in range(len(name)):
+            if i + k >= n:
+                return 0
+            c = view[i + k]
+            if c != letters[k] and (c + 32 != letters[k] or c < 65 or c > 90):
+                return -1
+        return 1
+
+    def _split(self, start: int) -> int:
+        """Split the line from `start` at blanks: the number of words, -1 if it has no end yet.
+
+        The words' places are in `_starts` and `_ends`, as many as fit. The line's end is LF and may
+        have one CR before it; any other control character is part of a word.
+        """
+        view = self.data
+        n = len(self.data)
+        i = start
+        words = 0
+        self.args_start = n
+        while True:
+            while i < n and (view[i] == 32 or view[i] == 9):
+                i += 1
+            word = i
+            while i < n and view[i] > 32:
+                i += 1
+            while i < n and view[i] != 32 and view[i] != 9 and view[i] != 10:
+                i += 1
+            if words == 0:
+                self.args_start = word
+            if i >= n:
+                return -1
+            end = i
+            if view[i] == 10 and i > word and view[i - 1] == 13:
+                end -= 1
+            if end > word:
+                if words < 5:
+                    self._starts[words] = word
+                    self._ends[words] = end
+                words += 1
+            if view[i] == 10:
+                self.args_end = end
+                self._line_end = i + 1
+                return words
+
+    def _number(self, word: int, digits_max: int) -> int:
+        """The decimal number that a word spells; -1 for anything else and for too many digits."""
+        view = self.data
+        i = self._starts[word]
+        end = self._ends[word]
+        if end - i > digits_max:
+            return -1
+        value = 0
+        while i < end:
+            if view[i] < 48 or view[i] > 57:
+                return -1
+            value = value * 10 + (view[i] - 48)
+            i += 1
+        return value
+
+    def _word(self, word: int) -> bytes:
+        """One of the words that `_split` found."""
+        view = self.data
+        return view[self._starts[word] : self._ends[word]]
+
+    def _payload(self, header: int, total: int) -> int:
+        """What follows a message's line: 1 if it is all there, 0 if not yet, -1 if it is wrong."""
+        view = self.data
+        i = self._line_end
+        there = len(self.data) - i
+        if there > total and view[i + total] != 13:
+            return -1
+        if there < total + 2:
+            return self._wait(i - self._at + total + 2)
+        if view[i + total + 1] != 10:
+            return -1
+        self._take_subject(self._starts[0], self._ends[0])
+        self.header_start = i
+        self.body_start = i + header
+        self.end = i + total
+        self._at = i + total + 2
+        return 1
+
     def _take_subject(self, start: int, end: int) -> int:
         """Set `subject`; the same object as before when the bytes are the same.
 
         A flood on one subject makes no objects, and whoever remembers something for a subject can
         recognise it by identity.
         """
+        view = self.data
         size = end - start
-        previous = self.subject
-        if size == len(previous):
-            known = previous
-            view = self.data
+        if size == len(self.subject):
+            known = self.subject
             i = 0
             while i < size and known[i] == view[start + i]:
                 i += 1
             if i == size:
                 return 0
-        self.subject = self.data[start:end]
+        self.subject = view[start:end]
         return 0

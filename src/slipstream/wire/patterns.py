@@ -29,7 +29,7 @@ class _Node:
 
 
 class PatternTrie:
-    """Values by pattern. Patterns must be valid (`subjects.is_pattern`); `size` counts the values."""
+    """Values by pattern. Patterns must be valid (`subjects.is_pattern`); `size` counts values."""
 
     def __init__(self) -> None:
         self._root = _Node()

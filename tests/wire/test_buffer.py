@@ -1,0 +1,120 @@
+"""Whatever is put into an `OutBuffer` comes out in order, on raw memory as in the plain twin."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import slipstream.wire
+from slipstream.wire.buffer import OutBuffer
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+Pieces = list[tuple[str, tuple[Any, ...]]]
+
+
+def plain_twin() -> ModuleType:
+    """`buffer.py`, also where an extension of the same name wins on import."""
+    path = Path(slipstream.wire.__file__ or "").parent / "buffer.py"
+    spec = importlib.util.spec_from_file_location("plain_buffer", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PlainBuffer: Callable[[], Any] = plain_twin().OutBuffer
+
+
+@st.composite
+def puts(draw: st.DrawFn) -> tuple[str, tuple[Any, ...]]:
+    """One call of a method that appends."""
+    data = draw(st.binary(max_size=300)) * draw(st.sampled_from([1, 1, 1, 40]))
+    start, middle, end = sorted(draw(st.lists(st.integers(0, len(data)), min_size=3, max_size=3)))
+    word = st.binary(max_size=20)
+    return draw(
+        st.sampled_from(
+            [
+                ("put", (data,)),
+                ("put_slice", (data, start, end)),
+                ("put_byte", (draw(st.integers(0, 255)),)),
+                ("put_int", (draw(INT64),)),
+                ("put_message", (draw(word), draw(word), draw(word), data, start, middle, end)),
+                ("put_publish", (draw(word), draw(word), data[:start], data[start:end])),
+            ]
+        )
+    )
+
+
+@given(st.lists(st.lists(puts(), max_size=8), max_size=4))
+def test_both_builds_hold_the_same_bytes_batch_after_batch(batches: list[Pieces]) -> None:
+    ours, twin = OutBuffer(), PlainBuffer()
+    for batch in batches:
+        for name, arguments in batch:
+            getattr(ours, name)(*arguments)
+            getattr(twin, name)(*arguments)
+            assert ours.size == twin.size
+        assert ours.take() == twin.take()
+        assert ours.size == 0
+
+
+@given(INT64)
+def test_a_number_is_written_in_decimal(value: int) -> None:
+    out = OutBuffer()
+    out.put_int(value)
+    assert out.take() == str(value).encode()
+
+
+@pytest.mark.parametrize(
+    ("reply", "header", "frame"),
+    [
+        (b"", b"", b"MSG a.b 7 4\r\nbody\r\n"),
+        (b"r", b"", b"MSG a.b 7 r 4\r\nbody\r\n"),
+        (b"", b"HH", b"HMSG a.b 7 2 6\r\nHHbody\r\n"),
+        (b"r", b"HH", b"HMSG a.b 7 r 2 6\r\nHHbody\r\n"),
+    ],
+)
+def test_a_message_becomes_a_servers_frame(reply: bytes, header: bytes, frame: bytes) -> None:
+    out = OutBuffer()
+    data = b"before" + header + b"body" + b"after"
+    out.put_message(b"a.b", b"7", reply, data, 6, 6 + len(header), 10 + len(header))
+    assert out.take() == frame
+
+
+@pytest.mark.parametrize(
+    ("reply", "header", "frame"),
+    [
+        (b"", b"", b"PUB a.b 4\r\nbody\r\n"),
+        (b"r", b"", b"PUB a.b r 4\r\nbody\r\n"),
+        (b"", b"HH", b"HPUB a.b 2 6\r\nHHbody\r\n"),
+        (b"r", b"HH", b"HPUB a.b r 2 6\r\nHHbody\r\n"),
+    ],
+)
+def test_a_message_becomes_a_clients_frame(reply: bytes, header: bytes, frame: bytes) -> None:
+    out = OutBuffer()
+    out.put_publish(b"a.b", reply, header, b"body")
+    assert out.take() == frame
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 2), (2, 1), (0, 4), (4, 4)])
+def test_a_slice_outside_of_its_data_is_refused_and_writes_nothing(start: int, end: int) -> None:
+    out = OutBuffer()
+    with pytest.raises(IndexError):
+        out.put_slice(b"abc", start, end)
+    with pytest.raises(IndexError):
+        out.put_message(b"s", b"1", b"", b"abc", start, end, end)
+    assert out.size == 0
+
+
+def test_a_cleared_buffer_is_empty_and_goes_on() -> None:
+    out = OutBuffer()
+    out.put(b"x" * 100_000)
+    out.clear()
+    assert out.take() == b""
+    out.put(b"next")
+    assert out.take() == b"next"
