@@ -29,6 +29,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.engine.routing",
     "slipstream.engine.account",
     "slipstream.engine.session",
+    "slipstream.engine.dedupe",
     "slipstream.engine.stream",
     "slipstream.engine.consumer",
     "slipstream.engine.acks",

@@ -15,11 +15,13 @@ import msgspec
 
 from slipstream.engine.account import Account
 from slipstream.engine.clock import Clock
+from slipstream.engine.jetstream import JetStream
 from slipstream.engine.options import API_LEVEL, VERSION, AccountLimits, EngineOptions
 from slipstream.engine.permissions import Permissions
 from slipstream.engine.session import ClientSession, Transport
 from slipstream.engine.timers import Timers
 from slipstream.engine.turn import Committer, Turn
+from slipstream.log.stream_store import Store
 from slipstream.wire.nuid import Nuid
 
 DEFAULT_ACCOUNT = "$G"
@@ -104,6 +106,24 @@ class Engine:
         account = Account(name, self, self.random, limits or AccountLimits())
         self.accounts[name] = account
         return account
+
+    def start_jetstream(self, store: Store | None) -> None:
+        """Give every account that may have it JetStream, with what the store has. Blocks."""
+        for account in self.accounts.values():
+            if account.limits.jetstream:
+                account.jetstream = JetStream(account, self, store)
+                account.jetstream.serve()
+                account.jetstream.load()
+
+    def stored_bytes(self, storage: str) -> int:
+        """Bytes in streams of a kind of storage, of all accounts."""
+        return sum(a.jetstream.used(storage) for a in self.accounts.values() if a.jetstream)
+
+    def close(self) -> None:
+        """End everything: streams are synced and closed. Blocks."""
+        for account in self.accounts.values():
+            if account.jetstream is not None:
+                account.jetstream.close()
 
     # -- sessions ------------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ class Committer(Protocol):
     def commit(self, stream: Any) -> None:
         """See to it that all that `stream` has appended is synced and `stream.synced` called."""
 
-    def run_job(self, log: Any, job: Any) -> None:
-        """Run a log's background job, then its `finish` on the loop."""
+    def run_job(self, job: Any) -> None:
+        """Run `job.run` where it may block, then `job.finish` on the loop."""
 
 
 class Turn:

@@ -39,24 +39,25 @@ def find(data: bytes, start: int, end: int, name: bytes) -> bytes | None:
     return None
 
 
-def contains_prefix(data: bytes, start: int, end: int, prefix: bytes) -> bool:
-    """Whether some field's name in the block begins with `prefix`."""
+def count_prefix(data: bytes, start: int, end: int, prefix: bytes) -> int:
+    """How many fields in the block ``data[start:end]`` have a name that begins with `prefix`."""
     view = data
     key = prefix
     n = len(prefix)
+    found = 0
     i = start
     while i < end:
         while i < end and view[i] != 10:
             i += 1
         i += 1
         if i + n >= end:
-            return False
+            return found
         k = 0
         while k < n and view[i + k] == key[k]:
             k += 1
         if k == n:
-            return True
-    return False
+            found += 1
+    return found
 
 
 def without_status(block: bytes) -> bytes:

@@ -1,0 +1,1 @@
+"""The JetStream API: requests on `$JS.API.>` and what answers them."""

@@ -1,0 +1,42 @@
+"""What an account uses and may use (spec jetstream-api.md 5.1)."""
+
+from typing import TYPE_CHECKING, Any
+
+from slipstream.engine.api.dispatch import Operation, Request
+from slipstream.engine.options import API_LEVEL
+
+if TYPE_CHECKING:
+    from slipstream.engine.jetstream import JetStream
+
+
+def info(js: "JetStream", _request: Request) -> dict[str, Any]:
+    """`$JS.API.INFO`."""
+    limits = js.limits
+    answer: dict[str, Any] = {
+        "memory": js.used("memory"),
+        "storage": js.used("file"),
+        "reserved_memory": js.reserved("memory"),
+        "reserved_storage": js.reserved("file"),
+        "streams": len(js.streams),
+        "consumers": sum(len(stream.consumers) for stream in js.streams.values()),
+        "limits": {
+            "max_memory": limits.max_memory,
+            "max_storage": limits.max_storage,
+            "max_streams": limits.max_streams,
+            "max_consumers": limits.max_consumers,
+            "max_ack_pending": limits.max_ack_pending,
+            "memory_max_stream_bytes": limits.memory_max_stream_bytes,
+            "storage_max_stream_bytes": limits.storage_max_stream_bytes,
+            "max_bytes_required": limits.max_bytes_required,
+        },
+    }
+    if js.domain:
+        answer["domain"] = js.domain
+    # The call itself counts once it is answered.
+    answer["api"] = {"level": API_LEVEL, "total": js.api_total - 1, "errors": js.api_errors}
+    return answer
+
+
+_ZEROS = {"memory": 0, "storage": 0, "streams": 0, "consumers": 0}
+
+OPERATIONS = [Operation("INFO", 0, "account_info_response", info, _ZEROS)]

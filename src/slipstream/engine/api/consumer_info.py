@@ -1,0 +1,48 @@
+"""How consumers look in responses (spec consumers.md section 3)."""
+
+from typing import Any
+
+from slipstream.engine.consumer import Consumer
+from slipstream.engine.consumer_config import emit
+from slipstream.engine.direct_get import time_text
+from slipstream.engine.options import API_LEVEL, VERSION
+from slipstream.engine.pull import PullDelivery
+
+
+def consumer_info(consumer: Consumer, with_version: bool = True) -> dict[str, Any]:
+    """ConsumerInfo."""
+    config = emit(consumer.config)
+    if with_version:
+        config["metadata"] |= {"_nats.ver": VERSION, "_nats.level": str(API_LEVEL)}
+    info: dict[str, Any] = {
+        "stream_name": consumer.stream.name,
+        "name": consumer.name,
+        "created": time_text(consumer.created),
+        "config": config,
+        "delivered": _place(
+            consumer.delivered_seq, consumer.delivered_stream_seq, consumer.delivered_at
+        ),
+        "ack_floor": _place(consumer.floor_seq, consumer.floor_stream_seq, consumer.acked_at),
+        "num_ack_pending": len(consumer.pending),
+        "num_redelivered": 0 if consumer.config.max_deliver == 1 else len(consumer.redelivered),
+        "num_waiting": 0,
+        "num_pending": consumer.num_pending,
+    }
+    delivery = consumer.delivery
+    if isinstance(delivery, PullDelivery):
+        delivery.drop_uninterested()
+        info["num_waiting"] = len(delivery.waiting)
+    elif delivery.active:
+        info["push_bound"] = True
+    if consumer.paused_until:
+        info["paused"] = True
+        info["pause_remaining"] = consumer.paused_until - consumer.clock.now
+    info["ts"] = time_text(consumer.clock.now)
+    return info
+
+
+def _place(consumer_seq: int, stream_seq: int, at: int) -> dict[str, Any]:
+    place: dict[str, Any] = {"consumer_seq": consumer_seq, "stream_seq": stream_seq}
+    if at:
+        place["last_active"] = time_text(at)
+    return place

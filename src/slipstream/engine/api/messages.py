@@ -1,0 +1,116 @@
+"""The calls that read, delete and purge messages of a stream (spec streams.md section 7)."""
+
+import base64
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from slipstream.engine.api.dispatch import Operation, Request
+from slipstream.engine.api.requests import (
+    DeleteRequest,
+    GetRequest,
+    PurgeRequest,
+    read_body,
+    read_optional,
+)
+from slipstream.engine.direct_get import DirectRequest, find_message, time_text
+from slipstream.engine.errors import ApiError, bad_json
+from slipstream.errors import StorageError
+from slipstream.log.record import Record
+
+if TYPE_CHECKING:
+    from slipstream.engine.jetstream import JetStream
+
+
+def get(js: "JetStream", request: Request) -> dict[str, Any]:
+    """STREAM.MSG.GET: one message by sequence, subject or time."""
+    if request.is_empty:
+        raise ApiError(10003)
+    asked = read_body(request, GetRequest)
+    stream = js.find(request.tokens[0])
+    if asked.batch or asked.max_bytes or asked.multi_last:
+        raise ApiError(10003)
+    if not (asked.seq or asked.last_by_subj or asked.next_by_subj or asked.start_time):
+        raise ApiError(10003)
+    if asked.last_by_subj and (asked.seq or asked.next_by_subj or asked.start_time):
+        raise ApiError(10003)
+    if asked.seq and asked.start_time:
+        raise ApiError(10003)
+    wanted = DirectRequest(
+        seq=asked.seq,
+        last_by_subj=asked.last_by_subj,
+        next_by_subj=asked.next_by_subj,
+        start_time=_time(asked.start_time),
+    )
+    record = Record()
+    if not find_message(stream.log, wanted, record):
+        raise ApiError(10037)
+    message: dict[str, Any] = {
+        "subject": record.subject.decode("utf-8", "replace"),
+        "seq": record.seq,
+    }
+    if record.body_start > record.header_start and not asked.no_hdr:
+        message["hdrs"] = base64.b64encode(record.header()).decode()
+    if record.end > record.body_start:
+        message["data"] = base64.b64encode(record.body()).decode()
+    message["time"] = time_text(record.ts)
+    return {"message": message}
+
+
+def _time(text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise bad_json(str(error)) from error
+
+
+def delete(js: "JetStream", request: Request) -> dict[str, Any]:
+    """STREAM.MSG.DELETE: with the bytes on disk, unless asked not to."""
+    if request.is_empty:
+        raise ApiError(10003)
+    asked = read_body(request, DeleteRequest)
+    stream = js.find(request.tokens[0])
+    if stream.config.sealed:
+        raise ApiError(10109)
+    if stream.config.deny_delete:
+        raise ApiError(10057, err="message delete not permitted")
+    if asked.seq > stream.log.last_seq:
+        raise ApiError(10057, err="stream store EOF")
+    try:
+        removed = stream.remove_message(asked.seq, not asked.no_erase)
+    except StorageError as error:
+        raise ApiError(10057, err=str(error)) from error
+    if not removed:
+        raise ApiError(10057, err="no message found")
+    return {"success": True}
+
+
+def purge(js: "JetStream", request: Request) -> dict[str, Any]:
+    """STREAM.PURGE: everything, below a sequence, by subject, or all but the newest."""
+    asked = read_optional(request, PurgeRequest)
+    if asked.seq and asked.keep:
+        raise ApiError(10003)
+    stream = js.find(request.tokens[0])
+    if stream.config.sealed:
+        raise ApiError(10109)
+    if stream.config.deny_purge:
+        raise ApiError(10110, err="stream purge not permitted")
+    patterns = (asked.filter.encode(),) if asked.filter and asked.filter != ">" else ()
+    try:
+        purged = stream.log.purge(patterns, asked.seq, asked.keep)
+        if asked.seq > stream.log.last_seq + 1 and not patterns:
+            stream.log.advance(asked.seq - 1)
+    except StorageError as error:
+        raise ApiError(10110, err=str(error)) from error
+    stream.purged()
+    return {"success": True, "purged": purged}
+
+
+OPERATIONS = [
+    Operation("STREAM.MSG.GET", 1, "stream_msg_get_response", get, {}),
+    Operation("STREAM.MSG.DELETE", 1, "stream_msg_delete_response", delete, {"success": False}),
+    Operation(
+        "STREAM.PURGE", 1, "stream_purge_response", purge, {"success": False, "purged": 0}
+    ),
+]

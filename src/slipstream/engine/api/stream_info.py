@@ -1,0 +1,52 @@
+"""How streams look in responses (spec streams.md section 2)."""
+
+from typing import Any
+
+from slipstream.engine.direct_get import time_text
+from slipstream.engine.options import API_LEVEL, VERSION
+from slipstream.engine.stream import Stream
+from slipstream.engine.stream_config import emit
+
+SUBJECTS_PER_PAGE = 100_000
+
+
+def stream_state(stream: Stream) -> dict[str, Any]:
+    """Counts, sequences and times."""
+    log = stream.log
+    state: dict[str, Any] = {
+        "messages": log.messages,
+        "bytes": log.bytes,
+        "first_seq": log.first_seq if log.last_seq else 0,
+        "first_ts": time_text(log.first_ts),
+        "last_seq": log.last_seq,
+        "last_ts": time_text(log.last_ts),
+    }
+    if log.subjects.live:
+        state["num_subjects"] = log.subjects.live
+    if log.num_deleted:
+        state["num_deleted"] = log.num_deleted
+    if log.lost.sequences:
+        state["lost"] = {"msgs": log.lost.sequences, "bytes": log.lost.bytes}
+    state["consumer_count"] = len(stream.consumers)
+    return state
+
+
+def shown_config(stream: Stream, with_version: bool) -> dict[str, Any]:
+    """The configuration with the metadata that the server adds."""
+    config = emit(stream.config)
+    if with_version:
+        config["metadata"] |= {"_nats.ver": VERSION, "_nats.level": str(API_LEVEL)}
+    return config
+
+
+def stream_info(stream: Stream, with_version: bool = True) -> dict[str, Any]:
+    """StreamInfo."""
+    info: dict[str, Any] = {
+        "config": shown_config(stream, with_version),
+        "created": time_text(stream.created),
+        "state": stream_state(stream),
+    }
+    if stream.js.domain:
+        info["domain"] = stream.js.domain
+    info["ts"] = time_text(stream.clock.now)
+    return info

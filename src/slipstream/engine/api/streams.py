@@ -1,0 +1,166 @@
+"""The calls that create, show, change and delete streams (spec jetstream-api.md 4.1)."""
+
+from typing import TYPE_CHECKING, Any
+
+from slipstream.engine.api.dispatch import Operation, Request, page
+from slipstream.engine.api.requests import StreamInfoRequest, StreamPageRequest, read_optional
+from slipstream.engine.api.stream_info import SUBJECTS_PER_PAGE, stream_info
+from slipstream.engine.errors import ApiError
+from slipstream.engine.retention import drop_unneeded, enforce_all
+from slipstream.engine.stream import Stream
+from slipstream.engine.stream_checks import (
+    check_asked,
+    check_create,
+    check_filled,
+    check_overlap,
+    check_request,
+    check_update,
+)
+from slipstream.engine.stream_config import StreamConfig, fill_defaults, read_config, same
+from slipstream.wire.subjects import overlaps
+
+if TYPE_CHECKING:
+    from slipstream.engine.jetstream import JetStream
+
+NAMES_PER_PAGE = 1024
+INFOS_PER_PAGE = 256
+_PAGE_ZEROS = {"total": 0, "offset": 0, "limit": 0}
+
+
+def _read_checked(js: "JetStream", request: Request, is_new: bool) -> StreamConfig:
+    """The configuration of a create or update request, with defaults, checked by itself."""
+    config = read_config(request.body)
+    check_request(config, request.tokens[0])
+    if is_new:
+        check_create(config)
+    check_asked(config)
+    limit = js.engine.options.jetstream_limits.duplicate_window
+    shrunk = fill_defaults(config, limit)
+    check_filled(config, shrunk, limit)
+    config.pedantic = False
+    return config
+
+
+def create(js: "JetStream", request: Request) -> dict[str, Any]:
+    """STREAM.CREATE: succeeds again for the same configuration."""
+    config = _read_checked(js, request, is_new=True)
+    existing = js.streams.get(config.name)
+    if existing is not None:
+        if not same(existing.config, config):
+            raise ApiError(10058)
+        return {**stream_info(existing), "did_create": True}
+    js.check_account(config, is_new=True)
+    check_overlap(config, (s.config for s in js.streams.values()))
+    stream = js.create_stream(config)
+    return {**stream_info(stream), "did_create": True}
+
+
+def update(js: "JetStream", request: Request) -> dict[str, Any]:
+    """STREAM.UPDATE: the whole configuration, not a patch."""
+    config = _read_checked(js, request, is_new=False)
+    stream = js.find(config.name)
+    old = stream.config
+    check_update(old, config)
+    _check_consumers(stream, config)
+    js.check_account(config, is_new=False)
+    check_overlap(config, (s.config for s in js.streams.values()))
+    js.update_stream(stream, config)
+    enforce_all(stream)
+    if config.retention == "interest" and old.retention != "interest":
+        drop_unneeded(stream)
+        stream.purged()
+    return stream_info(stream)
+
+
+def _check_consumers(stream: Stream, config: StreamConfig) -> None:
+    """New bounds for consumers must hold for those that are there."""
+    limits = config.consumer_limits
+    violating = [
+        name
+        for name, consumer in stream.consumers.items()
+        if (limits.max_ack_pending and consumer.config.max_ack_pending > limits.max_ack_pending)
+        or (
+            limits.inactive_threshold
+            and consumer.config.inactive_threshold > limits.inactive_threshold
+        )
+    ]
+    if violating:
+        names = ", ".join(sorted(violating))
+        raise ApiError(10069, err=f"change to limits violates consumers: {names}")
+
+
+def delete(js: "JetStream", request: Request) -> dict[str, Any]:
+    """STREAM.DELETE."""
+    if not request.is_empty:
+        raise ApiError(10038)
+    js.delete_stream(js.find(request.tokens[0]))
+    return {"success": True}
+
+
+def info(js: "JetStream", request: Request) -> dict[str, Any]:
+    """STREAM.INFO, with deleted sequences and subjects on demand."""
+    asked = read_optional(request, StreamInfoRequest)
+    stream = js.find(request.tokens[0])
+    answer: dict[str, Any] = {**_PAGE_ZEROS, **stream_info(stream)}
+    answer["cluster"] = {"leader": js.engine.server_name}
+    state = answer["state"]
+    if asked.deleted_details:
+        deleted = list(stream.log.deleted())
+        if deleted:
+            state["deleted"] = deleted
+    if asked.subjects_filter:
+        counts = stream.log.subject_counts(asked.subjects_filter.encode())
+        if counts:
+            paging, names = page(list(counts), asked.offset, SUBJECTS_PER_PAGE)
+            answer.update(paging)
+            if names:
+                state["subjects"] = {name: counts[name] for name in names}
+    return answer
+
+
+def _selected(js: "JetStream", subject: str) -> list[Stream]:
+    """The streams with a subject that overlaps with `subject`, by name."""
+    streams = sorted(js.streams.values(), key=lambda stream: stream.name)
+    if not subject:
+        return streams
+    wanted = subject.encode()
+    return [s for s in streams if any(overlaps(own.encode(), wanted) for own in s.config.subjects)]
+
+
+def names(js: "JetStream", request: Request) -> dict[str, Any]:
+    """STREAM.NAMES."""
+    asked = read_optional(request, StreamPageRequest)
+    found = [stream.name for stream in _selected(js, asked.subject)]
+    paging, shown = page(found, asked.offset, NAMES_PER_PAGE)
+    return {**paging, "streams": shown or None}
+
+
+def list_infos(js: "JetStream", request: Request) -> dict[str, Any]:
+    """STREAM.LIST."""
+    asked = read_optional(request, StreamPageRequest)
+    paging, shown = page(_selected(js, asked.subject), asked.offset, INFOS_PER_PAGE)
+    return {**paging, "streams": [stream_info(stream, with_version=False) for stream in shown]}
+
+
+def needs_cluster(_js: "JetStream", _request: Request) -> dict[str, Any]:
+    """Calls that make sense in a cluster only."""
+    raise ApiError(10010)
+
+
+def not_yet(_js: "JetStream", _request: Request) -> dict[str, Any]:
+    """Snapshot and restore are not there yet."""
+    raise ApiError(10064, err="not supported by this server yet")
+
+
+OPERATIONS = [
+    Operation("STREAM.CREATE", 1, "stream_create_response", create, {}),
+    Operation("STREAM.UPDATE", 1, "stream_update_response", update, {}),
+    Operation("STREAM.DELETE", 1, "stream_delete_response", delete, {"success": False}),
+    Operation("STREAM.INFO", 1, "stream_info_response", info, _PAGE_ZEROS),
+    Operation("STREAM.NAMES", 0, "stream_names_response", names, {**_PAGE_ZEROS, "streams": None}),
+    Operation("STREAM.LIST", 0, "stream_list_response", list_infos, {**_PAGE_ZEROS, "streams": None}),
+    Operation("STREAM.SNAPSHOT", 1, "stream_snapshot_response", not_yet, {}),
+    Operation("STREAM.RESTORE", 1, "stream_restore_response", not_yet, {"deliver_subject": ""}),
+    Operation("STREAM.LEADER.STEPDOWN", 1, "stream_leader_stepdown_response", needs_cluster, {}),
+    Operation("STREAM.PEER.REMOVE", 1, "stream_remove_peer_response", needs_cluster, {}),
+]

@@ -1,0 +1,88 @@
+import cython
+
+from slipstream.engine.account cimport Account
+from slipstream.engine.clock cimport Clock
+from slipstream.engine.message cimport Inbound
+from slipstream.engine.routing cimport Route, Subscription
+from slipstream.engine.stream cimport Stream
+from slipstream.engine.turn cimport Turn
+from slipstream.log.base cimport Log
+from slipstream.log.record cimport Record
+from slipstream.log.subject_index cimport SubjectFilter
+from slipstream.wire.buffer cimport OutBuffer
+
+
+cdef class Pending:
+    cdef public long long consumer_seq
+    cdef public long long ts
+    cdef public long long deadline
+
+
+cdef class Consumer:
+    cdef public Stream stream
+    cdef public Log log
+    cdef public Account account
+    cdef public Clock clock
+    cdef public Turn turn
+    cdef public object engine
+    cdef public str name
+    cdef public object config
+    cdef public long long created
+    cdef public tuple filters
+    cdef public SubjectFilter matching
+    cdef public object delivery
+    cdef public object store
+    cdef public long long delivered_seq
+    cdef public long long delivered_stream_seq
+    cdef public long long delivered_at
+    cdef public long long floor_seq
+    cdef public long long floor_stream_seq
+    cdef public long long acked_at
+    cdef public unsigned long long next_seq
+    cdef public long long num_pending
+    cdef public unsigned long long counted_seq
+    cdef public dict pending
+    cdef public object order
+    cdef public dict redelivered
+    cdef public list due
+    cdef public object initial
+    cdef public bint queued
+    cdef public bint stopped
+    cdef public long long paused_until
+    cdef public long long last_activity
+    cdef public object timer
+    cdef public object life
+    cdef public bint acks
+    cdef public bint ack_all
+    cdef public bint retains
+    cdef public bint headers_only
+    cdef public long long max_ack_pending
+    cdef public long long ack_wait
+    cdef public bytes ack_head
+    cdef public long long sample
+    cdef public long long replay_at
+    cdef public long long replay_until
+    cdef Record _record
+    cdef OutBuffer _scratch
+    cdef Inbound _message
+    cdef bint _replays
+
+    cpdef int wake(self) except -1
+    @cython.locals(n=Py_ssize_t, size=Py_ssize_t)
+    cpdef int pump(self) except -1
+    @cython.locals(record=Record, seq="unsigned long long")
+    cpdef int find_next(self) except -1
+    @cython.locals(seq="long long")
+    cdef int _find_redelivery(self) except -1
+    @cython.locals(record=Record, count="long long", entry=Pending, left="long long", out=OutBuffer, message=Inbound, seq="long long", now="long long")
+    cpdef Py_ssize_t prepare(self) except -1
+    @cython.locals(record=Record, seq="unsigned long long", now="long long", entry=Pending, count="long long", deadline="long long")
+    cpdef int commit(self) except -1
+    @cython.locals(entry=Pending)
+    cpdef bint acked(self, long long seq, long long consumer_seq) except -1
+    @cython.locals(other=Pending, first="long long")
+    cpdef int settle(self, long long seq, Pending entry) except -1
+    cpdef int stored(self, unsigned long long seq, bytes subject) except -1
+    cpdef int stored_many(self, unsigned long long first, unsigned long long last) except -1
+    cpdef int removed(self, unsigned long long seq, bytes subject) except -1
+    cpdef bint has_room(self) except -1

@@ -1,0 +1,222 @@
+"""A consumer's time: deadlines, pauses, inactivity, saving its state, its end.
+
+There is one timer for a consumer, set to the earliest thing that can happen; a consumer at rest has
+none. The state is saved at most every tenth of a second, later where much is pending; an acknowledgement
+that wants an answer has it saved and synced at once, and shares that with whoever waits meanwhile.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from slipstream.engine.consumer import Consumer
+from slipstream.engine.consumer_state import encode_state
+from slipstream.engine.direct_get import time_ns, time_text
+from slipstream.engine.options import SECOND
+from slipstream.log.stream_store import StateSave
+
+SAVE_EVERY_NS = SECOND // 10
+PENDING_PER_SAVE = 2000  # so many more pending make the next save wait as long again
+
+
+class ConsumerLife:
+    """The timer and the files of one consumer."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self._timers = consumer.engine.timers
+        self._dirty = False
+        self._saving = False
+        self._save_timer: Any = None
+        self._waiting: list[Callable[[], None]] = []
+
+    # -- deadlines -----------------------------------------------------------------------------
+
+    def watch(self, when: int) -> None:
+        """Look at `when` (ns since the epoch; 0: no need), unless that happens before anyway."""
+        consumer = self.consumer
+        if not when or consumer.stopped:
+            return
+        timer = consumer.timer
+        if timer is not None:
+            if timer.at <= when:
+                return
+            timer.cancel()
+        consumer.timer = self._timers.at(when, self.tick)
+
+    def tick(self) -> None:
+        """Do what is due, and set the timer for what comes next."""
+        consumer = self.consumer
+        consumer.timer = None
+        if consumer.stopped:
+            return
+        now = consumer.clock.now
+        moments = [self._redeliver(now), consumer.delivery.on_time(now), self._resume(now)]
+        if consumer.stopped or self._expired(now):
+            return
+        moments.append(self.inactive_at())
+        if consumer.replay_at > now:
+            moments.append(consumer.replay_at)
+        elif consumer.replay_at:
+            consumer.wake()
+        self.watch(min((moment for moment in moments if moment), default=0))
+
+    def _redeliver(self, now: int) -> int:
+        """Messages whose wait is over are due again; the next deadline."""
+        consumer = self.consumer
+        earliest = 0
+        most = consumer.config.max_deliver
+        for seq, entry in list(consumer.pending.items()):
+            if not entry.deadline:
+                continue
+            if entry.deadline > now:
+                earliest = min(earliest, entry.deadline) if earliest else entry.deadline
+            elif 0 < most <= consumer.redelivered.get(seq, 1):
+                consumer.give_up(seq)
+            else:
+                consumer.make_due(seq)
+        return earliest
+
+    # -- pausing -------------------------------------------------------------------------------
+
+    def pause(self, until: int) -> None:
+        """Deliver nothing before `until`; 0 or the past resumes."""
+        consumer = self.consumer
+        consumer.paused_until = until if until > consumer.clock.now else 0
+        consumer.config.pause_until = time_text(until) if consumer.paused_until else ""
+        self._advise_pause(until)
+        self.save_config()
+        if consumer.paused_until:
+            self.watch(consumer.paused_until)
+        else:
+            consumer.wake()
+
+    def _resume(self, now: int) -> int:
+        consumer = self.consumer
+        if not consumer.paused_until:
+            return 0
+        if consumer.paused_until > now:
+            return consumer.paused_until
+        until = consumer.paused_until
+        consumer.paused_until = 0
+        self._advise_pause(until)
+        consumer.wake()
+        return 0
+
+    def _advise_pause(self, until: int) -> None:
+        consumer = self.consumer
+        consumer.stream.js.advisories.consumer_event(
+            "PAUSE",
+            "consumer_pause",
+            consumer.stream.name,
+            consumer.name,
+            paused=bool(consumer.paused_until),
+            pause_until=time_text(until),
+        )
+
+    # -- inactivity ----------------------------------------------------------------------------
+
+    def inactive_at(self) -> int:
+        """When the consumer is given up for want of interest, as things are; 0: not at all."""
+        consumer = self.consumer
+        threshold = consumer.config.inactive_threshold
+        if not threshold or consumer.delivery.is_live():
+            return 0
+        waits = [entry.deadline for entry in consumer.pending.values()]
+        return int(max([consumer.last_activity, *waits]) + threshold)
+
+    def _expired(self, now: int) -> bool:
+        when = self.inactive_at()
+        if not when or when > now:
+            return False
+        self.stop("Consumer Deleted", delete=True)
+        return True
+
+    # -- saving --------------------------------------------------------------------------------
+
+    def changed(self) -> None:
+        """Save the state before long."""
+        self._dirty = True
+        if self._save_timer is None and not self._saving:
+            much = 1 + len(self.consumer.pending) // PENDING_PER_SAVE
+            self._save_timer = self._timers.after(SAVE_EVERY_NS * much, self._save_later)
+
+    def _save_later(self) -> None:
+        self._save_timer = None
+        if self._dirty and not self._saving:
+            self._save(sync=False)
+
+    def when_saved(self, callback: Callable[[], None]) -> None:
+        """Call back once what is settled now survives a crash."""
+        if self.consumer.store is None:
+            callback()
+            return
+        self._waiting.append(callback)
+        if not self._saving:
+            self._save(sync=True)
+
+    def _save(self, sync: bool) -> None:
+        consumer = self.consumer
+        waiting = self._waiting
+        self._waiting = []
+        self._dirty = False
+        self._saving = True
+
+        def done(error: Exception | None) -> None:
+            self._saving = False
+            if error is not None:
+                name = f"consumer '{consumer.stream.name} > {consumer.name}'"
+                consumer.stream.js.problem(f"the state of {name} could not be saved: {error}")
+                self._dirty = True
+            else:
+                for callback in waiting:
+                    callback()
+            if consumer.stopped:
+                return
+            if self._waiting:
+                self._save(sync=True)
+            elif self._dirty:
+                self.changed()
+
+        job = StateSave(consumer.store.state, encode_state(consumer), sync, done)
+        consumer.engine.committer.run_job(job)
+
+    def save_config(self) -> None:
+        """Keep the configuration. Blocks; raises OSError, `StorageError`."""
+        consumer = self.consumer
+        if consumer.store is not None:
+            from slipstream.engine.consumer_restore import encode_meta
+
+            consumer.store.meta.save(encode_meta(consumer), sync=True)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def stop(self, reason: str, delete: bool) -> None:
+        """Deliver no more. With `delete` the consumer and its files go, else its state is saved."""
+        consumer = self.consumer
+        if consumer.stopped:
+            return
+        consumer.stopped = True
+        for timer in (consumer.timer, self._save_timer):
+            if timer is not None:
+                timer.cancel()
+        consumer.delivery.stop(reason)
+        if consumer.store is not None:
+            if delete:
+                consumer.store.delete()
+            else:
+                StateSave(consumer.store.state, encode_state(consumer), True, _ignore).run()
+        if delete:
+            consumer.stream.remove_consumer(consumer)
+            advisories = consumer.stream.js.advisories
+            advisories.consumer_action("DELETED", "delete", consumer.stream.name, consumer.name)
+
+
+def _ignore(_: Exception | None) -> None:
+    """Nobody is left to tell."""
+
+
+def pause_moment(text: str) -> int:
+    """The time of a pause request in ns; 0 for none. Raises `ApiError` 10025."""
+    from slipstream.engine.consumer_checks import parse_time
+
+    return time_ns(parse_time(text)) if text else 0

@@ -1,0 +1,38 @@
+"""The duplicate window: message ids seen lately (spec streams.md 6.3)."""
+
+from collections import deque
+
+
+class DuplicateWindow:
+    """Ids and their sequences for `window` ns from when they came; 0 remembers nothing."""
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self._seqs: dict[bytes, int] = {}  # in order of arrival
+        # [time, how many ids came then]: ids of one turn share an entry
+        self._arrivals: deque[list[int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._seqs)
+
+    def find(self, message_id: bytes) -> int:
+        """The sequence stored under `message_id`; 0 if it was not seen."""
+        return self._seqs.get(message_id, 0)
+
+    def add(self, message_id: bytes, seq: int, now: int) -> int:
+        """Remember an id that `find` did not know."""
+        if not self.window:
+            return 0
+        self._seqs[message_id] = seq
+        if self._arrivals and self._arrivals[-1][0] == now:
+            self._arrivals[-1][1] += 1
+        else:
+            self._arrivals.append([now, 1])
+        return 0
+
+    def expire(self, now: int) -> int:
+        """Forget what is older than the window; when to look again (ns), 0 if nothing is left."""
+        while self._arrivals and self._arrivals[0][0] + self.window <= now:
+            for _ in range(self._arrivals.popleft()[1]):
+                del self._seqs[next(iter(self._seqs))]
+        return self._arrivals[0][0] + self.window if self._arrivals else 0

@@ -1,0 +1,51 @@
+"""Durations as Go writes them: ``1h2m3.5s``, ``100ms``."""
+
+import re
+
+_UNITS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "μs": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_WHOLE = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
+
+
+def parse_duration(text: str) -> int | None:
+    """Nanoseconds, or None if the text is not a duration."""
+    if text in ("0", "+0", "-0"):
+        return 0
+    if not _WHOLE.fullmatch(text):
+        return None
+    total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    return -int(total) if text.startswith("-") else int(total)
+
+
+def duration_text(ns: int) -> str:
+    """Nanoseconds as Go prints them."""
+    if ns == 0:
+        return "0s"
+    if ns < 0:
+        return "-" + duration_text(-ns)
+    for unit, size in (("ns", 1), ("µs", 1_000), ("ms", 1_000_000)):
+        if ns < size * 1000:
+            return f"{_number(ns, size)}{unit}"
+    hours, rest = divmod(ns, _UNITS["h"])
+    minutes, rest = divmod(rest, _UNITS["m"])
+    text = f"{_number(rest, _UNITS['s'])}s"
+    if hours:
+        return f"{hours}h{minutes}m{text}"
+    return f"{minutes}m{text}" if minutes else text
+
+
+def _number(ns: int, size: int) -> str:
+    whole, rest = divmod(ns, size)
+    if not rest:
+        return str(whole)
+    digits = len(str(size)) - 1
+    return f"{whole}.{rest:0{digits}d}".rstrip("0")

@@ -1,0 +1,252 @@
+"""JetStream of one account: its streams, what they may use, and starting them again."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slipstream.engine.api.dispatch import ApiService
+from slipstream.engine.advisories import Advisories
+from slipstream.engine.direct_get import DirectGet
+from slipstream.engine.errors import ApiError
+from slipstream.engine.message import Inbound
+from slipstream.engine.options import API_LEVEL
+from slipstream.engine.stream import Stream
+from slipstream.engine.stream_config import StreamConfig, emit, load_config
+from slipstream.errors import Error, StorageError
+from slipstream.log.base import Log
+from slipstream.log.memory_log import MemoryLog
+from slipstream.log.record import Record
+from slipstream.log.stream_store import Store, StreamStore
+from slipstream.wire.headers import find
+
+if TYPE_CHECKING:
+    from slipstream.engine.account import Account
+    from slipstream.engine.engine import Engine
+
+
+class JetStream:
+    """The streams of `account`. `store` is the server's store directory; None keeps all in memory."""
+
+    def __init__(self, account: "Account", engine: "Engine", store: Store | None) -> None:
+        self.account = account
+        self.engine = engine
+        self.store = store
+        self.streams: dict[str, Stream] = {}
+        self.limits: Any = account.limits
+        self.api_total = 0
+        self.api_errors = 0
+        self.problems: list[str] = []  # for healthz
+        self.advisories = Advisories(self)
+        server = engine.options.jetstream_limits
+        self.has_storage_limits = (
+            self.limits.max_memory >= 0
+            or self.limits.max_storage >= 0
+            or server.max_memory > 0
+            or server.max_storage > 0
+        )
+
+    @property
+    def domain(self) -> str:
+        """The JetStream domain; "" when there is none."""
+        return str(self.engine.options.domain)
+
+    def problem(self, text: str) -> None:
+        """Something is wrong that an operator has to know."""
+        self.problems.append(text)
+
+    # -- what publish acknowledgements look like -------------------------------------------------
+
+    def ack_head(self, stream: str) -> bytes:
+        """The beginning of each acknowledgement, up to the sequence."""
+        head = f'{{"stream":"{stream}",'
+        if self.domain:
+            head += f'"domain":"{self.domain}",'
+        return (head + '"seq":').encode()
+
+    def refusal(self, stream: str, error: ApiError) -> bytes:
+        """The answer to a publish that was not stored."""
+        answer: dict[str, Any] = {"error": error.body, "stream": stream}
+        if self.domain:
+            answer["domain"] = self.domain
+        answer["seq"] = 0
+        return msgspec.json.encode(answer)
+
+    def refused_level(self, message: Inbound) -> bool:
+        """Whether the message asks for a higher API level than this server has."""
+        if message.body_start == message.header_start:
+            return False
+        asked = find(
+            message.data, message.header_start, message.body_start, b"Nats-Required-Api-Level"
+        )
+        return asked is not None and (not asked.isdigit() or int(asked) > API_LEVEL)
+
+    # -- limits --------------------------------------------------------------------------------
+
+    def used(self, storage: str) -> int:
+        """Bytes stored in streams of that kind."""
+        return sum(s.log.bytes for s in self.streams.values() if s.config.storage == storage)
+
+    def reserved(self, storage: str, but: str = "") -> int:
+        """Bytes promised to streams by their `max_bytes`."""
+        configs = (s.config for s in self.streams.values() if s.name != but)
+        return sum(max(c.max_bytes, 0) for c in configs if c.storage == storage)
+
+    def check_storage(self, storage: str, size: int) -> None:
+        """Whether `size` more bytes may be stored. Raises `ApiError`."""
+        if not self.has_storage_limits:
+            return
+        used = self.used(storage) + size
+        account = self.limits.max_memory if storage == "memory" else self.limits.max_storage
+        if 0 <= account < used:
+            raise ApiError(10002)
+        server = self.engine.options.jetstream_limits
+        ceiling = server.max_memory if storage == "memory" else server.max_storage
+        if 0 < ceiling < self.engine.stored_bytes(storage) + size:
+            raise ApiError(10023)
+
+    def check_account(self, config: StreamConfig, is_new: bool) -> None:
+        """What the account may have. Raises `ApiError`."""
+        limits = self.limits
+        if is_new and 0 <= limits.max_streams <= len(self.streams):
+            raise ApiError(10027)
+        if limits.max_bytes_required and config.max_bytes <= 0:
+            raise ApiError(10113)
+        memory = config.storage == "memory"
+        largest = limits.memory_max_stream_bytes if memory else limits.storage_max_stream_bytes
+        if 0 < largest < config.max_bytes:
+            raise ApiError(10122)
+        if config.max_bytes > 0:
+            wanted = self.reserved(config.storage, config.name) + config.max_bytes
+            account = limits.max_memory if memory else limits.max_storage
+            server = self.engine.options.jetstream_limits
+            ceiling = server.max_memory if memory else server.max_storage
+            if 0 <= account < wanted or 0 < ceiling < wanted:
+                raise ApiError(10028 if memory else 10047)
+
+    # -- streams -------------------------------------------------------------------------------
+
+    def find(self, name: str) -> Stream:
+        """A stream by name. Raises `ApiError` 10059."""
+        stream = self.streams.get(name)
+        if stream is None:
+            raise ApiError(10059)
+        return stream
+
+    def create_stream(self, config: StreamConfig) -> Stream:
+        """A new stream; the configuration was checked. Raises `ApiError`."""
+        created = self.engine.clock.now
+        store: StreamStore | None = None
+        log: Log
+        try:
+            if config.storage == "memory" or self.store is None:
+                log = MemoryLog(config.first_seq or 1)
+            else:
+                store = self.store.stream(self.account.name, config.name)
+                store.create(_meta(config, created))
+                log = store.open_log(config.first_seq or 1)
+        except (StorageError, OSError) as error:
+            raise ApiError(10049, err=str(error)) from error
+        stream = Stream(self, config, log, store, created)
+        self._begin(stream)
+        self.advisories.stream_action("CREATED", "create", stream.name)
+        return stream
+
+    def _begin(self, stream: Stream) -> None:
+        """Take what is published from now on."""
+        self.streams[stream.name] = stream
+        for subject in stream.config.subjects:
+            self.account.add_service(subject.encode(), stream)
+        if stream.config.allow_direct:
+            stream.direct = DirectGet(stream)
+
+    def update_stream(self, stream: Stream, config: StreamConfig) -> None:
+        """Change a stream's configuration; it was checked. Raises `ApiError`."""
+        old = stream.config
+        if stream.store is not None:
+            try:
+                stream.store.meta.save(_meta(config, stream.created), sync=True)
+            except (StorageError, OSError) as error:
+                raise ApiError(10069, err=str(error)) from error
+        for subject in old.subjects:
+            if subject not in config.subjects:
+                self.account.remove_service(subject.encode(), stream)
+        for subject in config.subjects:
+            if subject not in old.subjects:
+                self.account.add_service(subject.encode(), stream)
+        if config.allow_direct and stream.direct is None:
+            stream.direct = DirectGet(stream)
+        elif not config.allow_direct and stream.direct is not None:
+            stream.direct.stop()
+            stream.direct = None
+        stream.configure(config)
+        self.advisories.stream_action("UPDATED", "modify", stream.name)
+
+    def delete_stream(self, stream: Stream) -> None:
+        """Remove a stream with its consumers and messages."""
+        for consumer in list(stream.consumers.values()):
+            consumer.stop("Consumer Deleted", delete=True)
+        stream.stop()
+        del self.streams[stream.name]
+        stream.log.delete()
+        if stream.store is not None:
+            stream.store.delete()
+        self.advisories.stream_action("DELETED", "delete", stream.name)
+
+    def load(self) -> None:
+        """Start again every stream that the store directory has. Blocks."""
+        if self.store is None:
+            return
+        from slipstream.engine.consumer_restore import restore_consumers
+
+        for name, store in self.store.streams(self.account.name):
+            try:
+                meta = msgspec.json.decode(store.meta.load())
+                config = load_config(meta["config"])
+                log = store.open_log(config.first_seq or 1)
+            except (Error, OSError, msgspec.MsgspecError, KeyError) as error:
+                self.problem(
+                    f"JetStream stream '{self.account.name} > {name}' could not be recovered: {error}"
+                )
+                continue
+            stream = Stream(self, config, log, store, meta["created"])
+            self._begin(stream)
+            _recall_ids(stream)
+            restore_consumers(stream)
+            if log.lost.sequences:
+                lost = len(log.lost.sequences)
+                self.problem(f"stream '{self.account.name} > {name}' has lost {lost} messages")
+
+    def serve(self) -> None:
+        """Answer the API."""
+        from slipstream.engine.api.operations import OPERATIONS
+
+        ApiService(self, OPERATIONS)
+
+    def close(self) -> None:
+        """Make everything durable and release the files. Blocks."""
+        for stream in self.streams.values():
+            for consumer in list(stream.consumers.values()):
+                consumer.stop("Server Shutdown", delete=False)
+            stream.stop()
+            stream.log.close()
+
+
+def _meta(config: StreamConfig, created: int) -> bytes:
+    return msgspec.json.encode({"config": emit(config), "created": created})
+
+
+def _recall_ids(stream: Stream) -> None:
+    """Fill the duplicate window from the messages that are still stored."""
+    window = stream.dedupe.window
+    if not window or not stream.log.messages:
+        return
+    log = stream.log
+    record = Record()
+    seq = log.seq_at(stream.clock.now - window)
+    while log.next(seq, None, record):
+        seq = record.seq + 1
+        message_id = find(record.data, record.header_start, record.body_start, b"Nats-Msg-Id")
+        if message_id:
+            stream.dedupe.add(message_id, record.seq, record.ts)
+        stream.last_msg_id = message_id or b""
+    stream.watch_ids()

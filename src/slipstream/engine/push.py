@@ -1,0 +1,204 @@
+"""Push: messages go to a subject as long as somebody listens there (spec consumers.md section 7)."""
+
+from typing import TYPE_CHECKING, Any
+
+from slipstream.engine.message import Inbound
+from slipstream.engine.options import SECOND
+from slipstream.engine.routing import Service
+
+if TYPE_CHECKING:
+    from slipstream.engine.consumer import Consumer
+
+BACKLOG_BYTES_MAX = 8 * 1024 * 1024  # unsent bytes of one client, above which we wait for it
+WINDOW_FIRST = 2 * 1024 * 1024  # bytes sent without an answer to a flow-control request
+WINDOW_MAX = 32 * 1024 * 1024
+
+
+class PushDelivery(Service):
+    """Delivers one consumer's messages to its deliver subject; as a service, takes its answers to
+    flow control."""
+
+    def __init__(self, consumer: "Consumer") -> None:
+        self.consumer = consumer
+        self.acks: Any = None
+        self.account = consumer.account
+        self.subject = consumer.config.deliver_subject.encode()
+        self.queue = consumer.config.deliver_group.encode()
+        self._flow_head = f"$JS.FC.{consumer.stream.name}.{consumer.name}.".encode()
+        self._next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{consumer.stream.name}.{consumer.name}"
+        self._refuser = _PullRefuser(consumer)
+        self.active = False
+        self._held_up = False
+        self._window = WINDOW_FIRST
+        self._unanswered = 0  # bytes since the last answered flow-control request
+        self._asked_at = 0  # how many of them had been sent when the open request went out
+        self._asked: bytes = b""  # its reply subject; b"" when none is open
+        self._next_beat = 0
+        self._free_at = 0  # with a rate limit: when the next message may go
+        self._lost_interest_at = consumer.clock.now
+
+    def begin(self) -> None:
+        """Watch who listens."""
+        self.account.watch_interest(self.subject, self._look)
+        self.account.add_service(self._flow_head + b">", self)
+        self.account.add_service(self._next_subject.encode(), self._refuser)
+        self._look()
+
+    def stop(self, reason: str) -> None:
+        """Deliver no more."""
+        self.account.unwatch_interest(self.subject, self._look)
+        self.account.remove_service(self._flow_head + b">", self)
+        self.account.remove_service(self._next_subject.encode(), self._refuser)
+        self.acks.stop()
+        self.active = False
+
+    def rebind(self, subject: str, group: str) -> None:
+        """Deliver somewhere else; what is out is delivered again there."""
+        self.account.unwatch_interest(self.subject, self._look)
+        self.subject = subject.encode()
+        self.queue = group.encode()
+        self.account.watch_interest(self.subject, self._look)
+        for seq in list(self.consumer.pending):
+            self.consumer.make_due(seq)
+        self._look()
+
+    def _look(self) -> None:
+        """Interest may have come or gone."""
+        was = self.active
+        self.active = self.account.has_interest(self.subject, self.queue)
+        consumer = self.consumer
+        if self.active and not was:
+            self._unanswered = 0
+            self._asked = b""
+            self._held_up = False
+            self._beat_later()
+            consumer.wake()
+        elif was and not self.active:
+            consumer.last_activity = self._lost_interest_at = consumer.clock.now
+        if not self.active and consumer.life is not None:
+            consumer.life.watch(consumer.life.inactive_at())
+
+    def is_ready(self) -> bool:
+        """Whether a message may go out now."""
+        if not self.active or self._held_up:
+            return False
+        consumer = self.consumer
+        if consumer.config.flow_control and self._unanswered >= self._window:
+            return False
+        if self._free_at > consumer.clock.now:
+            consumer.life.watch(self._free_at)
+            return False
+        return True
+
+    def is_live(self) -> bool:
+        """Whether the consumer is in use, as far as inactivity goes."""
+        return self.active
+
+    def send(self, message: Inbound) -> bool:
+        """Deliver; False if nobody took it."""
+        consumer = self.consumer
+        route = self.account.route(self.subject)
+        shown = message.subject
+        if route.services:  # a stream stores what is delivered, under the subject it comes to
+            message.subject = self.subject
+        taken = self.account.dispatch(route, message)
+        message.subject = shown
+        if not taken:
+            self.active = False
+            return False
+        size = len(shown) + len(message.reply) + message.end - message.header_start
+        if consumer.config.idle_heartbeat:
+            self._next_beat = consumer.clock.now + consumer.config.idle_heartbeat
+        if consumer.config.flow_control:
+            self._count(size)
+        if consumer.config.rate_limit_bps:
+            self._slow_down(size)
+        self._mind_backlog(route)
+        return True
+
+    def _mind_backlog(self, route: Any) -> None:
+        members = [*route.plain, *(member for group in route.queues for member in group)]
+        for subscription in members:
+            session: Any = subscription.receiver
+            if session.out.size > BACKLOG_BYTES_MAX // 8:
+                self.consumer.engine.flush(session)
+            if session.transport.pending() > BACKLOG_BYTES_MAX:
+                self._held_up = True
+                session.on_drained(self._go_on)
+                return
+
+    def _go_on(self) -> None:
+        self._held_up = False
+        self.consumer.wake()
+
+    def _slow_down(self, size: int) -> None:
+        now = self.consumer.clock.now
+        self._free_at = max(self._free_at, now) + size * 8 * SECOND // self.consumer.config.rate_limit_bps
+
+    # -- flow control --------------------------------------------------------------------------
+
+    def _count(self, size: int) -> None:
+        """Ask the client to answer once half of the window is used."""
+        self._unanswered += size
+        if not self._asked and self._unanswered > self._window // 2:
+            self._asked = self._flow_head + self.consumer.engine.new_id()[-4:].encode()
+            self._asked_at = self._unanswered
+            block = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
+            self.account.send(self.subject, self._asked, block, b"")
+
+    def handle(self, message: Inbound) -> int:
+        if message.subject == self._asked:
+            self._asked = b""
+            self._unanswered = max(self._unanswered - self._asked_at, 0)
+            self._window = min(self._window * 2, WINDOW_MAX)
+            self.consumer.wake()
+        return 1
+
+    # -- heartbeats ----------------------------------------------------------------------------
+
+    def _beat_later(self) -> None:
+        every = self.consumer.config.idle_heartbeat
+        if every:
+            self._next_beat = self.consumer.clock.now + every
+            if self.consumer.life is not None:
+                self.consumer.life.watch(self._next_beat)
+
+    def on_time(self, now: int) -> int:
+        """Send a heartbeat if it is time; when to look again, 0 for never."""
+        consumer = self.consumer
+        if not consumer.config.idle_heartbeat or not self.active:
+            return 0
+        if self._next_beat <= now:
+            block = (
+                b"NATS/1.0 100 Idle Heartbeat\r\n"
+                b"Nats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n"
+            ) % (consumer.delivered_seq, consumer.delivered_stream_seq)
+            if self._asked and self._unanswered >= self._window:
+                block += b"Nats-Consumer-Stalled: %b\r\n" % self._asked
+            self.account.send(self.subject, b"", block + b"\r\n", b"")
+            self._next_beat = now + consumer.config.idle_heartbeat
+        return self._next_beat
+
+    def nothing_left(self) -> None:
+        """No message can be delivered now."""
+
+    def request(self, reply: bytes, body: bytes) -> None:
+        """A pull request that came with an acknowledgement: push consumers have none."""
+        self._refuser.refuse(reply)
+
+
+class _PullRefuser(Service):
+    """Answers pull requests to a push consumer."""
+
+    def __init__(self, consumer: "Consumer") -> None:
+        self._consumer = consumer
+
+    def handle(self, message: Inbound) -> int:
+        self.refuse(message.reply)
+        return 1
+
+    def refuse(self, reply: bytes) -> None:
+        """Say that the consumer is not one to pull from."""
+        if reply:
+            block = b"NATS/1.0 409 Consumer is push based\r\n\r\n"
+            self._consumer.account.send(reply, b"", block, b"")

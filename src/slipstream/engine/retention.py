@@ -1,0 +1,75 @@
+"""What the limits refuse, and what interest no longer holds (spec streams.md sections 4 and 5)."""
+
+from typing import TYPE_CHECKING
+
+from slipstream.engine.errors import ApiError
+from slipstream.engine.message import Inbound
+from slipstream.log.record import Record
+
+if TYPE_CHECKING:
+    from slipstream.engine.stream import Stream
+
+
+def check_room_for(stream: "Stream", subject: bytes, message: Inbound, rolls_up: bool) -> None:
+    """Refuse what does not fit: discard new, and what the account or server may store.
+
+    Raises `ApiError`.
+    """
+    config = stream.config
+    log = stream.log
+    header_size = message.body_start - message.header_start
+    size = log.size_of(len(subject), header_size, message.end - message.body_start)
+    stream.js.check_storage(config.storage, size)
+    if config.discard != "new":
+        return
+    id = log.subjects.find(subject)
+    on_subject = log.subjects.count(id) if id >= 0 else 0
+    per_subject = config.max_msgs_per_subject
+    replaces = per_subject > 0 and on_subject >= per_subject
+    if replaces and config.discard_new_per_subject and not rolls_up:
+        raise ApiError(10077, err="maximum messages per subject exceeded")
+    if config.max_msgs > 0 and log.messages >= config.max_msgs and not replaces:
+        raise ApiError(10077, err="maximum messages exceeded")
+    if config.max_bytes > 0 and log.bytes + size > config.max_bytes:
+        freed = _size_of_oldest(stream, subject) if replaces else 0
+        if log.bytes + size - freed > config.max_bytes:
+            raise ApiError(10077, err="maximum bytes exceeded")
+
+
+def _size_of_oldest(stream: "Stream", subject: bytes) -> int:
+    record = Record()
+    if not stream.log.read(stream.log.first_of(subject), record):
+        return 0
+    header_size = record.body_start - record.header_start
+    return stream.log.size_of(len(subject), header_size, record.end - record.body_start)
+
+
+def enforce_all(stream: "Stream") -> None:
+    """Apply limits that have just become tighter to everything that is stored."""
+    log = stream.log
+    most = stream.config.max_msgs_per_subject
+    if most > 0:
+        for id in log.subjects.ids():
+            subject = log.subjects.subject(id)
+            while log.subjects.find(subject) >= 0 and log.subjects.count(id) > most:
+                log.remove(log.first_of(subject), False)
+    stream.enforce_limits(b"")
+    stream.purged()
+    stream.watch_age()
+
+
+def drop_unneeded(stream: "Stream") -> None:
+    """Remove from an interest stream what no consumer is left to need."""
+    log = stream.log
+    if not stream.consumers:
+        log.drop_below(log.last_seq + 1)
+        stream.mark_dirty()
+        return
+    record = Record()
+    seq = log.first_seq
+    consumers = list(stream.consumers.values())
+    while log.next(seq, None, record):
+        seq = record.seq + 1
+        if not any(c.needs(record.seq, record.subject) for c in consumers):
+            log.remove(record.seq, False)
+    stream.mark_dirty()

@@ -1,0 +1,74 @@
+import cython
+
+from slipstream.engine.account cimport Account
+from slipstream.engine.clock cimport Clock
+from slipstream.engine.dedupe cimport DuplicateWindow
+from slipstream.engine.message cimport Inbound
+from slipstream.engine.routing cimport Route, Service
+from slipstream.engine.turn cimport Turn
+from slipstream.log.base cimport Log
+from slipstream.log.record cimport Record
+from slipstream.wire.buffer cimport OutBuffer
+from slipstream.wire.headers cimport count_prefix, find
+from slipstream.wire.patterns cimport PatternTrie
+
+
+cdef class Stream(Service):
+    cdef public object js
+    cdef public object engine
+    cdef public Account account
+    cdef public Clock clock
+    cdef public Turn turn
+    cdef public str name
+    cdef public object config
+    cdef public Log log
+    cdef public object store
+    cdef public long long created
+    cdef public dict consumers
+    cdef public DuplicateWindow dedupe
+    cdef public bytes last_msg_id
+    cdef public bint dirty
+    cdef public bint syncing
+    cdef public bint sync_again
+    cdef public bint closed
+    cdef public bint ack_at_once
+    cdef public unsigned long long visible_seq
+    cdef public str failed
+    cdef public PatternTrie filters
+    cdef public list unfiltered
+    cdef public object transform
+    cdef public object republisher
+    cdef public object direct
+    cdef list _acks
+    cdef Py_ssize_t _ack_at
+    cdef list _fresh
+    cdef unsigned long long _announced
+    cdef bint _front_moved
+    cdef bytes _ack_head
+    cdef OutBuffer _scratch
+    cdef Inbound _reply
+    cdef Record _record
+    cdef object _age_timer
+    cdef object _dedupe_timer
+    cdef bint _plain
+    cdef bint _limited
+    cdef bint _interest
+    cdef bint _no_ack
+    cdef long long _max_msgs
+    cdef long long _max_bytes
+    cdef long long _max_per_subject
+    cdef long long _max_size
+
+    @cython.locals(subject=bytes, seq="unsigned long long", size=Py_ssize_t, message_id=bytes, known="long long", headers=Py_ssize_t)
+    cpdef int handle(self, Inbound message) except -1
+    @cython.locals(seq="unsigned long long")
+    cpdef unsigned long long store_message(self, bytes subject, Inbound message, bint rolls_up=*) except? 0
+    cpdef int mark_dirty(self) except -1
+    @cython.locals(seq="unsigned long long", id="long long")
+    cpdef int enforce_limits(self, bytes subject) except -1
+    @cython.locals(entry=tuple, n=Py_ssize_t, durable="unsigned long long", cover="unsigned long long")
+    cdef int _release_acks(self) except -1
+    @cython.locals(out=OutBuffer, message=Inbound, route=Route)
+    cdef int _ack(self, bytes reply, unsigned long long seq, bint duplicate) except -1
+    @cython.locals(seq="unsigned long long", last="unsigned long long", count="unsigned long long")
+    cdef int _announce(self) except -1

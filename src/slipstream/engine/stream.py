@@ -1,0 +1,453 @@
+"""A stream: what is published to its subjects is checked, stored, acknowledged when it is durable.
+
+`handle` is the hot path: one call for each message, no JSON, no copy of the payload. The record goes
+into the log's buffer, the reply subject into a list. At the end of the turn the committer writes and
+syncs the buffer once; `synced` then releases the acknowledgements that the sync covers and tells the
+consumers what they may deliver. Consumers see nothing before that.
+
+Checks that only some messages need (headers) are in `ingest_checks`, what follows from retention in
+`retention`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from slipstream.engine.dedupe import DuplicateWindow
+from slipstream.engine.errors import ApiError
+from slipstream.engine.ingest_checks import check_headers, clean_header, check_size
+from slipstream.engine.message import Inbound
+from slipstream.engine.republish import Republisher
+from slipstream.engine.routing import Service
+from slipstream.engine.stream_config import StreamConfig
+from slipstream.errors import StorageError
+from slipstream.log.base import Log, SyncBatch
+from slipstream.log.record import Record
+from slipstream.wire.buffer import OutBuffer
+from slipstream.wire.headers import count_prefix, find
+from slipstream.wire.patterns import PatternTrie
+from slipstream.wire.transforms import Transform
+
+if TYPE_CHECKING:
+    from slipstream.engine.jetstream import JetStream
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+EXPIRE_AT_ONCE_MAX: _int = 20_000  # messages that one turn lets go by age
+SHORTEST_TIMER_NS: _int = 50_000_000
+
+
+class Stream(Service):
+    """One stream of an account; see the module's text."""
+
+    def __init__(
+        self, js: "JetStream", config: StreamConfig, log: Log, store: Any, created: _int
+    ) -> None:
+        self.js = js
+        self.account = js.account
+        self.engine = js.engine
+        self.clock = js.engine.clock
+        self.turn = js.engine.turn
+        self.name = config.name
+        self.log = log
+        self.store = store  # the directory's StreamStore; None in memory
+        self.created = created
+        self.consumers: dict[str, Any] = {}
+        self.dedupe = DuplicateWindow(config.duplicate_window)
+        self.last_msg_id = b""  # of the very last message stored
+        self.dirty = False  # whether it stands in the turn's list
+        self.syncing = False  # kept by the committer: a batch is on its way to the disk
+        self.sync_again = False
+        self.closed = False
+        self.ack_at_once = False
+        self.visible_seq = log.durable_seq  # consumers see nothing above
+        self.failed = ""
+        self.filters = PatternTrie()  # consumers with filters, by filter
+        self.unfiltered: list[Any] = []
+        self.transform: Transform | None = None
+        self.republisher: Republisher | None = None
+        self.direct: Any = None  # answers direct gets, where allowed
+        self._acks: list[Any] = []  # (durable at, sequence, reply, duplicate), by the first
+        self._fresh: list[Any] = []  # (sequence, subject) stored while somebody filters
+        self._announced = log.durable_seq
+        self._front_moved = False
+        self._ack_head = js.ack_head(config.name)
+        self._scratch = OutBuffer()
+        self._reply = Inbound()
+        self._record = Record()
+        self._age_timer: Any = None
+        self._dedupe_timer: Any = None
+        self.configure(config)
+
+    def configure(self, config: StreamConfig) -> None:
+        """Take over a new or changed configuration."""
+        self.config = config
+        self._no_ack = config.no_ack
+        self._max_msgs = config.max_msgs
+        self._max_bytes = config.max_bytes
+        self._max_per_subject = config.max_msgs_per_subject
+        self._max_size = config.max_msg_size
+        self._limited = config.max_msgs > 0 or config.max_bytes > 0 or self._max_per_subject > 0
+        self._interest = config.retention == "interest"
+        self.ack_at_once = config.persist_mode == "async" or not self.engine.options.sync_always
+        self.dedupe.window = config.duplicate_window
+        transform = config.subject_transform
+        self.transform = Transform(transform.src or ">", transform.dest) if transform else None
+        self.republisher = Republisher(self, config.republish) if config.republish else None
+        # Nothing but a header can make such a message anything but appended.
+        self._plain = (
+            self.transform is None
+            and not config.sealed
+            and config.discard == "old"
+            and not self.js.has_storage_limits
+        )
+        self.watch_age()
+
+    # -- storing -------------------------------------------------------------------------------
+
+    def handle(self, message: Inbound) -> _int:
+        """A message was published to one of the stream's subjects."""
+        subject = message.subject
+        try:
+            if self.transform is not None:
+                subject = self.transform.map(subject)
+            if not self._plain:
+                self._check_room(subject, message)
+            if message.body_start > message.header_start:
+                headers = count_prefix(
+                    message.data, message.header_start, message.body_start, b"Nats-"
+                )
+                if headers == 1:
+                    message_id = find(
+                        message.data, message.header_start, message.body_start, b"Nats-Msg-Id"
+                    )
+                    if message_id is not None:
+                        known = self.dedupe.find(message_id)
+                        if known:
+                            self._promise(message.reply, known, True)
+                            return 1
+                        if self._max_size >= 0:
+                            check_size(self._max_size, message)
+                        seq = self.store_message(subject, message)
+                        self._remember(message_id, seq)
+                        self._promise(message.reply, seq, False)
+                        return 1
+                if headers:
+                    return self._handle_headers(subject, message)
+                clean_header(message)
+                self.last_msg_id = b""
+            if self._max_size >= 0:
+                check_size(self._max_size, message)
+            seq = self.store_message(subject, message)
+            self.last_msg_id = b""
+            self._promise(message.reply, seq, False)
+        except ApiError as error:
+            self.refuse(message.reply, error)
+        except StorageError as error:
+            self.refuse(message.reply, ApiError(10077, err=str(error)))
+        return 1
+
+    def _check_room(self, subject: bytes, message: Inbound) -> None:
+        """What a stream that is not plain may refuse before it looks at anything else."""
+        if self.config.sealed:
+            raise ApiError(10109)
+
+    def _handle_headers(self, subject: bytes, message: Inbound) -> _int:
+        """A message with headers that mean something to the stream."""
+        verdict = check_headers(self, subject, message)
+        if verdict.duplicate_of:
+            self._promise(message.reply, verdict.duplicate_of, True)
+            return 1
+        clean_header(message)
+        if self._max_size >= 0:
+            check_size(self._max_size, message)
+        seq = self.store_message(subject, message, verdict.rollup != "")
+        if verdict.message_id:
+            self._remember(verdict.message_id, seq)
+        else:
+            self.last_msg_id = b""
+        if verdict.rollup == "all":
+            self.log.drop_below(seq)
+            self._front_moved = True
+        elif verdict.rollup == "sub":
+            if self.log.purge((subject,), seq, 0):
+                self._front_moved = True
+        self._promise(message.reply, seq, False)
+        return 1
+
+    def store_message(self, subject: bytes, message: Inbound, rolls_up: bool = False) -> _int:
+        """Append, and enforce the limits; the sequence. Raises `ApiError`, `StorageError`."""
+        if not self._plain:
+            self._check_discard(subject, message, rolls_up)
+        if self._interest and not self.is_wanted(subject):
+            seq = self.log.skip(self.clock.now)
+        else:
+            seq = self.log.append(
+                subject,
+                message.data,
+                message.header_start,
+                message.body_start,
+                message.end,
+                self.clock.now,
+            )
+            if self.filters.size:
+                self._fresh.append((seq, subject))
+            if self._limited:
+                self.enforce_limits(subject)
+            if self._age_timer is None and self.config.max_age:
+                self.watch_age()
+        if not self.dirty:
+            self.mark_dirty()
+        return seq
+
+    def _check_discard(self, subject: bytes, message: Inbound, rolls_up: bool) -> None:
+        from slipstream.engine.retention import check_room_for
+
+        check_room_for(self, subject, message, rolls_up)
+
+    def mark_dirty(self) -> _int:
+        """Have the log committed at the end of the turn."""
+        if not self.dirty and not self.closed:
+            self.dirty = True
+            self.turn.streams.append(self)
+        return 0
+
+    def is_wanted(self, subject: bytes) -> bool:
+        """Whether some consumer's filter matches: what interest retention stores at all."""
+        return bool(self.unfiltered) or bool(self.filters.match(subject))
+
+    def enforce_limits(self, subject: bytes) -> _int:
+        """Drop what exceeds the limits after a message on `subject` was stored."""
+        log = self.log
+        if self._max_per_subject > 0:
+            id = log.subjects.find(subject)
+            while id >= 0 and log.subjects.count(id) > self._max_per_subject:
+                seq = log.first_of(subject)
+                log.remove(seq, False)
+                self._tell_removed(seq, subject)
+        while self._max_msgs > 0 and log.messages > self._max_msgs:
+            log.remove(log.first_seq, False)
+            self._front_moved = True
+        while self._max_bytes > 0 and log.bytes > self._max_bytes and log.messages:
+            log.remove(log.first_seq, False)
+            self._front_moved = True
+        return 0
+
+    def _remember(self, message_id: bytes, seq: _int) -> None:
+        self.dedupe.add(message_id, seq, self.clock.now)
+        self.last_msg_id = message_id
+        self.watch_ids()
+
+    def watch_ids(self) -> None:
+        """Set the timer that lets old message ids go."""
+        if self._dedupe_timer is None and self.dedupe.window:
+            self._dedupe_timer = self.engine.timers.after(
+                max(self.dedupe.window, SHORTEST_TIMER_NS), self._expire_ids
+            )
+
+    def _expire_ids(self) -> None:
+        again = self.dedupe.expire(self.clock.now)
+        self._dedupe_timer = None
+        if again and not self.closed:
+            when = max(again, self.clock.now + SHORTEST_TIMER_NS)
+            self._dedupe_timer = self.engine.timers.at(when, self._expire_ids)
+
+    # -- acknowledging -------------------------------------------------------------------------
+
+    def _promise(self, reply: bytes, seq: _int, duplicate: bool) -> None:
+        """Acknowledge `seq` as soon as everything stored so far is durable."""
+        if not reply or self._no_ack:
+            return
+        if self.ack_at_once:
+            self._ack(reply, seq, duplicate)
+        else:
+            self._acks.append((self.log.last_seq, seq, reply, duplicate))
+            if not self.dirty and self.log.durable_seq >= self.log.last_seq:
+                self.mark_dirty()
+
+    def refuse(self, reply: bytes, error: ApiError) -> None:
+        """Answer a publish with an error."""
+        if reply and not self._no_ack:
+            self.account.send(reply, b"", b"", self.js.refusal(self.name, error))
+
+    def _ack(self, reply: bytes, seq: _int, duplicate: bool) -> _int:
+        out = self._scratch
+        out.put(self._ack_head)
+        out.put_int(seq)
+        out.put(b',"duplicate":true}' if duplicate else b"}")
+        message = self._reply
+        message.subject = reply
+        message.data = out.take()
+        message.end = len(message.data)
+        route = self.account.route(reply)
+        self.account.dispatch(route, message)
+        return 0
+
+    def synced(self, batch: SyncBatch | None) -> None:
+        """A batch has reached the disk (None: there was nothing to sync), or has failed to."""
+        if batch is not None:
+            try:
+                self.log.finish_sync(batch)
+            except StorageError as error:
+                self.fail(str(error))
+                return
+        self._release_acks()
+        self._announce()
+        for job in self.log.take_jobs():
+            self.engine.committer.run_job(job)
+
+    def _release_acks(self) -> _int:
+        durable = self.log.durable_seq
+        acks = self._acks
+        n = 0
+        for entry in acks:
+            cover = entry[0]
+            if cover > durable:
+                break
+            self._ack(entry[2], entry[1], entry[3])
+            n += 1
+        if n == len(acks):
+            self._acks = []
+        elif n:
+            self._acks = acks[n:]
+        return 0
+
+    def fail(self, why: str) -> None:
+        """The disk has failed: what waits is refused, nothing is written any more."""
+        self.failed = why
+        waiting = self._acks
+        self._acks = []
+        for entry in waiting:
+            self.refuse(entry[2], ApiError(10077, err=why))
+        self.js.problem(f"stream '{self.account.name} > {self.name}': {why}")
+
+    # -- consumers -----------------------------------------------------------------------------
+
+    def _announce(self) -> _int:
+        """Tell consumers what became visible and what has gone."""
+        if self._front_moved:
+            self._front_moved = False
+            for consumer in list(self.consumers.values()):
+                consumer.front_moved()
+        last = self.log.last_seq if self.ack_at_once else self.log.durable_seq
+        if last <= self.visible_seq:
+            return 0
+        before = self.visible_seq
+        self.visible_seq = last
+        if self.republisher is not None:
+            self.republisher.publish(before + 1, last)
+        for consumer in self.unfiltered:
+            consumer.stored_many(before + 1, last)
+        if self._fresh:
+            n = 0
+            for seq, subject in self._fresh:
+                if seq > last:
+                    break
+                n += 1
+                for consumer in self.filters.match(subject):
+                    consumer.stored(seq, subject)
+            self._fresh = self._fresh[n:]
+        return 0
+
+    def _tell_removed(self, seq: _int, subject: bytes) -> None:
+        for consumer in self.consumers.values():
+            consumer.removed(seq, subject)
+
+    def add_consumer(self, consumer: Any) -> None:
+        """A consumer begins."""
+        self.consumers[consumer.name] = consumer
+        self.link_filters(consumer)
+
+    def link_filters(self, consumer: Any) -> None:
+        """Have `consumer` told of what matches its filters."""
+        if consumer.filters:
+            for pattern in consumer.filters:
+                self.filters.insert(pattern, consumer)
+        else:
+            self.unfiltered.append(consumer)
+
+    def unlink_filters(self, consumer: Any) -> None:
+        """Do not any more."""
+        for pattern in consumer.filters:
+            self.filters.remove(pattern, consumer)
+        if consumer in self.unfiltered:
+            self.unfiltered.remove(consumer)
+
+    def remove_consumer(self, consumer: Any) -> None:
+        """A consumer has ended: what only it needed may go."""
+        if self.consumers.pop(consumer.name, None) is None:
+            return
+        self.unlink_filters(consumer)
+        if self._interest and not self.closed:
+            from slipstream.engine.retention import drop_unneeded
+
+            drop_unneeded(self)
+
+    def acked(self, consumer: Any, seq: _int) -> None:
+        """`consumer` is done with message `seq`: interest and work-queue streams may let it go."""
+        if self.config.retention == "limits":
+            return
+        if self._interest:
+            if not self.log.read(seq, self._record):
+                return
+            subject = self._record.subject
+            for other in self.consumers.values():
+                if other is not consumer and other.needs(seq, subject):
+                    return
+        self.remove_message(seq, False)
+
+    def remove_message(self, seq: _int, erase: bool) -> bool:
+        """Remove one message, and tell the consumers. False if it is not there."""
+        if not self.log.read(seq, self._record):
+            return False
+        subject = self._record.subject
+        if not self.log.remove(seq, erase):
+            return False
+        for consumer in self.consumers.values():
+            consumer.removed(seq, subject)
+        self.mark_dirty()
+        return True
+
+    def purged(self) -> None:
+        """Many messages have gone: consumers look again at once."""
+        self._front_moved = False
+        for consumer in list(self.consumers.values()):
+            consumer.front_moved()
+        self.mark_dirty()
+
+    # -- age -----------------------------------------------------------------------------------
+
+    def watch_age(self) -> None:
+        """Set the timer for the oldest message."""
+        if self._age_timer is not None:
+            self._age_timer.cancel()
+            self._age_timer = None
+        if self.config.max_age and self.log.messages and not self.closed:
+            due = self.log.first_ts + self.config.max_age
+            when = max(due, self.clock.now + SHORTEST_TIMER_NS)
+            self._age_timer = self.engine.timers.at(when, self._expire)
+
+    def _expire(self) -> None:
+        """Let go of messages that have become too old, a bounded number at once."""
+        self._age_timer = None
+        if self.closed:
+            return
+        alive_from = self.log.seq_at(self.clock.now - self.config.max_age + 1)
+        bound = min(alive_from, self.log.first_seq + EXPIRE_AT_ONCE_MAX)
+        if self.log.drop_below(bound):
+            self._front_moved = True
+            self.mark_dirty()
+        self.watch_age()
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Nothing is stored or delivered any more; files stay as they are."""
+        self.closed = True
+        for timer in (self._age_timer, self._dedupe_timer):
+            if timer is not None:
+                timer.cancel()
+        self._age_timer = self._dedupe_timer = None
+        for subject in self.config.subjects:
+            self.account.remove_service(subject.encode(), self)
+        if self.direct is not None:
+            self.direct.stop()
+            self.direct = None

@@ -1,0 +1,113 @@
+"""Who a client is: users and tokens from the configuration (spec auth-accounts.md section 1).
+
+Nkeys, JWTs and the callout have their place beside `_Configured` once they come: each is another
+`Authenticator`.
+"""
+
+import asyncio
+import hmac
+from collections.abc import Callable
+
+from slipstream.engine.engine import DEFAULT_ACCOUNT, Authenticator, User
+from slipstream.engine.permissions import Permissions, SubscribePattern
+from slipstream.engine.session import ClientSession
+from slipstream.server.options import PermissionOptions, ServerOptions, UserOptions
+
+_BCRYPT_PREFIXES = ("$2a$", "$2b$", "$2x$", "$2y$")
+CONNECTION_TYPE = "STANDARD"
+
+
+def make_authenticator(options: ServerOptions) -> Authenticator | None:
+    """The authenticator that the options ask for; None where everyone may do everything."""
+    if options.authorization is None and not any(a.users for a in options.accounts.values()):
+        return None
+    return _Configured(options)
+
+
+class _Configured:
+    """Users, a single user, or a token."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self._users: dict[str, tuple[UserOptions, User]] = {}
+        self._token = ""
+        auth = options.authorization
+        if auth is not None:
+            self._token = auth.token
+            users = list(auth.users)
+            if auth.user:
+                users.append(UserOptions(user=auth.user, password=auth.password))
+            for user in users:
+                self._add(user, DEFAULT_ACCOUNT, auth.default_permissions)
+        for name, account in options.accounts.items():
+            for user in account.users:
+                self._add(user, name, account.default_permissions)
+        self._nobody = self._users[options.no_auth_user][1] if options.no_auth_user else None
+        # Where only the system account has users, everyone else is free in the default account.
+        only_system = all(n == options.system_account for n, a in options.accounts.items() if a.users)
+        if auth is None and only_system:
+            self._nobody = self._nobody or User("")
+
+    def _add(self, user: UserOptions, account: str, default: PermissionOptions | None) -> None:
+        permissions = user.permissions or default
+        known = User(user.user, account, _permissions(permissions) if permissions else None)
+        self._users[user.user] = (user, known)
+
+    def anonymous(self) -> User | None:
+        """The configured user for clients without credentials."""
+        return self._nobody
+
+    def authenticate(self, session: ClientSession, done: Callable[[User | None], None]) -> None:
+        """Look at name and password, or the token."""
+        connect = session.connect
+        if not connect.has_credentials and self._nobody is not None:
+            done(self._nobody)
+        elif self._token:
+            _check(self._token, connect.auth_token, User("token"), done)
+        else:
+            entry = self._users.get(connect.user)
+            if entry is None or not _allowed_here(entry[0]):
+                done(None)
+            else:
+                _check(entry[0].password, connect.password, entry[1], done)
+
+
+def _allowed_here(user: UserOptions) -> bool:
+    types = [kind.upper() for kind in user.allowed_connection_types]
+    return not types or CONNECTION_TYPE in types
+
+
+def _check(
+    expected: str, given: str, user: User, done: Callable[[User | None], None]
+) -> None:
+    """Compare in constant time; bcrypt on a thread, because it takes a while by design."""
+    if not expected.startswith(_BCRYPT_PREFIXES):
+        same = hmac.compare_digest(expected.encode(), given.encode())
+        done(user if same else None)
+        return
+    loop = asyncio.get_running_loop()
+    future = loop.run_in_executor(None, _bcrypt_matches, expected, given)
+    future.add_done_callback(lambda f: done(user if f.result() else None))
+
+
+def _bcrypt_matches(expected: str, given: str) -> bool:
+    import bcrypt
+
+    try:
+        return bcrypt.checkpw(given.encode()[:72], expected.replace("$2x$", "$2b$").encode())
+    except ValueError:
+        return False
+
+
+def _permissions(options: PermissionOptions) -> Permissions:
+    return Permissions(
+        tuple(subject.encode() for subject in options.publish_allow),
+        tuple(subject.encode() for subject in options.publish_deny),
+        tuple(_pattern(text) for text in options.subscribe_allow),
+        tuple(_pattern(text) for text in options.subscribe_deny),
+        options.allow_responses,
+    )
+
+
+def _pattern(text: str) -> SubscribePattern:
+    subject, _, queue = text.partition(" ")
+    return SubscribePattern(subject.encode(), queue.strip().encode())

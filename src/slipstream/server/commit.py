@@ -1,0 +1,115 @@
+"""Group commit: one fdatasync covers whatever was stored since the last one.
+
+Where the disk answers within a fraction of a millisecond and nothing else is running, the fdatasync
+runs right here: two hand-overs between threads would cost more than they hide. A slower disk is waited
+for on a thread, while the loop gathers the next batch.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slipstream.engine.stream import Stream
+
+INLINE_SECONDS_MAX = 0.0005  # a disk that is slower than this, on average, is not waited for here
+PROBE_EVERY = 256  # after so many commits on the thread, one is tried here again
+_WEIGHT = 0.1
+
+
+class GroupCommitter:
+    """The engine's `Committer` on an event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, turn: Callable[[Callable[[], None]], None],
+                 sync_interval: float = 0.0) -> None:  # fmt: skip
+        self._loop = loop
+        self._turn = turn  # runs a callback as a turn of the engine
+        self._sync_interval = sync_interval  # seconds; 0 syncs before each acknowledgement
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="slipstream-disk")
+        self._seconds = 0.0  # what an fdatasync takes, averaged
+        self._since_probe = 0
+        self._lazy: set[Stream] = set()
+        self.commits = 0
+        self.slowest = 0.0
+
+    def commit(self, stream: "Stream") -> None:
+        """Write and sync what the stream has appended; `stream.synced` follows, now or later."""
+        stream.dirty = False
+        if stream.closed:
+            return
+        if stream.syncing:
+            stream.sync_again = True
+            return
+        batch = stream.log.prepare_sync()
+        if batch is None:
+            stream.synced(None)
+            return
+        if stream.ack_at_once:
+            self._sync_lazily(stream, batch)
+            return
+        if self._may_run_here():
+            begin = perf_counter()
+            batch.run()
+            self._note(perf_counter() - begin)
+            stream.synced(batch)
+            return
+        stream.syncing = True
+        self._loop.run_in_executor(self._threads, self._run, batch).add_done_callback(
+            lambda future: self._turn(lambda: self._done(stream, batch, future.result()))
+        )
+
+    def _may_run_here(self) -> bool:
+        if self._seconds <= INLINE_SECONDS_MAX:
+            return True
+        self._since_probe += 1
+        if self._since_probe >= PROBE_EVERY:
+            self._since_probe = 0
+            return True
+        return False
+
+    def _note(self, seconds: float) -> None:
+        self.commits += 1
+        self.slowest = max(self.slowest, seconds)
+        self._seconds += (min(seconds, 0.01) - self._seconds) * _WEIGHT
+
+    @staticmethod
+    def _run(batch: Any) -> float:
+        begin = perf_counter()
+        batch.run()
+        return perf_counter() - begin
+
+    def _done(self, stream: "Stream", batch: Any, seconds: float) -> None:
+        self._note(seconds)
+        stream.syncing = False
+        stream.synced(batch)
+        if stream.sync_again and not stream.closed:
+            stream.sync_again = False
+            stream.mark_dirty()
+
+    def _sync_lazily(self, stream: "Stream", batch: Any) -> None:
+        """With relaxed durability: acknowledged already, synced now and then."""
+        stream.synced(None)
+        if stream not in self._lazy:
+            self._lazy.add(stream)
+            delay = self._sync_interval or 1.0
+            self._loop.call_later(delay, self._sync_one, stream, batch)
+
+    def _sync_one(self, stream: "Stream", batch: Any) -> None:
+        self._lazy.discard(stream)
+        if stream.closed or stream.syncing:
+            return
+        stream.syncing = True
+        self._loop.run_in_executor(self._threads, self._run, batch).add_done_callback(
+            lambda future: self._turn(lambda: self._done(stream, batch, future.result()))
+        )
+
+    def run_job(self, job: Any) -> None:
+        """Run a job on the thread, its `finish` on the loop."""
+        future = self._loop.run_in_executor(self._threads, job.run)
+        future.add_done_callback(lambda _: self._turn(job.finish))
+
+    def close(self) -> None:
+        """Wait for what is on its way."""
+        self._threads.shutdown(wait=True)

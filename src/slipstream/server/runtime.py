@@ -1,0 +1,139 @@
+"""The engine on an event loop: the clock, the turns, the timers, the listener."""
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable
+from random import SystemRandom
+from typing import Any
+
+from slipstream.engine.clock import Clock
+from slipstream.engine.engine import Authenticator, Engine
+from slipstream.engine.options import EngineOptions
+from slipstream.log.disk import DirectoryLock, OsDisk
+from slipstream.log.stream_store import Store
+from slipstream.server.commit import GroupCommitter
+from slipstream.server.connection import Connection
+
+
+class Runtime:
+    """One server on the running loop. `enter` and `leave` frame each turn of the engine."""
+
+    def __init__(
+        self,
+        options: EngineOptions,
+        authenticator: Authenticator | None = None,
+        sync_interval: float = 0.0,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.clock = Clock(time.time_ns())
+        self.committer = GroupCommitter(self.loop, self.turn, sync_interval)
+        self.engine = Engine(self.clock, SystemRandom(), options, self.committer, authenticator)
+        self.connections: set[Connection] = set()
+        self._handle: asyncio.TimerHandle | None = None
+        self._handle_at = 0
+        self._again: asyncio.Handle | None = None
+        self._servers: list[asyncio.Server] = []
+        self._lock: DirectoryLock | None = None
+        self._closing = False
+
+    # -- turns ---------------------------------------------------------------------------------
+
+    def enter(self) -> None:
+        """A turn begins: look at the clock, which never goes back."""
+        now = time.time_ns()
+        clock = self.clock
+        if now > clock.now:
+            clock.now = now
+
+    def leave(self) -> bool:
+        """A turn ends: finish it. True if somebody whom it wrote to does not keep up."""
+        engine = self.engine
+        if engine.finish_turn() and self._again is None:
+            self._again = self.loop.call_soon(self._go_on)
+        due = engine.timers.next_at()
+        if due and (self._handle is None or due < self._handle_at):
+            self._set_timer(due)
+        congested: bool = engine.turn.congested
+        engine.turn.congested = False
+        return congested
+
+    def turn(self, action: Callable[[], None]) -> None:
+        """Run `action` as a turn."""
+        if self._closing:
+            return
+        self.enter()
+        action()
+        self.leave()
+
+    def _go_on(self) -> None:
+        self._again = None
+        self.turn(_nothing)
+
+    def _set_timer(self, due: int) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle_at = due
+        delay = max(due - time.time_ns(), 0) / 1e9
+        self._handle = self.loop.call_later(delay, self._tick)
+
+    def _tick(self) -> None:
+        self._handle = None
+        self.turn(self.engine.tick)
+
+    # -- beginning and end ---------------------------------------------------------------------
+
+    def open_store(self, directory: str, cache_bytes_max: int) -> Store:
+        """The store directory, locked against other servers. Blocks."""
+        self._lock = DirectoryLock(directory)
+        return Store(OsDisk(), directory, cache_bytes_max)
+
+    async def listen(self, host: str, port: int, **extra: Any) -> int:
+        """Accept clients; the port, which the system chose for 0."""
+
+        def accept() -> Connection:
+            connection = Connection(self)
+            self.connections.add(connection)
+            return connection
+
+        server = await self.loop.create_server(accept, host, port, backlog=4096, **extra)
+        self._servers.append(server)
+        found: int = server.sockets[0].getsockname()[1]
+        return found
+
+    def stop_listening(self) -> None:
+        """Accept no more."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+    async def close(self) -> None:
+        """End every connection, sync and close every stream."""
+        self.stop_listening()
+        self.enter()
+        for session in list(self.engine.sessions.values()):
+            session.close("Server Shutdown")
+        self.engine.finish_turn()
+        self._closing = True
+        for handle in (self._handle, self._again):
+            if handle is not None:
+                handle.cancel()
+        await asyncio.sleep(0)
+        for connection in list(self.connections):
+            connection.abort()
+        await asyncio.sleep(0)
+        self.committer.close()
+        self.engine.close()
+        if self._lock is not None:
+            self._lock.release()
+
+
+def _nothing() -> None:
+    """A turn that only finishes what is left."""
+
+
+def tune_garbage_collector() -> None:
+    """For a process that is only a server: what is there now stays, cycles are rare."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 50)

@@ -1,0 +1,181 @@
+"""`slipstream.Server`: a server inside a Python process.
+
+    with Server() as server:                 # a thread with a loop of its own
+        print(server.url)
+
+    async with Server(store_dir="data") as server:    # on the running loop
+        ...
+"""
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from slipstream.errors import ConfigError, Error
+from slipstream.server.accounts import prepare_accounts
+from slipstream.server.auth import make_authenticator
+from slipstream.server.options import JetStreamOptions, ServerOptions, engine_options
+from slipstream.server.runtime import Runtime
+
+START_SECONDS_MAX = 60
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """A uvloop where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+class Server:
+    """A server with JetStream on a port of the system's choice, unless told otherwise.
+
+    `store_dir` keeps the streams; without one they live in a temporary directory that `stop` removes.
+    `options` take anything that `ServerOptions` has, `config` a whole one.
+
+    Raises `ConfigError` for wrong options and `Error` if it can not start.
+    """
+
+    def __init__(
+        self,
+        port: int = 0,
+        store_dir: str | None = None,
+        *,
+        host: str = "127.0.0.1",
+        config: ServerOptions | None = None,
+        **options: Any,
+    ) -> None:
+        if config is None:
+            jetstream = options.pop("jetstream", None) or JetStreamOptions(enabled=True)
+            unknown = set(options) - set(ServerOptions.__struct_fields__)
+            if unknown:
+                raise ConfigError(f"Server has no option {', '.join(sorted(unknown))}")
+            config = ServerOptions(host=host, port=port or -1, jetstream=jetstream, **options)
+        config.validate()
+        self.options = config
+        self.runtime: Runtime | None = None
+        self.port = 0
+        self._temporary = ""
+        if config.jetstream.enabled and not config.jetstream.store_dir:
+            if store_dir is None:
+                store_dir = self._temporary = tempfile.mkdtemp(prefix="slipstream-")
+            config.jetstream = msgspec.structs.replace(config.jetstream, store_dir=store_dir)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._started = threading.Event()
+        self._error: BaseException | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        host = "127.0.0.1" if self.options.host in ("0.0.0.0", "::", "") else self.options.host
+        return f"nats://{host}:{self.port}"
+
+    @property
+    def client_count(self) -> int:
+        """How many clients are connected."""
+        return len(self.runtime.engine.sessions) if self.runtime else 0
+
+    # -- on the caller's loop ------------------------------------------------------------------
+
+    async def start_here(self) -> None:
+        """Start on the running loop."""
+        options = self.options
+        runtime = Runtime(
+            engine_options(options),
+            make_authenticator(options),
+            options.jetstream.sync_interval,
+        )
+        prepare_accounts(runtime.engine, options)
+        try:
+            if options.jetstream.enabled:
+                cache = options.jetstream.cache_bytes_max
+                runtime.engine.start_jetstream(runtime.open_store(options.jetstream.store_dir, cache))
+            self.port = await runtime.listen(options.host, max(options.port, 0))
+        except BaseException:
+            await runtime.close()
+            raise
+        runtime.engine.options.port = self.port
+        self.runtime = runtime
+
+    async def stop_here(self) -> None:
+        """Stop; the counterpart of `start_here`."""
+        if self.runtime is not None:
+            runtime = self.runtime
+            self.runtime = None
+            await runtime.close()
+        if self._temporary:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    async def __aenter__(self) -> "Server":
+        await self.start_here()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop_here()
+
+    # -- in a thread of its own ----------------------------------------------------------------
+
+    def start(self) -> "Server":
+        """Start in a thread; returns once clients can connect."""
+        self._thread = threading.Thread(target=self._run, name="slipstream-server", daemon=True)
+        self._thread.start()
+        if not self._started.wait(START_SECONDS_MAX):
+            raise Error(f"the server did not start within {START_SECONDS_MAX} s")
+        if self._error is not None:
+            self._thread.join()
+            raise self._error
+        return self
+
+    def stop(self) -> None:
+        """Stop; returns once everything is on disk and the thread has ended."""
+        if self._loop is not None and self._stop is not None and self._thread is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        loop = new_loop()
+        try:
+            loop.run_until_complete(self._serve(loop))
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._stop = asyncio.Event()
+        try:
+            await self.start_here()
+        except BaseException as error:  # whatever it is, `start` raises it
+            self._error = error
+            return
+        finally:
+            self._started.set()
+        await self._stop.wait()
+        await self.stop_here()
+
+    def __enter__(self) -> "Server":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()

@@ -1,0 +1,197 @@
+"""Subject transforms and weighted mappings (spec streams.md section 9, protocol.md section 16).
+
+A transform takes the tokens that the wildcards of its source matched and puts them, or what a
+function makes of them, into its destination.
+"""
+
+import re
+from collections.abc import Callable
+from random import Random
+
+from slipstream.errors import ConfigError
+from slipstream.wire.subjects import is_pattern, matches
+
+_FUNCTION = re.compile(r"^\{\{\s*(\w+)\s*\((.*)\)\s*\}\}$")
+_FNV_OFFSET = 2166136261
+_FNV_PRIME = 16777619
+
+
+class TransformError(ConfigError):
+    """A source or destination that can not be."""
+
+
+Part = Callable[[str, list[str]], str]  # (whole subject, matched tokens) -> text of the token
+
+
+def fnv1a(data: bytes) -> int:
+    """32-bit FNV-1a."""
+    value = _FNV_OFFSET
+    for byte in data:
+        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
+    return value
+
+
+class Transform:
+    """Maps subjects that match `source` to `destination`; the others it leaves alone."""
+
+    def __init__(self, source: str, destination: str, random: Random | None = None) -> None:
+        self.source = source or ">"
+        self.destination = destination
+        self._random = random or Random(0)
+        self._pattern = self.source.encode()
+        if not is_pattern(self._pattern) or not is_pattern(destination.encode()):
+            raise TransformError("invalid subject")
+        tokens = self.source.split(".")
+        self._tail = tokens[-1] == ">"
+        self._stars = [i for i, token in enumerate(tokens) if token == "*"]
+        self._fixed = len(tokens) - self._tail
+        if self._tail != destination.endswith(">") or "*" in destination.split("."):
+            raise TransformError("invalid subject")
+        own = destination.split(".")
+        self._parts = [self._part(token) for token in (own[:-1] if self._tail else own)]
+
+    def map(self, subject: bytes) -> bytes:
+        """The subject that `subject` becomes."""
+        if not matches(self._pattern, subject):
+            return subject
+        text = subject.decode("utf-8", "surrogateescape")
+        tokens = text.split(".")
+        found = [tokens[i] for i in self._stars]
+        made = [part(text, found) for part in self._parts]
+        if self._tail:
+            made.extend(tokens[self._fixed :])
+        return ".".join(made).encode("utf-8", "surrogateescape")
+
+    def _part(self, token: str) -> Part:
+        if token.startswith("$") and token[1:].isdigit():
+            return self._wildcard([token[1:]])
+        match = _FUNCTION.match(token)
+        if match is None:
+            if token.startswith("{{") and token.endswith("}}"):
+                raise TransformError(f"invalid mapping destination: unknown function in {token}")
+            return lambda _subject, _found: token
+        name = match[1][:1].lower() + match[1][1:]
+        args = [arg.strip() for arg in match[2].split(",")] if match[2].strip() else []
+        maker = {
+            "wildcard": self._wildcard,
+            "partition": self._partition,
+            "random": self._random_number,
+            "split": self._split,
+            "splitFromLeft": lambda a: self._cut(a, _split_left),
+            "splitFromRight": lambda a: self._cut(a, _split_right),
+            "sliceFromLeft": lambda a: self._cut(a, _slice_left),
+            "sliceFromRight": lambda a: self._cut(a, _slice_right),
+            "left": lambda a: self._cut(a, lambda text, n: text[:n]),
+            "right": lambda a: self._cut(a, lambda text, n: text[-n:] if n else ""),
+        }.get(_canonical(name))
+        if maker is None:
+            raise TransformError(f"invalid mapping destination: unknown function in {token}")
+        return maker(args)
+
+    def _index(self, text: str) -> int:
+        number = int(text) if text.isdigit() else 0
+        if not 1 <= number <= len(self._stars):
+            raise TransformError(
+                f"invalid mapping destination: wildcard index out of range in {text}: [{number}]"
+            )
+        return number - 1
+
+    def _wildcard(self, args: list[str]) -> Part:
+        if len(args) != 1:
+            raise TransformError("invalid mapping destination: wildcard takes one argument")
+        at = self._index(args[0])
+        return lambda _subject, found: found[at]
+
+    def _number(self, args: list[str], at: int) -> int:
+        if at >= len(args) or not args[at].isdigit():
+            raise TransformError("invalid mapping destination: a number is missing")
+        return int(args[at])
+
+    def _partition(self, args: list[str]) -> Part:
+        buckets = max(self._number(args, 0), 1)
+        places = [self._index(arg) for arg in args[1:]]
+
+        def part(subject: str, found: list[str]) -> str:
+            text = "".join(found[at] for at in places) if places else subject
+            return str(fnv1a(text.encode("utf-8", "surrogateescape")) % buckets)
+
+        return part
+
+    def _random_number(self, args: list[str]) -> Part:
+        bound = max(self._number(args, 0), 1)
+        return lambda _subject, _found: str(self._random.randrange(bound))
+
+    def _split(self, args: list[str]) -> Part:
+        if len(args) != 2:
+            raise TransformError("invalid mapping destination: split takes two arguments")
+        at = self._index(args[0])
+        return lambda _subject, found: ".".join(p for p in found[at].split(args[1]) if p)
+
+    def _cut(self, args: list[str], cut: Callable[[str, int], str]) -> Part:
+        if len(args) != 2:
+            raise TransformError("invalid mapping destination: two arguments are needed")
+        at = self._index(args[0])
+        size = self._number(args, 1)
+        return lambda _subject, found: cut(found[at], size)
+
+
+def _canonical(name: str) -> str:
+    """The function's name with its usual capitals, whichever were written."""
+    known = ("splitFromLeft", "splitFromRight", "sliceFromLeft", "sliceFromRight")
+    return next((k for k in known if k.lower() == name.lower()), name.lower())
+
+
+def _split_left(text: str, at: int) -> str:
+    return f"{text[:at]}.{text[at:]}" if 0 < at < len(text) else text
+
+
+def _split_right(text: str, at: int) -> str:
+    return f"{text[:-at]}.{text[-at:]}" if 0 < at < len(text) else text
+
+
+def _slice_left(text: str, size: int) -> str:
+    if not 0 < size < len(text):
+        return text
+    return ".".join(text[i : i + size] for i in range(0, len(text), size))
+
+
+def _slice_right(text: str, size: int) -> str:
+    if not 0 < size < len(text):
+        return text
+    head = len(text) % size
+    pieces = [text[:head]] if head else []
+    return ".".join(pieces + [text[i : i + size] for i in range(head, len(text), size)])
+
+
+class Mappings:
+    """Weighted subject mappings of an account; the most specific source that matches counts."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._entries: list[tuple[bytes, list[tuple[Transform, int]], bool]] = []
+
+    def add(self, source: str, destinations: list[tuple[str, int]]) -> None:
+        """Map `source` to each destination for so many percent; the rest stays as it is, unless
+        the source itself is among the destinations, then the rest is lost."""
+        weighted = [(Transform(source, dest, self._random), weight) for dest, weight in destinations]
+        lossy = any(dest == source for dest, _ in destinations)
+        self._entries.append((source.encode(), weighted, lossy))
+        self._entries.sort(key=lambda entry: _wildness(entry[0]))
+
+    def map(self, subject: bytes) -> bytes:
+        """The subject that a message published under `subject` gets; b"" if it is lost."""
+        for source, destinations, lossy in self._entries:
+            if not matches(source, subject):
+                continue
+            chance = self._random.random() * 100
+            for transform, weight in destinations:
+                if chance < weight:
+                    return transform.map(subject)
+                chance -= weight
+            return b"" if lossy else subject
+        return subject
+
+
+def _wildness(pattern: bytes) -> tuple[int, int]:
+    tokens = pattern.split(b".")
+    return (sum(t == b">" for t in tokens), sum(t == b"*" for t in tokens))
