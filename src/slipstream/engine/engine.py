@@ -107,6 +107,12 @@ class Engine:
         self.accounts[name] = account
         return account
 
+    def rename_system_account(self, name: str) -> None:
+        """The system account has another name here."""
+        del self.accounts[self.system_account.name]
+        self.system_account.name = name
+        self.accounts[name] = self.system_account
+
     def start_jetstream(self, store: Store | None) -> None:
         """Give every account that may have it JetStream, with what the store has. Blocks."""
         for account in self.accounts.values():

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from slipstream.engine.engine import DEFAULT_ACCOUNT, Authenticator, User
 from slipstream.engine.permissions import Permissions, SubscribePattern
 from slipstream.engine.session import ClientSession
+from slipstream.server.engine_options import has_users, is_auth_required
 from slipstream.server.options import PermissionOptions, ServerOptions, UserOptions
 
 _BCRYPT_PREFIXES = ("$2a$", "$2b$", "$2x$", "$2y$")
@@ -19,7 +20,7 @@ CONNECTION_TYPE = "STANDARD"
 
 def make_authenticator(options: ServerOptions) -> Authenticator | None:
     """The authenticator that the options ask for; None where everyone may do everything."""
-    if options.authorization is None and not any(a.users for a in options.accounts.values()):
+    if not has_users(options):
         return None
     return _Configured(options)
 
@@ -29,23 +30,19 @@ class _Configured:
 
     def __init__(self, options: ServerOptions) -> None:
         self._users: dict[str, tuple[UserOptions, User]] = {}
-        self._token = ""
         auth = options.authorization
-        if auth is not None:
-            self._token = auth.token
-            users = list(auth.users)
-            if auth.user:
-                users.append(UserOptions(user=auth.user, password=auth.password))
-            for user in users:
-                self._add(user, DEFAULT_ACCOUNT, auth.default_permissions)
+        self._token = auth.token
+        users = list(auth.users)
+        if auth.user:
+            users.append(UserOptions(user=auth.user, password=auth.password))
+        for user in users:
+            self._add(user, DEFAULT_ACCOUNT, auth.default_permissions)
         for name, account in options.accounts.items():
             for user in account.users:
                 self._add(user, name, account.default_permissions)
         self._nobody = self._users[options.no_auth_user][1] if options.no_auth_user else None
-        # Where only the system account has users, everyone else is free in the default account.
-        only_system = all(n == options.system_account for n, a in options.accounts.items() if a.users)
-        if auth is None and only_system:
-            self._nobody = self._nobody or User("")
+        if self._nobody is None and not is_auth_required(options):
+            self._nobody = User("")
 
     def _add(self, user: UserOptions, account: str, default: PermissionOptions | None) -> None:
         permissions = user.permissions or default
@@ -99,12 +96,13 @@ def _bcrypt_matches(expected: str, given: str) -> bool:
 
 
 def _permissions(options: PermissionOptions) -> Permissions:
+    responses = options.allow_responses
     return Permissions(
         tuple(subject.encode() for subject in options.publish_allow),
         tuple(subject.encode() for subject in options.publish_deny),
         tuple(_pattern(text) for text in options.subscribe_allow),
         tuple(_pattern(text) for text in options.subscribe_deny),
-        options.allow_responses,
+        (responses.max_msgs, responses.expires) if responses else None,
     )
 
 

@@ -1,197 +1,361 @@
-"""How a server is configured: one typed struct that flags, files and keyword arguments fill."""
+"""Everything a server can be told, typed once.
 
+A configuration file (`slipstream.server.config`), the command line and `slipstream.Server(...)`
+all fill the same `ServerOptions`; whoever filled it calls `validate` once, before anything is
+opened. The field names are NATS's directives. Throughout: sizes are in bytes, times in nanoseconds,
+counts plain; what a special value means stands beside its field.
+"""
+
+import os.path
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from slipstream.engine.options import SECOND, EngineOptions, JetStreamLimits
 from slipstream.errors import ConfigError
+
+MILLISECOND = 1_000_000
+SECOND = 1_000_000_000
+MINUTE = 60 * SECOND
+KIB = 1024
+MIB = 1024 * 1024
+
+DEFAULT_ACCOUNT = "$G"
+SYSTEM_ACCOUNT = "$SYS"
+DEFAULT_PORT = 4222
+RANDOM_PORT = -1
+CONNECTION_TYPES = frozenset(
+    {"STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"}
+)
 
 
 class TlsOptions(msgspec.Struct, kw_only=True):
-    """TLS for clients; `timeout` in seconds. `handshake_first`: False, True or seconds to wait."""
+    """TLS of the client port. Empty paths are unset."""
 
-    cert_file: str
-    key_file: str
-    ca_file: str = ""
-    verify: bool = False
-    timeout: float = 2.0
-    handshake_first: bool | float = False
-    min_version: str = "1.2"
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""  # "" trusts the system's roots
+    verify: bool = False  # clients must show a certificate
+    verify_and_map: bool = False  # and are the user that it names
+    timeout: int = 2 * SECOND  # for the handshake
+    handshake_first: bool = False  # TLS before INFO
+    handshake_first_fallback: int = 0  # then wait this long before INFO in the clear; 0 is for ever
+    min_version: str = "1.2"  # or "1.3"
+    cipher_suites: list[str] = msgspec.field(default_factory=list)
+    curve_preferences: list[str] = msgspec.field(default_factory=list)
+    pinned_certs: list[str] = msgspec.field(default_factory=list)  # SHA-256 of SPKI, lower hex
+
+
+class ResponseOptions(msgspec.Struct, kw_only=True):
+    """`allow_responses`: what may be published to the reply subjects of received messages."""
+
+    max_msgs: int = 1  # per reply subject; negative is without bound
+    expires: int = 2 * MINUTE  # negative is never
 
 
 class PermissionOptions(msgspec.Struct, kw_only=True):
-    """What a user may do; queue groups stand behind the subject, after a blank."""
+    """Subjects that a user may use. An empty allow list allows everything; deny wins.
 
-    publish_allow: list[str] = []
-    publish_deny: list[str] = []
-    subscribe_allow: list[str] = []
-    subscribe_deny: list[str] = []
-    allow_responses: tuple[int, int] | None = None  # how many, for how many ns
+    Subscribe entries may be "subject queue".
+    """
+
+    publish_allow: list[str] = msgspec.field(default_factory=list)
+    publish_deny: list[str] = msgspec.field(default_factory=list)
+    subscribe_allow: list[str] = msgspec.field(default_factory=list)
+    subscribe_deny: list[str] = msgspec.field(default_factory=list)
+    allow_responses: ResponseOptions | None = None
 
 
 class UserOptions(msgspec.Struct, kw_only=True):
-    """A user; the password plain or bcrypt."""
+    """One user. `permissions` None takes the default permissions of where the user is listed."""
 
     user: str
-    password: str = ""
+    password: str = ""  # plain, or a bcrypt hash ($2a$, $2b$, $2x$, $2y$)
     permissions: PermissionOptions | None = None
-    allowed_connection_types: list[str] = []
-
-
-class AccountOptions(msgspec.Struct, kw_only=True):
-    """An account with its users and limits; -1 is without bound."""
-
-    users: list[UserOptions] = []
-    default_permissions: PermissionOptions | None = None
-    jetstream: bool = False
-    jetstream_limits: dict[str, int | bool] = {}
-    max_connections: int = -1
-    max_subscriptions: int = -1
-    max_payload: int = -1
-    mappings: dict[str, list[tuple[str, int]]] = {}
+    allowed_connection_types: list[str] = msgspec.field(default_factory=list)  # empty: all
 
 
 class AuthorizationOptions(msgspec.Struct, kw_only=True):
-    """Who may connect; `timeout` in seconds, 0 for the default."""
+    """`authorization {}`: one user, or a token, or a list of users of the default account."""
 
     user: str = ""
     password: str = ""
     token: str = ""
-    timeout: float = 0.0
-    users: list[UserOptions] = []
+    timeout: int = 0  # to send CONNECT; 0 is 2 s, with TLS 1 s more than the handshake may take
+    users: list[UserOptions] = msgspec.field(default_factory=list)
     default_permissions: PermissionOptions | None = None
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether anybody is named here."""
+        return bool(self.user or self.password or self.token or self.users)
+
+
+class MappingDestination(msgspec.Struct, kw_only=True):
+    """Where a share of a mapped subject's messages goes."""
+
+    subject: str
+    weight: int = 100  # percent
+    cluster: str = ""
+
+
+class MappingOptions(msgspec.Struct, kw_only=True):
+    """One entry of `mappings {}`."""
+
+    source: str
+    destinations: list[MappingDestination]
+
+
+class AccountJetStreamOptions(msgspec.Struct, kw_only=True):
+    """JetStream limits of one account; -1 is without bound."""
+
+    max_memory: int = -1
+    max_store: int = -1
+    max_streams: int = -1
+    max_consumers: int = -1  # per stream
+    max_ack_pending: int = -1  # per consumer
+    mem_max_stream_bytes: int = -1  # per stream
+    disk_max_stream_bytes: int = -1  # per stream
+    max_bytes_required: bool = False
+
+
+class AccountOptions(msgspec.Struct, kw_only=True):
+    """One account; limits of -1 are without bound, `jetstream` None is JetStream off."""
+
+    name: str
+    users: list[UserOptions] = msgspec.field(default_factory=list)
+    jetstream: AccountJetStreamOptions | None = None
+    default_permissions: PermissionOptions | None = None
+    mappings: list[MappingOptions] = msgspec.field(default_factory=list)
+    max_connections: int = -1
+    max_subscriptions: int = -1  # per connection
+    max_payload: int = -1
+
+
+class JetStreamLimits(msgspec.Struct, kw_only=True):
+    """`jetstream { limits {} }`: ceilings on what API requests may ask for; 0 is none."""
+
+    max_ack_pending: int = 0
+    max_request_batch: int = 0
+    duplicate_window: int = 0
+    default_max_consumers: int = 1000
 
 
 class JetStreamOptions(msgspec.Struct, kw_only=True):
-    """JetStream; sizes in bytes, 0 is no bound. `sync_interval` in seconds, 0 is before each
-    acknowledgement."""
+    """`jetstream {}`. Durable before acknowledged by default, unlike nats-server's two minutes."""
 
     enabled: bool = False
-    store_dir: str = ""
-    max_memory_store: int = 0
-    max_file_store: int = 0
-    sync_interval: float = 0.0
+    store_dir: str = ""  # a `jetstream` directory is made inside; "" lets the caller choose
+    max_memory_store: int = -1  # -1: 75% of the machine's memory; 0: none
+    max_file_store: int = -1  # -1: 75% of the disk's free space; 0: none
+    sync_always: bool = True  # fdatasync before each (group of) acknowledgements
+    sync_interval: int = 2 * MINUTE  # between fdatasyncs where not sync_always
     domain: str = ""
-    strict: bool = True
-    max_ack_pending: int = 0
-    max_request_batch: int = 0
-    duplicate_window: int = 0  # ns
-    cache_bytes_max: int = 16 * 1024 * 1024
+    strict: bool = True  # refuse unknown fields of API requests
+    max_buffered_msgs: int = 100_000  # waiting to enter one stream
+    max_buffered_size: int = 128 * MIB  # likewise
+    request_queue_limit: int = 10_000  # API requests waiting
+    info_queue_limit: int = 0  # of INFO, LIST and NAMES; 0 is request_queue_limit
+    limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
+
+
+class LimitsOptions(msgspec.Struct, kw_only=True):
+    """What connections may cost, and how they are timed."""
+
+    max_connections: int = 65_536  # 0 refuses all, -1 is without bound
+    max_subscriptions: int = 0  # per connection; 0 is without bound
+    max_sub_tokens: int = 0  # 0 is without bound
+    max_payload: int = MIB
+    max_pending: int = 64 * MIB
+    max_control_line: int = 4 * KIB
+    ping_interval: int = 2 * MINUTE
+    ping_max: int = 2
+    write_deadline: int = 10 * SECOND
+    no_fast_producer_stall: bool = False
+    no_header_support: bool = False
+    max_closed_clients: int = 10_000  # remembered for /connz?state=closed
+    lame_duck_duration: int = 2 * MINUTE
+    lame_duck_grace_period: int = 10 * SECOND
 
 
 class LoggingOptions(msgspec.Struct, kw_only=True):
-    """What is written where."""
+    """What the server says, and where."""
 
     debug: bool = False
     trace: bool = False
+    trace_verbose: bool = False  # implies trace
+    trace_headers: bool = False  # implies trace; only the headers of a message, not its body
     logtime: bool = True
     logtime_utc: bool = False
-    log_file: str = ""
-    log_size_limit: int = 0
-    log_max_num: int = 0
+    log_file: str = ""  # "" is stderr
+    log_size_limit: int = 0  # rotate when larger; 0 is never
+    log_max_num: int = 0  # rotated files to keep; 0 is all
+    max_traced_msg_len: int = 0  # 0 is all of it
+
+
+class MonitoringOptions(msgspec.Struct, kw_only=True):
+    """The HTTP endpoints; ports: 0 is off, -1 any free port."""
+
+    host: str = ""  # "" is the client port's host
+    http_port: int = 0
+    https_port: int = 0  # with the client port's certificate
+    http_base_path: str = ""  # "" or "/prefix"
 
 
 class ServerOptions(msgspec.Struct, kw_only=True):
-    """Everything; times in seconds, sizes in bytes, port -1 is one that the system chooses."""
+    """One server. Ports are as bound: -1 is any free port (a 0 in a file or flag means 4222)."""
 
+    server_name: str = ""  # "" is the server's id
     host: str = "0.0.0.0"
-    port: int = 4222
+    port: int = DEFAULT_PORT
     client_advertise: str = ""
-    server_name: str = ""
-    max_connections: int = 65_536
-    max_subscriptions: int = 0
-    max_sub_tokens: int = 0
-    max_payload: int = 1024 * 1024
-    max_pending: int = 64 * 1024 * 1024
-    max_control_line: int = 4096
-    max_closed_clients: int = 10_000
-    ping_interval: float = 120.0
-    ping_max: int = 2
-    write_deadline: float = 10.0
-    lame_duck_duration: float = 120.0
-    lame_duck_grace_period: float = 10.0
-    no_header_support: bool = False
-    http_host: str = ""
-    http_port: int = 0
-    http_base_path: str = "/"
-    https_port: int = 0
+    allow_non_tls: bool = False
     pid_file: str = ""
     ports_file_dir: str = ""
+    server_tags: list[str] = msgspec.field(default_factory=list)
+    server_metadata: dict[str, str] = msgspec.field(default_factory=dict)
     no_auth_user: str = ""
-    system_account: str = "$SYS"
-    allow_non_tls: bool = False
-    tls: TlsOptions | None = None
-    authorization: AuthorizationOptions | None = None
-    accounts: dict[str, AccountOptions] = {}
-    mappings: dict[str, list[tuple[str, int]]] = {}
-    jetstream: JetStreamOptions = msgspec.field(default_factory=JetStreamOptions)
+    system_account: str = SYSTEM_ACCOUNT
+    no_system_account: bool = False
+    limits: LimitsOptions = msgspec.field(default_factory=LimitsOptions)
     logging: LoggingOptions = msgspec.field(default_factory=LoggingOptions)
+    monitoring: MonitoringOptions = msgspec.field(default_factory=MonitoringOptions)
+    tls: TlsOptions | None = None
+    authorization: AuthorizationOptions = msgspec.field(default_factory=AuthorizationOptions)
+    accounts: dict[str, AccountOptions] = msgspec.field(default_factory=dict)
+    mappings: list[MappingOptions] = msgspec.field(default_factory=list)  # of the default account
+    jetstream: JetStreamOptions = msgspec.field(default_factory=JetStreamOptions)
+    config_file: str = ""  # where these came from, if from a file
+    config_digest: str = ""  # "sha256:<64 hex>" of the file's content, whatever its formatting
 
     @property
-    def auth_required(self) -> bool:
-        """Whether a client has to say who it is."""
-        users = bool(self.authorization) or any(a.users for a in self.accounts.values())
-        return users and not self.no_auth_user
+    def auth_timeout(self) -> int:
+        """How long a client has to authenticate, in ns."""
+        if self.authorization.timeout:
+            return self.authorization.timeout
+        return self.tls.timeout + SECOND if self.tls is not None else 2 * SECOND
+
+    @property
+    def monitoring_host(self) -> str:
+        """Where the HTTP endpoints listen."""
+        return self.monitoring.host or self.host
 
     def validate(self) -> None:
-        """Raises `ConfigError` for what can not be."""
-        if self.max_payload > self.max_pending:
-            raise ConfigError(
-                f"max_payload ({self.max_payload}) can not be larger than max_pending "
-                f"({self.max_pending}); raise max_pending"
-            )
-        if not -1 <= self.port <= 65_535:
-            raise ConfigError(f"port {self.port} is not between -1 and 65535")
-        if " " in self.server_name:
-            raise ConfigError(f"server_name {self.server_name!r} has a blank in it")
-        auth = self.authorization
-        if auth is not None and auth.users and (auth.user or auth.token):
-            raise ConfigError("authorization can have a single user or token, or users, not both")
-        if auth is not None and auth.user and auth.token:
-            raise ConfigError("authorization can have a user or a token, not both")
-        names = [u.user for u in auth.users] if auth else []
-        names += [u.user for account in self.accounts.values() for u in account.users]
-        if self.no_auth_user and self.no_auth_user not in names:
-            raise ConfigError(f"no_auth_user {self.no_auth_user!r} is not one of the users")
-        twice = {name for name in names if names.count(name) > 1}
-        if twice:
-            raise ConfigError(f"users are defined twice: {', '.join(sorted(twice))}")
+        """Raise `ConfigError`, with a line for each thing that is wrong and how to put it right."""
+        wrong = [*_ports(self), *_limits(self), *_tls(self), *_users(self), *_jetstream(self)]
+        if wrong:
+            raise ConfigError("\n".join(wrong))
 
 
-def engine_options(options: ServerOptions) -> EngineOptions:
-    """The part that the engine needs, in its units."""
-    js = options.jetstream
-    auth = options.authorization
-    timeout = auth.timeout if auth and auth.timeout else 2.0
-    if options.tls is not None and not (auth and auth.timeout):
-        timeout = options.tls.timeout + 1
-    fields: dict[str, Any] = {
-        name: getattr(options, name)
-        for name in (
-            "server_name", "host", "client_advertise", "max_payload", "max_control_line",
-            "max_pending", "max_connections", "max_subscriptions", "max_sub_tokens",
-            "max_closed_clients", "no_header_support", "ping_max",
+def _ports(options: ServerOptions) -> Iterator[str]:
+    monitoring = options.monitoring
+    for name, port in (
+        ("port", options.port),
+        ("http_port", monitoring.http_port),
+        ("https_port", monitoring.https_port),
+    ):
+        if not -1 <= port <= 65_535:
+            yield f"{name} {port} is not a port: give 1 to 65535, or -1 for any free one"
+    if monitoring.https_port and options.tls is None:
+        yield "https_port needs a certificate: add a tls block with cert_file and key_file"
+    if monitoring.http_port > 0 and monitoring.http_port == options.port:
+        yield f"http_port and port are both {options.port}: give the endpoints a port of their own"
+    if " " in options.server_name:
+        yield f'server_name "{options.server_name}" has a space: use letters, digits, - and _'
+    for name in ("pid_file", "ports_file_dir"):
+        path = getattr(options, name)
+        parent = path if name == "ports_file_dir" else os.path.dirname(path)
+        if parent and not os.path.isdir(parent):
+            yield f'{name}: there is no directory "{parent}": make it, or name another'
+
+
+def _limits(options: ServerOptions) -> Iterator[str]:
+    limits = options.limits
+    if limits.max_payload > limits.max_pending:
+        yield (
+            f"max_payload ({limits.max_payload}) is above max_pending ({limits.max_pending}): "
+            "a message could never be sent; raise max_pending"
         )
-    }  # fmt: skip
-    return EngineOptions(
-        **fields,
-        port=max(options.port, 0),
-        ping_interval=int(options.ping_interval * SECOND),
-        auth_timeout=int(timeout * SECOND),
-        auth_required=options.auth_required,
-        tls_required=options.tls is not None and not options.allow_non_tls,
-        tls_available=options.tls is not None and options.allow_non_tls,
-        tls_verify=options.tls is not None and options.tls.verify,
-        jetstream=js.enabled,
-        domain=js.domain,
-        strict=js.strict,
-        sync_always=js.sync_interval == 0,
-        jetstream_limits=JetStreamLimits(
-            max_memory=js.max_memory_store,
-            max_storage=js.max_file_store,
-            max_ack_pending=js.max_ack_pending,
-            max_request_batch=js.max_request_batch,
-            duplicate_window=js.duplicate_window,
-        ),
-    )
+    if limits.max_payload < 0 or limits.max_pending < 0:
+        yield "max_payload and max_pending are sizes in bytes and can not be negative"
+    if limits.max_control_line <= 0:
+        yield f"max_control_line {limits.max_control_line} must be above 0; 4KB is usual"
+    if limits.ping_interval <= 0:
+        yield 'ping_interval must be above 0: give a duration such as "2m"'
+    if limits.lame_duck_duration < 30 * SECOND:
+        yield 'lame_duck_duration must be at least 30 seconds: give "30s" or more'
+    if not 0 <= limits.lame_duck_grace_period < limits.lame_duck_duration:
+        yield "lame_duck_grace_period must be shorter than lame_duck_duration and not negative"
+
+
+def _tls(options: ServerOptions) -> Iterator[str]:
+    tls = options.tls
+    if tls is None:
+        if options.allow_non_tls:
+            yield "allow_non_tls needs a tls block: without TLS every client is plain anyway"
+        return
+    if not tls.cert_file or not tls.key_file:
+        missing = "key_file" if tls.cert_file else "cert_file"
+        yield f"tls: {missing} is missing: a server needs its certificate and key"
+    for name in ("cert_file", "key_file", "ca_file"):
+        path = getattr(tls, name)
+        if path and not os.path.isfile(path):
+            yield f'tls: {name} "{path}" is not a file that can be read'
+    if tls.min_version not in ("1.2", "1.3"):
+        yield f'tls: min_version "{tls.min_version}" is not known: give "1.2" or "1.3"'
+
+
+def _users(options: ServerOptions) -> Iterator[str]:
+    auth = options.authorization
+    if auth.token and (auth.user or auth.password):
+        yield "authorization: cannot have a user/pass and token: keep one of them"
+    listed = bool(auth.users) or any(account.users for account in options.accounts.values())
+    if listed and (auth.user or auth.token):
+        one = "token" if auth.token else "user/pass"
+        yield f"authorization: cannot have a {one} beside a list of users: move it into the list"
+    seen: dict[str, str] = {}
+    for account, user in _all_users(options):
+        if user.user in seen:
+            yield f'duplicate user "{user.user}" in {account} and {seen[user.user]}: rename one'
+        seen[user.user] = account
+        unknown = set(user.allowed_connection_types) - CONNECTION_TYPES
+        if unknown:
+            yield f'user "{user.user}": unknown connection types {", ".join(sorted(unknown))}'
+    if options.no_auth_user and options.no_auth_user not in seen:
+        yield f'no_auth_user "{options.no_auth_user}" is not a configured user: add it to a list'
+    if options.system_account not in (SYSTEM_ACCOUNT, *options.accounts):
+        yield f'system_account "{options.system_account}" is not configured: add it to accounts'
+    if DEFAULT_ACCOUNT in options.accounts:
+        yield f"{DEFAULT_ACCOUNT} is a reserved account: put its users into authorization.users"
+    for name, item in options.accounts.items():
+        if item.jetstream is not None and name == options.system_account:
+            yield f'the system account "{name}" cannot have JetStream: use another account'
+
+
+def _all_users(options: ServerOptions) -> Iterator[tuple[str, UserOptions]]:
+    for user in options.authorization.users:
+        yield DEFAULT_ACCOUNT, user
+    for account in options.accounts.values():
+        for user in account.users:
+            yield account.name, user
+
+
+def _jetstream(options: ServerOptions) -> Iterator[str]:
+    jetstream = options.jetstream
+    if any(c in jetstream.domain for c in " .*>\t"):
+        yield f'jetstream: domain "{jetstream.domain}" must be one word without . * or >'
+    for name in ("max_memory_store", "max_file_store"):
+        if getattr(jetstream, name) < -1:
+            yield f"jetstream: {name} must be a size, 0 for none or -1 for what the machine has"
+    for what, value in _counts(jetstream):
+        if value < 0:
+            yield f"jetstream: {what} can not be negative"
+    if jetstream.sync_interval < 0:
+        yield 'jetstream: sync_interval must be a duration such as "2m", or always'
+
+
+def _counts(jetstream: JetStreamOptions) -> Iterator[tuple[str, Any]]:
+    for name in ("max_buffered_msgs", "max_buffered_size", "request_queue_limit"):
+        yield name, getattr(jetstream, name)
+    for name in ("max_ack_pending", "max_request_batch", "duplicate_window"):
+        yield f"limits.{name}", getattr(jetstream.limits, name)

@@ -83,10 +83,10 @@ class Runtime:
 
     # -- beginning and end ---------------------------------------------------------------------
 
-    def open_store(self, directory: str, cache_bytes_max: int) -> Store:
+    def open_store(self, directory: str) -> Store:
         """The store directory, locked against other servers. Blocks."""
         self._lock = DirectoryLock(directory)
-        return Store(OsDisk(), directory, cache_bytes_max)
+        return Store(OsDisk(), directory)
 
     async def listen(self, host: str, port: int, **extra: Any) -> int:
         """Accept clients; the port, which the system chose for 0."""

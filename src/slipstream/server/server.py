@@ -16,10 +16,11 @@ from typing import Any
 
 import msgspec
 
+from slipstream.engine.options import SECOND
 from slipstream.errors import ConfigError, Error
-from slipstream.server.accounts import prepare_accounts
 from slipstream.server.auth import make_authenticator
-from slipstream.server.options import JetStreamOptions, ServerOptions, engine_options
+from slipstream.server.engine_options import engine_options, prepare_accounts
+from slipstream.server.options import JetStreamOptions, ServerOptions
 from slipstream.server.runtime import Runtime
 
 START_SECONDS_MAX = 60
@@ -93,13 +94,13 @@ class Server:
         runtime = Runtime(
             engine_options(options),
             make_authenticator(options),
-            options.jetstream.sync_interval,
+            options.jetstream.sync_interval / SECOND,
         )
         prepare_accounts(runtime.engine, options)
         try:
             if options.jetstream.enabled:
-                cache = options.jetstream.cache_bytes_max
-                runtime.engine.start_jetstream(runtime.open_store(options.jetstream.store_dir, cache))
+                store = runtime.open_store(options.jetstream.store_dir)
+                runtime.engine.start_jetstream(store)
             self.port = await runtime.listen(options.host, max(options.port, 0))
         except BaseException:
             await runtime.close()

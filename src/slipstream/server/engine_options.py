@@ -1,0 +1,104 @@
+"""From the server's options to what the engine needs: its limits, and its accounts."""
+
+from slipstream.engine.account import Account
+from slipstream.engine.engine import Engine
+from slipstream.engine.options import AccountLimits, EngineOptions
+from slipstream.engine.options import JetStreamLimits as EngineLimits
+from slipstream.server.options import AccountOptions, MappingOptions, ServerOptions
+from slipstream.wire.transforms import Mappings
+
+
+def engine_options(options: ServerOptions) -> EngineOptions:
+    """The engine's part."""
+    limits = options.limits
+    js = options.jetstream
+    tls = options.tls
+    return EngineOptions(
+        server_name=options.server_name,
+        host=options.host,
+        port=max(options.port, 0),
+        client_advertise=options.client_advertise,
+        max_payload=limits.max_payload,
+        max_control_line=limits.max_control_line,
+        max_pending=limits.max_pending,
+        max_connections=limits.max_connections,
+        max_subscriptions=limits.max_subscriptions,
+        max_sub_tokens=limits.max_sub_tokens,
+        max_closed_clients=limits.max_closed_clients,
+        no_header_support=limits.no_header_support,
+        ping_interval=limits.ping_interval,
+        ping_max=limits.ping_max,
+        auth_timeout=options.auth_timeout,
+        auth_required=is_auth_required(options),
+        tls_required=tls is not None and not options.allow_non_tls,
+        tls_available=tls is not None and options.allow_non_tls,
+        tls_verify=tls is not None and tls.verify,
+        jetstream=js.enabled,
+        domain=js.domain,
+        strict=js.strict,
+        sync_always=js.sync_always,
+        jetstream_limits=EngineLimits(
+            max_memory=max(js.max_memory_store, 0),
+            max_storage=max(js.max_file_store, 0),
+            max_ack_pending=js.limits.max_ack_pending,
+            max_request_batch=js.limits.max_request_batch,
+            duplicate_window=js.limits.duplicate_window,
+        ),
+    )
+
+
+def has_users(options: ServerOptions) -> bool:
+    """Whether anybody is configured at all."""
+    listed = any(account.users for account in options.accounts.values())
+    return options.authorization.is_configured or listed
+
+
+def is_auth_required(options: ServerOptions) -> bool:
+    """Whether a client has to say who it is. Where only the system account has users, others are
+    free in the default account."""
+    if options.no_auth_user or not has_users(options):
+        return False
+    named = [name for name, account in options.accounts.items() if account.users]
+    return options.authorization.is_configured or named != [options.system_account]
+
+
+def prepare_accounts(engine: Engine, options: ServerOptions) -> None:
+    """Create the accounts that are configured."""
+    _map_subjects(engine, engine.default_account, options.mappings)
+    if options.system_account != engine.system_account.name:
+        engine.rename_system_account(options.system_account)
+    for name, wanted in options.accounts.items():
+        if name == options.system_account:
+            account = engine.system_account
+        else:
+            account = engine.add_account(name, _limits(wanted))
+        _map_subjects(engine, account, wanted.mappings)
+
+
+def _limits(wanted: AccountOptions) -> AccountLimits:
+    limits = AccountLimits(
+        max_connections=wanted.max_connections,
+        max_subscriptions=wanted.max_subscriptions,
+        max_payload=wanted.max_payload,
+        jetstream=wanted.jetstream is not None,
+    )
+    js = wanted.jetstream
+    if js is not None:
+        limits.max_memory = js.max_memory
+        limits.max_storage = js.max_store
+        limits.max_streams = js.max_streams
+        limits.max_consumers = js.max_consumers
+        limits.max_ack_pending = js.max_ack_pending
+        limits.max_bytes_required = js.max_bytes_required
+        limits.memory_max_stream_bytes = js.mem_max_stream_bytes
+        limits.storage_max_stream_bytes = js.disk_max_stream_bytes
+    return limits
+
+
+def _map_subjects(engine: Engine, account: Account, mappings: list[MappingOptions]) -> None:
+    if not mappings:
+        return
+    account.mappings = Mappings(engine.random)
+    for mapping in mappings:
+        destinations = [(d.subject, d.weight) for d in mapping.destinations]
+        account.mappings.add(mapping.source, destinations)
