@@ -15,6 +15,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.wire.server_frames",
     "slipstream.wire.subjects",
     "slipstream.wire.patterns",
+    "slipstream.wire.prefix_cache",
     "slipstream.wire.headers",
     "slipstream.log.record",
     "slipstream.log.columns",

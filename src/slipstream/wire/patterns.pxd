@@ -7,6 +7,8 @@ cdef class _Node:
     cdef public list tail
     cdef public list values
 
+    cdef bint is_empty(self)
+
 
 cdef class PatternTrie:
     cdef _Node _root
@@ -17,10 +19,15 @@ cdef class PatternTrie:
     @cython.locals(node=_Node, child=_Node)
     cpdef int insert(self, bytes pattern, object value) except -1
 
-    @cython.locals(node=_Node)
+    @cython.locals(node=_Node, child=_Node, tokens=list, path=list, bucket=list, i=Py_ssize_t)
     cpdef bint remove(self, bytes pattern, object value) except -1
 
-    @cython.locals(active=list, following=list, found=list, tokens=list, token=bytes, node=_Node, child=_Node, depth=int, n=int, open_node=bint)
+    @cython.locals(found=list, tokens=list, todo=list, depths=list, node=_Node, child=_Node, depth=Py_ssize_t, n=Py_ssize_t, decided=Py_ssize_t, any_last=bint)
     cpdef list match(self, bytes subject)
 
+    @cython.locals(found=list, tokens=list, todo=list, depths=list, below=list, node=_Node, child=_Node, depth=Py_ssize_t, token=bytes)
     cpdef list overlapping(self, bytes pattern)
+
+
+@cython.locals(node=_Node, above=_Node, depth=Py_ssize_t)
+cdef _prune(list path, list tokens)

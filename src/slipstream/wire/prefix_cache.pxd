@@ -1,0 +1,25 @@
+import cython
+
+from slipstream.wire.patterns cimport PatternTrie
+
+
+cdef class PrefixCache:
+    cdef public Py_ssize_t capacity
+    cdef dict _exact
+    cdef dict _by_last
+    cdef dict _by_first
+    cdef Py_ssize_t _tokens
+    cdef Py_ssize_t _last
+    cdef Py_ssize_t[6] _ends
+
+    @cython.locals(first=Py_ssize_t)
+    cpdef object get(self, bytes subject)
+    @cython.locals(fixed=Py_ssize_t, first=Py_ssize_t, kept=dict, key=bytes)
+    cpdef int put(self, bytes subject, object value, PatternTrie trie) except -1
+    @cython.locals(tokens=Py_ssize_t)
+    cpdef int forget(self, bytes pattern) except -1
+    cpdef int clear(self) except -1
+    @cython.locals(view="const unsigned char *")
+    cdef Py_ssize_t _first_tokens(self, bytes subject) except -1
+    @cython.locals(view="const unsigned char *", n=Py_ssize_t, i=Py_ssize_t, tokens=Py_ssize_t, start=Py_ssize_t)
+    cdef Py_ssize_t _look_at(self, bytes subject) except -1

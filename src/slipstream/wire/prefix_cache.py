@@ -1,0 +1,125 @@
+"""What was found for a subject, kept as widely as it holds.
+
+A cache by subject alone is of no use where each subject is new: inboxes, acknowledgements, keys.
+A match in a `PatternTrie` says which other subjects would have given the same result, so that one
+entry can stand for all of them. A subject is looked up
+
+1. as it is;
+2. by all but its last token: ``_INBOX.abc.`` for ``_INBOX.abc.17``, where the last token made no
+   difference;
+3. by its first or first two tokens: ``orders.`` for ``orders.de.berlin.7``, where nobody
+   distinguishes more than that. For an acknowledgement these are the tokens up to the consumer's
+   name: four, or six in the longer form (spec consumers.md).
+
+An entry is right for every subject that finds it, because `forget` drops all that a change of
+interest can have touched. A subject with an empty token is kept only as it is.
+"""
+
+from typing import Any
+
+from slipstream.wire.patterns import PatternTrie
+
+
+class PrefixCache:
+    """Values other than None by subject; at most about `capacity` of each of the three kinds."""
+
+    def __init__(self, capacity: int = 16_384) -> None:
+        self.capacity = capacity
+        self._exact: dict[bytes, Any] = {}
+        self._by_last: dict[bytes, Any] = {}  # by all but the last token, with the dot
+        self._by_first: dict[bytes, Any] = {}  # by the first tokens, with the dot
+        self._tokens = 0  # of the subject that `_look_at` saw; 0 if one of them is empty
+        self._last = 0  # where the last token begins
+        self._ends = [0, 0, 0, 0, 0, 0]  # where the first n tokens end, dot included
+
+    def __len__(self) -> int:
+        return len(self._exact) + len(self._by_last) + len(self._by_first)
+
+    def get(self, subject: bytes) -> Any:
+        """The value that holds for `subject`; None if there is none."""
+        found = self._exact.get(subject)
+        if found is not None:
+            return found
+        if self._look_at(subject) < 2:
+            return None
+        first = self._first_tokens(subject)
+        if first > 2:
+            return self._by_first.get(subject[: self._ends[first - 1]])
+        if self._by_last:
+            found = self._by_last.get(subject[: self._last])
+        if found is None and self._by_first and self._tokens > 2:
+            found = self._by_first.get(subject[: self._ends[0]])
+            if found is None and self._tokens > 3:
+                found = self._by_first.get(subject[: self._ends[1]])
+        return found
+
+    def put(self, subject: bytes, value: Any, trie: PatternTrie) -> int:
+        """Keep `value`, made of what `trie.match(subject)` has just found, as widely as it holds."""
+        fixed = trie.fixed_tokens
+        kept = self._exact
+        key = subject
+        if self._look_at(subject) > 1:
+            first = self._first_tokens(subject)
+            if first > 2:
+                if 0 < fixed <= first:
+                    kept = self._by_first
+                    key = subject[: self._ends[first - 1]]
+            elif 0 < fixed <= 2 and fixed < self._tokens - 1:
+                kept = self._by_first
+                key = subject[: self._ends[fixed - 1]]
+            elif fixed or trie.any_last_token:
+                kept = self._by_last
+                key = subject[: self._last]
+        if len(kept) >= self.capacity:
+            kept.clear()
+        kept[key] = value
+        return 0
+
+    def forget(self, pattern: bytes) -> int:
+        """Drop everything that may hold no more, because values of `pattern` came or went."""
+        if b"*" in pattern or b">" in pattern:
+            return self.clear()
+        # A literal changes its own result, and takes part in what its prefixes stand for.
+        self._exact.pop(pattern, None)
+        if self._look_at(pattern) > 1:
+            self._by_last.pop(pattern[: self._last], None)
+            for tokens in range(1, min(self._tokens, 7)):
+                self._by_first.pop(pattern[: self._ends[tokens - 1]], None)
+        return 0
+
+    def clear(self) -> int:
+        """Drop everything."""
+        self._exact.clear()
+        self._by_last.clear()
+        self._by_first.clear()
+        return 0
+
+    def _first_tokens(self, subject: bytes) -> int:
+        """How many first tokens decide about an acknowledgement; 0 for any other subject."""
+        view = subject
+        if view[0] != 36 or self._tokens < 5:  # $
+            return 0
+        if self._ends[0] != 4 or self._ends[1] != 8 or view[4] != 65 or view[6] != 75:  # A.K
+            return 0
+        return 6 if self._tokens > 10 else 4
+
+    def _look_at(self, subject: bytes) -> int:
+        """Find out where tokens begin and end; the number of tokens, 0 if one is empty."""
+        view = subject
+        n = len(subject)
+        tokens = 0
+        start = 0
+        self._tokens = 0
+        for i in range(n):
+            if view[i] == 46:
+                if i == start:
+                    return 0
+                start = i + 1
+                if tokens < 6:
+                    self._ends[tokens] = start
+                tokens += 1
+        if start == n:
+            return 0
+        self._last = start
+        self._tokens = tokens + 1
+        return self._tokens
