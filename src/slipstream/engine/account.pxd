@@ -3,6 +3,7 @@ import cython
 from slipstream.engine.message cimport Inbound
 from slipstream.engine.routing cimport Receiver, Route, Service, Subscription
 from slipstream.wire.patterns cimport PatternTrie
+from slipstream.wire.prefix_cache cimport PrefixCache
 
 
 cdef class Account:
@@ -15,16 +16,14 @@ cdef class Account:
     cdef public dict sessions
     cdef public long long generation
     cdef public PatternTrie trie
-    cdef dict _exact
-    cdef dict _by_prefix
-    cdef dict _by_ack
+    cdef PrefixCache _routes
     cdef dict _watchers
     cdef Inbound _own
 
-    @cython.locals(found=Route, size=Py_ssize_t, dot=Py_ssize_t, prefix=bytes, is_ack=bint)
+    @cython.locals(found=Route)
     cpdef Route route(self, bytes subject)
-    @cython.locals(found=Route, prefix=bytes, subscription=Subscription, plain=list, services=list, queues=dict)
-    cdef Route _find(self, bytes subject, bytes prefix, bint is_ack)
+    @cython.locals(found=Route, subscription=Subscription, plain=list, services=list, queues=dict)
+    cdef Route _find(self, bytes subject)
     @cython.locals(route=Route)
     cpdef int publish(self, Inbound message) except -1
     cpdef int deliver(self, bytes destination, Inbound message) except -1

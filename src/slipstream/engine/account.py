@@ -1,9 +1,8 @@
 """An account: a subject space of its own, and who listens in it.
 
 Finding out who gets a subject costs a walk through the trie of patterns; the answer, a `Route`, is
-kept. Subjects that end in a new token each time are kept by what comes before it, where the trie
-says that the last token made no difference, and acknowledgements by stream and consumer. A change of
-interest forgets only what it can have changed.
+kept, for all subjects at once that it holds for (`wire.prefix_cache`). A change of interest forgets
+what it can have changed.
 """
 
 from collections.abc import Callable
@@ -13,7 +12,8 @@ from typing import Any
 from slipstream.engine.message import Inbound
 from slipstream.engine.routing import Receiver, Route, Service, Subscription
 from slipstream.wire.patterns import PatternTrie
-from slipstream.wire.subjects import has_wildcard, matches
+from slipstream.wire.prefix_cache import PrefixCache
+from slipstream.wire.subjects import matches
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
@@ -34,9 +34,7 @@ class Account:
         self.sessions: dict[int, Any] = {}
         self.generation = 0  # changes whenever a route may have
         self.trie = PatternTrie()
-        self._exact: dict[bytes, Route] = {}
-        self._by_prefix: dict[bytes, Route] = {}
-        self._by_ack: dict[bytes, Route] = {}
+        self._routes = PrefixCache(ROUTES_KEPT_MAX)
         self._watchers: dict[bytes, list[Callable[[], None]]] = {}
         self._own = Inbound()
 
@@ -70,14 +68,7 @@ class Account:
     def _changed(self, pattern: bytes) -> None:
         """Forget the routes that interest in `pattern` can have changed, and tell who watches."""
         self.generation += 1
-        self._by_ack.clear()
-        if has_wildcard(pattern):
-            self._exact.clear()
-            self._by_prefix.clear()
-        else:
-            # A literal changes its own route, and whether its last token makes a difference.
-            self._exact.pop(pattern, None)
-            self._by_prefix.pop(pattern[: pattern.rfind(b".") + 1], None)
+        self._routes.forget(pattern)
         if self._watchers:
             for subject, callbacks in list(self._watchers.items()):
                 if matches(pattern, subject):
@@ -107,27 +98,10 @@ class Account:
 
     def route(self, subject: bytes) -> Route:
         """Everyone whom a message on `subject` reaches."""
-        found = self._exact.get(subject)
-        if found is not None:
-            return found
-        size = len(subject)
-        is_ack = size > 8 and subject[0] == 36 and subject[:8] == b"$JS.ACK."
-        if is_ack:
-            dot = subject.find(b".", subject.find(b".", 8) + 1)
-            prefix = subject[: dot + 1]
-            found = self._by_ack.get(prefix)
-        else:
-            dot = subject.rfind(b".")
-            if dot < 0 or dot == size - 1:
-                prefix = b""
-            else:
-                prefix = subject[: dot + 1]
-                found = self._by_prefix.get(prefix)
-        if found is not None:
-            return found
-        return self._find(subject, prefix, is_ack)
+        found = self._routes.get(subject)
+        return self._find(subject) if found is None else found
 
-    def _find(self, subject: bytes, prefix: bytes, is_ack: bool) -> Route:
+    def _find(self, subject: bytes) -> Route:
         """Ask the trie, and keep the answer as widely as it holds."""
         plain: list[Subscription] = []
         services: list[Service] = []
@@ -145,17 +119,7 @@ class Account:
             found = _NOBODY
         else:
             found = Route(plain, list(queues.values()), services)
-        if is_ack:
-            if 0 < self.trie.fixed_tokens <= 4:
-                self._by_ack[prefix] = found
-        elif prefix and (self.trie.any_last_token or self.trie.fixed_tokens):
-            if len(self._by_prefix) >= ROUTES_KEPT_MAX:
-                self._by_prefix.clear()
-            self._by_prefix[prefix] = found
-        else:
-            if len(self._exact) >= ROUTES_KEPT_MAX:
-                self._exact.clear()
-            self._exact[subject] = found
+        self._routes.put(subject, found, self.trie)
         return found
 
     # -- messages ------------------------------------------------------------------------------

@@ -59,6 +59,6 @@ cdef class ClientSession(Receiver):
     cdef int _act(self) except -1
     @cython.locals(frames=ClientFrames, message=Inbound, route=Route, subject=bytes, count=int, c=int)
     cdef int _publish(self) except -1
-    @cython.locals(out=OutBuffer, header_start=Py_ssize_t, size=Py_ssize_t)
+    @cython.locals(out=OutBuffer, header_start=Py_ssize_t)
     cpdef bint deliver(self, Subscription subscription, bytes subject, Inbound message)
     cpdef int wake(self) except -1

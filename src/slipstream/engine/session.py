@@ -228,31 +228,19 @@ class ClientSession(Receiver):
                 return False
             if self.permissions.allow_responses is not None and message.reply:
                 self._grant_response(message.reply)
-        header_start = message.header_start
-        if not self.headers:
-            header_start = message.body_start
+        header_start = message.header_start if self.headers else message.body_start
         out = self.out
-        if header_start == message.body_start:
-            out.put(b"MSG ")
-        else:
-            out.put(b"HMSG ")
-        out.put(subject)
-        out.put(b" ")
-        out.put(subscription.sid)
-        if message.reply:
-            out.put(b" ")
-            out.put(message.reply)
-        if header_start != message.body_start:
-            out.put(b" ")
-            out.put_int(message.body_start - header_start)
-        out.put(b" ")
-        size = message.end - header_start
-        out.put_int(size)
-        out.put(b"\r\n")
-        out.put_slice(message.data, header_start, message.end)
-        out.put(b"\r\n")
+        out.put_message(
+            subject,
+            subscription.sid,
+            message.reply,
+            message.data,
+            header_start,
+            message.body_start,
+            message.end,
+        )
         self.out_msgs += 1
-        self.out_bytes += size
+        self.out_bytes += message.end - header_start
         if not self.flushing:
             self.flushing = True
             self.turn.sessions.append(self)

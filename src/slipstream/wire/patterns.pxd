@@ -2,10 +2,10 @@ import cython
 
 
 cdef class _Node:
-    cdef public dict children
-    cdef public _Node star
-    cdef public list tail
-    cdef public list values
+    cdef dict children
+    cdef _Node star
+    cdef list tail
+    cdef list values
 
     cdef bint is_empty(self)
 

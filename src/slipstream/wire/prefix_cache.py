@@ -54,7 +54,7 @@ class PrefixCache:
         return found
 
     def put(self, subject: bytes, value: Any, trie: PatternTrie) -> int:
-        """Keep `value`, made of what `trie.match(subject)` has just found, as widely as it holds."""
+        """Keep `value`, made of what `trie.match(subject)` just found, as widely as it holds."""
         fixed = trie.fixed_tokens
         kept = self._exact
         key = subject
