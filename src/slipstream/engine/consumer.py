@@ -428,6 +428,7 @@ class Consumer:
         self.order.clear()
         self.due.clear()
         self.initial = None
+        self.delivered_at = 0
         self.next_seq = max(seq, 1)
         self.delivered_seq = self.floor_seq = 0
         self.delivered_stream_seq = self.floor_stream_seq = max(seq - 1, 0)

@@ -54,10 +54,10 @@ def check_config(stream: "Stream", config: ConsumerConfig) -> None:
         raise ApiError(10126)
     if config.backoff and config.max_deliver != -1 and config.max_deliver < len(config.backoff):
         raise ApiError(10116)
-    if config.ack_wait < 0:
-        raise ApiError(10183)
     if any(wait < 0 for wait in config.backoff):
         raise ApiError(10184)
+    if config.ack_wait < 0:
+        raise ApiError(10183)
     if config.is_push:
         _check_push(stream, config)
     else:
@@ -159,7 +159,9 @@ def parse_time(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise bad_json(f'parsing time "{text}": {error}') from error
+        layout = "2006-01-02T15:04:05Z07:00"
+        detail = f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"'
+        raise bad_json(detail) from error
     return moment
 
 
@@ -202,12 +204,12 @@ def check_retention(stream: "Stream", config: ConsumerConfig, name: str) -> None
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, is_bound: bool) -> None:
     """What may not change. Raises `ApiError`."""
-    for name, text in _FIXED.items():
-        if getattr(old, name) != getattr(new, name):
-            raise ApiError(10012, err=text)
     if old.is_push != new.is_push:
         kinds = ("pull", "push") if not old.is_push else ("push", "pull")
         raise ApiError(10012, err=f"can not update {kinds[0]} consumer to {kinds[1]} based")
+    for name, text in _FIXED.items():
+        if getattr(old, name) != getattr(new, name):
+            raise ApiError(10012, err=text)
     if old.deliver_subject != new.deliver_subject and is_bound:
         raise ApiError(10013)
 

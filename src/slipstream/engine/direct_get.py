@@ -92,6 +92,9 @@ class DirectGet(Service):
                 answer.status(b"408 Bad Request")
                 return 1
             request.last_by_subj = by_subject.decode("utf-8", "surrogateescape")
+        if request == DirectRequest():
+            answer.status(b"408 Empty Request")
+            return 1
         self._answer(answer, request)
         return 1
 

@@ -42,6 +42,8 @@ def check_headers(stream: "Stream", subject: bytes, message: Inbound) -> Verdict
     if expected is not None and _number(expected) != stream.log.last_seq:
         raise ApiError(10071, seq=stream.log.last_seq)
     if value(b"Nats-Schedule") is not None:
+        if stream.config.max_msg_size >= 0:
+            check_size(stream.config.max_msg_size, message)
         raise ApiError(10188)
     if value(b"Nats-Batch-Id") is not None:
         raise ApiError(10174)

@@ -135,7 +135,8 @@ class PullDelivery(Service):
         try:
             asked = _DECODER.decode(text)
         except msgspec.MsgspecError as error:
-            return f"400 Bad Request - {error}"
+            cut = str(error) == "Input data was truncated"
+            return f"400 Bad Request - {'unexpected end of JSON input' if cut else error}"
         config = self.consumer.config
         if asked.priority or asked.min_pending or asked.min_ack_pending or asked.id:
             problem = _priority_problem(asked)

@@ -102,7 +102,7 @@ def check_subjects(config: StreamConfig) -> None:
             raise config_error("invalid subject")
         for other in seen:
             if overlaps(raw, other.encode()):
-                raise config_error(f'subject "{subject}" overlaps with "{other}"')
+                raise config_error(f'subject "{other}" overlaps with "{subject}"')
         seen.append(subject)
         if subject == ">":
             if not config.no_ack:

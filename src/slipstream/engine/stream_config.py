@@ -117,7 +117,7 @@ def decode_strict(body: bytes, into: type[Any], enums: dict[str, tuple[str, ...]
     try:
         raw = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise bad_json(str(error)) from error
+        raise bad_json(_go_words(str(error))) from error
     if not isinstance(raw, dict):
         raise bad_json(f"an object was expected, not {type(raw).__name__}")
     return convert_strict(raw, into, enums)
@@ -134,7 +134,8 @@ def convert_strict(raw: dict[str, Any], into: type[Any], enums: dict[str, tuple[
             raw[name] = value
         if not isinstance(value, str) or value not in allowed:
             shown = "null" if value is None else value
-            raise bad_json(f'can not unmarshal "{shown}"')
+            quoted = shown if value is None else f'\\"{shown}\\"'
+            raise bad_json(f'can not unmarshal "{quoted}"')
     try:
         return msgspec.convert({k: v for k, v in raw.items() if v is not None}, into)
     except msgspec.ValidationError as error:
@@ -142,7 +143,9 @@ def convert_strict(raw: dict[str, Any], into: type[Any], enums: dict[str, tuple[
 
 
 def _go_words(text: str) -> str:
-    """The one message that clients look at, in nats-server's words."""
+    """The messages that clients look at, in nats-server's words."""
+    if text == "Input data was truncated":
+        return "unexpected EOF"
     marker = "Object contains unknown field `"
     if text.startswith(marker):
         return f'json: unknown field "{text[len(marker) :].split("`", 1)[0]}"'
@@ -174,6 +177,9 @@ def fill_defaults(config: StreamConfig, window_limit: int) -> bool:
         config.placement = None
     if config.republish is not None and not config.republish.src:
         config.republish.src = ">"
+    # Common clients ask for message TTLs in each bucket that they create, whether they use them or
+    # not. Like servers before 2.11, this one goes without; publishing with a TTL is an error.
+    config.allow_msg_ttl = False
     if config.persist_mode == "":
         config.persist_mode = "default"
     config.metadata = {k: v for k, v in config.metadata.items() if not _is_dynamic(k)}
@@ -235,7 +241,7 @@ def unsupported(config: StreamConfig) -> ApiError | None:
     asked = {
         "stream mirrors": config.mirror is not None,
         "stream sources": bool(config.sources),
-        "message TTLs": config.allow_msg_ttl or config.subject_delete_marker_ttl != 0,
+        "subject delete markers": config.subject_delete_marker_ttl != 0,
         "message counters": config.allow_msg_counter,
         "atomic batch publishing": config.allow_atomic,
         "fast batch publishing": config.allow_batched,

@@ -21,6 +21,7 @@ cdef class FileLog(Log):
     cdef list _doomed
     cdef list _jobs
     cdef bint _dir_dirty
+    cdef bint _written
     cdef object _lost
     cdef Segment _window_of
     cdef Py_ssize_t _window_start

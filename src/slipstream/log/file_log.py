@@ -79,6 +79,7 @@ class FileLog(Log):
         self._doomed: list[Segment] = []  # emptied segments, removed once that is durable
         self._jobs: list[Job] = []
         self._dir_dirty = False
+        self._written = False  # something was handed over that is not synced yet
         self._lost = Lost()
         self._window_of: Segment | None = None
         self._window_start = 0
@@ -210,6 +211,7 @@ class FileLog(Log):
         segment.closed = True
         segment.chunks = []
         self._unsynced.append(segment.file)
+        self._written = False
         self._active = None
         if segment.live == 0 and not segment.tombs:
             self.blocks.remove(segment)
@@ -279,6 +281,7 @@ class FileLog(Log):
             segment.file.append(data)
         except (OSError, DiskFullError) as error:
             self._fail(error)
+        self._written = True
         segment.chunks.append((segment.written, data))
         segment.written += len(data)
         kept = segment.written - segment.chunks[0][0]
@@ -299,8 +302,9 @@ class FileLog(Log):
         if changed or self.last_seq > self._recorded_seq:
             segment = self._active or self._fresh_segment(self.last_seq + 1, 0)
             self._write_controls(segment)
-        dirty = self._out.size > 0
         self._write_out()
+        dirty = self._written  # reading may have had it written before
+        self._written = False
         files = self._unsynced
         self._unsynced = []
         if dirty and self._active is not None and self._active.file is not None:

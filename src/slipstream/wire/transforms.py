@@ -64,7 +64,7 @@ class Transform:
 
     def _part(self, token: str) -> Part:
         if token.startswith("$") and token[1:].isdigit():
-            return self._wildcard([token[1:]])
+            return self._wildcard([token[1:]], token)
         match = _FUNCTION.match(token)
         if match is None:
             if token.startswith("{{") and token.endswith("}}"):
@@ -73,7 +73,7 @@ class Transform:
         name = match[1][:1].lower() + match[1][1:]
         args = [arg.strip() for arg in match[2].split(",")] if match[2].strip() else []
         maker = {
-            "wildcard": self._wildcard,
+            "wildcard": lambda a: self._wildcard(a, token),
             "partition": self._partition,
             "random": self._random_number,
             "split": self._split,
@@ -88,18 +88,18 @@ class Transform:
             raise TransformError(f"invalid mapping destination: unknown function in {token}")
         return maker(args)
 
-    def _index(self, text: str) -> int:
+    def _index(self, text: str, token: str = "") -> int:
         number = int(text) if text.isdigit() else 0
         if not 1 <= number <= len(self._stars):
             raise TransformError(
-                f"invalid mapping destination: wildcard index out of range in {text}: [{number}]"
+                f"invalid mapping destination: wildcard index out of range in {token or text}: [{number}]"
             )
         return number - 1
 
-    def _wildcard(self, args: list[str]) -> Part:
+    def _wildcard(self, args: list[str], token: str = "") -> Part:
         if len(args) != 1:
             raise TransformError("invalid mapping destination: wildcard takes one argument")
-        at = self._index(args[0])
+        at = self._index(args[0], token)
         return lambda _subject, found: found[at]
 
     def _number(self, args: list[str], at: int) -> int:

@@ -32,8 +32,7 @@ def info(js: "JetStream", _request: Request) -> dict[str, Any]:
     }
     if js.domain:
         answer["domain"] = js.domain
-    # The call itself counts once it is answered.
-    answer["api"] = {"level": API_LEVEL, "total": js.api_total - 1, "errors": js.api_errors}
+    answer["api"] = {"level": API_LEVEL, "total": js.api_total, "errors": js.api_errors}
     return answer
 
 

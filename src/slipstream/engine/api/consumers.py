@@ -53,7 +53,7 @@ def find(js: "JetStream", stream: str, name: str) -> Consumer:
 def _read(request: Request) -> tuple[CreateRequest, ConsumerConfig]:
     asked: CreateRequest = decode_strict(request.body, CreateRequest, {})
     if asked.action not in ACTIONS:
-        raise bad_json(f"unknown consumer action: {asked.action}")
+        raise bad_json(f"unknown consumer action: \"{asked.action}\"")
     config: ConsumerConfig = convert_strict(asked.config, ConsumerConfig, ENUMS)
     if asked.stream_name != request.tokens[0]:
         raise ApiError(10056)
@@ -244,11 +244,11 @@ def unpin(js: "JetStream", request: Request) -> dict[str, Any]:
 OPERATIONS = [
     Operation("CONSUMER.CREATE", -1, "consumer_create_response", create, {}),
     Operation("CONSUMER.DURABLE.CREATE", 2, "consumer_create_response", create_durable, {}),
-    Operation("CONSUMER.NAMES", 1, "consumer_names_response", names, {**_PAGE_ZEROS, "consumers": None}),
+    Operation("CONSUMER.NAMES", 1, "consumer_names_response", names, {**_PAGE_ZEROS, "consumers": []}),
     Operation("CONSUMER.LIST", 1, "consumer_list_response", list_infos, {**_PAGE_ZEROS, "consumers": None}),
     Operation("CONSUMER.INFO", 2, "consumer_info_response", info, {}),
-    Operation("CONSUMER.DELETE", 2, "consumer_delete_response", delete, {"success": False}),
-    Operation("CONSUMER.PAUSE", 2, "consumer_pause_response", pause, {"paused": False}),
-    Operation("CONSUMER.RESET", 2, "consumer_reset_response", reset, {}),
+    Operation("CONSUMER.DELETE", 2, "consumer_delete_response", delete, {}),
+    Operation("CONSUMER.PAUSE", 2, "consumer_pause_response", pause, {"paused": False, "pause_until": time_text(0)}),
+    Operation("CONSUMER.RESET", 2, "consumer_reset_response", reset, {"reset_seq": 0}, counted=False),
     Operation("CONSUMER.UNPIN", 2, "consumer_unpin_response", unpin, {}),
 ]

@@ -54,7 +54,7 @@ class Operation:
     response: str  # the type, without its prefix
     handler: Handler
     zeros: dict[str, Any]  # what the envelope holds beside an error
-    level_checked: bool = True
+    counted: bool = True  # in the account's API statistics, when it succeeds
 
 
 class ApiService(Service):
@@ -103,12 +103,11 @@ class ApiService(Service):
 
     def _answer(self, operation: Operation, request: Request, subject: str) -> None:
         js = self.js
-        js.api_total += 1
         # The message is only ours during the call, and a handler may publish.
         reply, session = request.message.reply, request.message.session
         envelope: dict[str, Any] = {"type": TYPE_PREFIX + operation.response}
         try:
-            if operation.level_checked and js.refused_level(request.message):
+            if js.refused_level(request.message):
                 raise ApiError(10185)
             if not js.limits.jetstream:
                 raise ApiError(10039)
@@ -118,8 +117,10 @@ class ApiService(Service):
             envelope.update(fields)
         except ApiError as error:
             js.api_errors += 1
+            js.api_total += not operation.counted
             envelope["error"] = error.body
             envelope.update(operation.zeros)
+        js.api_total += operation.counted
         response = msgspec.json.encode(envelope)
         if reply:
             js.account.send(reply, b"", b"", response)

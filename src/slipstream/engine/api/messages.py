@@ -82,7 +82,7 @@ def delete(js: "JetStream", request: Request) -> dict[str, Any]:
     except StorageError as error:
         raise ApiError(10057, err=str(error)) from error
     if not removed:
-        raise ApiError(10057, err="no message found")
+        raise ApiError(10043, seq=asked.seq)
     return {"success": True}
 
 
@@ -108,9 +108,9 @@ def purge(js: "JetStream", request: Request) -> dict[str, Any]:
 
 
 OPERATIONS = [
-    Operation("STREAM.MSG.GET", 1, "stream_msg_get_response", get, {}),
-    Operation("STREAM.MSG.DELETE", 1, "stream_msg_delete_response", delete, {"success": False}),
+    Operation("STREAM.MSG.GET", 1, "stream_msg_get_response", get, {}, counted=False),
+    Operation("STREAM.MSG.DELETE", 1, "stream_msg_delete_response", delete, {}),
     Operation(
-        "STREAM.PURGE", 1, "stream_purge_response", purge, {"success": False, "purged": 0}
+        "STREAM.PURGE", 1, "stream_purge_response", purge, {"purged": 0}
     ),
 ]

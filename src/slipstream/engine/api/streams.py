@@ -155,7 +155,7 @@ def not_yet(_js: "JetStream", _request: Request) -> dict[str, Any]:
 OPERATIONS = [
     Operation("STREAM.CREATE", 1, "stream_create_response", create, {}),
     Operation("STREAM.UPDATE", 1, "stream_update_response", update, {}),
-    Operation("STREAM.DELETE", 1, "stream_delete_response", delete, {"success": False}),
+    Operation("STREAM.DELETE", 1, "stream_delete_response", delete, {}),
     Operation("STREAM.INFO", 1, "stream_info_response", info, _PAGE_ZEROS),
     Operation("STREAM.NAMES", 0, "stream_names_response", names, {**_PAGE_ZEROS, "streams": None}),
     Operation("STREAM.LIST", 0, "stream_list_response", list_infos, {**_PAGE_ZEROS, "streams": None}),
