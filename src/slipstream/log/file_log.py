@@ -523,6 +523,8 @@ class FileLog(Log):
             for job in self.take_jobs():
                 job.run()
                 job.finish()
+            if self._active is not None and self._active.file is not None:
+                self._active.file.truncate(self._active.written)
         for segment in self.blocks:
             if segment.file is not None:
                 segment.file.close()

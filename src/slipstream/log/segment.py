@@ -111,6 +111,7 @@ class FooterJob:
         first = head + b"".join(parts[:3])
         trailer = _TRAILER.pack(self.head[5], zlib.crc32(first), _TRAILER_MAGIC)
         try:
+            self.file.truncate(self.head[5])
             self.file.append(first + second + trailer)
             self.file.sync()
         except OSError as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from slipstream.engine.stream import Stream
 
+INLINE_MESSAGES_MAX = 4
 INLINE_SECONDS_MAX = 0.0005  # a disk that is slower than this, on average, is not waited for here
 PROBE_EVERY = 256  # after so many commits on the thread, one is tried here again
 _WEIGHT = 0.1
@@ -49,7 +50,7 @@ class GroupCommitter:
         if stream.ack_at_once:
             self._sync_lazily(stream, batch)
             return
-        if self._may_run_here():
+        if stream.log.last_seq - stream.log.durable_seq <= INLINE_MESSAGES_MAX and self._may_run_here():
             begin = perf_counter()
             batch.run()
             self._note(perf_counter() - begin)
