@@ -1,3 +1,5 @@
+from slipstream.log.columns cimport Column
+from slipstream.log.subject_index cimport SubjectIndex
 from slipstream.wire.buffer cimport OutBuffer
 
 
@@ -15,9 +17,20 @@ cdef class Record:
     cpdef bytes body(self)
 
 
+cdef class Tally:
+    cdef readonly unsigned long long messages
+    cdef readonly unsigned long long with_header
+    cdef readonly unsigned long long text_bytes
+    cdef readonly long long first_ts
+    cdef readonly long long last_ts
+
+    cpdef int add(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size, long long ts) except -1
+
+
 cpdef unsigned int crc32(bytes data, Py_ssize_t start, Py_ssize_t end, unsigned int seed)
 cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int place, long long ts, bytes subject, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -1
 cpdef Py_ssize_t decode(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long base, Record record) except -1
 cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record record) except -1
 cpdef Py_ssize_t length_at(bytes data, Py_ssize_t at) except -1
 cpdef Py_ssize_t resync(bytes data, Py_ssize_t at, unsigned int salt) except -2
+cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectIndex subjects, unsigned long long base, Column ids, Column offsets, Tally tally) except -1

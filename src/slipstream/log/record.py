@@ -20,6 +20,8 @@ The compiled build replaces this module by `record.pyx`; this is its plain twin 
 import struct
 import zlib
 
+from slipstream.log.columns import Column
+from slipstream.log.subject_index import SubjectIndex
 from slipstream.wire.buffer import OutBuffer
 
 MESSAGE = 1  # a stored message
@@ -31,6 +33,7 @@ ERASED = 5  # was a message; its bytes were destroyed
 MAGIC = 0xA5
 HAS_HEADER = 0x10
 FIXED_SIZE = 24
+_KINDS = frozenset(kind | flag for kind in range(MESSAGE, ERASED + 1) for flag in (0, HAS_HEADER))
 _FIXED = struct.Struct("<IIBBHIq")
 
 
@@ -75,7 +78,15 @@ def encode(
     body_start: int,
     end: int,
 ) -> int:
-    """Append a record to `out`; its length."""
+    """Append a record to `out`; its length.
+
+    Raises IndexError if the parts reach outside of `data`, ValueError if the subject or the header
+    block is longer than 65,535 bytes.
+    """
+    if not 0 <= header_start <= body_start <= end <= len(data):
+        raise IndexError("a record's parts lie outside of its data")
+    if len(subject) > 0xFFFF or body_start - header_start > 0xFFFF:
+        raise ValueError("a record's subject or header block is longer than 65,535 bytes")
     header_size = body_start - header_start
     flags = HAS_HEADER if header_size else 0
     length = FIXED_SIZE + (2 if flags else 0) + len(subject) + end - header_start
@@ -102,7 +113,7 @@ def peek(data: bytes, at: int, base: int, record: Record) -> int:
         header_size = int.from_bytes(data[start : start + 2], "little")
         start += 2
     end = at + length
-    if magic != MAGIC or end > len(data) or start + subject_size + header_size > end:
+    if magic != MAGIC or kind not in _KINDS or end > len(data) or start + subject_size + header_size > end:
         return 0
     record.seq = base + place
     record.ts = ts
@@ -132,6 +143,8 @@ def length_at(data: bytes, at: int) -> int:
 
 def resync(data: bytes, at: int, salt: int) -> int:
     """The first offset at or after `at` where a whole record checks out; -1 if there is none."""
+    if at < 0:
+        return -1
     record = Record()
     magic = data.find(bytes([MAGIC]), at + 8)
     while magic >= 0:
@@ -139,3 +152,58 @@ def resync(data: bytes, at: int, salt: int) -> int:
             return magic - 8
         magic = data.find(bytes([MAGIC]), magic + 1)
     return -1
+
+
+class Tally:
+    """What `gather` has counted."""
+
+    __slots__ = ("first_ts", "last_ts", "messages", "text_bytes", "with_header")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.with_header = 0
+        self.text_bytes = 0  # subjects, header blocks and bodies
+        self.first_ts = 0
+        self.last_ts = 0
+
+    def add(self, subject_size: int, header_size: int, body_size: int, ts: int) -> int:
+        """Count one message."""
+        if self.messages == 0:
+            self.first_ts = ts
+        self.messages += 1
+        self.with_header += header_size > 0
+        self.text_bytes += subject_size + header_size + body_size
+        self.last_ts = ts
+        return 0
+
+
+def gather(
+    data: bytes,
+    at: int,
+    salt: int,
+    subjects: SubjectIndex,
+    base: int,
+    ids: Column,
+    offsets: Column,
+    tally: Tally,
+) -> int:
+    """Take in the run of whole messages from `at` on whose places follow upon those in `ids`.
+
+    Each is counted in `tally` and in `subjects`, and has its subject's id and its offset appended
+    to the columns. The offset where the run ends: at the end of `data`, at a record of another
+    kind, at a gap between places, or at bytes that are no whole record; `decode` and `resync` tell
+    which. This is how a segment without a footer is read at start, so it does no work in Python.
+    """
+    record = Record()
+    while at >= 0:
+        end = decode(data, at, salt, base, record)
+        if not end or record.kind != MESSAGE or record.seq - base != len(ids):
+            break
+        id = subjects.intern(record.subject)
+        subjects.added(id, record.seq)
+        ids.append(id)
+        offsets.append(at)
+        header_size = record.body_start - record.header_start
+        tally.add(len(record.subject), header_size, record.end - record.body_start, record.ts)
+        at = end
+    return at

@@ -4,6 +4,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memchr, memcpy
 
+from slipstream.log.columns cimport Column
+from slipstream.log.subject_index cimport SubjectIndex
 from slipstream.wire.buffer cimport OutBuffer
 
 MESSAGE = 1
@@ -25,6 +27,7 @@ cdef extern from *:
        sixteen bytes are looked up independently of each other at each step. */
     #define SLIP_STEP 16
     static uint32_t slip_crc_table[SLIP_STEP][256];
+    static int slip_crc_folds = 0;
 
     static void slip_crc_start(void) {
         for (int byte = 0; byte < 256; byte++) {
@@ -37,12 +40,14 @@ cdef extern from *:
                 uint32_t before = slip_crc_table[later - 1][byte];
                 slip_crc_table[later][byte] = (before >> 8) ^ slip_crc_table[0][before & 0xFF];
             }
+    #if defined(__x86_64__) && defined(__GNUC__)
+        slip_crc_folds = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse2");
+    #endif
     }
 
-    static uint32_t slip_crc32(uint32_t seed, const void *data, size_t size) {
-        const uint8_t *at = (const uint8_t *) data;
+    /* `sum` is the register itself: the inverted checksum. */
+    static uint32_t slip_crc_look_up(uint32_t sum, const uint8_t *at, size_t size) {
         const uint8_t *end = at + size;
-        uint32_t sum = ~seed;
         for (; end - at >= SLIP_STEP; at += SLIP_STEP) {
             uint32_t next = 0;
             for (int i = 0; i < 4; i++)
@@ -50,8 +55,55 @@ cdef extern from *:
             for (int i = 4; i < SLIP_STEP; i++) next ^= slip_crc_table[SLIP_STEP - 1 - i][at[i]];
             sum = next;
         }
+        for (; end - at >= 4; at += 4) {
+            uint32_t next = 0;
+            for (int i = 0; i < 4; i++)
+                next ^= slip_crc_table[3 - i][(uint8_t) (sum >> (8 * i)) ^ at[i]];
+            sum = next;
+        }
         for (; at < end; at++) sum = (sum >> 8) ^ slip_crc_table[0][(uint8_t) sum ^ *at];
-        return ~sum;
+        return sum;
+    }
+
+    #if defined(__x86_64__) && defined(__GNUC__)
+    #include <emmintrin.h>
+    #include <wmmintrin.h>
+
+    /* The two halves of `sum`, each multiplied by what moving it on by the fold's distance means
+       modulo the polynomial (x^(8 * distance + 32) and x^(8 * distance - 32)), meet `next`. */
+    __attribute__((target("pclmul,sse2")))
+    static inline __m128i slip_fold(__m128i sum, __m128i by, __m128i next) {
+        __m128i low = _mm_clmulepi64_si128(sum, by, 0x00);
+        __m128i high = _mm_clmulepi64_si128(sum, by, 0x11);
+        return _mm_xor_si128(_mm_xor_si128(low, high), next);
+    }
+
+    __attribute__((target("pclmul,sse2")))
+    static uint32_t slip_crc_fold(uint32_t sum, const uint8_t *at, size_t size) {
+        const __m128i by_64 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);
+        const __m128i by_16 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
+        const __m128i *from = (const __m128i *) at;
+        __m128i lane[4];
+        uint8_t rest[16];
+        for (int i = 0; i < 4; i++) lane[i] = _mm_loadu_si128(from + i);
+        lane[0] = _mm_xor_si128(lane[0], _mm_cvtsi32_si128((int) sum));
+        for (from += 4, size -= 64; size >= 64; from += 4, size -= 64)
+            for (int i = 0; i < 4; i++)
+                lane[i] = slip_fold(lane[i], by_64, _mm_loadu_si128(from + i));
+        for (int i = 1; i < 4; i++) lane[0] = slip_fold(lane[0], by_16, lane[i]);
+        for (; size >= 16; from++, size -= 16)
+            lane[0] = slip_fold(lane[0], by_16, _mm_loadu_si128(from));
+        _mm_storeu_si128((__m128i *) rest, lane[0]);
+        return slip_crc_look_up(slip_crc_look_up(0, rest, 16), (const uint8_t *) from, size);
+    }
+    #else
+    #define slip_crc_fold slip_crc_look_up
+    #endif
+
+    static uint32_t slip_crc32(uint32_t seed, const void *data, size_t size) {
+        if (slip_crc_folds && size >= 64)
+            return ~slip_crc_fold(~seed, (const uint8_t *) data, size);
+        return ~slip_crc_look_up(~seed, (const uint8_t *) data, size);
     }
     """
     void slip_crc_start() nogil
@@ -127,6 +179,10 @@ cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int
     return length
 
 
+cdef inline bint _is_kind(uint8_t kind) noexcept:
+    return 1 <= (kind & 0x0F) <= 5 and (kind & 0xE0) == 0
+
+
 cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record record) except -1:
     cdef Py_ssize_t n = PyBytes_GET_SIZE(data)
     cdef const unsigned char *view = <const unsigned char *> PyBytes_AS_STRING(data)
@@ -145,7 +201,7 @@ cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record
         header_size = view[start] | (view[start + 1] << 8)
         start += 2
     end = at + fixed.length
-    if fixed.magic != 0xA5 or end > n or start + fixed.subject_size + header_size > end:
+    if fixed.magic != 0xA5 or not _is_kind(fixed.kind) or end > n or start + fixed.subject_size + header_size > end:
         return 0
     record.seq = base + fixed.place
     record.ts = fixed.ts
@@ -205,3 +261,47 @@ cpdef Py_ssize_t resync(bytes data, Py_ssize_t at, unsigned int salt) except -2:
             return magic - 8
         magic += 1
     return -1
+
+
+cdef class Tally:
+    cpdef int add(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size, long long ts) except -1:
+        if self.messages == 0:
+            self.first_ts = ts
+        self.messages += 1
+        self.with_header += header_size > 0
+        self.text_bytes += subject_size + header_size + body_size
+        self.last_ts = ts
+        return 0
+
+
+cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectIndex subjects, unsigned long long base, Column ids, Column offsets, Tally tally) except -1:
+    cdef const unsigned char *view = <const unsigned char *> PyBytes_AS_STRING(data)
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(data)
+    cdef Fixed fixed
+    cdef Py_ssize_t start
+    cdef Py_ssize_t header_size
+    cdef unsigned int id
+    while at >= 0 and at + 24 <= n:
+        memcpy(&fixed, view + at, 24)
+        start = at + 24
+        header_size = 0
+        if fixed.magic != 0xA5 or (fixed.kind & ~0x10) != 1 or fixed.place != ids.size:
+            break
+        if fixed.kind & 0x10:
+            if start + 2 > n:
+                break
+            header_size = view[start] | (view[start + 1] << 8)
+            start += 2
+        if at + fixed.length > n or start + fixed.subject_size + header_size > at + fixed.length:
+            break
+        if slip_crc32(salt, view + at + 4, fixed.length - 4) != fixed.crc:
+            break
+        id = <unsigned int> subjects._intern(<const char *> view + start, fixed.subject_size)
+        subjects.added(id, base + fixed.place)
+        ids.append(id)
+        offsets.append(<unsigned int> at)
+        tally.add(
+            fixed.subject_size, header_size, at + fixed.length - start - fixed.subject_size - header_size, fixed.ts
+        )
+        at += fixed.length
+    return at

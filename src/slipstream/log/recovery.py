@@ -15,13 +15,23 @@ from slipstream.log.block_cache import BlockCache
 from slipstream.log.columns import GONE
 from slipstream.log.disk import Disk
 from slipstream.log.file_log import FileLog
-from slipstream.log.record import ERASED, FRONT, MESSAGE, SKIP, TOMBSTONE, Record
+from slipstream.log.record import (
+    ERASED,
+    FRONT,
+    MESSAGE,
+    SKIP,
+    TOMBSTONE,
+    Record,
+    Tally,
+    decode,
+    gather,
+    resync,
+)
 from slipstream.log.segment import (
     HEADER_SIZE,
     Segment,
     decode_header,
     read_footer,
-    scan_records,
 )
 
 
@@ -109,59 +119,89 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
     """Rebuild a segment's columns from its records."""
     assert segment.file is not None
     assert segment.ids is not None
+    assert segment.offsets is not None
+    ids = segment.ids
     data = segment.file.pread(0, segment.file.size())
+    record = Record()
+    tally = Tally()
     end = HEADER_SIZE
     damaged = False
-    for record, at in scan_records(data, segment.base, segment.salt):
-        if at > end:
-            _set_aside(log, segment, data, end, at)
+    while True:
+        at = end
+        end = gather(
+            data, at, segment.salt, log.subjects, segment.base, ids, segment.offsets, tally
+        )
+        damaged = damaged and end == at
+        at = end
+        end = decode(data, at, segment.salt, segment.base, record)
+        if not end:
+            end = resync(data, at + 1, segment.salt)
+            if end < 0:
+                break
+            _set_aside(log, segment, data, at, end)
             damaged = True
-        end = record.end
-        if record.kind in (MESSAGE, ERASED):
+        elif record.kind in (MESSAGE, ERASED):
             if damaged:
-                log.note_lost(list(range(segment.base + segment.ids.size, record.seq)), 0)
+                log.note_lost(list(range(segment.base + ids.size, record.seq)), 0)
                 damaged = False
-            _take_message(log, segment, record, at)
-        elif record.kind == TOMBSTONE:
-            body = record.body()
-            entry = (int.from_bytes(body[:8], "little"), int.from_bytes(body[8:12], "little"))
-            segment.tombs.append(entry)
-            found.removed.append(entry)
-        elif record.kind == FRONT:
-            segment.front = int.from_bytes(record.body(), "little")
-        elif record.kind == SKIP:
-            segment.last_seq = int.from_bytes(record.body(), "little")
-        found.last_ts = max(found.last_ts, record.ts)
-    if any(data[end:]):
+            end = _take_place(segment, record, at, end)
+        else:
+            _take_control(found, segment, record)
+            found.last_ts = max(found.last_ts, record.ts)
+    _settle_segment(log, segment, tally)
+    end = at
+    if data[end:] != bytes(len(data) - end):
         _set_aside(log, segment, data, end, len(data))
         if following:
             behind = int(following.split(".")[0])
-            log.note_lost(list(range(segment.base + segment.ids.size, behind)), 0)
+            log.note_lost(list(range(segment.base + ids.size, behind)), 0)
+    found.last_ts = max(found.last_ts, tally.last_ts)
     found.front = max(found.front, segment.front)
-    found.last_seq = max(found.last_seq, segment.last_seq, segment.base + segment.ids.size - 1)
+    found.last_seq = max(found.last_seq, segment.last_seq, segment.base + ids.size - 1)
     _resume(log, segment, end, is_last=not following)
 
 
-def _take_message(log: FileLog, segment: Segment, record: Record, at: int) -> None:
+def _take_place(segment: Segment, record: Record, at: int, end: int) -> int:
+    """Fill the gap before a message that `gather` stopped at, so that it can go on; where it does.
+
+    Sequences without a record were skipped or are lost.
+    """
     assert segment.ids is not None
     assert segment.offsets is not None
     place = record.seq - segment.base
+    if place < segment.ids.size:
+        return end  # a stray copy: its place is taken
     while segment.ids.size < place:
         segment.ids.append(GONE)
         segment.offsets.append(at)
+    if record.kind == MESSAGE:
+        return at
+    segment.ids.append(GONE)
     segment.offsets.append(at)
-    if record.kind == ERASED:
-        segment.ids.append(GONE)
-        return
-    id = log.subjects.intern(record.subject)
-    log.subjects.added(id, record.seq)
-    segment.ids.append(id)
-    header_size = record.body_start - record.header_start
-    if segment.live == 0:
-        segment.first_ts = record.ts
-    segment.live += 1
-    segment.bytes += log.size_of(len(record.subject), header_size, record.end - record.body_start)
-    segment.last_ts = record.ts
+    return end
+
+
+def _take_control(found: _Found, segment: Segment, record: Record) -> None:
+    """What a record that is no message says about others."""
+    body = record.body()
+    if record.kind == TOMBSTONE:
+        entry = (int.from_bytes(body[:8], "little"), int.from_bytes(body[8:12], "little"))
+        segment.tombs.append(entry)
+        found.removed.append(entry)
+    elif record.kind == FRONT:
+        segment.front = int.from_bytes(body, "little")
+    elif record.kind == SKIP:
+        segment.last_seq = int.from_bytes(body, "little")
+
+
+def _settle_segment(log: FileLog, segment: Segment, tally: Tally) -> None:
+    """Describe the segment by what was counted."""
+    plain = log.size_of(0, 0, 0)
+    segment.live = tally.messages
+    segment.bytes = tally.text_bytes + tally.messages * plain
+    segment.bytes += tally.with_header * (log.size_of(0, 1, 0) - 1 - plain)
+    segment.first_ts = tally.first_ts
+    segment.last_ts = tally.last_ts
 
 
 def _set_aside(log: FileLog, segment: Segment, data: bytes, start: int, end: int) -> None:
