@@ -45,7 +45,7 @@ bench: $(VENV)/.dev build
 
 build: $(VENV)/.base
 	@echo "==> compiled modules"
-	@$(PY) setup.py -q build_ext --inplace
+	@$(PY) setup.py -q build_ext --inplace --parallel 2
 
 $(VENV)/.base: pyproject.toml
 	@echo "==> virtual environment in $(VENV)"

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from slipstream.errors import Error
 
 if TYPE_CHECKING:
-    from slipstream.client import connect as connect
     from slipstream.server import Server as Server
 
 __version__ = "0.1.0"
-__all__ = ["Error", "Server", "__version__", "connect"]
+__all__ = ["Error", "Server", "__version__"]
 
-_HOME_OF = {"Server": "slipstream.server", "connect": "slipstream.client"}
+_HOME_OF = {"Server": "slipstream.server"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,9 @@
 """Which modules are compiled, and which build is running.
 
 The list is the only one: `setup.py` compiles it, a test asserts that each entry is an extension in
-the compiled build, and `slipstream --version` prints what it finds. An entry is here because it lies
-on the per-message path and a measurement says that compiling it pays (see docs/performance.md).
+the compiled build, and `slipstream --version` prints what it finds. An entry is here because it
+lies on the per-message path and a measurement says that compiling it pays (see
+docs/performance.md).
 """
 
 from importlib import import_module

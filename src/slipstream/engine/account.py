@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from slipstream.engine.message import Inbound
-from slipstream.engine.routing import Receiver, Route, Service, Subscription
+from slipstream.engine.routing import Route, Service, Subscription
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.prefix_cache import PrefixCache
 from slipstream.wire.subjects import matches

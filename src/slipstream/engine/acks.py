@@ -1,4 +1,5 @@
-"""Acknowledgements: what clients publish to the reply subject of a message (consumers.md section 5).
+"""Acknowledgements: what clients publish to the reply subject of a message (consumers.md section
+5).
 
 The subject ends in ``<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`` behind the head
 ``$JS.ACK.<stream>.<consumer>.`` that the service is registered for.

@@ -88,9 +88,7 @@ def _connect(session: "ClientSession", argument: bytes) -> None:
     session.headers = options.headers and not session.engine.options.no_header_support
     session.no_responders = options.no_responders
     if session.no_responders and not session.headers:
-        session.fail(
-            b"no responders requires headers support", "No Responders Requires Headers"
-        )
+        session.fail(b"no responders requires headers support", "No Responders Requires Headers")
         return
     session.engine.authenticate(session)
 

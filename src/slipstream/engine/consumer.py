@@ -1,9 +1,10 @@
 """A consumer: where it stands in its stream, what is out for acknowledgement, what comes next.
 
-The state machine is the same for pull and push; `delivery` (in `pull` or `push`) knows to whom the next
-message may go. `pump` is the only place that delivers. Whatever may make a delivery possible calls
-`wake`: a message stored, an acknowledgement that makes room, a request, interest, a timer, a resumed
-pause, a client that has caught up. So a consumer with work, room and somebody waiting always delivers.
+The state machine is the same for pull and push; `delivery` (in `pull` or `push`) knows to whom the
+next message may go. `pump` is the only place that delivers. Whatever may make a delivery possible
+calls `wake`: a message stored, an acknowledgement that makes room, a request, interest, a timer, a
+resumed pause, a client that has caught up. So a consumer with work, room and somebody waiting
+always delivers.
 
     new message ──> next_seq ..... delivered ──ack──> settled ──> ack floor moves
                                       │  └──nak, ack_wait over──> due ──> delivered again
@@ -15,6 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.consumer_config import ConsumerConfig
+from slipstream.engine.consumer_events import advise, sample_ack
 from slipstream.engine.message import Inbound
 from slipstream.log.record import Record
 from slipstream.wire.buffer import OutBuffer
@@ -22,6 +24,8 @@ from slipstream.wire.headers import with_fields
 from slipstream.wire.subjects import matches
 
 if TYPE_CHECKING:
+    from slipstream.engine.account import Account
+    from slipstream.engine.clock import Clock
     from slipstream.engine.stream import Stream
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
@@ -47,11 +51,11 @@ class Consumer:
     ) -> None:
         self.stream = stream
         self.log = stream.log
-        self.account = stream.account
+        self.account: Account = stream.account
         self.engine = stream.engine
-        self.clock = stream.clock
+        self.clock: Clock = stream.clock
         self.turn = stream.turn
-        self.name = name
+        self.name: str = name
         self.created = created
         self.store = store  # ConsumerStore; None in memory
         self.delivery: Any = None
@@ -80,7 +84,7 @@ class Consumer:
         self._record = Record()
         self._scratch = OutBuffer()
         self._message = Inbound()
-        self.ack_head = f"$JS.ACK.{stream.name}.{name}.".encode()
+        self.ack_head: bytes = f"$JS.ACK.{stream.name}.{name}.".encode()
         self.filters: tuple[bytes, ...] = ()
         self.configure(config)
 
@@ -89,7 +93,7 @@ class Consumer:
         self.config = config
         self.filters = config.filters
         self.matching = self.log.filter(self.filters)
-        self.acks = config.ack_policy != "none"
+        self.acks: bool = config.ack_policy != "none"
         self.ack_all = config.ack_policy == "all"
         self.retains = self.stream.config.retention != "limits"
         self.headers_only = config.headers_only
@@ -109,7 +113,9 @@ class Consumer:
 
     def has_room(self) -> bool:
         """Whether another new message may be out for acknowledgement."""
-        return self.max_ack_pending <= 0 or not self.acks or len(self.pending) < self.max_ack_pending
+        return (
+            self.max_ack_pending <= 0 or not self.acks or len(self.pending) < self.max_ack_pending
+        )
 
     def pump(self) -> _int:
         """Deliver what can be delivered, a bounded amount; the rest in the next round."""
@@ -245,7 +251,9 @@ class Consumer:
             if self._replays:
                 self._plan_replay(record.ts)
             if self.acks:
-                deadline = now + self.ack_wait if not self.config.backoff else self._deadline(now, 1)
+                deadline = (
+                    now + self.ack_wait if not self.config.backoff else self._deadline(now, 1)
+                )
                 self.pending[seq] = Pending(self.delivered_seq, now, deadline)
                 self.order.append(seq)
                 if self.timer is None:
@@ -282,7 +290,7 @@ class Consumer:
             return False
         self.acked_at = self.clock.now
         if self.sample:
-            self._sample(seq, entry)
+            sample_ack(self, seq, entry)
         self.settle(seq, entry)
         if self.retains:
             self.stream.acked(self, seq)
@@ -338,7 +346,7 @@ class Consumer:
         entry = self.pending.get(seq)
         if entry is None:
             return
-        self.advise("MSG_NAKED", "nak", seq, entry.consumer_seq)
+        advise(self, "MSG_NAKED", "nak", seq, entry.consumer_seq)
         if delay > 0:
             entry.deadline = self.clock.now + delay
             if seq in self.due:
@@ -370,7 +378,7 @@ class Consumer:
         if entry is None:
             return
         extra = {"reason": reason} if reason else {}
-        self.advise("MSG_TERMINATED", "terminated", seq, entry.consumer_seq, **extra)
+        advise(self, "MSG_TERMINATED", "terminated", seq, entry.consumer_seq, **extra)
         self.acked_at = self.clock.now
         self.settle(seq, entry)
         if self.retains:
@@ -384,7 +392,7 @@ class Consumer:
         if entry is None:
             return
         reason = "Unacknowledged message was deleted"
-        self.advise("MSG_TERMINATED", "terminated", seq, entry.consumer_seq, reason=reason)
+        advise(self, "MSG_TERMINATED", "terminated", seq, entry.consumer_seq, reason=reason)
         self.settle(seq, entry)
         self.changed()
         self.wake()
@@ -394,47 +402,11 @@ class Consumer:
         retention, but is not waited for any more."""
         entry = self.pending[seq]
         count = self.redelivered.get(seq, 1)
-        self.advise("MAX_DELIVERIES", "max_deliver", seq, 0, deliveries=count)
+        advise(self, "MAX_DELIVERIES", "max_deliver", seq, 0, deliveries=count)
         self.settle(seq, entry)
         if self.config.max_deliver != 1 or self.retains:
             self.redelivered[seq] = count
         self.changed()
-
-    def advise(self, event: str, kind: str, seq: _int, consumer_seq: _int, **extra: Any) -> None:
-        """An advisory about one message."""
-        fields: dict[str, Any] = {"consumer_seq": consumer_seq} if consumer_seq else {}
-        fields["stream_seq"] = seq
-        fields["deliveries"] = self.redelivered.get(seq, 1)
-        fields.update(extra)
-        advisories = self.stream.js.advisories
-        advisories.consumer_event(event, kind, self.stream.name, self.name, **fields)
-
-    def _sample(self, seq: _int, entry: Pending) -> None:
-        if self.sample < 100 and self.engine.random.randrange(100) > self.sample:
-            return
-        self.stream.js.advisories.metric_ack(
-            self.stream.name,
-            self.name,
-            consumer_seq=entry.consumer_seq,
-            stream_seq=seq,
-            ack_time=self.clock.now - entry.ts,
-            deliveries=self.redelivered.get(seq, 1),
-        )
-
-    def restart_at(self, seq: _int) -> None:
-        """Forget what is out, and go on with the first message at or after `seq`."""
-        self.pending.clear()
-        self.redelivered.clear()
-        self.order.clear()
-        self.due.clear()
-        self.initial = None
-        self.delivered_at = 0
-        self.next_seq = max(seq, 1)
-        self.delivered_seq = self.floor_seq = 0
-        self.delivered_stream_seq = self.floor_stream_seq = max(seq - 1, 0)
-        self.recount()
-        self.changed()
-        self.wake()
 
     # -- what the stream says ------------------------------------------------------------------
 
@@ -449,7 +421,10 @@ class Consumer:
     def stored_many(self, first: _int, last: _int) -> _int:
         """Messages have become visible; for a consumer without filters."""
         if last > self.counted_seq:
-            if first > self.counted_seq and self.log.messages == self.log.last_seq - self.log.first_seq + 1:
+            if (
+                first > self.counted_seq
+                and self.log.messages == self.log.last_seq - self.log.first_seq + 1
+            ):
                 self.num_pending += last - max(first, self.log.first_seq) + 1
                 self.counted_seq = last
             else:

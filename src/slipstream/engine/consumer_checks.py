@@ -1,4 +1,4 @@
-"""Which consumer configurations are refused, with nats-server's codes and words (consumers.md 2)."""
+"""Which consumer configurations are refused, with nats-server's codes and words."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING

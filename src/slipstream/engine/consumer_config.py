@@ -1,4 +1,4 @@
-"""A consumer's configuration: reading, defaults, and how it stands in responses (consumers.md 2)."""
+"""A consumer's configuration: reading, defaults, how it stands in responses (consumers.md 2)."""
 
 from typing import Any
 
@@ -76,7 +76,14 @@ class ConsumerConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return (self.filter_subject.encode(),) if self.filter_subject else ()
 
 
-_ALWAYS = {"deliver_policy", "ack_policy", "replay_policy", "num_replicas", "max_deliver", "metadata"}
+_ALWAYS = {
+    "deliver_policy",
+    "ack_policy",
+    "replay_policy",
+    "num_replicas",
+    "max_deliver",
+    "metadata",
+}
 
 
 def fill_defaults(config: ConsumerConfig, limits: Any, limit_ack_pending: int) -> None:

@@ -1,8 +1,9 @@
 """A consumer's time: deadlines, pauses, inactivity, saving its state, its end.
 
 There is one timer for a consumer, set to the earliest thing that can happen; a consumer at rest has
-none. The state is saved at most every tenth of a second, later where much is pending; an acknowledgement
-that wants an answer has it saved and synced at once, and shares that with whoever waits meanwhile.
+none. The state is saved at most every tenth of a second, later where much is pending; an
+acknowledgement that wants an answer has it saved and synced at once, and shares that with whoever
+waits meanwhile.
 """
 
 from collections.abc import Callable
@@ -28,6 +29,22 @@ class ConsumerLife:
         self._saving = False
         self._save_timer: Any = None
         self._waiting: list[Callable[[], None]] = []
+
+    def restart_at(self, seq: int) -> None:
+        """Forget what is out, and go on with the first message at or after `seq`."""
+        consumer = self.consumer
+        consumer.pending.clear()
+        consumer.redelivered.clear()
+        consumer.order.clear()
+        consumer.due.clear()
+        consumer.initial = None
+        consumer.delivered_at = 0
+        consumer.next_seq = max(seq, 1)
+        consumer.delivered_seq = consumer.floor_seq = 0
+        consumer.delivered_stream_seq = consumer.floor_stream_seq = max(seq - 1, 0)
+        consumer.recount()
+        consumer.changed()
+        consumer.wake()
 
     # -- deadlines -----------------------------------------------------------------------------
 

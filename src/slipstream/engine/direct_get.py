@@ -235,7 +235,7 @@ class Answer:
 
     def _continue_later(self) -> None:
         for subscription in self.stream.account.route(self.reply).plain:
-            session = subscription.receiver
+            session: Any = subscription.receiver
             if session.out.size + session.transport.pending() > BACKLOG_BYTES_MAX:
                 self.stream.engine.flush(session)
                 session.on_drained(self._continue)

@@ -1,7 +1,8 @@
-"""The engine: accounts, sessions, timers, and the end of each turn. No sockets, no clock, no threads.
+"""The engine: accounts, sessions, timers, and the end of each turn. No sockets, no clock, no
+threads.
 
-Whoever drives it sets `clock.now`, calls `session.receive` with what was read (or `tick` when a timer
-is due, or `stream.synced` when a disk is done) and then `finish_turn`.
+Whoever drives it sets `clock.now`, calls `session.receive` with what was read (or `tick` when a
+timer is due, or `stream.synced` when a disk is done) and then `finish_turn`.
 """
 
 import base64
@@ -250,9 +251,7 @@ class Engine:
         self.gone_in_bytes += session.in_bytes
         self.gone_out_msgs += session.out_msgs
         self.gone_out_bytes += session.out_bytes
-        self.closed_sessions.append(
-            ClosedSession(session, self.clock.now, session.close_reason)
-        )
+        self.closed_sessions.append(ClosedSession(session, self.clock.now, session.close_reason))
 
     # -- timers of sessions --------------------------------------------------------------------
 

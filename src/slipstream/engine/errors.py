@@ -1,7 +1,5 @@
 """Errors of the JetStream API, as clients see them (spec advisories-errors.md section 4)."""
 
-from typing import Any
-
 import msgspec
 
 from slipstream.engine.api_errors import API_ERRORS
@@ -48,5 +46,3 @@ def bad_json(detail: str) -> ApiError:
 def pedantic_error(text: str) -> ApiError:
     """The server would have to change a value, and was asked not to."""
     return ApiError(10157, err=text)
-
-

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slipstream.engine.api.dispatch import ApiService
 from slipstream.engine.advisories import Advisories
+from slipstream.engine.api.dispatch import ApiService
 from slipstream.engine.direct_get import DirectGet
 from slipstream.engine.errors import ApiError
 from slipstream.engine.message import Inbound
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class JetStream:
-    """The streams of `account`. `store` is the server's store directory; None keeps all in memory."""
+    """The streams of `account`. `store` is the server's store directory; None: all in memory."""
 
     def __init__(self, account: "Account", engine: "Engine", store: Store | None) -> None:
         self.account = account
@@ -205,7 +205,8 @@ class JetStream:
                 log = store.open_log(config.first_seq or 1)
             except (Error, OSError, msgspec.MsgspecError, KeyError) as error:
                 self.problem(
-                    f"JetStream stream '{self.account.name} > {name}' could not be recovered: {error}"
+                    f"JetStream stream '{self.account.name} > {name}' could not be recovered: "
+                    f"{error}"
                 )
                 continue
             stream = Stream(self, config, log, store, meta["created"])

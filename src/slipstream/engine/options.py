@@ -4,8 +4,9 @@ import msgspec
 
 SECOND = 1_000_000_000
 
-# What INFO and the API say this server is. Clients compare the version to decide which features they
-# may use; the API level is that of a server without message TTLs, counters, batches and schedules.
+# What INFO and the API say this server is. Clients compare the version to decide which features
+# they may use; the API level is that of a server without message TTLs, counters, batches and
+# schedules.
 VERSION = "2.12.0"
 API_LEVEL = 0
 

@@ -245,8 +245,7 @@ class PullDelivery(Service):
     def _beat(self, waiting: Waiting) -> None:
         consumer = self.consumer
         block = (
-            b"NATS/1.0 100 Idle Heartbeat\r\n"
-            b"Nats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
+            b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
         ) % (consumer.delivered_seq, consumer.delivered_stream_seq)
         consumer.account.send(waiting.reply, b"", block, b"")
 

@@ -1,4 +1,4 @@
-"""Push: messages go to a subject as long as somebody listens there (spec consumers.md section 7)."""
+"""Push: messages go to a subject as long as somebody listens there (consumers.md section 7)."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -133,7 +133,9 @@ class PushDelivery(Service):
 
     def _slow_down(self, size: int) -> None:
         now = self.consumer.clock.now
-        self._free_at = max(self._free_at, now) + size * 8 * SECOND // self.consumer.config.rate_limit_bps
+        self._free_at = (
+            max(self._free_at, now) + size * 8 * SECOND // self.consumer.config.rate_limit_bps
+        )
 
     # -- flow control --------------------------------------------------------------------------
 
@@ -170,8 +172,7 @@ class PushDelivery(Service):
             return 0
         if self._next_beat <= now:
             block = (
-                b"NATS/1.0 100 Idle Heartbeat\r\n"
-                b"Nats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n"
+                b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n"
             ) % (consumer.delivered_seq, consumer.delivered_stream_seq)
             if self._asked and self._unanswered >= self._window:
                 block += b"Nats-Consumer-Stalled: %b\r\n" % self._asked

@@ -1,22 +1,21 @@
 """A client's connection without the socket: bytes in, bytes out (spec protocol.md).
 
 `receive` takes whatever a read brought, finds the frames in it and acts on each at once. What is to
-be sent gathers in `out`; the session enters itself in the turn's list and is flushed at its end with
-one write. Messages pass by reference to the read's bytes, from the publisher's buffer into the
-receivers', without an object of their own.
+be sent gathers in `out`; the session enters itself in the turn's list and is flushed at its end
+with one write. Messages pass by reference to the read's bytes, from the publisher's buffer into
+the receivers', without an object of their own.
 """
 
 from typing import Any, Protocol
 
 from slipstream.engine.connect import ConnectOptions, handle_line
 from slipstream.engine.message import Inbound
-from slipstream.engine.routing import Receiver, Route, Subscription
+from slipstream.engine.routing import Receiver, Subscription
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.client_frames import ERROR_TEXTS, ClientFrames
 from slipstream.wire.subjects import is_literal
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
-
 
 
 class Transport(Protocol):
@@ -36,7 +35,7 @@ class Transport(Protocol):
 
 
 class ClientSession(Receiver):
-    """One client. `facts` are what monitoring wants to know about the connection (ip, port, tls)."""
+    """One client. `facts` are what monitoring wants to know of the connection (ip, port, tls)."""
 
     def __init__(self, engine: Any, transport: Transport, cid: _int, facts: dict[str, Any]) -> None:
         self.engine = engine
@@ -81,7 +80,7 @@ class ClientSession(Receiver):
         self._frames = ClientFrames(options.max_control_line, options.max_payload)
         self._inbound = Inbound(session=self)
         self._last_subject = b""
-        self._last_route: Route | None = None
+        self._last_route: Any = None  # the Route of _last_subject
         self._last_generation = -1
 
     def limit_payload(self, size: _int) -> None:
@@ -147,7 +146,9 @@ class ClientSession(Receiver):
         if frames.reply:
             c = frames.reply[0]
             if (c == 95 or c == 36) and _is_reserved_reply(frames.reply):
-                self.put_error(b'Permissions Violation for Publish with Reply of "%b"' % frames.reply)
+                self.put_error(
+                    b'Permissions Violation for Publish with Reply of "%b"' % frames.reply
+                )
                 return 0
         if self.permissions is not None and not self.may_publish(subject):
             self.put_error(b'Permissions Violation for Publish to "%b"' % subject)

@@ -1,9 +1,9 @@
 """A stream: what is published to its subjects is checked, stored, acknowledged when it is durable.
 
-`handle` is the hot path: one call for each message, no JSON, no copy of the payload. The record goes
-into the log's buffer, the reply subject into a list. At the end of the turn the committer writes and
-syncs the buffer once; `synced` then releases the acknowledgements that the sync covers and tells the
-consumers what they may deliver. Consumers see nothing before that.
+`handle` is the hot path: one call for each message, no JSON, no copy of the payload. The record
+goes into the log's buffer, the reply subject into a list. At the end of the turn the committer
+writes and syncs the buffer once; `synced` then releases the acknowledgements that the sync covers
+and tells the consumers what they may deliver. Consumers see nothing before that.
 
 Checks that only some messages need (headers) are in `ingest_checks`, what follows from retention in
 `retention`.
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.dedupe import DuplicateWindow
 from slipstream.engine.errors import ApiError
-from slipstream.engine.ingest_checks import check_headers, clean_header, check_size
+from slipstream.engine.ingest_checks import check_headers, check_size, clean_header
 from slipstream.engine.message import Inbound
 from slipstream.engine.republish import Republisher
 from slipstream.engine.routing import Service
 from slipstream.engine.stream_config import StreamConfig
 from slipstream.errors import StorageError
-from slipstream.log.base import Log, SyncBatch
+from slipstream.log.base import Log
+from slipstream.log.durability import SyncBatch
 from slipstream.log.record import Record
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import count_prefix, find

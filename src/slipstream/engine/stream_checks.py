@@ -33,9 +33,7 @@ def check_create(config: StreamConfig) -> None:
 def check_asked(config: StreamConfig) -> None:
     """Checks on the configuration as it was asked for, before defaults are filled in."""
     if not is_name(config.name, 1 << 20):
-        raise config_error(
-            "stream name is required and can not contain '.', '*', '>', '\\', '/'"
-        )
+        raise config_error("stream name is required and can not contain '.', '*', '>', '\\', '/'")
     if len(config.name) > 255:
         raise config_error("stream name is too long, maximum allowed is 255")
     if len(config.description.encode()) > DESCRIPTION_BYTES_MAX:
@@ -48,7 +46,13 @@ def check_asked(config: StreamConfig) -> None:
     if config.num_replicas < 0:
         raise ApiError(10133)
     if config.pedantic:
-        for name in ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers"):
+        for name in (
+            "max_msgs",
+            "max_msgs_per_subject",
+            "max_bytes",
+            "max_msg_size",
+            "max_consumers",
+        ):
             if getattr(config, name) < -1:
                 raise pedantic_error(f"{name} must be set to -1")
     if config.max_age < 0:
@@ -137,7 +141,10 @@ def _check_republish(config: StreamConfig) -> None:
         return
     dest = republish.dest.encode()
     transformed = config.subject_transform is not None
-    if any(overlaps(dest, s.encode()) for s in config.subjects if is_pattern(dest)) and not transformed:
+    if (
+        any(overlaps(dest, s.encode()) for s in config.subjects if is_pattern(dest))
+        and not transformed
+    ):
         raise config_error("stream configuration for republish destination forms a cycle")
     try:
         Transform(republish.src, republish.dest)

@@ -94,10 +94,10 @@ class StreamConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 # Fields that a response always has; the others only when they say something.
 _ALWAYS = {
-    "name", "retention", "max_consumers", "max_msgs", "max_bytes", "max_age", "max_msgs_per_subject",
-    "max_msg_size", "discard", "storage", "num_replicas", "compression", "allow_direct",
-    "mirror_direct", "sealed", "deny_delete", "deny_purge", "allow_rollup_hdrs", "consumer_limits",
-    "allow_msg_ttl", "metadata",
+    "name", "retention", "max_consumers", "max_msgs", "max_bytes", "max_age",
+    "max_msgs_per_subject", "max_msg_size", "discard", "storage", "num_replicas", "compression",
+    "allow_direct", "mirror_direct", "sealed", "deny_delete", "deny_purge", "allow_rollup_hdrs",
+    "consumer_limits", "allow_msg_ttl", "metadata",
 }  # fmt: skip
 _NEVER = {"pedantic"}
 _ENUMS = {

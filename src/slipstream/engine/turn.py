@@ -1,4 +1,5 @@
-"""What one turn of the loop leaves to finish: sessions to flush, streams to commit, consumers to pump.
+"""What one turn of the loop leaves to finish: sessions to flush, streams to commit, consumers to
+pump.
 
 A turn is everything that one read (or one timer, or one finished fdatasync) sets off. Whoever has
 something to finish adds itself once; `Engine.finish_turn` works the lists off. So the price of a

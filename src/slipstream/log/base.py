@@ -3,9 +3,9 @@
 A log keeps messages by sequence. It knows subjects, sizes and times, and nothing about consumers,
 accounts or who may publish. `FileLog` keeps them in segment files, `MemoryLog` in memory.
 
-Messages lie in blocks of consecutive sequences. A block remembers the subject id of each sequence in
-a column (`GONE` where nothing lives), so finding the next message of a filter scans numbers, block by
-block, and looks at no message that does not match.
+Messages lie in blocks of consecutive sequences. A block remembers the subject id of each sequence
+in a column (`GONE` where nothing lives), so finding the next message of a filter scans numbers,
+block by block, and looks at no message that does not match.
 
 Appending never touches the disk: it puts the record into a buffer. Making it durable takes three
 steps, so that whoever owns the event loop decides where the blocking one runs:
@@ -16,43 +16,15 @@ steps, so that whoever owns the event loop decides where the blocking one runs:
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from slipstream.errors import CorruptionError
 from slipstream.log.columns import GONE, Column
+from slipstream.log.durability import Job, Lost, SyncBatch
 from slipstream.log.record import Record
 from slipstream.log.subject_index import SubjectFilter, SubjectIndex
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
-
-
-@dataclass
-class Lost:
-    """Messages that damage has made unreadable."""
-
-    sequences: list[int] = field(default_factory=list)
-    bytes: int = 0
-
-
-class SyncBatch(Protocol):
-    """What one fdatasync has to cover."""
-
-    last_seq: int
-    error: OSError | None
-
-    def run(self) -> None:
-        """Block until the disk has it all. Never raises: a failure is kept in `error`."""
-
-
-class Job(Protocol):
-    """Work off the hot path, such as a finished segment's index: `run` blocks, on any thread."""
-
-    def run(self) -> None:
-        """Do the blocking part. Never raises."""
-
-    def finish(self) -> None:
-        """Take over the result, on the loop."""
 
 
 class Block:
@@ -86,7 +58,7 @@ class Log:
     # -- what a kind of log provides -----------------------------------------------------------
 
     def size_of(self, subject_size: _int, header_size: _int, body_size: _int) -> _int:
-        """What a message of these sizes adds to `bytes` (spec store.md: file 30 [+4], memory 16)."""
+        """What a message of these sizes adds to `bytes` (store.md: file 30 [+4], memory 16)."""
         raise NotImplementedError
 
     def append(
@@ -117,7 +89,7 @@ class Log:
         raise NotImplementedError
 
     def finish_sync(self, batch: SyncBatch) -> None:
-        """Take note that `batch` has run; raises `StorageError` if it failed: final for this log."""
+        """Take note that `batch` has run; raises `StorageError` if it failed, which is final."""
         raise NotImplementedError
 
     def take_jobs(self) -> list[Job]:
@@ -142,15 +114,15 @@ class Log:
         assert block.ids is not None
         return block.ids
 
-    def _fill(self, block: Block, i: _int, record: Record) -> _int:
+    def _fill(self, block: Any, i: _int, record: Record) -> _int:
         """Fill `record` with the message at place `i` of `block`."""
         raise NotImplementedError
 
-    def _forgotten(self, block: Block, i: _int, erase: bool) -> _int:
+    def _forgotten(self, block: Any, i: _int, erase: bool) -> _int:
         """The message at place `i` was just removed from the index: remember that on disk too."""
         return 0
 
-    def _dropped(self, block: Block) -> None:
+    def _dropped(self, block: Any) -> None:
         """Nothing lives in `block` any more, and it was taken out of `blocks`."""
 
     # -- reading -------------------------------------------------------------------------------
@@ -265,7 +237,7 @@ class Log:
         return seq
 
     def last_of(self, pattern: bytes, up_to: _int = 0) -> _int:
-        """The highest live sequence that matches `pattern` (at most `up_to` unless 0); 0 if none."""
+        """The highest live sequence that matches `pattern` (up to `up_to` unless 0); 0 if none."""
         found = self.last_per_subject((pattern,), up_to)
         return found[-1] if found else 0
 
@@ -292,7 +264,7 @@ class Log:
         return {subject.decode("utf-8", "replace"): count for subject, count in pairs}
 
     def seq_at(self, ts: _int) -> _int:
-        """The first live sequence stored at or after `ts` (ns); ``last_seq + 1`` if there is none."""
+        """The first live sequence stored at or after `ts` (ns); ``last_seq + 1`` if none is."""
         record = Record()
         for block in self.blocks:
             if block.live == 0 or block.last_ts < ts:
@@ -441,7 +413,7 @@ class Log:
 
     def _block_of(self, seq: _int) -> Block | None:
         """The block where `seq` would be; None if it lies before the first."""
-        block = self._found
+        block: Block | None = self._found
         if block is not None and block.base <= seq and block.ids is not None:
             if seq - block.base < block.ids.size:
                 return block
@@ -493,7 +465,7 @@ class Log:
                     start - block.base if start > block.base else 0, matching
                 )
                 if i >= 0:
-                    return block.base + i
+                    return int(block.base + i)
         return 0
 
     def _seek_last(self, id: _int, start: _int) -> _int:
@@ -505,7 +477,7 @@ class Log:
             if block.live:
                 i = self._ids(block).last_of(start - block.base, id)
                 if i >= 0:
-                    return block.base + i
+                    return int(block.base + i)
         return 0
 
 

@@ -13,7 +13,6 @@ from typing import Protocol
 
 from slipstream.errors import DiskFullError, StorageError
 
-
 RESERVE_STEP_MIN = 4096
 RESERVE_STEP_MAX = 8 * 1024 * 1024
 UNRESERVED_STEP = 1024 * 1024
@@ -182,12 +181,19 @@ class OsDisk:
         self._fallocate: Callable[..., int] | None = None
         libc = ctypes.CDLL(None, use_errno=True)
         if hasattr(libc, "fallocate"):
-            libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong]
+            libc.fallocate.argtypes = [
+                ctypes.c_int,
+                ctypes.c_int,
+                ctypes.c_longlong,
+                ctypes.c_longlong,
+            ]
             self._fallocate = libc.fallocate
 
     def open(self, path: str) -> OsFile:
         try:
-            return OsFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), self._fallocate)
+            return OsFile(
+                os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), self._fallocate
+            )
         except OSError as error:
             raise full_or(error, f"opening {path}") from error
 
@@ -232,7 +238,7 @@ class OsDisk:
 
 
 class DirectoryLock:
-    """Keeps a second server away from a store directory; released with the process at the latest."""
+    """Keeps a second server away from a store directory; released with the process at last."""
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, mode=0o700, exist_ok=True)

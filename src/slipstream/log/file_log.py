@@ -6,26 +6,29 @@ A segment that is full is closed: its footer, which makes opening cheap, is writ
 hot path. What is removed is told by records too: ranges of sequences (tombstones), coalesced for
 each batch, and a moved front, which is all that a work queue acknowledged in order costs.
 
-A failed fdatasync is final for the log: the kernel may have dropped the pages, so asking again would
-lie. A full disk is not: space is reserved before a sequence is given out.
+A failed fdatasync is final for the log: the kernel may have dropped the pages, so asking again
+would lie. A full disk is not: space is reserved before a sequence is given out.
 """
 
 import zlib
+from typing import Any
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
-from slipstream.log.base import Block, Job, Log, Lost, SyncBatch
+from slipstream.log.base import Log
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.columns import GONE, Column
 from slipstream.log.disk import Disk, File
-from slipstream.log.record import ERASED, FRONT, MESSAGE, SKIP, TOMBSTONE, Record, decode, encode
+from slipstream.log.durability import FileSyncBatch, Job, Lost, SyncBatch
+from slipstream.log.record import FRONT, MESSAGE, SKIP, TOMBSTONE, Record, decode, encode
 from slipstream.log.segment import (
     HEADER_SIZE,
     Segment,
     encode_header,
+    erased,
     footer_job,
     read_columns,
     read_footer,
-    scan_records,
+    scan_columns,
 )
 from slipstream.wire.buffer import OutBuffer
 
@@ -34,29 +37,10 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 SEGMENT_BYTES: _int = 32 * 1024 * 1024
 PLACES_MAX: _int = 4 * 1024 * 1024  # small records: keep a segment's columns small too
 COLUMNS_LOADED_MAX: _int = 6  # closed segments whose columns stay in memory
-CHUNKS_BYTES_MAX: _int = 2 * 1024 * 1024  # of what was last written, kept readable without a syscall
+CHUNKS_BYTES_MAX: _int = (
+    2 * 1024 * 1024
+)  # of what was last written, kept readable without a syscall
 JUMP_MAX: _int = 4096  # a longer run of skipped sequences starts a new segment
-
-
-class FileSyncBatch:
-    """The files that one group commit has to sync, oldest first."""
-
-    def __init__(self, disk: Disk, files: list[File], directory: str, last_seq: int) -> None:
-        self._disk = disk
-        self._files = files
-        self._directory = directory  # "" when nothing in it was created or removed
-        self.last_seq = last_seq
-        self.error: OSError | None = None
-
-    def run(self) -> None:
-        """fdatasync each file, then the directory if need be."""
-        try:
-            for file in self._files:
-                file.sync()
-            if self._directory:
-                self._disk.sync_dir(self._directory)
-        except OSError as error:
-            self.error = error
 
 
 class FileLog(Log):
@@ -102,7 +86,7 @@ class FileLog(Log):
         end: _int,
         ts: _int,
     ) -> _int:
-        segment = self._active
+        segment: Any = self._active
         length = 26 + len(subject) + end - header_start
         if segment is None or segment.records_end + length > SEGMENT_BYTES:
             segment = self._fresh_segment(self.last_seq + 1, length)
@@ -112,18 +96,9 @@ class FileLog(Log):
             self._reserve(segment, segment.records_end + length)
         seq = self.last_seq + 1
         at = segment.records_end
-        encode(
-            self._out,
-            MESSAGE,
-            segment.salt,
-            seq - segment.base,
-            ts,
-            subject,
-            data,
-            header_start,
-            body_start,
-            end,
-        )
+        out = self._out
+        place = seq - segment.base
+        encode(out, MESSAGE, segment.salt, place, ts, subject, data, header_start, body_start, end)
         length = self._out.size - (at - segment.written)
         segment.records_end = at + length
         id = self.subjects.intern(subject)
@@ -149,7 +124,7 @@ class FileLog(Log):
         return seq
 
     def skip(self, ts: _int) -> _int:
-        segment = self._active
+        segment: Any = self._active
         if segment is None or segment.offsets.size >= PLACES_MAX:
             segment = self._fresh_segment(self.last_seq + 1, 0)
         self.last_seq += 1
@@ -344,12 +319,11 @@ class FileLog(Log):
         self._lost.sequences.extend(sequences)
         self._lost.bytes += size
 
-    def _ids(self, block: Block) -> Column:
+    def _ids(self, block: Any) -> Column:
         if block.ids is None:
-            segment = block
-            self._load(segment)
-        assert block.ids is not None
-        return block.ids
+            self._load(block)
+        ids: Column = block.ids
+        return ids
 
     def _load(self, segment: Segment) -> None:
         """Bring a closed segment's columns into memory, and let older ones go."""
@@ -360,32 +334,18 @@ class FileLog(Log):
             names = [GONE if id < 0 else id for id in found]
             segment.ids, segment.offsets = read_columns(file, footer, names)
         except (CorruptionError, zlib.error):
-            self._rescan(segment)
+            data = file.pread(0, segment.records_end)
+            segment.ids, segment.offsets = scan_columns(data, segment, self.subjects)
         if segment.dead is not None:
             segment.ids.bury(segment.dead)
         self._may_unload(segment)
-
-    def _rescan(self, segment: Segment) -> None:
-        """Columns from the records themselves, where the footer's second part is damaged."""
-        data = self._file_of(segment).pread(0, segment.records_end)
-        segment.ids = Column()
-        segment.offsets = Column()
-        for record, at in scan_records(data, segment.base, segment.salt):
-            if record.kind in (MESSAGE, ERASED):
-                place = record.seq - segment.base
-                while segment.ids.size < place:
-                    segment.ids.append(GONE)
-                    segment.offsets.append(at)
-                id = self.subjects.find(record.subject) if record.kind == MESSAGE else -1
-                segment.ids.append(GONE if id < 0 else id)
-                segment.offsets.append(at)
 
     def _file_of(self, segment: Segment) -> File:
         if segment.file is None:
             segment.file = self.disk.open(segment.path)
         return segment.file
 
-    def _fill(self, block: Block, i: _int, record: Record) -> _int:
+    def _fill(self, block: Any, i: _int, record: Record) -> _int:
         segment = block
         offset = segment.offsets.get(i)
         if offset >= segment.written and segment is self._active:
@@ -447,8 +407,7 @@ class FileLog(Log):
 
     def _lose(self, seq: _int) -> None:
         """Message `seq` can not be read: count it as lost, and go on without it."""
-        block = self._block_of(seq)
-        assert block is not None
+        block: Any = self._block_of(seq)
         ids = self._ids(block)
         i = seq - block.base
         self.note_lost([seq], 0)
@@ -461,7 +420,7 @@ class FileLog(Log):
         if seq == self.first_seq:
             self.move_first(seq + 1)
 
-    def _forgotten(self, block: Block, i: _int, erase: bool) -> _int:
+    def _forgotten(self, block: Any, i: _int, erase: bool) -> _int:
         segment = block
         seq = segment.base + i
         if erase:
@@ -483,20 +442,15 @@ class FileLog(Log):
         self._fill(segment, i, record)
         assert segment.offsets is not None
         offset = segment.offsets.get(i)
-        subject = bytes(len(record.subject))
-        data = bytes(record.end - record.header_start)
-        out = OutBuffer()
-        header_size = record.body_start - record.header_start
-        encode(out, ERASED, segment.salt, i, record.ts, subject, data, 0, header_size, len(data))
         file = self._file_of(segment)
-        file.pwrite(offset, out.take())
+        file.pwrite(offset, erased(segment, i, record))
         segment.chunks = []
         self._window_of = None
         self.cache.forget(segment.path)
         if file not in self._unsynced:
             self._unsynced.append(file)
 
-    def _dropped(self, block: Block) -> None:
+    def _dropped(self, block: Any) -> None:
         segment = block
         # Its tombstones still hold for older segments: tell them again.
         oldest = self.blocks[0].base if self.blocks else self.last_seq + 1

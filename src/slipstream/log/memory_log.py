@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from slipstream.log.base import Block, Log, SyncBatch
+from slipstream.log.base import Block, Log
 from slipstream.log.columns import GONE
+from slipstream.log.durability import SyncBatch
 from slipstream.log.record import MESSAGE, Record
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
@@ -78,8 +79,8 @@ class MemoryLog(Log):
     def _active(self) -> MemoryBlock:
         """The block that the next sequence goes to."""
         if self.blocks:
-            block = self.blocks[-1]
-            if block.ids.size < BLOCK_MESSAGES:
+            block: MemoryBlock = self.blocks[-1]
+            if self._ids(block).size < BLOCK_MESSAGES:
                 return block
             if block.live == 0:
                 self.blocks.pop()
@@ -100,7 +101,7 @@ class MemoryLog(Log):
     def delete(self) -> None:
         self.blocks.clear()
 
-    def _fill(self, block: Block, i: _int, record: Record) -> _int:
+    def _fill(self, block: Any, i: _int, record: Record) -> _int:
         memory = block
         part = memory.parts[i]
         data = part[0]
@@ -114,7 +115,7 @@ class MemoryLog(Log):
         record.kind = MESSAGE
         return 0
 
-    def _forgotten(self, block: Block, i: _int, erase: bool) -> _int:
+    def _forgotten(self, block: Any, i: _int, erase: bool) -> _int:
         memory = block
         memory.parts[i] = None
         return 0

@@ -11,8 +11,8 @@
       24     2   length of the header block, only with the flag
       ..     .   subject, header block, body
 
-All numbers are little-endian. The salt is derived from the segment's base sequence, so a record that
-strayed from another segment does not check out, and the checksum covers the whole sequence.
+All numbers are little-endian. The salt is derived from the segment's base sequence, so a record
+that strayed from another segment does not check out, and the checksum covers the whole sequence.
 
 The compiled build replaces this module by `record.pyx`; this is its plain twin and test oracle.
 """
@@ -113,7 +113,12 @@ def peek(data: bytes, at: int, base: int, record: Record) -> int:
         header_size = int.from_bytes(data[start : start + 2], "little")
         start += 2
     end = at + length
-    if magic != MAGIC or kind not in _KINDS or end > len(data) or start + subject_size + header_size > end:
+    if (
+        magic != MAGIC
+        or kind not in _KINDS
+        or end > len(data)
+        or start + subject_size + header_size > end
+    ):
         return 0
     record.seq = base + place
     record.ts = ts
@@ -123,7 +128,7 @@ def peek(data: bytes, at: int, base: int, record: Record) -> int:
     record.header_start = start + subject_size
     record.body_start = record.header_start + header_size
     record.end = end
-    return end
+    return int(end)
 
 
 def decode(data: bytes, at: int, salt: int, base: int, record: Record) -> int:

@@ -1,9 +1,11 @@
 """Opening a log: footers are read, what has none is scanned, and damage costs what it must.
 
 * A closed segment with a whole footer is described by it; its records are not read.
-* Any other segment is scanned. Records check out one by one; behind a damaged one the next whole one
+* Any other segment is scanned. Records check out one by one; behind a damaged one the next whole
+one
   is looked for, and what lies between is set aside in `damaged/` and counted as lost.
-* In the last segment, bytes behind the last whole record are a torn write: they are cut off. Nothing
+* In the last segment, bytes behind the last whole record are a torn write: they are cut off.
+Nothing
   acknowledged lies there, because an acknowledgement waits for the fdatasync that covers it.
 * Nothing is deleted because something else could not be read.
 """

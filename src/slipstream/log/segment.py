@@ -19,9 +19,11 @@ from dataclasses import dataclass
 
 from slipstream.errors import CorruptionError, DiskFullError
 from slipstream.log.base import Block
-from slipstream.log.columns import Column
+from slipstream.log.columns import GONE, Column
 from slipstream.log.disk import File
-from slipstream.log.record import Record, decode, resync
+from slipstream.log.record import ERASED, MESSAGE, Record, decode, encode, resync
+from slipstream.log.subject_index import SubjectIndex
+from slipstream.wire.buffer import OutBuffer
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
@@ -166,7 +168,7 @@ class Footer:
 
     places: int
     live: int
-    bytes: int
+    size: int  # of the live messages, as clients count them
     first_ts: int
     last_ts: int
     records_end: int
@@ -181,7 +183,7 @@ class Footer:
         """Describe `segment`, leaving its columns on disk."""
         segment.places = self.places
         segment.live = self.live
-        segment.bytes = self.bytes
+        segment.bytes = self.size
         segment.first_ts = self.first_ts
         segment.last_ts = self.last_ts
         segment.records_end = self.records_end
@@ -192,12 +194,14 @@ class Footer:
 
 def read_footer(file: File) -> Footer:
     """The first part of the footer; raises `CorruptionError` if there is no whole one."""
-    size = file.size()
-    trailer = file.pread(size - TRAILER_SIZE, TRAILER_SIZE) if size >= HEADER_SIZE + TRAILER_SIZE else b""
+    held = file.size()
+    trailer = (
+        file.pread(held - TRAILER_SIZE, TRAILER_SIZE) if held >= HEADER_SIZE + TRAILER_SIZE else b""
+    )
     if len(trailer) < TRAILER_SIZE or not trailer.endswith(_TRAILER_MAGIC):
         raise CorruptionError("a segment has no footer")
     at, crc, _ = _TRAILER.unpack(trailer)
-    head = file.pread(at, _HEAD.size) if at < size else b""
+    head = file.pread(at, _HEAD.size) if at < held else b""
     if len(head) < _HEAD.size:
         raise CorruptionError("a segment's footer is damaged")
     fields = _HEAD.unpack(head)
@@ -210,7 +214,21 @@ def read_footer(file: File) -> Footer:
     names, stats, tombs = (zlib.decompress(first[ends[n] : ends[n + 1]]) for n in range(3))
     removed = [(seq, count) for seq, count in _RANGE.iter_unpack(tombs)]
     second = (at + first_size, sizes[3:], fields[8], fields[14])
-    return Footer(*fields[:8], names, stats, removed, second)
+    places, live, size, first_ts, last_ts, records_end, front, last_seq = fields[:8]
+    return Footer(
+        places,
+        live,
+        size,
+        first_ts,
+        last_ts,
+        records_end,
+        front,
+        last_seq,
+        names,
+        stats,
+        removed,
+        second,
+    )
 
 
 def read_columns(file: File, footer: Footer, names: "list[int] | None") -> "tuple[Column, Column]":
@@ -235,3 +253,29 @@ def scan_records(data: bytes, base: int, salt: int) -> Iterator[tuple[Record, in
             at = end
         else:
             at = resync(data, at + 1, salt)
+
+
+def scan_columns(data: bytes, segment: Segment, subjects: SubjectIndex) -> tuple[Column, Column]:
+    """The columns of a segment, from the records in `data`: for where its footer is damaged."""
+    ids = Column()
+    offsets = Column()
+    for record, at in scan_records(data, segment.base, segment.salt):
+        if record.kind not in (MESSAGE, ERASED):
+            continue
+        while ids.size < record.seq - segment.base:
+            ids.append(GONE)
+            offsets.append(at)
+        id = subjects.find(record.subject) if record.kind == MESSAGE else -1
+        ids.append(GONE if id < 0 else id)
+        offsets.append(at)
+    return ids, offsets
+
+
+def erased(segment: Segment, place: int, record: Record) -> bytes:
+    """What is written over a message to destroy it: as long, so that the next one is found."""
+    out = OutBuffer()
+    header_size = record.body_start - record.header_start
+    subject = bytes(len(record.subject))
+    data = bytes(record.end - record.header_start)
+    encode(out, ERASED, segment.salt, place, record.ts, subject, data, 0, header_size, len(data))
+    return out.take()

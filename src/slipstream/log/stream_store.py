@@ -4,8 +4,8 @@
                                         msgs/*.seg          the log
                                         consumers/<name>/meta.0, meta.1, state.0, state.1
 
-What is small and changes is kept in two files in turn, each with a generation and a checksum: writing
-one never endangers the other, so a crash leaves the old or the new content, never none.
+What is small and changes is kept in two files in turn, each with a generation and a checksum:
+writing one never endangers the other, so a crash leaves the old or the new content, never none.
 """
 
 import os
@@ -47,7 +47,7 @@ class TwinFile:
         return best[1]
 
     def save(self, content: bytes, sync: bool) -> None:
-        """Replace the content. With `sync` it survives a power failure when this returns; blocks."""
+        """Replace the content. With `sync` it survives a power failure from then on; blocks."""
         self._generation += 1
         path = f"{self._path}.{self._generation % 2}"
         fresh = not self._disk.exists(path)
@@ -67,7 +67,9 @@ class TwinFile:
 def _pack(generation: int, content: bytes) -> bytes:
     number = generation.to_bytes(8, "little")
     crc = zlib.crc32(content, zlib.crc32(number))
-    return _MAGIC + number + crc.to_bytes(4, "little") + len(content).to_bytes(4, "little") + content
+    return (
+        _MAGIC + number + crc.to_bytes(4, "little") + len(content).to_bytes(4, "little") + content
+    )
 
 
 def _unpack(data: bytes) -> tuple[int, bytes] | None:
@@ -81,7 +83,7 @@ def _unpack(data: bytes) -> tuple[int, bytes] | None:
 
 @dataclass
 class StateSave:
-    """A consumer's state on its way to the disk; `done` is called on the loop with an error or None."""
+    """A consumer's state on its way to the disk; `done` is called on the loop with the outcome."""
 
     file: TwinFile
     content: bytes

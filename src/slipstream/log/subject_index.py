@@ -148,9 +148,7 @@ class SubjectFilter:
         self._index = index
         self.patterns = patterns
         # With a single literal pattern no decisions are kept: `only` is its id, or -1.
-        self.literal = (
-            patterns[0] if len(patterns) == 1 and not has_wildcard(patterns[0]) else b""
-        )
+        self.literal = patterns[0] if len(patterns) == 1 and not has_wildcard(patterns[0]) else b""
         self.only = -1
         self._decided: dict[int, bool] = {}
 

@@ -73,9 +73,7 @@ def _allowed_here(user: UserOptions) -> bool:
     return not types or CONNECTION_TYPE in types
 
 
-def _check(
-    expected: str, given: str, user: User, done: Callable[[User | None], None]
-) -> None:
+def _check(expected: str, given: str, user: User, done: Callable[[User | None], None]) -> None:
     """Compare in constant time; bcrypt on a thread, because it takes a while by design."""
     if not expected.startswith(_BCRYPT_PREFIXES):
         same = hmac.compare_digest(expected.encode(), given.encode())

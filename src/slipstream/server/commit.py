@@ -1,8 +1,8 @@
 """Group commit: one fdatasync covers whatever was stored since the last one.
 
 Where the disk answers within a fraction of a millisecond and nothing else is running, the fdatasync
-runs right here: two hand-overs between threads would cost more than they hide. A slower disk is waited
-for on a thread, while the loop gathers the next batch.
+runs right here: two hand-overs between threads would cost more than they hide. A slower disk is
+waited for on a thread, while the loop gathers the next batch.
 """
 
 import asyncio
@@ -50,7 +50,10 @@ class GroupCommitter:
         if stream.ack_at_once:
             self._sync_lazily(stream, batch)
             return
-        if stream.log.last_seq - stream.log.durable_seq <= INLINE_MESSAGES_MAX and self._may_run_here():
+        if (
+            stream.log.last_seq - stream.log.durable_seq <= INLINE_MESSAGES_MAX
+            and self._may_run_here()
+        ):
             begin = perf_counter()
             batch.run()
             self._note(perf_counter() - begin)

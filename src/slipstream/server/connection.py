@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from slipstream.engine.session import ClientSession
     from slipstream.server.runtime import Runtime
 
-# How long a publisher rests when somebody whom it writes to does not keep up. A slow reader thus slows
-# its publishers before it is cut off.
+# How long a publisher rests when somebody whom it writes to does not keep up. A slow reader thus
+# slows its publishers before it is cut off.
 STALL_SECONDS = 0.005
 
 
 class Connection(asyncio.Protocol):
     """One accepted connection; the engine's `Transport`."""
 
-    __slots__ = ("_runtime", "_paused", "_transport", "facts", "session")
+    __slots__ = ("_paused", "_runtime", "_transport", "facts", "session")
 
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime

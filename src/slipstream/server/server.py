@@ -1,10 +1,10 @@
 """`slipstream.Server`: a server inside a Python process.
 
-    with Server() as server:                 # a thread with a loop of its own
-        print(server.url)
+with Server() as server:                 # a thread with a loop of its own
+    print(server.url)
 
-    async with Server(store_dir="data") as server:    # on the running loop
-        ...
+async with Server(store_dir="data") as server:    # on the running loop
+    ...
 """
 
 import asyncio
@@ -39,8 +39,8 @@ def new_loop() -> asyncio.AbstractEventLoop:
 class Server:
     """A server with JetStream on a port of the system's choice, unless told otherwise.
 
-    `store_dir` keeps the streams; without one they live in a temporary directory that `stop` removes.
-    `options` take anything that `ServerOptions` has, `config` a whole one.
+    `store_dir` keeps the streams; without one they live in a temporary directory that `stop`
+    removes. `options` take anything that `ServerOptions` has, `config` a whole one.
 
     Raises `ConfigError` for wrong options and `Error` if it can not start.
     """

@@ -72,7 +72,7 @@ class Transform:
             return lambda _subject, _found: token
         name = match[1][:1].lower() + match[1][1:]
         args = [arg.strip() for arg in match[2].split(",")] if match[2].strip() else []
-        maker = {
+        makers: dict[str, Callable[[list[str]], Part]] = {
             "wildcard": lambda a: self._wildcard(a, token),
             "partition": self._partition,
             "random": self._random_number,
@@ -83,7 +83,8 @@ class Transform:
             "sliceFromRight": lambda a: self._cut(a, _slice_right),
             "left": lambda a: self._cut(a, lambda text, n: text[:n]),
             "right": lambda a: self._cut(a, lambda text, n: text[-n:] if n else ""),
-        }.get(_canonical(name))
+        }
+        maker = makers.get(_canonical(name))
         if maker is None:
             raise TransformError(f"invalid mapping destination: unknown function in {token}")
         return maker(args)
@@ -92,7 +93,8 @@ class Transform:
         number = int(text) if text.isdigit() else 0
         if not 1 <= number <= len(self._stars):
             raise TransformError(
-                f"invalid mapping destination: wildcard index out of range in {token or text}: [{number}]"
+                "invalid mapping destination: wildcard index out of range in "
+                f"{token or text}: [{number}]"
             )
         return number - 1
 
@@ -173,7 +175,9 @@ class Mappings:
     def add(self, source: str, destinations: list[tuple[str, int]]) -> None:
         """Map `source` to each destination for so many percent; the rest stays as it is, unless
         the source itself is among the destinations, then the rest is lost."""
-        weighted = [(Transform(source, dest, self._random), weight) for dest, weight in destinations]
+        weighted = [
+            (Transform(source, dest, self._random), weight) for dest, weight in destinations
+        ]
         lossy = any(dest == source for dest, _ in destinations)
         self._entries.append((source.encode(), weighted, lossy))
         self._entries.sort(key=lambda entry: _wildness(entry[0]))

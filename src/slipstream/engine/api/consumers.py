@@ -6,7 +6,13 @@ import msgspec
 
 from slipstream.engine.api.consumer_info import consumer_info
 from slipstream.engine.api.dispatch import Operation, Request, page
-from slipstream.engine.api.requests import PageRequest, PauseRequest, ResetRequest, read_body, read_optional
+from slipstream.engine.api.requests import (
+    PageRequest,
+    PauseRequest,
+    ResetRequest,
+    read_body,
+    read_optional,
+)
 from slipstream.engine.consumer import Consumer
 from slipstream.engine.consumer_checks import (
     check_config,
@@ -53,7 +59,7 @@ def find(js: "JetStream", stream: str, name: str) -> Consumer:
 def _read(request: Request) -> tuple[CreateRequest, ConsumerConfig]:
     asked: CreateRequest = decode_strict(request.body, CreateRequest, {})
     if asked.action not in ACTIONS:
-        raise bad_json(f"unknown consumer action: \"{asked.action}\"")
+        raise bad_json(f'unknown consumer action: "{asked.action}"')
     config: ConsumerConfig = convert_strict(asked.config, ConsumerConfig, ENUMS)
     if asked.stream_name != request.tokens[0]:
         raise ApiError(10056)
@@ -97,7 +103,12 @@ def create_durable(js: "JetStream", request: Request) -> dict[str, Any]:
 
 
 def _create(
-    js: "JetStream", stream_name: str, name: str, config: ConsumerConfig, action: str, auto: bool = False
+    js: "JetStream",
+    stream_name: str,
+    name: str,
+    config: ConsumerConfig,
+    action: str,
+    auto: bool = False,
 ) -> dict[str, Any]:
     stream = js.find(stream_name)
     if config.durable_name and config.name and config.durable_name != config.name:
@@ -155,7 +166,9 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> dict[
             from slipstream.engine.retention import drop_unneeded
 
             drop_unneeded(stream)
-    moved = old.deliver_subject != config.deliver_subject or old.deliver_group != config.deliver_group
+    moved = (
+        old.deliver_subject != config.deliver_subject or old.deliver_group != config.deliver_group
+    )
     if isinstance(delivery, PushDelivery) and moved:
         delivery.rebind(config.deliver_subject, config.deliver_group)
     consumer.life.tick()
@@ -225,7 +238,7 @@ def reset(js: "JetStream", request: Request) -> dict[str, Any] | None:
             raise ApiError(10204, err="below start seq")
     else:
         seq = consumer.floor_stream_seq + 1
-    consumer.restart_at(seq)
+    consumer.life.restart_at(seq)
     return {**consumer_info(consumer), "reset_seq": seq}
 
 
@@ -244,11 +257,23 @@ def unpin(js: "JetStream", request: Request) -> dict[str, Any]:
 OPERATIONS = [
     Operation("CONSUMER.CREATE", -1, "consumer_create_response", create, {}),
     Operation("CONSUMER.DURABLE.CREATE", 2, "consumer_create_response", create_durable, {}),
-    Operation("CONSUMER.NAMES", 1, "consumer_names_response", names, {**_PAGE_ZEROS, "consumers": []}),
-    Operation("CONSUMER.LIST", 1, "consumer_list_response", list_infos, {**_PAGE_ZEROS, "consumers": None}),
+    Operation(
+        "CONSUMER.NAMES", 1, "consumer_names_response", names, {**_PAGE_ZEROS, "consumers": []}
+    ),
+    Operation(
+        "CONSUMER.LIST", 1, "consumer_list_response", list_infos, {**_PAGE_ZEROS, "consumers": None}
+    ),
     Operation("CONSUMER.INFO", 2, "consumer_info_response", info, {}),
     Operation("CONSUMER.DELETE", 2, "consumer_delete_response", delete, {}),
-    Operation("CONSUMER.PAUSE", 2, "consumer_pause_response", pause, {"paused": False, "pause_until": time_text(0)}),
-    Operation("CONSUMER.RESET", 2, "consumer_reset_response", reset, {"reset_seq": 0}, counted=False),
+    Operation(
+        "CONSUMER.PAUSE",
+        2,
+        "consumer_pause_response",
+        pause,
+        {"paused": False, "pause_until": time_text(0)},
+    ),
+    Operation(
+        "CONSUMER.RESET", 2, "consumer_reset_response", reset, {"reset_seq": 0}, counted=False
+    ),
     Operation("CONSUMER.UNPIN", 2, "consumer_unpin_response", unpin, {}),
 ]

@@ -2,7 +2,8 @@
 
 A handler takes `Request` and returns the fields of its response, or raises `ApiError`. Everything
 around it is done here once: the checks in their order, the envelope with its `type`, what the
-envelope holds beside an error, counting, the audit advisory, and silence where nats-server is silent.
+envelope holds beside an error, counting, the audit advisory, and silence where nats-server is
+silent.
 """
 
 from collections.abc import Callable
@@ -89,7 +90,9 @@ class ApiService(Service):
     def _mapped(self, rest: str, message: Inbound) -> int:
         """A call under the domain's prefix is the same call."""
         inner = rest if rest.startswith(("$KV.", "$OBJ.", "$O.")) else PREFIX + rest
-        copy = Inbound(inner.encode(), message.reply, message.header(), message.body(), message.session)
+        copy = Inbound(
+            inner.encode(), message.reply, message.header(), message.body(), message.session
+        )
         return self.js.account.publish(copy)
 
     def _find(self, rest: str) -> tuple[Operation | None, list[str]]:

@@ -110,7 +110,5 @@ def purge(js: "JetStream", request: Request) -> dict[str, Any]:
 OPERATIONS = [
     Operation("STREAM.MSG.GET", 1, "stream_msg_get_response", get, {}, counted=False),
     Operation("STREAM.MSG.DELETE", 1, "stream_msg_delete_response", delete, {}),
-    Operation(
-        "STREAM.PURGE", 1, "stream_purge_response", purge, {"purged": 0}
-    ),
+    Operation("STREAM.PURGE", 1, "stream_purge_response", purge, {"purged": 0}),
 ]

@@ -84,5 +84,3 @@ def read_optional(request: Request, into: type[T]) -> T:
     if not request.has_json:
         return into()
     return read_body(request, into)
-
-

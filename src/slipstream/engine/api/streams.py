@@ -158,7 +158,9 @@ OPERATIONS = [
     Operation("STREAM.DELETE", 1, "stream_delete_response", delete, {}),
     Operation("STREAM.INFO", 1, "stream_info_response", info, _PAGE_ZEROS),
     Operation("STREAM.NAMES", 0, "stream_names_response", names, {**_PAGE_ZEROS, "streams": None}),
-    Operation("STREAM.LIST", 0, "stream_list_response", list_infos, {**_PAGE_ZEROS, "streams": None}),
+    Operation(
+        "STREAM.LIST", 0, "stream_list_response", list_infos, {**_PAGE_ZEROS, "streams": None}
+    ),
     Operation("STREAM.SNAPSHOT", 1, "stream_snapshot_response", not_yet, {}),
     Operation("STREAM.RESTORE", 1, "stream_restore_response", not_yet, {"deliver_subject": ""}),
     Operation("STREAM.LEADER.STEPDOWN", 1, "stream_leader_stepdown_response", needs_cluster, {}),
