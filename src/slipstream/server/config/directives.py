@@ -1,0 +1,333 @@
+"""The directives of the top level (spec config-cli.md section 2); blocks have their own modules."""
+
+from slipstream.server.config.accounts import (
+    ACCOUNT,
+    AUTHORIZATION,
+    MAPPING,
+    Accounts,
+    Authorization,
+    Mappings,
+)
+from slipstream.server.config.blocks import Block, block_kind, no_effect, optional, refused
+from slipstream.server.config.jetstream import JETSTREAM, JetStream, put_store_dir
+from slipstream.server.config.kinds import (
+    Address,
+    Boolean,
+    Count,
+    Duration,
+    Integer,
+    Kind,
+    Notes,
+    Path,
+    Size,
+    SmallSize,
+    String,
+    StringMap,
+    Strings,
+    Wrong,
+    entries_kind,
+    integer_between,
+    read_duration_text,
+    read_integer,
+    read_string,
+)
+from slipstream.server.config.tls import TLS
+from slipstream.server.config.tree import Value
+from slipstream.server.options import (
+    DEFAULT_PORT,
+    SECOND,
+    JetStreamOptions,
+    ServerOptions,
+    TlsOptions,
+)
+
+
+def _read_port(value: Value, notes: Notes) -> int:
+    return read_integer(value, notes) or DEFAULT_PORT
+
+
+def _put_listen(target: ServerOptions, found: tuple[str, int]) -> None:
+    host, port = found
+    target.host = host or target.host
+    target.port = port or DEFAULT_PORT
+
+
+def _put_http(target: ServerOptions, found: tuple[str, int]) -> None:
+    target.monitoring.host = found[0] or target.monitoring.host
+    target.monitoring.http_port = found[1]
+
+
+def _put_https(target: ServerOptions, found: tuple[str, int]) -> None:
+    target.monitoring.host = found[0] or target.monitoring.host
+    target.monitoring.https_port = found[1]
+
+
+def _put_base_path(target: ServerOptions, path: str) -> None:
+    target.monitoring.http_base_path = "/" + path.strip("/") if path.strip("/") else ""
+
+
+def _put_trace_verbose(target: ServerOptions, found: bool) -> None:
+    target.logging.trace_verbose = found
+    target.logging.trace = target.logging.trace or found
+
+
+def _put_trace_headers(target: ServerOptions, found: bool) -> None:
+    target.logging.trace_headers = found
+    target.logging.trace = target.logging.trace or found
+
+
+def _put_jetstream(target: ServerOptions, found: JetStreamOptions) -> None:
+    if target.jetstream.store_dir:  # a store_dir of the top level came before
+        put_store_dir(found, target.jetstream.store_dir)
+    target.jetstream = found
+
+
+def _put_store_dir(target: ServerOptions, path: str) -> None:
+    put_store_dir(target.jetstream, path)
+
+
+def _read_server_name(value: Value, notes: Notes) -> str:
+    name = read_string(value, notes)
+    if " " in name:
+        raise Wrong("the server name cannot contain spaces")
+    return name
+
+
+def _read_lame_duck(value: Value, notes: Notes) -> int:
+    duration = read_duration_text(value, notes)
+    if duration < 30 * SECOND:
+        raise Wrong(f"the minimum is 30 seconds, found {value.describe()}")
+    return duration
+
+
+def _read_grace(value: Value, notes: Notes) -> int:
+    duration = read_duration_text(value, notes)
+    if duration < 0:
+        raise Wrong("it needs to be positive")
+    return duration
+
+
+TOP = Block(
+    "",
+    (
+        # Listening
+        optional("port", Kind("port", _read_port), "Port of clients; -1 is any free one."),
+        optional("host net", String, "Address to listen on."),
+        optional("listen", Address, "Both at once.", put=_put_listen),
+        optional("client_advertise", String, "host:port to tell clients.", reloadable=True),
+        optional("server_name", Kind("string", _read_server_name), "Name; its id by default."),
+        optional("server_tags", Strings, "Tags of the server.", reloadable=True),
+        optional("server_metadata", StringMap, "Facts about the server.", reloadable=True),
+        optional("pid_file pidfile", Path, "Where to write the process id.", reloadable=True),
+        optional("ports_file_dir", Path, "Where to write a file with all ports.", reloadable=True),
+        # Limits and timers
+        optional(
+            "max_connections max_conn",
+            Integer,
+            "Connections at a time; 0 refuses all, negative is without bound.",
+            option="limits.max_connections",
+            reloadable=True,
+        ),
+        optional(
+            "max_subscriptions max_subs",
+            Integer,
+            "Subscriptions of a connection; 0 is without bound.",
+            option="limits.max_subscriptions",
+        ),
+        optional(
+            "max_sub_tokens max_subscription_tokens",
+            integer_between(1, 255),
+            "Tokens of a subscription's subject.",
+            option="limits.max_sub_tokens",
+        ),
+        optional(
+            "max_payload", SmallSize, "Bytes of a message.", "limits.max_payload", reloadable=True
+        ),
+        optional("max_pending", Size, "Bytes a client may fall behind.", "limits.max_pending"),
+        optional(
+            "max_control_line",
+            SmallSize,
+            "Bytes of a protocol line.",
+            "limits.max_control_line",
+            reloadable=True,
+        ),
+        optional(
+            "ping_interval",
+            Duration,
+            "Quiet time before a PING.",
+            "limits.ping_interval",
+            reloadable=True,
+        ),
+        optional(
+            "ping_max",
+            Integer,
+            "Unanswered PINGs before a connection is stale.",
+            "limits.ping_max",
+            reloadable=True,
+        ),
+        optional(
+            "write_deadline",
+            Duration,
+            "How long a write may take.",
+            "limits.write_deadline",
+            reloadable=True,
+        ),
+        optional(
+            "no_fast_producer_stall",
+            Boolean,
+            "Never slow down a publisher for a slow subscriber.",
+            "limits.no_fast_producer_stall",
+            reloadable=True,
+        ),
+        optional("no_header_support", Boolean, "Refuse headers.", "limits.no_header_support"),
+        optional(
+            "max_closed_clients",
+            Count,
+            "Ended connections that monitoring remembers.",
+            "limits.max_closed_clients",
+        ),
+        optional(
+            "lame_duck_duration",
+            Kind("duration in quotes", _read_lame_duck),
+            "Over how long a lame duck closes its clients; at least 30s.",
+            "limits.lame_duck_duration",
+        ),
+        optional(
+            "lame_duck_grace_period",
+            Kind("duration in quotes", _read_grace),
+            "How long it waits before that.",
+            "limits.lame_duck_grace_period",
+        ),
+        # Logging
+        optional("debug", Boolean, "Debug messages.", "logging.debug", reloadable=True),
+        optional("trace", Boolean, "Trace the protocol.", "logging.trace", reloadable=True),
+        optional(
+            "trace_verbose",
+            Boolean,
+            "And of the system account.",
+            "logging.trace_verbose",
+            reloadable=True,
+            put=_put_trace_verbose,
+        ),
+        optional(
+            "trace_headers",
+            Boolean,
+            "Trace headers, not bodies.",
+            "logging.trace_headers",
+            reloadable=True,
+            put=_put_trace_headers,
+        ),
+        optional("logtime", Boolean, "Time in each line.", "logging.logtime", reloadable=True),
+        optional("logtime_utc", Boolean, "In UTC.", "logging.logtime_utc", reloadable=True),
+        optional(
+            "log_file logfile",
+            Path,
+            "Log file; standard error without.",
+            "logging.log_file",
+            reloadable=True,
+        ),
+        optional(
+            "log_size_limit logfile_size_limit",
+            Size,
+            "Bytes after which the log file is rotated; 0 is never.",
+            "logging.log_size_limit",
+            reloadable=True,
+        ),
+        optional(
+            "log_max_num logfile_max_num",
+            Count,
+            "Rotated files to keep; 0 is all.",
+            "logging.log_max_num",
+            reloadable=True,
+        ),
+        optional(
+            "max_traced_msg_len",
+            Integer,
+            "Bytes of a body to trace; 0 is all.",
+            "logging.max_traced_msg_len",
+            reloadable=True,
+        ),
+        # Monitoring
+        optional(
+            "http_port monitor_port",
+            Integer,
+            "Port of the HTTP endpoints; 0 is off, -1 any free one.",
+            "monitoring.http_port",
+        ),
+        optional("https_port", Integer, "The same with TLS.", "monitoring.https_port"),
+        optional("http", Address, "Address of the HTTP endpoints.", put=_put_http),
+        optional("https", Address, "The same with TLS.", put=_put_https),
+        optional(
+            "http_base_path",
+            String,
+            "Path before each endpoint.",
+            "monitoring.http_base_path",
+            put=_put_base_path,
+        ),
+        # Who may do what
+        optional(
+            "tls",
+            block_kind(TLS, TlsOptions),
+            "TLS of the client port.",
+            reloadable=True,
+            inner=TLS,
+        ),
+        optional("allow_non_tls", Boolean, "Let clients stay without TLS."),
+        optional(
+            "authorization",
+            Authorization,
+            "Who may connect.",
+            reloadable=True,
+            inner=AUTHORIZATION,
+        ),
+        optional(
+            "accounts", Accounts, "Subject spaces of their own.", reloadable=True, inner=ACCOUNT
+        ),
+        optional("no_auth_user", String, "User of clients without credentials."),
+        optional("system_account system", String, "Account of the server's own subjects."),
+        optional("no_system_account no_system no_sys_acc", Boolean, "None of that."),
+        optional(
+            "mappings maps",
+            Mappings,
+            "Subjects of the default account to publish elsewhere.",
+            reloadable=True,
+            inner=MAPPING,
+        ),
+        # JetStream
+        optional("jetstream", JetStream, "Streams.", reloadable=True, inner=JETSTREAM),
+        optional(
+            "store_dir storedir",
+            Path,
+            "The same as jetstream.store_dir.",
+            put=_put_store_dir,
+        ),
+        # Accepted, no effect
+        no_effect("prof_port", Integer, "Profiler of nats-server."),
+        no_effect("prof_block_rate", Integer, "Profiler of nats-server."),
+        no_effect("disable_sublist_cache no_sublist_cache", Boolean, "Cache of routes."),
+        no_effect("connect_error_reports", Integer, "For routes, gateways and leaf nodes."),
+        no_effect("reconnect_error_reports", Integer, "For routes, gateways and leaf nodes."),
+        no_effect("feature_flags", entries_kind("map of booleans", Boolean), "Of nats-server."),
+        # Not supported yet
+        refused("write_timeout", "What a write that takes too long leads to."),
+        refused("syslog", "Log to the system's log."),
+        refused("remote_syslog", "Log to a syslog server."),
+        refused("proxy_protocol", "PROXY protocol on the client port."),
+        refused("proxies", "Trusted proxies."),
+        refused("ocsp", "OCSP stapling."),
+        refused("ocsp_cache", "Cache of OCSP responses."),
+        refused("websocket ws", "WebSocket."),
+        refused("mqtt", "MQTT."),
+        refused("cluster", "Routes to other servers."),
+        refused("gateway", "Gateways to other clusters."),
+        refused("leafnodes leaf", "Leaf nodes."),
+        refused("default_js_domain", "JetStream domains of leaf nodes' accounts."),
+        refused("operator operators root roots root_operator root_operators", "Operators."),
+        refused("trusted_keys trusted", "Operators' keys."),
+        refused("resolver account_resolver", "Where account JWTs come from."),
+        refused("resolver_preload", "Account JWTs."),
+        refused("resolver_tls", "TLS of the resolver."),
+        refused("resolver_pinned_accounts", "Accounts that may log in."),
+        refused("default_sentinel", "JWT of clients without one."),
+    ),
+)

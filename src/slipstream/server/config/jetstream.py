@@ -1,0 +1,141 @@
+"""`jetstream {}` (spec config-cli.md section 3)."""
+
+from slipstream.server.config.blocks import Block, block_kind, no_effect, optional, refused
+from slipstream.server.config.kinds import (
+    Anything,
+    Boolean,
+    Count,
+    Duration,
+    DurationText,
+    Integer,
+    Kind,
+    Notes,
+    Path,
+    StoreSize,
+    String,
+    Wrong,
+    integer_between,
+    one_of,
+    read_duration,
+)
+from slipstream.server.config.tree import Value
+from slipstream.server.options import JetStreamLimits, JetStreamOptions
+
+ALWAYS = 0
+
+
+def _read_sync(value: Value, notes: Notes) -> int:
+    if isinstance(value.data, str) and value.data.lower() == "always":
+        return ALWAYS
+    return read_duration(value, notes)
+
+
+def _put_sync(target: JetStreamOptions, interval: int) -> None:
+    target.sync_always = interval == ALWAYS
+    if interval != ALWAYS:
+        target.sync_interval = interval
+
+
+def put_store_dir(target: JetStreamOptions, path: str) -> None:
+    """Set the store once; two of them are a mistake."""
+    if target.store_dir:
+        raise Wrong("duplicate store_dir: keep one of them")
+    target.store_dir = path
+
+
+BATCH = Block(
+    "batch",
+    (
+        no_effect("max_inflight_per_stream", Integer, "Open batches of a stream."),
+        no_effect("max_inflight_total", Integer, "Open batches."),
+        no_effect("max_msgs", Integer, "Messages of a batch."),
+        no_effect("timeout", Duration, "How long a batch may stay open."),
+    ),
+)
+
+LIMITS = Block(
+    "limits",
+    (
+        optional("max_ack_pending", Integer, "Ceiling of a consumer's max_ack_pending; 0 is none."),
+        optional("max_request_batch", Integer, "Ceiling of a pull request's batch; 0 is none."),
+        optional("duplicate_window", DurationText, "Ceiling of a stream's; 0 is none."),
+        optional("default_max_consumers", Integer, "Of streams that do not say."),
+        no_effect("max_ha_assets", Integer, "Replicated streams and consumers."),
+        no_effect("batch", block_kind(BATCH, JetStreamLimits), "Batch publishing."),
+    ),
+)
+
+JETSTREAM = Block(
+    "jetstream",
+    (
+        optional(
+            "enabled enable", Boolean, "On, which the block itself means too.", reloadable=True
+        ),
+        optional(
+            "store_dir store storedir",
+            Path,
+            "Where streams are kept; a directory jetstream is made in it.",
+            put=put_store_dir,
+        ),
+        optional(
+            "max_memory_store max_mem_store max_mem",
+            StoreSize,
+            "Memory for memory streams; -1 is 75% of the machine's, 0 none. "
+            "A reload may only raise it.",
+            reloadable=True,
+        ),
+        optional(
+            "max_file_store max_file",
+            StoreSize,
+            "Disk for file streams; -1 is 75% of what is free, 0 none. A reload may only raise it.",
+            reloadable=True,
+        ),
+        optional(
+            "sync_interval sync",
+            Kind("duration or always", _read_sync),
+            "How often what was stored is synced to disk; always: before it is acknowledged, "
+            "which is the default here (nats-server: 2m).",
+            put=_put_sync,
+        ),
+        optional("domain", String, "Makes the API answer as $JS.<domain>.API too."),
+        optional("strict", Boolean, "Refuse unknown fields in API requests."),
+        optional("max_buffered_msgs", Count, "Messages waiting to enter one stream."),
+        optional("max_buffered_size", StoreSize, "Bytes waiting to enter one stream."),
+        optional("request_queue_limit", Integer, "API requests waiting; more are dropped."),
+        optional("info_queue_limit", Integer, "The same for INFO, LIST and NAMES."),
+        optional(
+            "limits",
+            block_kind(LIMITS, JetStreamLimits),
+            "Ceilings on what clients may ask for.",
+            inner=LIMITS,
+        ),
+        refused("key ek encryption_key", "Encryption at rest."),
+        refused("prev_encryption_key prev_key prev_ek", "The key before, while it is changed."),
+        refused("cipher", "Of encryption at rest."),
+        refused("tpm", "A key sealed in a TPM."),
+        no_effect("max_concurrent_io", integer_between(4, 8192), "Disk requests at a time."),
+        no_effect("max_outstanding_catchup", StoreSize, "Bytes on their way to replicas."),
+        no_effect("unique_tag", String, "Placement of replicas."),
+        no_effect("extension_hint", one_of("no_extend", "will_extend"), "Leaf nodes' domains."),
+        no_effect("meta_compact", Integer, "Compaction of the cluster's log."),
+        no_effect("meta_compact_size", StoreSize, "Compaction of the cluster's log."),
+        no_effect("meta_compact_sync", Anything, "Compaction of the cluster's log."),
+    ),
+)
+
+
+def _read_jetstream(value: Value, notes: Notes) -> JetStreamOptions:
+    data = value.data
+    if isinstance(data, bool):
+        return JetStreamOptions(enabled=data)
+    if isinstance(data, str):
+        word = data.lower()
+        if word not in ("enabled", "enable", "disabled", "disable"):
+            raise Wrong(f"expected enabled or disabled, found {value.describe()}")
+        return JetStreamOptions(enabled=word.startswith("enable"))
+    options = JetStreamOptions(enabled=True)
+    JETSTREAM.fill(value, options, notes)
+    return options
+
+
+JetStream = Kind("boolean, enabled, disabled or map", _read_jetstream)

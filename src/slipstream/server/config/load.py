@@ -1,0 +1,130 @@
+"""From a configuration file to `ServerOptions`; from two of these to what a reload changes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slipstream.errors import ConfigError
+from slipstream.server.config.blocks import Directive
+from slipstream.server.config.directives import TOP
+from slipstream.server.config.grammar import parse_file, parse_text
+from slipstream.server.config.kinds import Notes, Wrong
+from slipstream.server.config.tree import Value, digest
+from slipstream.server.options import ServerOptions
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a file gave: the options, and warnings (each with file, line and column)."""
+
+    options: ServerOptions
+    warnings: list[str]
+
+
+def load_file(
+    path: str,
+    environment: Mapping[str, str] | None = None,
+    options: ServerOptions | None = None,
+) -> Loaded:
+    """Read the configuration file at `path` into `options` (new ones by default).
+
+    `environment` is where variables are looked for (the process's by default). Raises `ConfigError`
+    with one line for each thing that is wrong: ``file:line:col: what``. Options are not validated
+    yet, since flags may still change them; call `ServerOptions.validate` before use.
+    """
+    return _load(parse_file(path, environment), path, options)
+
+
+def load_options(path: str, environment: Mapping[str, str] | None = None) -> ServerOptions:
+    """The validated options of a file, for who has no flags to add and no use for warnings."""
+    options = load_file(path, environment).options
+    options.validate()
+    return options
+
+
+def check_file(path: str, environment: Mapping[str, str] | None = None) -> Loaded:
+    """What `-t` does: read and validate the file, starting nothing; warnings are errors here.
+
+    Raises `ConfigError` with a line for each thing that is wrong.
+    """
+    loaded = load_file(path, environment)
+    if loaded.warnings:
+        raise ConfigError("\n".join(loaded.warnings))
+    loaded.options.validate()
+    return loaded
+
+
+def load_text(
+    text: str,
+    file: str = "config",
+    environment: Mapping[str, str] | None = None,
+    options: ServerOptions | None = None,
+) -> Loaded:
+    """The same for text that is at hand; `file` is what errors call it."""
+    return _load(parse_text(text, file, environment), file, options)
+
+
+def _load(tree: Value, file: str, options: ServerOptions | None) -> Loaded:
+    if not tree.data:
+        raise ConfigError(f"{file}: config has no values or is empty: write at least one directive")
+    found = ServerOptions() if options is None else options
+    notes = Notes()
+    try:
+        TOP.fill(tree, found, notes)
+    except Wrong as error:
+        notes.wrong(error.place or tree.place, str(error))
+    if notes.errors:
+        raise ConfigError("\n".join(notes.errors))
+    found.config_file = file
+    found.config_digest = digest(tree)
+    return Loaded(found, notes.warnings)
+
+
+@dataclass(slots=True, frozen=True)
+class Change:
+    """An option that differs between two configurations."""
+
+    option: str  # its path, such as limits.max_payload
+    old: Any
+    new: Any
+    reloadable: bool
+
+
+def changes(old: ServerOptions, new: ServerOptions) -> list[Change]:
+    """What is different, and which of it a running server can take over."""
+    found = []
+    for path, reloadable in sorted(_options_of(TOP.directives).items()):
+        before, after = _get(old, path), _get(new, path)
+        if before != after:
+            found.append(Change(path, before, after, reloadable))
+    return found
+
+
+def _options_of(directives: tuple[Directive, ...], prefix: str = "") -> dict[str, bool]:
+    """Paths of options, and whether each is reloadable; blocks with mixed rules by their parts."""
+    paths: dict[str, bool] = {}
+    for directive in directives:
+        path = prefix + (directive.option or directive.name)
+        if directive.inner is not None and directive.name == "jetstream" and not prefix:
+            paths |= _options_of(directive.inner.directives, f"{path}.")
+        elif directive.name not in _ALIASES_OF_OTHERS and _has(path):
+            paths[path] = directive.reloadable
+    return paths
+
+
+_ALIASES_OF_OTHERS = frozenset({"listen", "http", "https"})
+
+
+def _has(path: str) -> bool:
+    try:
+        _get(ServerOptions(), path)
+    except AttributeError:
+        return False
+    return True
+
+
+def _get(options: ServerOptions, path: str) -> Any:
+    found: Any = options
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
