@@ -1,0 +1,353 @@
+"""The engine driven by hand: no sockets, no clock but ours, and a disk that does what a test says.
+
+`Driver` is a server of one engine; `Driver.client` connects a `Client`, which talks the wire
+protocol and keeps what it was sent. Nothing happens behind a test's back: `advance` moves time and
+stops at each timer on the way, and after ``driver.committer.hold()`` syncs and background jobs
+happen when, and how, the test says.
+
+    driver = Driver(disk).start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    assert client.store("s.a", b"hello")["seq"] == 1
+"""
+
+import json
+from collections import deque
+from random import Random
+from typing import Any
+
+from slipstream.engine.account import Account
+from slipstream.engine.clock import Clock
+from slipstream.engine.engine import Authenticator, Engine
+from slipstream.engine.jetstream import JetStream
+from slipstream.engine.options import SECOND, AccountLimits, EngineOptions
+from slipstream.engine.stream import Stream
+from slipstream.log.disk import Disk
+from slipstream.log.stream_store import Store
+
+BEGIN = 1_700_000_000 * SECOND
+TURNS_MAX = 100_000  # of the engine without an end: it is busy with itself
+CONNECT = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
+
+
+class RecordingTransport:
+    """Keeps what was written; `backlog` is what the peer is said not to have taken yet."""
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.backlog = 0
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        """Keep it."""
+        self.written += data
+
+    def pending(self) -> int:
+        """What the test says."""
+        return self.backlog
+
+    def close(self) -> None:
+        """Note it."""
+        self.closed = True
+
+    def abort(self) -> None:
+        """Note it."""
+        self.closed = True
+
+
+class Held:
+    """A stream's batch, or a job, on its way to the disk: first it runs, then it is finished."""
+
+    def __init__(self, committer: "HandCommitter", work: Any, stream: Stream | None) -> None:
+        self._committer = committer
+        self.work = work
+        self.stream = stream  # None for a job
+        self.ran = False
+
+    def run(self) -> None:
+        """The blocking part, which a server does on a thread."""
+        self.ran = True
+        self._committer.blocking(self.work)
+
+    def finish(self) -> None:
+        """What a server does on its loop afterwards."""
+        if self.stream is None:
+            self.work.finish()
+        else:
+            self._committer.synced(self.stream, self.work)
+
+
+class HandCommitter:
+    """The engine's committer: syncs at once or, while held, when told to, in order."""
+
+    def __init__(self) -> None:
+        self.held = False
+        self.waiting: deque[Held] = deque()
+        self.syncs = 0
+
+    def hold(self) -> None:
+        """From now on batches and jobs wait for `release` or `step`."""
+        self.held = True
+
+    def commit(self, stream: Stream) -> None:
+        """What the stream has appended is written now, synced now or when told to."""
+        stream.dirty = False
+        if stream.closed:
+            return
+        if stream.syncing:
+            stream.sync_again = True
+            return
+        batch = stream.log.prepare_sync()
+        if batch is None:
+            stream.synced(None)
+            return
+        stream.syncing = True
+        self._begin(Held(self, batch, stream))
+
+    def run_job(self, job: Any) -> None:
+        """Run a job now or when told to."""
+        self._begin(Held(self, job, None))
+
+    def _begin(self, item: Held) -> None:
+        if self.held:
+            self.waiting.append(item)
+        else:
+            item.run()
+            item.finish()
+
+    def blocking(self, work: Any) -> None:
+        """Run a batch's or job's blocking part; the place to be unfaithful in a planted bug."""
+        self.syncs += 1
+        work.run()
+
+    def synced(self, stream: Stream, batch: Any) -> None:
+        """A stream's batch has run: say so, and see to what came meanwhile."""
+        stream.syncing = False
+        stream.synced(batch)
+        if stream.sync_again and not stream.closed:
+            stream.sync_again = False
+            stream.mark_dirty()
+
+    def step(self) -> bool:
+        """Do one thing: run the oldest that waits, or finish it if it ran. False if none waits."""
+        if not self.waiting:
+            return False
+        item = self.waiting[0]
+        if item.ran:
+            self.waiting.popleft()
+            item.finish()
+        else:
+            item.run()
+        return True
+
+    def release(self, error: OSError | None = None) -> None:
+        """Run and finish all that waits now; with `error`, it fails by that instead.
+
+        `Driver.finish` is to follow, as the end of the turn.
+        """
+        waiting, self.waiting = self.waiting, deque()
+        for item in waiting:
+            if error is not None:
+                item.work.error = error
+            elif not item.ran:
+                item.run()
+            item.finish()
+
+
+class Message:
+    """One message that a client was sent."""
+
+    def __init__(self, subject: str, sid: str, reply: str, header: bytes, body: bytes) -> None:
+        self.subject = subject
+        self.sid = sid
+        self.reply = reply
+        self.header = header
+        self.body = body
+
+    @property
+    def status(self) -> str:
+        """Code and description of a status message; "" for an ordinary one."""
+        return self.header.split(b"\r\n", 1)[0].decode().removeprefix("NATS/1.0").strip()
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The header's fields."""
+        lines = self.header.decode().split("\r\n")[1:]
+        return dict(line.split(": ", 1) for line in lines if line)
+
+    def json(self) -> Any:
+        """The body, decoded."""
+        return json.loads(self.body)
+
+    def __repr__(self) -> str:
+        return f"Message({self.subject!r}, {self.reply!r}, {self.header!r}, {self.body!r})"
+
+
+class Client:
+    """One connection, subscribed (sid 1) to `_INBOX.t.*` for the answers to its requests."""
+
+    def __init__(self, driver: "Driver", account: Account | None = None, **options: Any) -> None:
+        self.driver = driver
+        self.transport = RecordingTransport()
+        session = driver.engine.open_session(self.transport, ip="127.0.0.1", port=1)
+        assert session is not None
+        self.session = session
+        self.lines: list[bytes] = []  # all that was no message: INFO, PONG, -ERR ...
+        self._inboxes = 0
+        self._rest = b""
+        self.send(b"CONNECT %b\r\n" % json.dumps(CONNECT | options).encode())
+        if account is not None:
+            session.account = account
+        self.send(b"SUB _INBOX.t.* 1\r\n")
+        self.take()
+
+    @property
+    def errors(self) -> list[bytes]:
+        """The texts of `-ERR` so far."""
+        return [line[5:].strip(b"' ") for line in self.lines if line.startswith(b"-ERR")]
+
+    def send(self, data: bytes) -> None:
+        """Bytes from the client, as one read; then the turn ends."""
+        self.session.receive(data)
+        self.driver.finish()
+
+    def subscribe(self, subject: str, sid: int = 2) -> None:
+        """Subscribe."""
+        self.send(f"SUB {subject} {sid}\r\n".encode())
+
+    def publish(
+        self,
+        subject: str,
+        body: bytes = b"",
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """Publish one message."""
+        self.send(encode(subject, body, reply, headers))
+
+    def ask(
+        self, subject: str, body: Any = b"", headers: dict[str, str] | None = None
+    ) -> list[Message]:
+        """Send a request, as JSON unless `body` is bytes; everything that came back at once."""
+        self._inboxes += 1
+        inbox = f"_INBOX.t.{self._inboxes}"
+        payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.publish(subject, payload, inbox, headers)
+        return [message for message in self.take() if message.subject == inbox]
+
+    def request(
+        self, subject: str, body: Any = b"", headers: dict[str, str] | None = None
+    ) -> Message:
+        """The one answer to a request."""
+        answers = self.ask(subject, body, headers)
+        assert len(answers) == 1, answers
+        return answers[0]
+
+    def api(self, subject: str, body: Any = b"", headers: dict[str, str] | None = None) -> Any:
+        """A JetStream API call, `subject` without ``$JS.API.``; its JSON."""
+        return self.request("$JS.API." + subject, body, headers).json()
+
+    def store(self, subject: str, body: bytes = b"x", **headers: str) -> Any:
+        """Publish and return the acknowledgement; header names are written with _ for -."""
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.request(subject, body, fields or None).json()
+
+    def take(self) -> list[Message]:
+        """The messages that came since the last call; other lines go to `lines`."""
+        data = self._rest + bytes(self.transport.written)
+        self.transport.written = bytearray()
+        found = []
+        at = 0
+        while (end := data.find(b"\r\n", at)) >= 0:
+            line = data[at:end]
+            words = line.decode().split(" ")
+            if words[0] not in ("MSG", "HMSG"):
+                self.lines.append(line)
+                at = end + 2
+                continue
+            size = int(words[-1])
+            start = end + 2
+            if len(data) < start + size + 2:
+                break
+            header = int(words[-2]) if words[0] == "HMSG" else 0
+            fixed = 5 if words[0] == "HMSG" else 4
+            reply = words[3] if len(words) > fixed else ""
+            block, body = data[start : start + header], data[start + header : start + size]
+            found.append(Message(words[1], words[2], reply, block, body))
+            at = start + size + 2
+        self._rest = data[at:]
+        return found
+
+
+def encode(
+    subject: str, body: bytes, reply: str = "", headers: dict[str, str] | None = None
+) -> bytes:
+    """The frame that publishes a message."""
+    target = f"{subject} {reply}".rstrip().encode()
+    if headers is None:
+        return b"PUB %b %d\r\n%b\r\n" % (target, len(body), body)
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    block = f"NATS/1.0\r\n{lines}\r\n".encode()
+    total = len(block) + len(body)
+    return b"HPUB %b %d %d\r\n%b%b\r\n" % (target, len(block), total, block, body)
+
+
+class Driver:
+    """An engine with JetStream; file streams lie on `disk` under "store", in memory if None."""
+
+    def __init__(
+        self,
+        disk: Disk | None = None,
+        options: EngineOptions | None = None,
+        now: int = BEGIN,
+        committer: HandCommitter | None = None,
+        authenticator: Authenticator | None = None,
+        seed: int = 1,
+    ) -> None:
+        self.clock = Clock(now)
+        self.committer = committer or HandCommitter()
+        self.options = options or EngineOptions(server_name="here", jetstream=True)
+        self.engine = Engine(self.clock, Random(seed), self.options, self.committer, authenticator)
+        self.store = Store(disk, "store") if disk is not None else None
+
+    def start(self, **limits: Any) -> "Driver":
+        """Start JetStream, with limits (fields of `AccountLimits`) for the default account."""
+        if limits:
+            self.engine.default_account.limits = AccountLimits(**limits)
+        self.engine.start_jetstream(self.store)
+        self.finish()
+        return self
+
+    @property
+    def js(self) -> JetStream:
+        """JetStream of the default account."""
+        found: JetStream = self.engine.default_account.jetstream
+        return found
+
+    def client(self, account: Account | None = None, **options: Any) -> Client:
+        """A new connection; `options` are fields of CONNECT."""
+        return Client(self, account, **options)
+
+    def finish(self) -> None:
+        """End the turn, and all those that it asks for."""
+        for _ in range(TURNS_MAX):
+            if not self.engine.finish_turn():
+                return
+        raise AssertionError("the engine does not come to rest")
+
+    def advance(self, ns: int) -> None:
+        """Let time pass, stopping wherever a timer is due."""
+        end = self.clock.now + ns
+        while True:
+            due = self.engine.timers.next_at()
+            if not due or due > end:
+                break
+            self.clock.now = max(due, self.clock.now)
+            self.engine.tick()
+            self.finish()
+        self.clock.now = end
+        self.finish()
+
+    def stop(self) -> None:
+        """Shut down in order: streams are synced and closed."""
+        self.engine.close()
