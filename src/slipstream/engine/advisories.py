@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slipstream.engine.direct_get import time_text
+from slipstream.engine.rfc3339 import time_text
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream import JetStream

@@ -11,8 +11,8 @@ from typing import Any
 
 from slipstream.engine.consumer import Consumer
 from slipstream.engine.consumer_state import encode_state
-from slipstream.engine.direct_get import time_ns, time_text
 from slipstream.engine.options import SECOND
+from slipstream.engine.rfc3339 import time_ns, time_text
 from slipstream.log.stream_store import StateSave
 
 SAVE_EVERY_NS = SECOND // 10

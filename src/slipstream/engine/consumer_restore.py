@@ -11,10 +11,10 @@ from slipstream.engine.consumer_checks import parse_time
 from slipstream.engine.consumer_config import ENUMS, ConsumerConfig, emit
 from slipstream.engine.consumer_life import ConsumerLife, pause_moment
 from slipstream.engine.consumer_state import apply_state
-from slipstream.engine.direct_get import time_ns
 from slipstream.engine.errors import ApiError
 from slipstream.engine.pull import PullDelivery
 from slipstream.engine.push import PushDelivery
+from slipstream.engine.rfc3339 import time_ns
 from slipstream.engine.stream_config import convert_strict
 from slipstream.errors import Error, StorageError
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from slipstream.engine.direct_get import time_text
+from slipstream.engine.rfc3339 import time_text
 from slipstream.engine.stream_config import Republish
 from slipstream.log.record import Record
 from slipstream.wire.headers import with_fields

@@ -4,9 +4,9 @@ from typing import Any
 
 from slipstream.engine.consumer import Consumer
 from slipstream.engine.consumer_config import emit
-from slipstream.engine.direct_get import time_text
 from slipstream.engine.options import API_LEVEL, VERSION
 from slipstream.engine.pull import PullDelivery
+from slipstream.engine.rfc3339 import time_text
 
 
 def consumer_info(consumer: Consumer, with_version: bool = True) -> dict[str, Any]:

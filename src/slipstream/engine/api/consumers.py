@@ -24,9 +24,9 @@ from slipstream.engine.consumer_checks import (
 from slipstream.engine.consumer_config import ENUMS, ConsumerConfig, fill_defaults
 from slipstream.engine.consumer_life import pause_moment
 from slipstream.engine.consumer_restore import begin_consumer
-from slipstream.engine.direct_get import time_text
 from slipstream.engine.errors import ApiError, bad_json
 from slipstream.engine.push import PushDelivery
+from slipstream.engine.rfc3339 import time_text
 from slipstream.engine.stream import Stream
 from slipstream.engine.stream_config import convert_strict, decode_strict
 

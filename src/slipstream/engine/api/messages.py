@@ -12,8 +12,9 @@ from slipstream.engine.api.requests import (
     read_body,
     read_optional,
 )
-from slipstream.engine.direct_get import DirectRequest, find_message, time_text
+from slipstream.engine.direct_get import DirectRequest, find_message
 from slipstream.engine.errors import ApiError, bad_json
+from slipstream.engine.rfc3339 import time_text
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from slipstream.engine.direct_get import time_text
 from slipstream.engine.options import API_LEVEL, VERSION
+from slipstream.engine.rfc3339 import time_text
 from slipstream.engine.stream import Stream
 from slipstream.engine.stream_config import emit
 

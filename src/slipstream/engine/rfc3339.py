@@ -1,0 +1,18 @@
+"""Times as JetStream writes them, in ns since the epoch here and as RFC 3339 text outside."""
+
+from datetime import UTC, datetime
+
+
+def time_text(ns: int) -> str:
+    """RFC 3339 in UTC with as many of nine digits as it takes; "0001-01-01T00:00:00Z" for 0."""
+    if not ns:
+        return "0001-01-01T00:00:00Z"
+    seconds, rest = divmod(ns, 1_000_000_000)
+    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return text + (f".{rest:09d}".rstrip("0") if rest else "") + "Z"
+
+
+def time_ns(moment: datetime) -> int:
+    """Nanoseconds since the epoch."""
+    whole = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(whole.replace(microsecond=0).timestamp()) * 1_000_000_000 + whole.microsecond * 1000
