@@ -36,6 +36,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.engine.direct_answer",
     "slipstream.engine.consumer",
     "slipstream.engine.acks",
+    "slipstream.client.arrow.columns",
 )
 
 

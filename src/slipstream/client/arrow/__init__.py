@@ -1,0 +1,1 @@
+"""Messages as Arrow record batches: scans of a stream, and fetches from a consumer."""

@@ -1,0 +1,267 @@
+"""Messages as columns: what arrives from the wire goes straight into the buffers of Arrow arrays.
+
+A scan of a million messages must not make a million Python objects. So each frame is appended, as
+it lies in the bytes that the socket brought, to a handful of growing buffers, which `take` hands
+over in the layout that Arrow expects: offsets and bytes for text, 64-bit numbers, a map of lists
+for headers. Two kinds of frames are understood, and both say what they are:
+
+* the answers of a batched direct get carry sequence, time and subject in headers that the server
+  appended to the message's own (streams.md 7.2); these are taken off again. Each names the message
+  before it, so that one which was lost on the way shows (`GAP`).
+* deliveries of a consumer carry them in the acknowledgement subject (consumers.md 5.1), and count
+  up a number of their own when the consumer is an ordered one.
+
+The compiled build replaces this module by `columns.pyx`, which owns raw memory; this is its plain
+twin and test oracle.
+"""
+
+import struct
+from calendar import timegm
+
+ADDED = 1
+STATUS = 0  # not a message: a status of the server, for the caller to read
+BEYOND = 2  # a message behind `last_wanted` or not before `time_end`; nothing was added
+GAP = 3  # at least one message is missing before this one; nothing was added
+MALFORMED = -1  # neither a direct get's answer nor a consumer's delivery
+
+SUBJECT = 1
+TIMESTAMP = 2
+HEADERS = 4
+DATA = 8
+SIZE = 16
+REPLY = 32
+
+_INT32_MAX = 2**31 - 1
+_INT64_MAX = 2**63 - 1
+_ADDED_BY_DIRECT_GET = {
+    b"Nats-Stream",
+    b"Nats-Subject",
+    b"Nats-Sequence",
+    b"Nats-Time-Stamp",
+    b"Nats-Num-Pending",
+    b"Nats-Last-Sequence",
+}
+_Fields = list[tuple[bytes, bytes]]
+
+
+class MessageColumns:
+    """Rows under construction; `wanted` is a sum of `SUBJECT`, `DATA` and so on.
+
+    Sequences are always kept. `rows` and `size` (bytes of subjects, headers, bodies) tell how much
+    there is; `sequence`, `timestamp` and `pending` speak of the message added last.
+    """
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.last_wanted = _INT64_MAX
+        self.time_end = _INT64_MAX  # nanoseconds since the epoch; only earlier messages are wanted
+        self.expected = 0  # direct get: sequence of the message before; ordered: consumer sequence
+        self.ordered = False  # deliveries count up without a gap
+        self.sequence = 0
+        self.timestamp = 0
+        self.pending = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self.rows = 0
+        self.size = 0
+        self._sequences: list[int] = []
+        self._timestamps: list[int] = []
+        self._sizes: list[int] = []
+        self._subjects: list[bytes] = []
+        self._replies: list[bytes] = []
+        self._headers: list[dict[bytes, list[bytes]]] = []
+        self._bodies: list[bytes] = []
+
+    def add_direct(self, data: bytes, header_start: int, body_start: int, end: int) -> int:
+        """Add an answer of a batched direct get; `ADDED`, or why not."""
+        if not 0 <= header_start <= body_start <= end <= len(data):
+            raise IndexError("slice outside of the data")
+        block = data[header_start:body_start]
+        if block[:8] != b"NATS/1.0":
+            return MALFORMED
+        if _has_status(block):
+            return STATUS
+        fields = _fields(block)
+        found: dict[bytes, bytes] = {}
+        while fields and fields[-1][0] in _ADDED_BY_DIRECT_GET and fields[-1][0] not in found:
+            name, value = fields.pop()
+            found[name] = value
+        sequence = _number(found.get(b"Nats-Sequence", b""))
+        timestamp = _time(found.get(b"Nats-Time-Stamp", b""))
+        subject = found.get(b"Nats-Subject")
+        if sequence < 0 or timestamp is None or subject is None:
+            return MALFORMED
+        if b"Nats-Last-Sequence" in found:
+            if _number(found[b"Nats-Last-Sequence"]) != self.expected:
+                return GAP
+        if sequence > self.last_wanted or timestamp >= self.time_end:
+            return BEYOND
+        self.expected = sequence
+        self.pending = max(_number(found.get(b"Nats-Num-Pending", b"")), 0)
+        return self._add(sequence, timestamp, subject, b"", fields, data[body_start:end])
+
+    def add_delivered(
+        self,
+        subject: bytes,
+        reply: bytes,
+        data: bytes,
+        header_start: int,
+        body_start: int,
+        end: int,
+    ) -> int:
+        """Add a delivery of a consumer; `ADDED`, or why not."""
+        if not 0 <= header_start <= body_start <= end <= len(data):
+            raise IndexError("slice outside of the data")
+        block = data[header_start:body_start]
+        if block and block[:8] != b"NATS/1.0":
+            return MALFORMED
+        if _has_status(block):
+            return STATUS
+        tokens = reply.split(b".")
+        if not reply.startswith(b"$JS.ACK.") or len(tokens) in (8, 10) or len(tokens) < 9:
+            return MALFORMED
+        numbers = tokens[5:9] if len(tokens) == 9 else tokens[7:11]
+        sequence, consumer, timestamp, pending = (_number(token) for token in numbers)
+        if min(sequence, consumer, timestamp, pending) < 0:
+            return MALFORMED
+        if self.ordered and consumer != self.expected + 1:
+            return GAP
+        if sequence > self.last_wanted or timestamp >= self.time_end:
+            return BEYOND
+        self.expected = consumer
+        self.pending = pending
+        body = data[body_start:end]
+        return self._add(sequence, timestamp, subject, reply, _fields(block), body)
+
+    def _add(
+        self,
+        sequence: int,
+        timestamp: int,
+        subject: bytes,
+        reply: bytes,
+        fields: _Fields,
+        body: bytes,
+    ) -> int:
+        size = sum(len(name) + len(value) for name, value in fields)
+        size += len(subject) + len(reply) + len(body)
+        if self.size + size > _INT32_MAX:
+            raise OverflowError("a batch holds at most 2 GiB: take it before adding more")
+        self.size += size
+        self.rows += 1
+        self.sequence = sequence
+        self.timestamp = timestamp
+        self._sequences.append(sequence)
+        self._timestamps.append(timestamp)
+        self._sizes.append(len(body))
+        self._subjects.append(_text(subject))
+        self._replies.append(_text(reply))
+        headers: dict[bytes, list[bytes]] = {}
+        for name, value in fields:
+            headers.setdefault(name, []).append(value)
+        self._headers.append(headers)
+        self._bodies.append(body)
+        return ADDED
+
+    def take(self) -> dict[str, tuple[bytes, ...]]:
+        """The buffers of each wanted column; the next message begins a new batch."""
+        columns: dict[str, tuple[bytes, ...]] = {"sequence": (_int64s(self._sequences),)}
+        if self.wanted & SUBJECT:
+            columns["subject"] = _texts(self._subjects)
+        if self.wanted & TIMESTAMP:
+            columns["timestamp"] = (_int64s(self._timestamps),)
+        if self.wanted & HEADERS:
+            columns["headers"] = _maps(self._headers)
+        if self.wanted & DATA:
+            columns["data"] = _texts(self._bodies)
+        if self.wanted & SIZE:
+            columns["size"] = (_int64s(self._sizes),)
+        if self.wanted & REPLY:
+            columns["reply"] = _texts(self._replies)
+        self._clear()
+        return columns
+
+
+def _has_status(block: bytes) -> bool:
+    return block[8:9] == b" " and block[9:10].isdigit()
+
+
+def _fields(block: bytes) -> _Fields:
+    fields = []
+    for line in block.split(b"\n")[1:]:
+        name, colon, value = line.removesuffix(b"\r").partition(b":")
+        if colon:
+            fields.append((name, value.strip(b" \t")))
+    return fields
+
+
+def _number(text: bytes) -> int:
+    """The decimal number that `text` spells, -1 for anything else."""
+    if not 0 < len(text) <= 19 or not text.isdigit():
+        return -1
+    value = int(text)
+    return value if value <= _INT64_MAX else -1
+
+
+def _time(text: bytes) -> int | None:
+    """Nanoseconds since the epoch of an RFC 3339 time; None for anything else."""
+    head, rest = text[:19], text[19:]
+    if len(head) < 19 or bytes(head[i] for i in (4, 7, 10, 13, 16)) != b"--T::":
+        return None
+    parts = [head[0:4], head[5:7], head[8:10], head[11:13], head[14:16], head[17:19]]
+    if not all(part.isdigit() for part in parts):
+        return None
+    year, month, day, hour, minute, second = (int(part) for part in parts)
+    if not 1 <= month <= 12 or not 1 <= day <= 31 or year < 1:
+        return None
+    fraction = b""
+    if rest[:1] == b".":
+        digits = len(rest[1:]) - len(rest[1:].lstrip(b"0123456789"))
+        fraction, rest = rest[1 : 1 + digits], rest[1 + digits :]
+        if not 1 <= digits <= 9:
+            return None
+    offset = 0
+    if rest != b"Z":
+        sign, hours, colon, minutes = rest[:1], rest[1:3], rest[3:4], rest[4:]
+        if sign not in (b"+", b"-") or colon != b":" or len(hours + minutes) != 4:
+            return None
+        if not (hours + minutes).isdigit():
+            return None
+        offset = (int(hours) * 3600 + int(minutes) * 60) * (1 if sign == b"+" else -1)
+    seconds = timegm((year, month, 1, hour, minute, second)) + (day - 1) * 86400 - offset
+    value = seconds * 1_000_000_000 + int(fraction.ljust(9, b"0") or b"0")
+    return value if -_INT64_MAX - 1 <= value <= _INT64_MAX else None
+
+
+def _text(data: bytes) -> bytes:
+    """`data` if it is UTF-8, as Arrow's text must be; otherwise with what is not, replaced."""
+    return data if data.isascii() else data.decode("utf-8", "replace").encode()
+
+
+def _int64s(values: list[int]) -> bytes:
+    return struct.pack(f"={len(values)}q", *values)
+
+
+def _offsets(sizes: list[int]) -> bytes:
+    at = 0
+    offsets = [0]
+    for size in sizes:
+        at += size
+        offsets.append(at)
+    return struct.pack(f"={len(offsets)}i", *offsets)
+
+
+def _texts(values: list[bytes]) -> tuple[bytes, bytes]:
+    return _offsets([len(value) for value in values]), b"".join(values)
+
+
+def _maps(headers: list[dict[bytes, list[bytes]]]) -> tuple[bytes, ...]:
+    """Offsets of a map's entries, its keys, offsets of the lists of values, the values."""
+    names = [name for fields in headers for name in fields]
+    lists = [values for fields in headers for values in fields.values()]
+    return (
+        _offsets([len(fields) for fields in headers]),
+        *_texts([_text(name) for name in names]),
+        _offsets([len(values) for values in lists]),
+        *_texts([_text(value) for values in lists for value in values]),
+    )
