@@ -185,6 +185,9 @@ def _read_users(value: Value, notes: Notes) -> list[UserOptions]:
         USER.fill(item, user, notes)
         if not user.user and len(notes.errors) == before:
             raise Wrong('a user entry requires a "user"', item.place)
+        first = notes.users.setdefault(user.user, item.place)
+        if first is not item.place:
+            raise Wrong(f'duplicate user "{user.user}", the first is at {first}', item.place)
         users.append(user)
     return users
 
@@ -214,7 +217,20 @@ AUTHORIZATION = Block(
         refused("proxy_required", "Only through a trusted proxy."),
     ),
 )
-Authorization = block_kind(AUTHORIZATION, AuthorizationOptions)
+
+
+def _read_authorization(value: Value, notes: Notes) -> AuthorizationOptions:
+    found = AuthorizationOptions()
+    AUTHORIZATION.fill(value, found, notes)
+    one = "user/pass" if found.user or found.password else ""
+    if one and found.token:
+        raise Wrong("cannot have a user/pass and token: keep one of them")
+    if found.users and (one or found.token):
+        raise Wrong(f"cannot have a {one or 'token'} and a users array: move it into the array")
+    return found
+
+
+Authorization = Kind("map", _read_authorization)
 
 
 # -- mappings ----------------------------------------------------------------------------------
@@ -409,8 +425,14 @@ def _read_accounts(value: Value, notes: Notes) -> dict[str, AccountOptions]:
         if not isinstance(entry.value.data, dict):
             raise Wrong(f'account "{name}" must be a map {{ }}', entry.place)
         _check_name(name, entry.value)
-        accounts[name] = AccountOptions(name=name)
-        ACCOUNT.fill(entry.value, accounts[name], notes)
+        account = AccountOptions(name=name)
+        own = Notes(users=notes.users)
+        ACCOUNT.fill(entry.value, account, own)
+        if own.errors and entry.is_variable:
+            continue  # a map that others refer to, and no account itself
+        notes.errors += own.errors
+        notes.warnings += own.warnings
+        accounts[name] = account
     return accounts
 
 

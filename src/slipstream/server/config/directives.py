@@ -294,7 +294,14 @@ TOP = Block(
             inner=MAPPING,
         ),
         # JetStream
-        optional("jetstream", JetStream, "Streams.", reloadable=True, inner=JETSTREAM),
+        optional(
+            "jetstream",
+            JetStream,
+            "Streams.",
+            reloadable=True,
+            inner=JETSTREAM,
+            put=_put_jetstream,
+        ),
         optional(
             "store_dir storedir",
             Path,

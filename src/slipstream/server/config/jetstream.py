@@ -56,10 +56,22 @@ BATCH = Block(
 LIMITS = Block(
     "limits",
     (
-        optional("max_ack_pending", Integer, "Ceiling of a consumer's max_ack_pending; 0 is none."),
-        optional("max_request_batch", Integer, "Ceiling of a pull request's batch; 0 is none."),
-        optional("duplicate_window", DurationText, "Ceiling of a stream's; 0 is none."),
-        optional("default_max_consumers", Integer, "Of streams that do not say."),
+        optional(
+            "max_ack_pending",
+            Integer,
+            "Ceiling of a consumer's max_ack_pending; 0 is none.",
+            reloadable=True,
+        ),
+        optional(
+            "max_request_batch",
+            Integer,
+            "Ceiling of a pull request's batch; 0 is none.",
+            reloadable=True,
+        ),
+        optional(
+            "duplicate_window", DurationText, "Ceiling of a stream's; 0 is none.", reloadable=True
+        ),
+        optional("default_max_consumers", Integer, "Of streams that do not say.", reloadable=True),
         no_effect("max_ha_assets", Integer, "Replicated streams and consumers."),
         no_effect("batch", block_kind(BATCH, JetStreamLimits), "Batch publishing."),
     ),

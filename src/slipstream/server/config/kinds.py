@@ -4,17 +4,16 @@ A reader gets a `Value` and the `Notes` of the file; it returns what the option 
 raises `Wrong`, to which the file, line and column are added. A name with a capital is a `Kind`.
 """
 
+import os.path
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from slipstream.engine.durations import parse_duration
 from slipstream.server.config.tree import Place, Value
 from slipstream.server.options import MINUTE, SECOND
 
-_UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 1_000_000, "s": SECOND}
-_UNITS |= {"m": MINUTE, "h": 60 * MINUTE}
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _BARE_MINUTES = re.compile(r"[0-9]+m", re.IGNORECASE)
 _QUOTED_SIZE = re.compile(r"([0-9]+)([KMGT])")
 _INT64_MAX = 2**63 - 1
@@ -35,6 +34,7 @@ class Notes:
 
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    users: dict[str, Place] = field(default_factory=dict)  # of all accounts, by name
 
     def wrong(self, place: Place, text: str) -> None:
         """An error."""
@@ -118,35 +118,31 @@ def read_string(value: Value, notes: Notes) -> str:
     return value.data
 
 
-def parse_duration(text: str) -> int:
+def read_file_name(value: Value, notes: Notes) -> str:
+    """The path of a file that is there."""
+    path = read_string(value, notes)
+    if not os.path.isfile(path):
+        raise Wrong(f'"{path}" is not a file that can be read')
+    return path
+
+
+def duration(text: str) -> int:
     """Nanoseconds of a duration such as 1h30m, 1.5s or 100ms; raises `Wrong`."""
-    rest = text[1:] if text[:1] in ("-", "+") else text
-    if rest == "0":
-        return 0
-    total = 0
-    pos = 0
-    while pos < len(rest):
-        found = _DURATION_PART.match(rest, pos)
-        if found is None:
-            break
-        whole, _, fraction = found[1].partition(".")
-        unit = _UNITS[found[2]]
-        total += int(whole or "0") * unit + int(fraction or "0") * unit // 10 ** len(fraction)
-        pos = found.end()
-    if not rest or pos < len(rest) or total > _INT64_MAX:
+    found = parse_duration(text)
+    if found is None or abs(found) > _INT64_MAX:
         raise Wrong(f'"{text}" is not a duration: write one such as "2m", "1h30m" or "500ms"')
-    return -total if text[0] == "-" else total
+    return found
 
 
 def read_duration(value: Value, notes: Notes) -> int:
     """ns: a text such as "2m"; a bare number is seconds and gets a warning."""
     data = value.data
     if isinstance(data, str):
-        return parse_duration(data)
+        return duration(data)
     seconds = read_integer(value, notes)
     if _BARE_MINUTES.fullmatch(value.text):
         notes.odd(value.place, f'{value.text} is read as minutes: quote it, "{value.text}"')
-        return parse_duration(value.text.lower())
+        return duration(value.text.lower())
     text = f'{value.text} should be converted to a duration: quote it, "{value.text}s"'
     notes.odd(value.place, text)
     if abs(seconds) > _INT64_MAX // SECOND:
@@ -158,14 +154,14 @@ def read_duration_text(value: Value, notes: Notes) -> int:
     """ns: a text such as "2m", and nothing else."""
     if not isinstance(value.data, str):
         raise Wrong(f'expected a duration in quotes such as "2m", found {value.describe()}')
-    return parse_duration(value.data)
+    return duration(value.data)
 
 
 def read_timeout(value: Value, notes: Notes) -> int:
     """ns: a number of seconds, with or without a fraction, or a text such as "2s"."""
     data = value.data
     if isinstance(data, str):
-        return parse_duration(data)
+        return duration(data)
     if isinstance(data, bool) or not isinstance(data, int | float):
         raise Wrong(f'expected seconds or a duration such as "2s", found {value.describe()}')
     if not -1e9 < data < 1e9:
@@ -255,6 +251,7 @@ SmallSize = Kind("size", read_small_size)
 StoreSize = Kind("size or quoted size", read_store_size)
 String = Kind("string", read_string)
 Path = Kind("path", read_string)
+File = Kind("file", read_file_name)
 Duration = Kind("duration", read_duration)
 DurationText = Kind("duration in quotes", read_duration_text)
 Timeout = Kind("seconds or duration", read_timeout)

@@ -1,11 +1,9 @@
-"""From a configuration file to `ServerOptions`; from two of these to what a reload changes."""
+"""From a configuration file to `ServerOptions`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from slipstream.errors import ConfigError
-from slipstream.server.config.blocks import Directive
 from slipstream.server.config.directives import TOP
 from slipstream.server.config.grammar import parse_file, parse_text
 from slipstream.server.config.kinds import Notes, Wrong
@@ -78,53 +76,3 @@ def _load(tree: Value, file: str, options: ServerOptions | None) -> Loaded:
     found.config_file = file
     found.config_digest = digest(tree)
     return Loaded(found, notes.warnings)
-
-
-@dataclass(slots=True, frozen=True)
-class Change:
-    """An option that differs between two configurations."""
-
-    option: str  # its path, such as limits.max_payload
-    old: Any
-    new: Any
-    reloadable: bool
-
-
-def changes(old: ServerOptions, new: ServerOptions) -> list[Change]:
-    """What is different, and which of it a running server can take over."""
-    found = []
-    for path, reloadable in sorted(_options_of(TOP.directives).items()):
-        before, after = _get(old, path), _get(new, path)
-        if before != after:
-            found.append(Change(path, before, after, reloadable))
-    return found
-
-
-def _options_of(directives: tuple[Directive, ...], prefix: str = "") -> dict[str, bool]:
-    """Paths of options, and whether each is reloadable; blocks with mixed rules by their parts."""
-    paths: dict[str, bool] = {}
-    for directive in directives:
-        path = prefix + (directive.option or directive.name)
-        if directive.inner is not None and directive.name == "jetstream" and not prefix:
-            paths |= _options_of(directive.inner.directives, f"{path}.")
-        elif directive.name not in _ALIASES_OF_OTHERS and _has(path):
-            paths[path] = directive.reloadable
-    return paths
-
-
-_ALIASES_OF_OTHERS = frozenset({"listen", "http", "https"})
-
-
-def _has(path: str) -> bool:
-    try:
-        _get(ServerOptions(), path)
-    except AttributeError:
-        return False
-    return True
-
-
-def _get(options: ServerOptions, path: str) -> Any:
-    found: Any = options
-    for name in path.split("."):
-        found = getattr(found, name)
-    return found

@@ -3,12 +3,12 @@
 from slipstream.server.config.blocks import Block, no_effect, optional, refused
 from slipstream.server.config.kinds import (
     Boolean,
+    File,
     Kind,
     Notes,
-    Path,
     Timeout,
     Wrong,
-    parse_duration,
+    duration,
     read_string,
 )
 from slipstream.server.config.tree import Value
@@ -56,7 +56,7 @@ def _read_handshake_first(value: Value, notes: Notes) -> tuple[bool, int]:
         raise Wrong(f"expected a boolean, auto or a duration, found {value.describe()}")
     if value.data.lower() == "auto":
         return True, AUTO_FALLBACK
-    return True, parse_duration(value.data)
+    return True, duration(value.data)
 
 
 def _put_handshake_first(target: TlsOptions, found: tuple[bool, int]) -> None:
@@ -78,9 +78,9 @@ def _put_verify_and_map(target: TlsOptions, found: bool) -> None:
 TLS = Block(
     "tls",
     (
-        optional("cert_file", Path, "The server's certificate, PEM.", reloadable=True),
-        optional("key_file", Path, "Its private key, PEM.", reloadable=True),
-        optional("ca_file", Path, "Whom to trust for clients' certificates.", reloadable=True),
+        optional("cert_file", File, "The server's certificate, PEM.", reloadable=True),
+        optional("key_file", File, "Its private key, PEM.", reloadable=True),
+        optional("ca_file", File, "Whom to trust for clients' certificates.", reloadable=True),
         optional("verify", Boolean, "Clients must show a certificate.", reloadable=True),
         optional(
             "verify_and_map",
