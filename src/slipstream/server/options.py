@@ -190,6 +190,8 @@ class LoggingOptions(msgspec.Struct, kw_only=True):
     log_file: str = ""  # "" is stderr
     log_size_limit: int = 0  # rotate when larger; 0 is never
     log_max_num: int = 0  # rotated files to keep; 0 is all
+    syslog: bool = False  # to the system's log instead
+    remote_syslog: str = ""  # or to a syslog server: udp://host:port, tcp://host:port, a socket
     max_traced_msg_len: int = 0  # 0 is all of it
 
 

@@ -14,6 +14,7 @@ from slipstream.log.disk import DirectoryLock, OsDisk
 from slipstream.log.stream_store import Store
 from slipstream.server.commit import GroupCommitter
 from slipstream.server.connection import Connection
+from slipstream.server.logger import Logger
 
 
 class Runtime:
@@ -24,7 +25,10 @@ class Runtime:
         options: EngineOptions,
         authenticator: Authenticator | None = None,
         sync_interval: float = 0.0,
+        *,
+        log: Logger,
     ) -> None:
+        self.log = log
         self.loop = asyncio.get_running_loop()
         self.clock = Clock(time.time_ns())
         self.committer = GroupCommitter(self.loop, self.turn, sync_interval)

@@ -8,19 +8,24 @@ async with Server(store_dir="data") as server:    # on the running loop
 """
 
 import asyncio
+import os
 import shutil
 import tempfile
 import threading
+import time
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
 from slipstream.engine.options import SECOND
-from slipstream.errors import ConfigError, Error
+from slipstream.errors import ConfigError, Error, StorageError
 from slipstream.server.auth import make_authenticator
+from slipstream.server.banner import announce, announce_jetstream, announce_listener
 from slipstream.server.engine_options import engine_options, prepare_accounts
+from slipstream.server.logger import Logger, standard_logger
 from slipstream.server.options import JetStreamOptions, ServerOptions
+from slipstream.server.process_files import bracketed, urls
 from slipstream.server.runtime import Runtime
 
 START_SECONDS_MAX = 60
@@ -40,7 +45,8 @@ class Server:
     """A server with JetStream on a port of the system's choice, unless told otherwise.
 
     `store_dir` keeps the streams; without one they live in a temporary directory that `stop`
-    removes. `options` take anything that `ServerOptions` has, `config` a whole one.
+    removes. `options` take anything that `ServerOptions` has, `config` a whole one. What the server
+    has to say goes to the `logging` module's ``slipstream.server``, or to `log`.
 
     Raises `ConfigError` for wrong options and `Error` if it can not start.
     """
@@ -52,6 +58,7 @@ class Server:
         *,
         host: str = "127.0.0.1",
         config: ServerOptions | None = None,
+        log: Logger | None = None,
         **options: Any,
     ) -> None:
         if config is None:
@@ -62,6 +69,7 @@ class Server:
             config = ServerOptions(host=host, port=port or -1, jetstream=jetstream, **options)
         config.validate()
         self.options = config
+        self.log = log or standard_logger(config.logging)
         self.runtime: Runtime | None = None
         self.port = 0
         self._temporary = ""
@@ -86,34 +94,76 @@ class Server:
         """How many clients are connected."""
         return len(self.runtime.engine.sessions) if self.runtime else 0
 
+    def ports(self) -> dict[str, list[str]]:
+        """The URLs of every listener, by kind, as the ports file has them."""
+        scheme = "nats" if self.options.tls is None else "tls"
+        return {"nats": urls(scheme, self.options.host, self.port)}
+
     # -- on the caller's loop ------------------------------------------------------------------
 
     async def start_here(self) -> None:
-        """Start on the running loop."""
+        """Start on the running loop. Raises `Error` with what to do about it."""
         options = self.options
+        log = self.log
         runtime = Runtime(
             engine_options(options),
             make_authenticator(options),
             options.jetstream.sync_interval / SECOND,
+            log=log,
         )
         prepare_accounts(runtime.engine, options)
+        announce(log, runtime.engine, options)
         try:
             if options.jetstream.enabled:
-                store = runtime.open_store(options.jetstream.store_dir)
-                runtime.engine.start_jetstream(store)
-            self.port = await runtime.listen(options.host, max(options.port, 0))
+                self._start_jetstream(runtime)
+            self.port = await self._listen(runtime)
         except BaseException:
             await runtime.close()
             raise
         runtime.engine.options.port = self.port
         self.runtime = runtime
+        announce_listener(log, options, self.port)
+        log.info("Server is ready")
+
+    def _start_jetstream(self, runtime: Runtime) -> None:
+        """Open the store and recover what is in it. Raises `StorageError`."""
+        begin = time.perf_counter()
+        self.log.info("Starting JetStream")
+        directory = self.options.jetstream.store_dir
+        try:
+            runtime.engine.start_jetstream(runtime.open_store(directory))
+        except OSError as error:
+            raise StorageError(
+                f"Can't start JetStream: could not create storage directory {directory} - "
+                f"{_reason(error)}; name one that can be written (-sd, store_dir)"
+            ) from error
+        except StorageError as error:
+            raise StorageError(f"Can't start JetStream: {error}") from error
+        announce_jetstream(self.log, self.options, time.perf_counter() - begin)
+
+    async def _listen(self, runtime: Runtime) -> int:
+        """Accept clients; the port. Raises `Error` if that is not possible."""
+        options = self.options
+        try:
+            return await runtime.listen(options.host, max(options.port, 0))
+        except OSError as error:
+            address = f"{bracketed(options.host)}:{options.port}"
+            raise Error(
+                f'Error listening on port: {address}, "{_reason(error)}"; '
+                "stop whoever uses it, or choose another port (-1: any free one)"
+            ) from error
 
     async def stop_here(self) -> None:
         """Stop; the counterpart of `start_here`."""
         if self.runtime is not None:
             runtime = self.runtime
             self.runtime = None
+            self.log.info("Initiating Shutdown...")
+            if self.options.jetstream.enabled:
+                self.log.info("Initiating JetStream Shutdown...")
             await runtime.close()
+            if self.options.jetstream.enabled:
+                self.log.info("JetStream Shutdown")
         if self._temporary:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
@@ -180,3 +230,8 @@ class Server:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+def _reason(error: OSError) -> str:
+    """What the system says, without the numbers around it."""
+    return (os.strerror(error.errno) if error.errno else str(error)).lower()

@@ -1,0 +1,103 @@
+"""A server that is a whole process: its log, its files, its signals, its exit status."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+from slipstream.errors import Error
+from slipstream.server.lame_duck import LameDuck
+from slipstream.server.logger import Logger, open_logger
+from slipstream.server.options import ServerOptions
+from slipstream.server.process_files import PortsFile, write_pid_file
+from slipstream.server.runtime import tune_garbage_collector
+from slipstream.server.server import Server, new_loop
+from slipstream.server.signals import COMMANDS, NAMES
+
+Loader = Callable[[], tuple[ServerOptions, list[str]]]
+
+
+def run_process(program: str, options: ServerOptions, loader: Loader) -> int:
+    """Run a server until a signal ends it; the exit status. `loader` reads the options again."""
+    try:
+        log = open_logger(options.logging)
+    except Error as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 1
+    loop = new_loop()
+    try:
+        return loop.run_until_complete(ServerProcess(program, options, loader, log).run())
+    finally:
+        loop.close()
+        log.sink.close()
+
+
+class ServerProcess:
+    """One run, from the first log line to the last."""
+
+    def __init__(self, program: str, options: ServerOptions, loader: Loader, log: Logger) -> None:
+        self._program = program
+        self._loader = loader
+        self._log = log
+        self._server = Server(config=options, log=log)
+        self._end = asyncio.Event()
+        self._lame_duck: LameDuck | None = None
+        self._ports_file: PortsFile | None = None
+
+    async def run(self) -> int:
+        """Start, wait for a signal, stop."""
+        loop = asyncio.get_running_loop()
+        for command in ("quit", "term", "reopen", "ldm"):
+            loop.add_signal_handler(COMMANDS[command], self._trapped, command)
+        try:
+            if self._server.options.pid_file:
+                write_pid_file(self._server.options.pid_file)
+            await self._server.start_here()
+        except Error as error:
+            self._log.fatal(str(error))
+            return 1
+        self._write_ports_file()
+        tune_garbage_collector()
+        await self._end.wait()
+        if self._lame_duck is not None:
+            await self._lame_duck.cancel()
+        await self._server.stop_here()
+        self._remove_ports_file()
+        self._log.info("Server Exiting..")
+        return 0
+
+    # -- signals -------------------------------------------------------------------------------
+
+    def _trapped(self, command: str) -> None:
+        self._log.info(f'Trapped "{NAMES[COMMANDS[command]]}" signal')
+        if command == "reopen":
+            self._log.reopen()
+        elif command == "ldm":
+            self._start_lame_duck()
+        elif command == "quit" or self._lame_duck is None:
+            self._end.set()
+
+    def _start_lame_duck(self) -> None:
+        if self._lame_duck is None and self._server.runtime is not None:
+            self._log.info("Entering lame duck mode, stop accepting new clients")
+            self._lame_duck = LameDuck(self._server.runtime, self._server.options.limits)
+            self._lame_duck.start(self._end.set)
+
+    # -- files ---------------------------------------------------------------------------------
+
+    def _write_ports_file(self) -> None:
+        directory = self._server.options.ports_file_dir
+        if not directory:
+            return
+        self._ports_file = PortsFile(directory, self._program)
+        try:
+            self._ports_file.write(self._server.ports())
+        except OSError as error:
+            self._log.error(f"Error writing ports file ({self._ports_file.path}): {error}")
+
+    def _remove_ports_file(self) -> None:
+        if self._ports_file is None:
+            return
+        try:
+            self._ports_file.remove()
+        except OSError as error:
+            self._log.error(f"Error cleaning up ports file {self._ports_file.path}: {error}")

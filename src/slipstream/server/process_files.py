@@ -1,0 +1,62 @@
+"""The files that tell others about a running server: its process id and its ports.
+
+The ports file, ``<program>_<pid>.ports``, holds JSON: for each kind of listener its URLs, one per
+address of this machine. Together with port -1 it is how test suites find the server they started.
+"""
+
+import json
+import os
+import socket
+
+from slipstream.errors import ConfigError
+
+
+def write_pid_file(path: str) -> None:
+    """The process id as text. It stays when the server ends. Raises `ConfigError`."""
+    try:
+        with open(path, "w") as file:
+            file.write(str(os.getpid()))
+    except OSError as error:
+        raise ConfigError(f"Could not write pidfile: {error}") from error
+
+
+class PortsFile:
+    """A ports file, from when the server listens until it ends."""
+
+    def __init__(self, directory: str, program: str) -> None:
+        name = os.path.basename(program).replace(" ", "-")
+        self.path = os.path.join(directory, f"{name}_{os.getpid()}.ports")
+
+    def write(self, ports: dict[str, list[str]]) -> None:
+        """Write all at once: a reader sees nothing or everything. Raises `OSError`."""
+        draft = f"{self.path}.tmp"
+        with open(draft, "w") as file:
+            json.dump(ports, file, separators=(",", ":"))
+        os.rename(draft, self.path)
+
+    def remove(self) -> None:
+        """Remove it. Raises `OSError`."""
+        os.unlink(self.path)
+
+
+def urls(scheme: str, host: str, port: int) -> list[str]:
+    """Where a listener can be reached: on its host, or on each address of this machine."""
+    return [f"{scheme}://{bracketed(name)}:{port}" for name in _addresses(host)]
+
+
+def bracketed(host: str) -> str:
+    """A host as URLs have it: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _addresses(host: str) -> list[str]:
+    if host not in ("", "0.0.0.0", "::", "[::]"):
+        return [host]
+    family = socket.AF_INET if host == "0.0.0.0" else socket.AF_UNSPEC
+    found = ["127.0.0.1"]
+    try:
+        entries = socket.getaddrinfo(socket.gethostname(), None, family, socket.SOCK_STREAM)
+    except OSError:
+        return found
+    found += [str(entry[4][0]) for entry in entries]
+    return list(dict.fromkeys(found))
