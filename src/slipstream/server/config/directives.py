@@ -219,6 +219,14 @@ TOP = Block(
         ),
         optional("logtime", Boolean, "Time in each line.", "logging.logtime", reloadable=True),
         optional("logtime_utc", Boolean, "In UTC.", "logging.logtime_utc", reloadable=True),
+        optional("syslog", Boolean, "To the system's log.", "logging.syslog", reloadable=True),
+        optional(
+            "remote_syslog",
+            String,
+            "To a syslog server: udp://host:port.",
+            "logging.remote_syslog",
+            reloadable=True,
+        ),
         optional(
             "log_file logfile",
             Path,
@@ -317,8 +325,6 @@ TOP = Block(
         no_effect("feature_flags", entries_kind("map of booleans", Boolean), "Of nats-server."),
         # Not supported yet
         refused("write_timeout", "What a write that takes too long leads to."),
-        refused("syslog", "Log to the system's log."),
-        refused("remote_syslog", "Log to a syslog server."),
         refused("proxy_protocol", "PROXY protocol on the client port."),
         refused("proxies", "Trusted proxies."),
         refused("ocsp", "OCSP stapling."),
