@@ -34,8 +34,11 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.engine.dedupe",
     "slipstream.engine.stream",
     "slipstream.engine.direct_answer",
+    "slipstream.engine.pending",
+    "slipstream.engine.delivery",
     "slipstream.engine.consumer",
     "slipstream.engine.acks",
+    "slipstream.engine.pull",
     "slipstream.client.arrow.columns",
 )
 

@@ -11,6 +11,7 @@ import msgspec
 
 from slipstream.engine.durations import parse_duration
 from slipstream.engine.message import Inbound
+from slipstream.engine.redelivery import in_progress, nak, term
 from slipstream.engine.routing import Service
 
 if TYPE_CHECKING:
@@ -80,15 +81,15 @@ class AckService(Service):
         if body == b"+OK":
             consumer.acked(seq, consumer_seq)
         elif body.startswith(b"-NAK"):
-            consumer.nak(seq, _delay(body[4:].strip()))
+            nak(consumer, seq, _delay(body[4:].strip()))
             self._answer(reply)
             return
         elif body == b"+WPI":
-            consumer.in_progress(seq)
+            in_progress(consumer, seq)
             self._answer(reply)
             return
         elif body.startswith(b"+TERM"):
-            consumer.term(seq, body[5:].strip().decode("utf-8", "replace"))
+            term(consumer, seq, body[5:].strip().decode("utf-8", "replace"))
         elif body.startswith(b"+NXT"):
             consumer.acked(seq, consumer_seq)
             if reply:

@@ -2,7 +2,9 @@ import cython
 
 from slipstream.engine.account cimport Account
 from slipstream.engine.clock cimport Clock
+from slipstream.engine.delivery cimport Delivery
 from slipstream.engine.message cimport Inbound
+from slipstream.engine.pending cimport PendingMessages
 from slipstream.engine.routing cimport Route, Subscription
 from slipstream.engine.stream cimport Stream
 from slipstream.engine.turn cimport Turn
@@ -10,12 +12,6 @@ from slipstream.log.base cimport Log
 from slipstream.log.record cimport Record
 from slipstream.log.subject_index cimport SubjectFilter
 from slipstream.wire.buffer cimport OutBuffer
-
-
-cdef class Pending:
-    cdef public long long consumer_seq
-    cdef public long long ts
-    cdef public long long deadline
 
 
 cdef class Consumer:
@@ -30,7 +26,7 @@ cdef class Consumer:
     cdef public long long created
     cdef public tuple filters
     cdef public SubjectFilter matching
-    cdef public object delivery
+    cdef public Delivery delivery
     cdef public object store
     cdef public long long delivered_seq
     cdef public long long delivered_stream_seq
@@ -41,13 +37,13 @@ cdef class Consumer:
     cdef public unsigned long long next_seq
     cdef public long long num_pending
     cdef public unsigned long long counted_seq
-    cdef public dict pending
-    cdef public object order
+    cdef public PendingMessages pending
     cdef public dict redelivered
-    cdef public list due
+    cdef public object due
     cdef public object initial
     cdef public bint queued
     cdef public bint stopped
+    cdef public bint unsaved
     cdef public long long paused_until
     cdef public long long last_activity
     cdef public object timer
@@ -58,6 +54,8 @@ cdef class Consumer:
     cdef public bint headers_only
     cdef public long long max_ack_pending
     cdef public long long ack_wait
+    cdef public long long max_deliver
+    cdef public tuple backoff
     cdef public bytes ack_head
     cdef public long long sample
     cdef public long long replay_at
@@ -72,17 +70,22 @@ cdef class Consumer:
     cpdef int pump(self) except -1
     @cython.locals(record=Record, seq="unsigned long long")
     cpdef int find_next(self) except -1
-    @cython.locals(seq="long long")
+    @cython.locals(seq="long long", place=Py_ssize_t)
     cdef int _find_redelivery(self) except -1
-    @cython.locals(record=Record, count="long long", entry=Pending, left="long long", out=OutBuffer, message=Inbound, seq="long long", now="long long")
+    @cython.locals(record=Record, count="long long", left="long long", out=OutBuffer, message=Inbound, seq="long long")
     cpdef Py_ssize_t prepare(self) except -1
-    @cython.locals(record=Record, seq="unsigned long long", now="long long", entry=Pending, count="long long", deadline="long long")
+    @cython.locals(record=Record, seq="long long", now="long long", place=Py_ssize_t, count="long long", deadline="long long")
     cpdef int commit(self) except -1
-    @cython.locals(entry=Pending)
+    @cython.locals(wait="long long")
+    cpdef long long deadline(self, long long now, long long count) except? -1
+    @cython.locals(place=Py_ssize_t)
     cpdef bint acked(self, long long seq, long long consumer_seq) except -1
-    @cython.locals(other=Pending, first="long long")
-    cpdef int settle(self, long long seq, Pending entry) except -1
+    @cython.locals(place=Py_ssize_t, settled=list)
+    cdef bint _acked_all(self, long long seq, long long consumer_seq) except -1
+    @cython.locals(pending=PendingMessages, is_first=bint)
+    cpdef int settle(self, Py_ssize_t place) except -1
     cpdef int stored(self, unsigned long long seq, bytes subject) except -1
     cpdef int stored_many(self, unsigned long long first, unsigned long long last) except -1
     cpdef int removed(self, unsigned long long seq, bytes subject) except -1
     cpdef bint has_room(self) except -1
+    cpdef int changed(self) except -1

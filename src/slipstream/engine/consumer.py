@@ -11,13 +11,15 @@ always delivers.
                                       └──max_deliver reached, term──> settled
 """
 
-import bisect
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.consumer_config import ConsumerConfig
-from slipstream.engine.consumer_events import advise, sample_ack
+from slipstream.engine.consumer_events import sample_ack
+from slipstream.engine.delivery import Delivery
 from slipstream.engine.message import Inbound
+from slipstream.engine.pending import PendingMessages
+from slipstream.engine.redelivery import give_up, vanished
 from slipstream.log.record import Record
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import with_fields
@@ -32,15 +34,6 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 
 PUMP_MESSAGES: _int = 1024  # what one consumer may deliver before others have their turn
 PUMP_BYTES: _int = 512 * 1024
-
-
-class Pending:
-    """A message that is out for acknowledgement."""
-
-    def __init__(self, consumer_seq: _int, ts: _int, deadline: _int) -> None:
-        self.consumer_seq = consumer_seq  # of its first delivery
-        self.ts = ts  # when it was last delivered
-        self.deadline = deadline  # when it is due again; 0: never
 
 
 class Consumer:
@@ -58,7 +51,7 @@ class Consumer:
         self.name: str = name
         self.created = created
         self.store = store  # ConsumerStore; None in memory
-        self.delivery: Any = None
+        self.delivery: Delivery = Delivery()
         self.delivered_seq = 0  # consumer sequence of the last delivery
         self.delivered_stream_seq = 0
         self.delivered_at = 0
@@ -68,13 +61,13 @@ class Consumer:
         self.next_seq = 1  # first stream sequence not looked at yet
         self.num_pending = 0  # messages that match and were not delivered yet
         self.counted_seq = 0  # num_pending knows of messages up to here
-        self.pending: dict[int, Pending] = {}
-        self.order: deque[int] = deque()  # sequences in order of first delivery; may be settled
+        self.pending = PendingMessages()
         self.redelivered: dict[int, int] = {}  # deliveries so far, where more than one
-        self.due: list[int] = []  # sequences to deliver again, ascending
+        self.due: deque[int] = deque()  # to deliver again, as far as they are pending and `DUE`
         self.initial: deque[int] | None = None  # with last_per_subject: what comes first
         self.queued = False  # whether it stands in the turn's list
         self.stopped = False
+        self.unsaved = False  # the state on disk is out of date
         self.paused_until = 0
         self.last_activity = stream.clock.now
         self.timer: Any = None
@@ -98,7 +91,9 @@ class Consumer:
         self.retains = self.stream.config.retention != "limits"
         self.headers_only = config.headers_only
         self.max_ack_pending = config.max_ack_pending
+        self.max_deliver = config.max_deliver
         self.ack_wait = config.ack_wait
+        self.backoff = tuple(config.backoff)
         self._replays = config.replay_policy == "original"
         self.sample = int(config.sample_freq.rstrip("%") or 0)
 
@@ -114,7 +109,7 @@ class Consumer:
     def has_room(self) -> bool:
         """Whether another new message may be out for acknowledgement."""
         return (
-            self.max_ack_pending <= 0 or not self.acks or len(self.pending) < self.max_ack_pending
+            self.max_ack_pending <= 0 or not self.acks or self.pending.size < self.max_ack_pending
         )
 
     def pump(self) -> _int:
@@ -126,7 +121,7 @@ class Consumer:
         size = 0
         while self.delivery.is_ready():
             if not self.find_next():
-                self.delivery.nothing_left()
+                self.delivery.nothing_left(not self.has_room())
                 return 0
             size += self.prepare()
             if not self.delivery.send(self._message):
@@ -167,18 +162,18 @@ class Consumer:
         """The first message that is due again and still there."""
         while self.due:
             seq = self.due[0]
-            if seq in self.pending:
-                most = self.config.max_deliver
-                if most > 0 and self.redelivered.get(seq, 1) >= most:
-                    self.due.pop(0)
-                    self.give_up(seq)
+            place = self.pending.find(seq)
+            if place >= 0 and self.pending.deadline(place) == -1:
+                if 0 < self.max_deliver <= self.redelivered.get(seq, 1):
+                    self.due.popleft()
+                    give_up(self, seq)
                     continue
                 if self.log.read(seq, self._record):
                     return 1
-                self.due.pop(0)
-                self.vanished(seq)
+                self.due.popleft()
+                vanished(self, seq)
                 continue
-            self.due.pop(0)
+            self.due.popleft()  # settled, or put off, since it became due
         return 0
 
     def _may_replay(self, record: Record) -> bool:
@@ -195,7 +190,7 @@ class Consumer:
         seq = record.seq
         count = 1
         left = self.num_pending
-        if seq in self.pending:
+        if self.pending.size and self.pending.find(seq) >= 0:
             count = self.redelivered.get(seq, 1) + 1
         elif left > 0:
             left -= 1
@@ -231,14 +226,14 @@ class Consumer:
         now = self.clock.now
         self.delivered_seq += 1
         self.delivered_at = now
-        entry = self.pending.get(seq)
-        if entry is not None:
+        place = self.pending.find(seq) if self.pending.size else -1
+        if place >= 0:
             count = self.redelivered.get(seq, 1) + 1
             self.redelivered[seq] = count
-            entry.ts = now
-            entry.deadline = self._deadline(now, count)
-            self.due.pop(0)
-            self.watch(entry.deadline)
+            deadline = self.deadline(now, count)
+            self.pending.delivered_again(place, now, deadline)
+            self.due.popleft()
+            self.watch(deadline)
         else:
             if self.num_pending > 0:
                 self.num_pending -= 1
@@ -251,11 +246,8 @@ class Consumer:
             if self._replays:
                 self._plan_replay(record.ts)
             if self.acks:
-                deadline = (
-                    now + self.ack_wait if not self.config.backoff else self._deadline(now, 1)
-                )
-                self.pending[seq] = Pending(self.delivered_seq, now, deadline)
-                self.order.append(seq)
+                deadline = self.deadline(now, 1)
+                self.pending.add(seq, self.delivered_seq, now, deadline)
                 if self.timer is None:
                     self.watch(deadline)
             else:
@@ -271,11 +263,11 @@ class Consumer:
         if self.log.next(self.next_seq, self.matching, following):
             self.replay_at = self.clock.now + max(following.ts - ts, 0)
 
-    def _deadline(self, now: _int, count: _int) -> _int:
+    def deadline(self, now: _int, count: _int) -> _int:
         """When a message delivered now for the `count`th time is due again."""
-        backoff = self.config.backoff
-        if backoff:
-            return int(now + backoff[min(count, len(backoff)) - 1])
+        if self.backoff:
+            wait: _int = self.backoff[min(count, len(self.backoff)) - 1]
+            return now + wait
         return now + self.ack_wait
 
     # -- settling ------------------------------------------------------------------------------
@@ -285,13 +277,13 @@ class Consumer:
         self.last_activity = self.clock.now
         if self.ack_all:
             return self._acked_all(seq, consumer_seq)
-        entry = self.pending.get(seq)
-        if entry is None:
+        place = self.pending.find(seq)
+        if place < 0:
             return False
         self.acked_at = self.clock.now
         if self.sample:
-            sample_ack(self, seq, entry)
-        self.settle(seq, entry)
+            sample_ack(self, seq)
+        self.settle(place)
         if self.retains:
             self.stream.acked(self, seq)
         self.changed()
@@ -303,110 +295,37 @@ class Consumer:
         if seq <= self.floor_stream_seq or seq > self.delivered_stream_seq:
             return False
         self.acked_at = self.clock.now
-        settled = [s for s in self.pending if s <= seq]
-        for one in settled:
-            del self.pending[one]
-            self.redelivered.pop(one, None)
-        self._forget_settled()
+        settled = []
+        place = self.pending.first()
+        while place >= 0 and self.pending.seq(place) <= seq:
+            settled.append(self.pending.seq(place))
+            self.pending.remove(place)
+            place = self.pending.first()
         self.floor_seq = max(consumer_seq, self.floor_seq)
         self.floor_stream_seq = seq
-        if self.retains:
-            for one in sorted(settled):
+        for one in settled:
+            self.redelivered.pop(one, None)
+            if self.retains:
                 self.stream.acked(self, one)
         self.changed()
         self.wake()
         return True
 
-    def settle(self, seq: _int, entry: Pending) -> _int:
-        """A message is done with: it is pending no more, and the floor may move."""
-        del self.pending[seq]
+    def settle(self, place: _int) -> _int:
+        """What is at `place` is pending no more, and the floor may move."""
+        pending = self.pending
+        is_first = place == pending.first()
         if self.redelivered:
-            self.redelivered.pop(seq, None)
-        if self.due and seq in self.due:
-            self.due.remove(seq)
-        if not self.pending:
-            self.order.clear()
+            self.redelivered.pop(pending.seq(place), None)
+        pending.remove(place)
+        if not pending.size:
             self.floor_seq = self.delivered_seq
             self.floor_stream_seq = self.delivered_stream_seq
-        elif entry.consumer_seq == self.floor_seq + 1 or self.order[0] == seq:
-            self._forget_settled()
-            first = self.order[0]
-            self.floor_seq = self.pending[first].consumer_seq - 1
-            self.floor_stream_seq = first - 1
+        elif is_first:
+            place = pending.first()
+            self.floor_seq = pending.consumer_seq(place) - 1
+            self.floor_stream_seq = pending.seq(place) - 1
         return 0
-
-    def _forget_settled(self) -> None:
-        order = self.order
-        while order and order[0] not in self.pending:
-            order.popleft()
-
-    def nak(self, seq: _int, delay: _int) -> None:
-        """Deliver again: at once, or in `delay` ns."""
-        self.last_activity = self.clock.now
-        entry = self.pending.get(seq)
-        if entry is None:
-            return
-        advise(self, "MSG_NAKED", "nak", seq, entry.consumer_seq)
-        if delay > 0:
-            entry.deadline = self.clock.now + delay
-            if seq in self.due:
-                self.due.remove(seq)
-            self.watch(entry.deadline)
-            return
-        self.make_due(seq)
-
-    def make_due(self, seq: _int) -> None:
-        """Deliver `seq` again as soon as possible."""
-        entry = self.pending[seq]
-        entry.deadline = 0
-        if seq not in self.due:
-            bisect.insort(self.due, seq)
-        self.wake()
-
-    def in_progress(self, seq: _int) -> None:
-        """The client still works on it: the wait begins anew."""
-        self.last_activity = self.clock.now
-        entry = self.pending.get(seq)
-        if entry is not None and entry.deadline:
-            now = self.clock.now
-            entry.deadline = self._deadline(now, self.redelivered.get(seq, 1))
-
-    def term(self, seq: _int, reason: str) -> None:
-        """Never deliver it again."""
-        self.last_activity = self.clock.now
-        entry = self.pending.get(seq)
-        if entry is None:
-            return
-        extra = {"reason": reason} if reason else {}
-        advise(self, "MSG_TERMINATED", "terminated", seq, entry.consumer_seq, **extra)
-        self.acked_at = self.clock.now
-        self.settle(seq, entry)
-        if self.retains:
-            self.stream.acked(self, seq)
-        self.changed()
-        self.wake()
-
-    def vanished(self, seq: _int) -> None:
-        """A message that is out was removed from the stream."""
-        entry = self.pending.get(seq)
-        if entry is None:
-            return
-        reason = "Unacknowledged message was deleted"
-        advise(self, "MSG_TERMINATED", "terminated", seq, entry.consumer_seq, reason=reason)
-        self.settle(seq, entry)
-        self.changed()
-        self.wake()
-
-    def give_up(self, seq: _int) -> None:
-        """A message was delivered as often as it may be: it stays in the stream, unsettled for
-        retention, but is not waited for any more."""
-        entry = self.pending[seq]
-        count = self.redelivered.get(seq, 1)
-        advise(self, "MAX_DELIVERIES", "max_deliver", seq, 0, deliveries=count)
-        self.settle(seq, entry)
-        if self.config.max_deliver != 1 or self.retains:
-            self.redelivered[seq] = count
-        self.changed()
 
     # -- what the stream says ------------------------------------------------------------------
 
@@ -437,8 +356,8 @@ class Consumer:
         if seq >= self.next_seq:
             if seq <= self.counted_seq and self._matches(subject) and self.num_pending > 0:
                 self.num_pending -= 1
-        elif seq in self.pending:
-            self.vanished(seq)
+        elif self.pending.find(seq) >= 0:
+            vanished(self, seq)
         elif self.redelivered:
             self.redelivered.pop(seq, None)
         return 0
@@ -446,9 +365,9 @@ class Consumer:
     def front_moved(self) -> None:
         """Many messages have gone: count again, and settle what went."""
         record = Record()
-        gone = [seq for seq in self.pending if not self.log.read(seq, record)]
+        gone = [seq for seq in self.pending.sequences() if not self.log.read(seq, record)]
         for seq in gone:
-            self.vanished(seq)
+            vanished(self, seq)
         for seq in [s for s in self.redelivered if s < self.log.first_seq]:
             del self.redelivered[seq]
         first = self.log.first_seq
@@ -476,7 +395,7 @@ class Consumer:
             return False
         if not self.acks or self.ack_all:
             return seq > self.floor_stream_seq
-        return seq >= self.next_seq or seq in self.pending or seq in self.redelivered
+        return seq >= self.next_seq or self.pending.find(seq) >= 0 or seq in self.redelivered
 
     def _matches(self, subject: bytes) -> bool:
         return not self.filters or any(matches(pattern, subject) for pattern in self.filters)
@@ -489,7 +408,8 @@ class Consumer:
 
     def changed(self) -> None:
         """The state on disk is out of date."""
-        if self.store is not None:
+        if not self.unsaved and self.store is not None:
+            self.unsaved = True
             self.life.changed()
 
     def stop(self, reason: str, delete: bool) -> None:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slipstream.engine.consumer import Consumer, Pending
+    from slipstream.engine.consumer import Consumer
 
 
 def advise(
@@ -18,15 +18,16 @@ def advise(
     stream.js.advisories.consumer_event(event, kind, stream.name, consumer.name, **fields)
 
 
-def sample_ack(consumer: "Consumer", seq: int, entry: "Pending") -> None:
+def sample_ack(consumer: "Consumer", seq: int) -> None:
     """Report how long an acknowledgement took, for the share that `sample_freq` asks for."""
     if consumer.sample < 100 and consumer.engine.random.randrange(100) > consumer.sample:
         return
+    place = consumer.pending.find(seq)
     consumer.stream.js.advisories.metric_ack(
         consumer.stream.name,
         consumer.name,
-        consumer_seq=entry.consumer_seq,
+        consumer_seq=consumer.pending.consumer_seq(place),
         stream_seq=seq,
-        ack_time=consumer.clock.now - entry.ts,
+        ack_time=consumer.clock.now - consumer.pending.ts(place),
         deliveries=consumer.redelivered.get(seq, 1),
     )

@@ -12,6 +12,7 @@ from typing import Any
 from slipstream.engine.consumer import Consumer
 from slipstream.engine.consumer_state import encode_state
 from slipstream.engine.options import SECOND
+from slipstream.engine.redelivery import redeliver_overdue
 from slipstream.engine.rfc3339 import time_ns, time_text
 from slipstream.log.stream_store import StateSave
 
@@ -25,7 +26,6 @@ class ConsumerLife:
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
         self._timers = consumer.engine.timers
-        self._dirty = False
         self._saving = False
         self._save_timer: Any = None
         self._waiting: list[Callable[[], None]] = []
@@ -35,7 +35,6 @@ class ConsumerLife:
         consumer = self.consumer
         consumer.pending.clear()
         consumer.redelivered.clear()
-        consumer.order.clear()
         consumer.due.clear()
         consumer.initial = None
         consumer.delivered_at = 0
@@ -67,7 +66,11 @@ class ConsumerLife:
         if consumer.stopped:
             return
         now = consumer.clock.now
-        moments = [self._redeliver(now), consumer.delivery.on_time(now), self._resume(now)]
+        moments = [
+            redeliver_overdue(consumer, now),
+            consumer.delivery.on_time(now),
+            self._resume(now),
+        ]
         if consumer.stopped or self._expired(now):
             return
         moments.append(self.inactive_at())
@@ -76,22 +79,6 @@ class ConsumerLife:
         elif consumer.replay_at:
             consumer.wake()
         self.watch(min((moment for moment in moments if moment), default=0))
-
-    def _redeliver(self, now: int) -> int:
-        """Messages whose wait is over are due again; the next deadline."""
-        consumer = self.consumer
-        earliest = 0
-        most = consumer.config.max_deliver
-        for seq, entry in list(consumer.pending.items()):
-            if not entry.deadline:
-                continue
-            if entry.deadline > now:
-                earliest = min(earliest, entry.deadline) if earliest else entry.deadline
-            elif 0 < most <= consumer.redelivered.get(seq, 1):
-                consumer.give_up(seq)
-            else:
-                consumer.make_due(seq)
-        return earliest
 
     # -- pausing -------------------------------------------------------------------------------
 
@@ -138,8 +125,7 @@ class ConsumerLife:
         threshold = consumer.config.inactive_threshold
         if not threshold or consumer.delivery.is_live():
             return 0
-        waits = [entry.deadline for entry in consumer.pending.values()]
-        return int(max([consumer.last_activity, *waits]) + threshold)
+        return int(max(consumer.last_activity, consumer.pending.last_deadline()) + threshold)
 
     def _expired(self, now: int) -> bool:
         when = self.inactive_at()
@@ -151,15 +137,14 @@ class ConsumerLife:
     # -- saving --------------------------------------------------------------------------------
 
     def changed(self) -> None:
-        """Save the state before long."""
-        self._dirty = True
+        """`consumer.unsaved` was just set: save the state before long."""
         if self._save_timer is None and not self._saving:
             much = 1 + len(self.consumer.pending) // PENDING_PER_SAVE
             self._save_timer = self._timers.after(SAVE_EVERY_NS * much, self._save_later)
 
     def _save_later(self) -> None:
         self._save_timer = None
-        if self._dirty and not self._saving:
+        if self.consumer.unsaved and not self._saving:
             self._save(sync=False)
 
     def when_saved(self, callback: Callable[[], None]) -> None:
@@ -175,7 +160,7 @@ class ConsumerLife:
         consumer = self.consumer
         waiting = self._waiting
         self._waiting = []
-        self._dirty = False
+        consumer.unsaved = False
         self._saving = True
 
         def done(error: Exception | None) -> None:
@@ -183,7 +168,7 @@ class ConsumerLife:
             if error is not None:
                 name = f"consumer '{consumer.stream.name} > {consumer.name}'"
                 consumer.stream.js.problem(f"the state of {name} could not be saved: {error}")
-                self._dirty = True
+                consumer.unsaved = True
             else:
                 for callback in waiting:
                     callback()
@@ -191,7 +176,7 @@ class ConsumerLife:
                 return
             if self._waiting:
                 self._save(sync=True)
-            elif self._dirty:
+            elif consumer.unsaved:
                 self.changed()
 
         job = StateSave(consumer.store.state, encode_state(consumer), sync, done)

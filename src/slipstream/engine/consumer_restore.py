@@ -123,5 +123,5 @@ def _fit(consumer: Consumer) -> None:
     }
     consumer.recount()
     if consumer.stream.config.retention == "workqueue":
-        for seq in [s for s in consumer.pending if s < log.first_seq]:
-            consumer.settle(seq, consumer.pending[seq])
+        for seq in [s for s in consumer.pending.sequences() if s < log.first_seq]:
+            consumer.settle(consumer.pending.find(seq))

@@ -5,8 +5,10 @@ around it has the checksum.
 """
 
 import struct
+from collections import deque
 from typing import TYPE_CHECKING
 
+from slipstream.engine.pending import DUE
 from slipstream.errors import CorruptionError
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ VERSION = 1
 # version, delivered (consumer, stream, at), floor (consumer, stream, at), next sequence,
 # counts of: pending, redelivered, initial
 _HEAD = struct.Struct("<BQQQQQQQIII")
-_PENDING = struct.Struct("<QQQQ")
+PENDING_SIZE = 32
 _REDELIVERED = struct.Struct("<QQ")
 _SEQUENCE = struct.Struct("<Q")
 
@@ -38,8 +40,7 @@ def encode_state(consumer: "Consumer") -> bytes:
         len(initial),
     )
     parts = [head]
-    for seq, entry in consumer.pending.items():
-        parts.append(_PENDING.pack(seq, entry.consumer_seq, entry.ts, entry.deadline))
+    parts.append(consumer.pending.pack())
     parts.extend(_REDELIVERED.pack(seq, count) for seq, count in consumer.redelivered.items())
     parts.extend(_SEQUENCE.pack(seq) for seq in initial)
     return b"".join(parts)
@@ -47,29 +48,27 @@ def encode_state(consumer: "Consumer") -> bytes:
 
 def apply_state(consumer: "Consumer", data: bytes) -> None:
     """Put `consumer` where it was. Raises `CorruptionError`."""
-    from collections import deque
-
-    from slipstream.engine.consumer import Pending
-
     try:
         fields = _HEAD.unpack_from(data)
         if fields[0] != VERSION:
             raise CorruptionError(f"a consumer's state has the unknown version {fields[0]}")
         at = _HEAD.size
         pending, redelivered, initial = fields[8:]
-        for _ in range(pending):
-            seq, consumer_seq, ts, deadline = _PENDING.unpack_from(data, at)
-            at += _PENDING.size
-            consumer.pending[seq] = Pending(consumer_seq, ts, deadline)
+        consumer.pending.unpack(data[at : at + pending * PENDING_SIZE])
+        at += pending * PENDING_SIZE
         for _ in range(redelivered):
             seq, count = _REDELIVERED.unpack_from(data, at)
             at += _REDELIVERED.size
             consumer.redelivered[seq] = count
         first = [_SEQUENCE.unpack_from(data, at + i * 8)[0] for i in range(initial)]
-    except struct.error as error:
+    except (struct.error, ValueError) as error:
         raise CorruptionError(f"a consumer's state is too short: {error}") from error
     consumer.delivered_seq, consumer.delivered_stream_seq, consumer.delivered_at = fields[1:4]
     consumer.floor_seq, consumer.floor_stream_seq, consumer.acked_at = fields[4:7]
     consumer.next_seq = fields[7]
-    consumer.order.extend(sorted(consumer.pending, key=lambda s: consumer.pending[s].consumer_seq))
+    consumer.due.extend(
+        seq
+        for seq in consumer.pending.sequences()
+        if consumer.pending.deadline(consumer.pending.find(seq)) == DUE
+    )
     consumer.initial = deque(first) if first else None

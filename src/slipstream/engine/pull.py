@@ -3,47 +3,28 @@
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from slipstream.engine.durations import duration_text
+from slipstream.engine.delivery import BACKLOG_BYTES_MAX, Delivery
 from slipstream.engine.message import Inbound
-from slipstream.engine.routing import Route, Service
+from slipstream.engine.pull_request import PullRequest, read_request
+from slipstream.engine.redelivery import redeliverable
+from slipstream.engine.routing import Route
 
 if TYPE_CHECKING:
     from slipstream.engine.consumer import Consumer
 
-BACKLOG_BYTES_MAX = 8 * 1024 * 1024  # unsent bytes of one client, above which we wait for it
-BODIES_KEPT_MAX = 256
+_int = int  # the name `int` in a compiled module's annotations is a C type
 
-
-class PullRequest(msgspec.Struct):
-    """A request's body; unknown fields are ignored. Times in ns, sizes in bytes."""
-
-    batch: int = 0
-    expires: int = 0
-    no_wait: bool = False
-    max_bytes: int = 0
-    idle_heartbeat: int = 0
-    group: str = ""
-    min_pending: int = 0
-    min_ack_pending: int = 0
-    id: str = ""
-    priority: int = 0
-
-
-_DECODER = msgspec.json.Decoder(PullRequest)
+BODIES_KEPT_MAX: _int = 256
+CHECK_EVERY_BYTES: _int = 128 * 1024
 
 
 class Waiting:
     """A request that is being served."""
 
-    __slots__ = (
-        "beat_every", "bytes_left", "counts_bytes", "delivered", "expires_at", "left", "next_beat",
-        "no_wait", "reply",
-    )  # fmt: skip
-
-    def __init__(self, reply: bytes, asked: PullRequest, now: int) -> None:
+    def __init__(self, reply: bytes, asked: PullRequest, now: _int) -> None:
         self.reply = reply
+        self.route: Route | None = None  # who listens at `reply`, as of the account's `generation`
+        self.generation = 0
         self.left = max(asked.batch, 1)
         self.bytes_left = asked.max_bytes
         self.counts_bytes = asked.max_bytes > 0
@@ -54,16 +35,19 @@ class Waiting:
         self.delivered = 0
 
 
-class PullDelivery(Service):
+class PullDelivery(Delivery):
     """Serves the requests of one consumer, in turn."""
 
     def __init__(self, consumer: "Consumer") -> None:
         self.consumer = consumer
+        self.account = consumer.account
         self.acks: Any = None
         self.waiting: deque[Waiting] = deque()
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{consumer.stream.name}.{consumer.name}".encode()
         self._bodies: dict[bytes, PullRequest | str] = {}
-        self._held_up = False  # a client does not keep up; it calls back when it has
+        self._held: list[Waiting] = []  # requests of clients that do not keep up at the moment
+        self._impatient = 0  # at least as many as there are requests that do not want to wait
+        self._unchecked = 0  # bytes sent since a client's backlog was looked at
 
     def begin(self) -> None:
         """Take requests."""
@@ -73,13 +57,14 @@ class PullDelivery(Service):
         """Take no more, and tell those who wait."""
         self.consumer.account.remove_service(self._subject, self)
         self.acks.stop()
-        for request in self.waiting:
+        for request in self._everyone():
             self._status(request.reply, f"409 {reason}", request)
         self.waiting.clear()
+        self._held.clear()
 
     # -- requests ------------------------------------------------------------------------------
 
-    def handle(self, message: Inbound) -> int:
+    def handle(self, message: Inbound) -> _int:
         if not message.reply:
             return 1
         if self.consumer.stream.js.refused_level(message):
@@ -94,22 +79,23 @@ class PullDelivery(Service):
         consumer.last_activity = consumer.clock.now
         asked = self._bodies.get(body)
         if asked is None:
-            asked = self._read(body)
+            asked = read_request(body, consumer.config)
             if len(self._bodies) >= BODIES_KEPT_MAX:
                 self._bodies.clear()
             self._bodies[body] = asked
         if isinstance(asked, str):
             self._status(reply, asked)
             return
-        if len(self.waiting) >= consumer.config.max_waiting:
+        if self.num_waiting >= consumer.config.max_waiting:
             self.drop_uninterested()
-            if len(self.waiting) >= consumer.config.max_waiting:
+            if self.num_waiting >= consumer.config.max_waiting:
                 if not asked.idle_heartbeat:
                     self._status(reply, "409 Exceeded MaxWaiting")
                 return
         if asked.no_wait and not self._may_take_at_once(reply, asked):
             return
         waiting = Waiting(reply, asked, consumer.clock.now)
+        self._impatient += asked.no_wait
         self.waiting.append(waiting)
         consumer.life.watch(_earlier(waiting.expires_at, waiting.next_beat))
         consumer.wake()
@@ -117,130 +103,140 @@ class PullDelivery(Service):
     def _may_take_at_once(self, reply: bytes, asked: PullRequest) -> bool:
         """Whether a request that does not want to wait is worth keeping; else it is answered."""
         consumer = self.consumer
-        available = consumer.num_pending + len(consumer.due)
-        if available == 0 and not asked.expires:
-            self._status(reply, "404 No Messages")
-            return False
-        wanted = sum(waiting.left for waiting in self.waiting)
-        if self.waiting and wanted >= available:
+        available = consumer.num_pending + redeliverable(consumer)
+        if available == 0:
+            if not asked.expires:
+                self._status(reply, "404 No Messages")
+            return asked.expires > 0
+        if available < sum(waiting.left for waiting in self._everyone()):
             self._status(reply, "408 Requests Pending")
             return False
         return True
 
-    def _read(self, body: bytes) -> PullRequest | str:
-        """The request, or the status line that refuses it."""
-        text = body.strip()
-        if not text.startswith(b"{"):
-            return PullRequest(batch=int(text) if text.isdigit() else 1)
-        try:
-            asked = _DECODER.decode(text)
-        except msgspec.MsgspecError as error:
-            cut = str(error) == "Input data was truncated"
-            return f"400 Bad Request - {'unexpected end of JSON input' if cut else error}"
-        config = self.consumer.config
-        if asked.priority or asked.min_pending or asked.min_ack_pending or asked.id:
-            problem = _priority_problem(asked)
-            if problem:
-                return f"400 Bad Request - {problem}"
-        if config.max_batch and asked.batch > config.max_batch:
-            return f"409 Exceeded MaxRequestBatch of {config.max_batch}"
-        if config.max_expires and asked.expires > config.max_expires:
-            return f"409 Exceeded MaxRequestExpires of {duration_text(config.max_expires)}"
-        if config.max_bytes and asked.max_bytes > config.max_bytes:
-            return f"409 Exceeded MaxRequestMaxBytes of {config.max_bytes}"
-        if asked.idle_heartbeat and asked.idle_heartbeat * 2 > asked.expires:
-            return "400 Bad Request - heartbeat value too large"
-        return asked
+    @property
+    def num_waiting(self) -> _int:
+        """How many requests are being served."""
+        return len(self.waiting) + len(self._held)
+
+    def _everyone(self) -> list["Waiting"]:
+        return [*self.waiting, *self._held]
 
     def drop_uninterested(self) -> None:
         """Forget requests whose inbox nobody listens to any more."""
         account = self.consumer.account
         self.waiting = deque(w for w in self.waiting if account.has_interest(w.reply))
+        self._held = [w for w in self._held if account.has_interest(w.reply)]
 
     # -- delivering ----------------------------------------------------------------------------
 
     def is_ready(self) -> bool:
         """Whether somebody waits who can take a message now."""
-        return bool(self.waiting) and not self._held_up
+        return bool(self.waiting)
 
     def is_live(self) -> bool:
         """Whether the consumer is in use, as far as inactivity goes."""
-        if not self.waiting:
+        if not self.num_waiting:
             return False
         self.drop_uninterested()
-        return bool(self.waiting)
+        return self.num_waiting > 0
 
     def send(self, message: Inbound) -> bool:
         """Give the message to the request whose turn it is; False if that one could not take it."""
-        consumer = self.consumer
-        waiting = self.waiting[0]
-        route = consumer.account.route(waiting.reply)
+        waiting: Waiting = self.waiting[0]
+        route = waiting.route
+        if route is None or waiting.generation != self.account.generation:
+            route = waiting.route = self.account.route(waiting.reply)
+            waiting.generation = self.account.generation
         size = len(message.subject) + len(message.reply) + message.end - message.header_start
         if waiting.counts_bytes and size > waiting.bytes_left:
             self.waiting.popleft()
             self._status(waiting.reply, "409 Message Size Exceeds MaxBytes", waiting)
             return False
-        if not consumer.account.dispatch(route, message):
+        if route.services:  # a stream stores what is delivered, under the subject it comes to
+            message.subject = waiting.reply
+        if not self.account.dispatch(route, message):
             self.waiting.popleft()
             return False
         waiting.left -= 1
         waiting.delivered += 1
         if waiting.beat_every:
-            waiting.next_beat = consumer.clock.now + waiting.beat_every
+            waiting.next_beat = self.consumer.clock.now + waiting.beat_every
         if waiting.counts_bytes:
             waiting.bytes_left -= size
+            if waiting.bytes_left == 0:
+                waiting.left = 0
         if waiting.left == 0:
             self.waiting.popleft()
             if waiting.counts_bytes and waiting.bytes_left > 0:
                 self._status(waiting.reply, "409 Batch Completed", waiting)
         elif len(self.waiting) > 1:
             self.waiting.rotate(-1)
-        if waiting.delivered & 255 == 0:
+        self._unchecked += size
+        if self._unchecked > CHECK_EVERY_BYTES:
+            self._unchecked = 0
             self._mind_backlog(route)
         return True
 
-    def _mind_backlog(self, route: Route) -> None:
-        """Wait for a client that has much to take already."""
+    def _mind_backlog(self, route: Route) -> _int:
+        """Have the requests of a client that has much to take already wait until it has."""
         for subscription in route.plain:
             session: Any = subscription.receiver
-            if session.transport.pending() + session.out.size > BACKLOG_BYTES_MAX:
-                self._held_up = True
-                self.consumer.engine.flush(session)
-                session.on_drained(self._go_on)
-                return
+            self.consumer.engine.flush(session)
+            if session.transport.pending() > BACKLOG_BYTES_MAX:
+                self._hold(route, session)
+                break
+        return 0
 
-    def _go_on(self) -> None:
-        self._held_up = False
+    def _hold(self, route: Route, session: Any) -> None:
+        held = [w for w in self.waiting if w.route is route]
+        self.waiting = deque(w for w in self.waiting if w.route is not route)
+        self._held += held
+        session.on_drained(lambda: self._go_on(held))
+
+    def _go_on(self, held: list["Waiting"]) -> None:
+        """A client has caught up."""
+        self.waiting.extend(w for w in held if w in self._held)
+        self._held = [w for w in self._held if w not in held]
         self.consumer.wake()
 
-    def nothing_left(self) -> None:
-        """No message can be delivered now: requests that do not want to wait are over."""
-        if not any(waiting.no_wait for waiting in self.waiting):
-            return
+    def nothing_left(self, is_full: bool) -> _int:
+        """No message can be delivered now: requests that do not want to wait are over, unless
+        only acknowledgements are missing."""
+        if is_full or self._impatient == 0:
+            return 0
+        self._impatient = 0
+        self.waiting = self._end_impatient()
+        return 0
+
+    def _end_impatient(self) -> deque[Waiting]:
         keep: deque[Waiting] = deque()
         for waiting in self.waiting:
             if waiting.no_wait and (waiting.delivered or not waiting.expires_at):
                 self._status(waiting.reply, "404 No Messages")
             else:
+                self._impatient += waiting.no_wait
                 keep.append(waiting)
-        self.waiting = keep
+        return keep
 
-    def on_time(self, now: int) -> int:
+    def on_time(self, now: _int) -> _int:
         """Expire requests and send heartbeats; when to look again, 0 for never."""
+        self.waiting = deque(w for w in self.waiting if self._is_on(w, now))
+        self._held = [w for w in self._held if self._is_on(w, now)]
         earliest = 0
-        keep: deque[Waiting] = deque()
-        for waiting in self.waiting:
-            if waiting.expires_at and waiting.expires_at <= now:
-                self._status(waiting.reply, "408 Request Timeout", waiting)
-                self.consumer.last_activity = now
-                continue
-            if waiting.next_beat and waiting.next_beat <= now:
-                self._beat(waiting)
-                waiting.next_beat = now + waiting.beat_every
-            keep.append(waiting)
+        for waiting in self._everyone():
             earliest = _earlier(earliest, _earlier(waiting.expires_at, waiting.next_beat))
-        self.waiting = keep
         return earliest
+
+    def _is_on(self, waiting: Waiting, now: _int) -> bool:
+        """Whether a request goes on; it gets a heartbeat if it is time for one."""
+        if waiting.expires_at and waiting.expires_at <= now:
+            self._status(waiting.reply, "408 Request Timeout", waiting)
+            self.consumer.last_activity = now
+            return False
+        if waiting.next_beat and waiting.next_beat <= now:
+            self._beat(waiting)
+            waiting.next_beat = now + waiting.beat_every
+        return True
 
     def _beat(self, waiting: Waiting) -> None:
         consumer = self.consumer
@@ -258,17 +254,6 @@ class PullDelivery(Service):
         self.consumer.account.send(reply, b"", (block + "\r\n").encode(), b"")
 
 
-def _priority_problem(asked: PullRequest) -> str:
-    """What a consumer without priority groups says to their fields."""
-    if not 0 <= asked.priority <= 9:
-        return "Priority must be between 0 and 9"
-    if asked.min_pending or asked.min_ack_pending:
-        return "Not a Overflow Priority consumer"
-    if asked.id:
-        return "Not a Pinned Client Priority consumer"
-    return ""
-
-
-def _earlier(a: int, b: int) -> int:
+def _earlier(a: _int, b: _int) -> _int:
     """The earlier of two moments, where 0 is never."""
     return min(a, b) if a and b else a or b

@@ -2,19 +2,20 @@
 
 from typing import TYPE_CHECKING, Any
 
+from slipstream.engine.delivery import BACKLOG_BYTES_MAX, Delivery
 from slipstream.engine.message import Inbound
 from slipstream.engine.options import SECOND
+from slipstream.engine.redelivery import make_due
 from slipstream.engine.routing import Service
 
 if TYPE_CHECKING:
     from slipstream.engine.consumer import Consumer
 
-BACKLOG_BYTES_MAX = 8 * 1024 * 1024  # unsent bytes of one client, above which we wait for it
 WINDOW_FIRST = 2 * 1024 * 1024  # bytes sent without an answer to a flow-control request
 WINDOW_MAX = 32 * 1024 * 1024
 
 
-class PushDelivery(Service):
+class PushDelivery(Delivery):
     """Delivers one consumer's messages to its deliver subject; as a service, takes its answers to
     flow control."""
 
@@ -58,8 +59,8 @@ class PushDelivery(Service):
         self.subject = subject.encode()
         self.queue = group.encode()
         self.account.watch_interest(self.subject, self._look)
-        for seq in list(self.consumer.pending):
-            self.consumer.make_due(seq)
+        for seq in self.consumer.pending.sequences():
+            make_due(self.consumer, seq)
         self._look()
 
     def _look(self) -> None:
@@ -179,9 +180,6 @@ class PushDelivery(Service):
             self.account.send(self.subject, b"", block + b"\r\n", b"")
             self._next_beat = now + consumer.config.idle_heartbeat
         return self._next_beat
-
-    def nothing_left(self) -> None:
-        """No message can be delivered now."""
 
     def request(self, reply: bytes, body: bytes) -> None:
         """A pull request that came with an acknowledgement: push consumers have none."""

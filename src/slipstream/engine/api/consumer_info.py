@@ -6,6 +6,7 @@ from slipstream.engine.consumer import Consumer
 from slipstream.engine.consumer_config import emit
 from slipstream.engine.options import API_LEVEL, VERSION
 from slipstream.engine.pull import PullDelivery
+from slipstream.engine.push import PushDelivery
 from slipstream.engine.rfc3339 import time_text
 
 
@@ -31,8 +32,8 @@ def consumer_info(consumer: Consumer, with_version: bool = True) -> dict[str, An
     delivery = consumer.delivery
     if isinstance(delivery, PullDelivery):
         delivery.drop_uninterested()
-        info["num_waiting"] = len(delivery.waiting)
-    elif delivery.active:
+        info["num_waiting"] = delivery.num_waiting
+    elif isinstance(delivery, PushDelivery) and delivery.active:
         info["push_bound"] = True
     if consumer.paused_until:
         info["paused"] = True

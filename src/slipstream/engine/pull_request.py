@@ -1,0 +1,66 @@
+"""What a pull request may ask for, and why one is refused (spec consumers.md section 6)."""
+
+import msgspec
+
+from slipstream.engine.consumer_config import ConsumerConfig
+from slipstream.engine.durations import duration_text
+
+
+class PullRequest(msgspec.Struct):
+    """A request's body; unknown fields are ignored. Times in ns, sizes in bytes."""
+
+    batch: int = 0
+    expires: int = 0
+    no_wait: bool = False
+    max_bytes: int = 0
+    idle_heartbeat: int = 0
+    group: str = ""
+    min_pending: int = 0
+    min_ack_pending: int = 0
+    id: str = ""
+    priority: int = 0
+
+
+_DECODER = msgspec.json.Decoder(PullRequest)
+
+
+def read_request(body: bytes, config: ConsumerConfig) -> PullRequest | str:
+    """The request, or the status line that refuses it."""
+    text = body.strip()
+    if not text.startswith(b"{"):
+        asked = PullRequest(batch=int(text) if text.isdigit() else 1)
+        return _beyond_limits(asked, config) or asked
+    try:
+        asked = _DECODER.decode(text)
+    except msgspec.MsgspecError as error:
+        cut = str(error) == "Input data was truncated"
+        return f"400 Bad Request - {'unexpected end of JSON input' if cut else error}"
+    if asked.priority or asked.min_pending or asked.min_ack_pending or asked.id:
+        problem = _priority_problem(asked)
+        if problem:
+            return f"400 Bad Request - {problem}"
+    if asked.idle_heartbeat and asked.idle_heartbeat * 2 > asked.expires:
+        return "400 Bad Request - heartbeat value too large"
+    return _beyond_limits(asked, config) or asked
+
+
+def _beyond_limits(asked: PullRequest, config: ConsumerConfig) -> str:
+    """What the consumer's configuration does not let one request ask for; "" if all is well."""
+    if config.max_batch and asked.batch > config.max_batch:
+        return f"409 Exceeded MaxRequestBatch of {config.max_batch}"
+    if config.max_expires and asked.expires > config.max_expires:
+        return f"409 Exceeded MaxRequestExpires of {duration_text(config.max_expires)}"
+    if config.max_bytes and asked.max_bytes > config.max_bytes:
+        return f"409 Exceeded MaxRequestMaxBytes of {config.max_bytes}"
+    return ""
+
+
+def _priority_problem(asked: PullRequest) -> str:
+    """What a consumer without priority groups says to their fields."""
+    if not 0 <= asked.priority <= 9:
+        return "Priority must be between 0 and 9"
+    if asked.min_pending or asked.min_ack_pending:
+        return "Not a Overflow Priority consumer"
+    if asked.id:
+        return "Not a Pinned Client Priority consumer"
+    return ""
