@@ -4,25 +4,24 @@
 """
 
 import ctypes
-import errno
 import fcntl
 import os
 import shutil
 from collections.abc import Callable
 from typing import Protocol
 
-from slipstream.errors import DiskFullError, StorageError
-
-RESERVE_STEP_MIN = 4096
-RESERVE_STEP_MAX = 8 * 1024 * 1024
-UNRESERVED_STEP = 1024 * 1024
+from slipstream.errors import StorageError
+from slipstream.log.os_file import Buffers, OsFile, full_or
 
 
 class File(Protocol):
     """An open file."""
 
     def append(self, data: bytes) -> None:
-        """Write at the end. Raises `DiskFullError` or OSError; nothing half-written stays."""
+        """Write at the end. Raises `DiskFullError` or OSError; nothing half-written stays.
+
+        A file that was reserved ahead may put that off until `sync`, which then raises.
+        """
 
     def pread(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`."""
@@ -97,87 +96,11 @@ def write_atomically(disk: Disk, path: str, data: bytes) -> None:
     disk.sync_dir(os.path.dirname(path))
 
 
-def full_or(error: OSError, what: str) -> Exception:
-    """`DiskFullError` if that is what happened, else `error` as it is."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFullError(f"no space left on the disk while {what}; free some and go on")
-    return error
-
-
-class OsFile:
-    """A file of the operating system."""
-
-    __slots__ = ("_fallocate", "_fd", "_reserved", "_size")
-
-    def __init__(self, fd: int, fallocate: "Callable[..., int] | None") -> None:
-        self._fd = fd
-        self._size = os.fstat(fd).st_size
-        self._reserved = self._size
-        self._fallocate = fallocate
-
-    def append(self, data: bytes) -> None:
-        done = 0
-        while done < len(data):
-            try:
-                done += os.pwrite(self._fd, data[done:] if done else data, self._size + done)
-            except OSError as error:
-                os.ftruncate(self._fd, self._size)
-                raise full_or(error, "appending to the log") from error
-        self._size += done
-
-    def pread(self, offset: int, size: int) -> bytes:
-        return os.pread(self._fd, size, offset)
-
-    def pwrite(self, offset: int, data: bytes) -> None:
-        os.pwrite(self._fd, data, offset)
-
-    def reserve(self, size: int) -> int:
-        if self._fallocate is None:
-            return size + UNRESERVED_STEP
-        if size <= self._reserved:
-            return self._reserved
-        step = min(max(self._reserved, RESERVE_STEP_MIN), RESERVE_STEP_MAX)
-        for wanted in (max(size, self._reserved + step), size):
-            failed = self._allocate(wanted)
-            if not failed:
-                self._reserved = wanted
-                return wanted
-        if failed in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFullError("no space left on the disk for this message; free some and go on")
-        self._fallocate = None  # this file system cannot: the write itself will tell
-        return size + UNRESERVED_STEP
-
-    def _allocate(self, wanted: int) -> int:
-        """Allocate up to `wanted` bytes, zeros as yet; 0 or an errno.
-
-        The file grows now, so that a later fdatasync has no new size to record: that saves it a
-        third of its time.
-        """
-        assert self._fallocate is not None
-        if self._fallocate(self._fd, 0, self._reserved, wanted - self._reserved) == 0:
-            return 0
-        return ctypes.get_errno()
-
-    def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
-        self._size = self._reserved = size
-
-    def sync(self) -> None:
-        os.fdatasync(self._fd)
-
-    def size(self) -> int:
-        return self._size
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-
 class OsDisk:
     """The real disk. Directories are made for the owner alone (0700), files too (0600)."""
 
     def __init__(self) -> None:
+        self._buffers = Buffers()
         self._fallocate: Callable[..., int] | None = None
         libc = ctypes.CDLL(None, use_errno=True)
         if hasattr(libc, "fallocate"):
@@ -190,12 +113,7 @@ class OsDisk:
             self._fallocate = libc.fallocate
 
     def open(self, path: str) -> OsFile:
-        try:
-            return OsFile(
-                os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), self._fallocate
-            )
-        except OSError as error:
-            raise full_or(error, f"opening {path}") from error
+        return OsFile(path, self._buffers, self._fallocate)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

@@ -1,0 +1,267 @@
+"""A file of the operating system, written directly once room is reserved in it.
+
+A log reserves ahead and appends whole batches. Such a file is written past the page cache
+(O_DIRECT): the kernel copies nothing and allocates nothing, and the fdatasync that follows has
+little to do. That halves the time of a small commit and makes a large one several times as fast.
+
+The device wants whole blocks. What lies in the last block, not full yet, is written again with what
+follows; those bytes do not change, so a torn write of that block loses nothing that was there.
+Small batches have blocks of zeros written before them, so that they overwrite: an fdatasync after
+that has no new extent to record.
+
+Where there is no direct I/O (tmpfs on older kernels, other systems) everything goes through the
+page cache, with the same promises.
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+import threading
+from collections.abc import Callable
+
+from slipstream.errors import DiskFullError
+
+BLOCK = 4096
+BUFFER_BYTES = 1024 * 1024  # of one direct write
+BUFFERS_KEPT = 4
+SMALL_BATCH = 512 * 1024  # batches below this are worth zeros written ahead
+RESERVE_STEP_MIN = 4096
+RESERVE_STEP_MAX = 8 * 1024 * 1024
+UNRESERVED_STEP = 1024 * 1024
+
+
+def full_or(error: OSError, what: str) -> Exception:
+    """`DiskFullError` if that is what happened, else `error` as it is."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError(f"no space left on the disk while {what}; free some and go on")
+    return error
+
+
+class Buffers:
+    """Page-aligned memory for direct writes, shared by the files of one disk."""
+
+    def __init__(self) -> None:
+        self._free: list[mmap.mmap] = []
+        self.zeros: mmap.mmap | None = None
+
+    def take(self) -> mmap.mmap:
+        """One that nobody else uses, of `BUFFER_BYTES`."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return mmap.mmap(-1, BUFFER_BYTES)
+
+    def give(self, buffer: mmap.mmap) -> None:
+        """Back for others."""
+        if len(self._free) < BUFFERS_KEPT:
+            self._free.append(buffer)
+
+    def some_zeros(self) -> mmap.mmap:
+        """As many zeros as a buffer has bytes."""
+        if self.zeros is None:
+            self.zeros = mmap.mmap(-1, BUFFER_BYTES)
+        return self.zeros
+
+
+class OsFile:
+    """One open file; `sync` may run on another thread than the rest, one at a time."""
+
+    __slots__ = (
+        "_buffers",
+        "_direct",
+        "_fallocate",
+        "_fd",
+        "_flushed",
+        "_lock",
+        "_path",
+        "_pending",
+        "_reserved",
+        "_size",
+        "_tail",
+        "_zeroed",
+    )
+
+    def __init__(self, path: str, buffers: Buffers, fallocate: "Callable[..., int] | None") -> None:
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise full_or(error, f"opening {path}") from error
+        self._path = path
+        self._buffers = buffers
+        self._fallocate = fallocate
+        self._size = os.fstat(self._fd).st_size  # where `append` goes on
+        self._reserved = self._size
+        self._direct = -1  # the descriptor for direct writes; -1 while there is none
+        self._pending: list[bytes] = []  # appended, to be written directly
+        self._flushed = self._size  # where they begin
+        self._tail = b""  # what the last block holds before that
+        self._zeroed = 0  # up to here every block was written before
+        self._lock = threading.Lock()  # for what `_flush` works on
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def append(self, data: bytes) -> None:
+        """Write at the end: at once through the page cache, or with the next `sync`."""
+        if self._direct >= 0:
+            self._pending.append(data)
+            self._size += len(data)
+            return
+        try:
+            _write_all(self._fd, data, self._size)
+        except OSError as error:
+            os.ftruncate(self._fd, self._size)
+            raise full_or(error, "appending to the log") from error
+        self._size += len(data)
+
+    def sync(self) -> None:
+        """fdatasync, after what is pending was written."""
+        self._flush()
+        os.fdatasync(self._fd)
+
+    def _flush(self) -> None:
+        with self._lock:
+            parts = self._pending
+            if not parts:
+                return
+            self._pending = []
+            data = b"".join(parts) if len(parts) > 1 else parts[0]
+            small = len(data) < SMALL_BATCH
+            buffer = self._buffers.take()
+            try:
+                done = 0
+                while done < len(data):
+                    done += self._write_piece(buffer, data, done)
+                if small and self._flushed >= self._zeroed:
+                    self._zero_ahead()
+            finally:
+                self._buffers.give(buffer)
+
+    def _write_piece(self, buffer: mmap.mmap, data: bytes, start: int) -> int:
+        """Write a buffer full of `data` from `start` on; how much of it that was."""
+        tail = self._tail
+        n = min(len(data) - start, BUFFER_BYTES - len(tail))
+        end = len(tail) + n
+        padded = -(-end // BLOCK) * BLOCK
+        buffer[: len(tail)] = tail
+        buffer[len(tail) : end] = data[start : start + n] if n < len(data) else data
+        buffer[end:padded] = bytes(padded - end)
+        self._write_blocks(buffer, padded, self._flushed - len(tail))
+        self._tail = buffer[end - end % BLOCK : end]
+        self._flushed += n
+        return n
+
+    def _write_blocks(self, buffer: mmap.mmap, size: int, offset: int) -> None:
+        view = memoryview(buffer)[:size]
+        try:
+            _write_all(self._direct, view, offset)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            # Opened for direct writes, but refuses them: the page cache takes any.
+            os.close(self._direct)
+            self._direct = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            _write_all(self._direct, view, offset)
+        finally:
+            view.release()
+
+    def _zero_ahead(self) -> None:
+        """Write zeros to the reserved blocks that come next."""
+        start = -(-self._flushed // BLOCK) * BLOCK
+        size = min(self._reserved // BLOCK * BLOCK - start, BUFFER_BYTES)
+        if size > 0:
+            self._write_blocks(self._buffers.some_zeros(), size, start)
+            self._zeroed = start + size
+
+    def pwrite(self, offset: int, data: bytes) -> None:
+        """Overwrite in place."""
+        self._flush()
+        with self._lock:
+            os.pwrite(self._fd, data, offset)
+            if self._tail:
+                begin = self._flushed - len(self._tail)
+                self._tail = os.pread(self._fd, len(self._tail), begin)
+
+    # -- space ---------------------------------------------------------------------------------
+
+    def reserve(self, size: int) -> int:
+        """Make sure that the file can grow to `size` bytes, and say to how many it surely can.
+
+        From now on it is written directly, where the system can.
+        """
+        if self._fallocate is None:
+            return size + UNRESERVED_STEP
+        if size <= self._reserved:
+            return self._reserved
+        if self._direct < 0:
+            self._begin_direct()
+        step = min(max(self._reserved, RESERVE_STEP_MIN), RESERVE_STEP_MAX)
+        for wanted in (max(size, self._reserved + step), size):
+            failed = self._allocate(wanted)
+            if not failed:
+                self._reserved = wanted
+                return wanted
+        if failed in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError("no space left on the disk for this message; free some and go on")
+        self._fallocate = None  # this file system cannot: the write itself will tell
+        self._end_direct()
+        return size + UNRESERVED_STEP
+
+    def _allocate(self, wanted: int) -> int:
+        """Allocate up to `wanted` bytes, zeros as yet; 0 or an errno.
+
+        The file grows now, so that a later fdatasync has no new size to record.
+        """
+        assert self._fallocate is not None
+        if self._fallocate(self._fd, 0, self._reserved, wanted - self._reserved) == 0:
+            return 0
+        return ctypes.get_errno()
+
+    def _begin_direct(self) -> None:
+        flag = getattr(os, "O_DIRECT", 0)
+        if not flag:
+            return
+        try:
+            self._direct = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | flag)
+        except OSError:
+            return  # not on this file system
+        self._flushed = self._size
+        begin = self._size - self._size % BLOCK
+        self._tail = os.pread(self._fd, self._size - begin, begin)
+
+    def _end_direct(self) -> None:
+        self._flush()
+        if self._direct >= 0:
+            os.close(self._direct)
+            self._direct = -1
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size` bytes and give back what was reserved behind; `append` goes on there."""
+        self._end_direct()
+        os.ftruncate(self._fd, size)
+        self._size = self._reserved = size
+
+    # -- reading, the end ----------------------------------------------------------------------
+
+    def pread(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset`, also of what is not synced yet."""
+        if self._pending and offset + size > self._flushed:
+            self._flush()
+        return os.pread(self._fd, size, offset)
+
+    def size(self) -> int:
+        """Where `append` writes next. Behind it may lie zeros that were reserved."""
+        return self._size
+
+    def close(self) -> None:
+        """Release it; what was appended is handed to the operating system."""
+        if self._fd >= 0:
+            self._end_direct()
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _write_all(fd: int, data: "bytes | memoryview", offset: int) -> None:
+    done = 0
+    while done < len(data):
+        done += os.pwrite(fd, data[done:] if done else data, offset + done)
