@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from slipstream.engine.permissions import quoted
 from slipstream.engine.routing import Subscription
-from slipstream.wire.client_frames import CONNECT, ERR, PING, PONG, SUB, UNSUB, ClientFrames
+from slipstream.wire.client_frames import CONNECT, ERR, INFO, PING, PONG, SUB, UNSUB, ClientFrames
 from slipstream.wire.subjects import is_pattern
 
 if TYPE_CHECKING:
@@ -61,22 +62,18 @@ def handle_line(session: "ClientSession", op: int, frames: ClientFrames) -> None
         _unsubscribe(session, frames.args())
     elif op == ERR:
         session.fail(b"", "Parse Error")
+    elif op == INFO and not _is_object(frames.argument()):
+        session.fail(b"", "Protocol Violation")
 
 
 def _connect(session: "ClientSession", argument: bytes) -> None:
     """CONNECT; a repeated one starts over, without any subscription."""
     try:
-        fields = msgspec.json.decode(argument, type=dict[str, Any])
-        said = {name: value for name, value in fields.items() if value is not None}
+        fields = msgspec.json.decode(argument, type=dict[str, Any] | None) or {}
+        said = {name.lower(): value for name, value in fields.items() if value is not None}
         options = msgspec.convert(said, ConnectOptions)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         session.fail(b"", "Protocol Violation")
-        return
-    if options.account or options.new_account:
-        session.fail(b"Authorization Violation", "Authentication Failure")
-        return
-    if options.protocol not in (0, 1):
-        session.fail(b"invalid client protocol", "Bad Client Protocol Version")
         return
     if session.subscriptions:
         session.drop_subscriptions()
@@ -87,18 +84,35 @@ def _connect(session: "ClientSession", argument: bytes) -> None:
     session.protocol = options.protocol
     session.headers = options.headers and not session.engine.options.no_header_support
     session.no_responders = options.no_responders
-    if session.no_responders and not session.headers:
-        session.fail(b"no responders requires headers support", "No Responders Requires Headers")
-        return
     session.engine.authenticate(session)
+
+
+def accept(session: "ClientSession") -> None:
+    """The client is who it says: what it asked for in CONNECT is looked at only now."""
+    options = session.connect
+    if options.account or options.new_account:
+        session.fail(b"Authorization Violation", "Authentication Failure")
+    elif options.protocol not in (0, 1):
+        session.fail(b"invalid client protocol", "Bad Client Protocol Version")
+    elif session.no_responders and not session.headers:
+        session.fail(b"no responders requires headers support", "No Responders Requires Headers")
+    elif session.verbose:
+        session.put_line(b"+OK\r\n")
+
+
+def _is_object(argument: bytes) -> bool:
+    try:
+        msgspec.json.decode(argument, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _ping(session: "ClientSession") -> None:
     session.put_line(b"PONG\r\n")
-    if not session.pinged:
+    if session.protocol >= 1 and not session.pinged:
         session.pinged = True
-        if session.protocol >= 1:
-            session.engine.send_info(session, connected=True)
+        session.engine.send_info(session, connected=True)
 
 
 def _pong(session: "ClientSession") -> None:
@@ -114,14 +128,11 @@ def _subscribe(session: "ClientSession", args: list[bytes]) -> None:
         return
     subject, sid = args[0], args[-1]
     queue = args[1] if len(args) == 3 else b""
-    if not is_pattern(subject):
-        session.put_error(b"Invalid Subject")
-        return
-    refusal = _refusal(session, subject, queue)
-    if refusal:
-        session.put_error(refusal)
-        return
     if sid not in session.subscriptions:
+        refusal = _refusal(session, subject, queue)
+        if refusal:
+            session.put_error(refusal)
+            return
         subscription = Subscription(session, subject, queue, sid)
         session.subscriptions[sid] = subscription
         session.account.subscribe(subscription)
@@ -132,9 +143,11 @@ def _subscribe(session: "ClientSession", args: list[bytes]) -> None:
 def _refusal(session: "ClientSession", subject: bytes, queue: bytes) -> bytes:
     """Why the subscription is not allowed; b"" if it is."""
     options: Any = session.engine.options
-    text = b'Permissions Violation for Subscription to "%b"' % subject
+    if not is_pattern(subject):
+        return b"Invalid Subject"
+    text = b"Permissions Violation for Subscription to " + quoted(subject)
     if queue:
-        with_queue = text + b' using queue "%b"' % queue
+        with_queue = text + b" using queue " + quoted(queue)
         if queue == b"_sys_":
             return with_queue
     if options.max_sub_tokens and subject.count(b".") + 1 > options.max_sub_tokens:

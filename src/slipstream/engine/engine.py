@@ -15,7 +15,9 @@ from typing import Any, Protocol
 import msgspec
 
 from slipstream.engine.account import Account
+from slipstream.engine.api.dispatch import SystemApi
 from slipstream.engine.clock import Clock
+from slipstream.engine.connect import accept
 from slipstream.engine.jetstream import JetStream
 from slipstream.engine.options import API_LEVEL, VERSION, AccountLimits, EngineOptions
 from slipstream.engine.permissions import Permissions
@@ -121,6 +123,10 @@ class Engine:
                 account.jetstream = JetStream(account, self, store)
                 account.jetstream.serve()
                 account.jetstream.load()
+            elif account is self.system_account:
+                SystemApi(account)
+            else:  # its clients are told so
+                JetStream(account, self, None).serve()
 
     def stored_bytes(self, storage: str) -> int:
         """Bytes in streams of a kind of storage, of all accounts."""
@@ -141,7 +147,7 @@ class Engine:
         self.sessions[session.cid] = session
         self.default_account.sessions[session.cid] = session
         self.send_info(session)
-        if len(self.sessions) > self.options.max_connections:
+        if 0 <= self.options.max_connections < len(self.sessions):
             session.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
             return None
         session.timer = self.timers.after(
@@ -216,8 +222,8 @@ class Engine:
                 return
             self._admit(session, user)
             if not session.closed:
-                if session.verbose:
-                    session.put_line(b"+OK\r\n")
+                accept(session)
+            if not session.closed:
                 session.resume()
 
         self.authenticator.authenticate(session, done)

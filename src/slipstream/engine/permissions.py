@@ -8,6 +8,31 @@ from slipstream.wire.subjects import has_wildcard, is_subset, matches, overlaps
 CACHED_SUBJECTS_MAX = 1024
 
 
+def quoted(name: bytes) -> bytes:
+    """`name` in double quotes as Go's %q writes it: what can not be printed is escaped."""
+    if name.isascii() and name.isalnum():
+        return b'"%b"' % name
+    parts = []
+    for char in name.decode("utf-8", "surrogateescape"):
+        code = ord(char)
+        if char in '"\\':
+            parts.append("\\" + char)
+        elif char.isprintable():
+            parts.append(char)
+        elif char in _GO_ESCAPES:
+            parts.append(_GO_ESCAPES[char])
+        elif 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8
+            parts.append(f"\\x{code - 0xDC00:02x}")
+        elif code < 0x80:
+            parts.append(f"\\x{code:02x}")
+        else:
+            parts.append(f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+    return b'"%b"' % "".join(parts).encode()
+
+
+_GO_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\v": "\\v"}
+
+
 @dataclass(slots=True, frozen=True)
 class SubscribePattern:
     """An entry of a subscribe list: a subject, and a queue group ("" for any)."""

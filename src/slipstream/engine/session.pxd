@@ -24,6 +24,7 @@ cdef class ClientSession(Receiver):
     cdef public bint flushing
     cdef public bint closed
     cdef public bint ready
+    cdef bint _greeted
     cdef public bint waiting
     cdef list _held
     cdef public bint verbose

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from slipstream.engine.connect import ConnectOptions, handle_line
 from slipstream.engine.message import Inbound
+from slipstream.engine.permissions import quoted
 from slipstream.engine.routing import Receiver, Subscription
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.client_frames import ERROR_TEXTS, ClientFrames
@@ -53,6 +54,7 @@ class ClientSession(Receiver):
         self.flushing = False  # whether it stands in the turn's list
         self.closed = False
         self.ready = False  # may do more than CONNECT
+        self._greeted = False  # has sent its first byte
         self.waiting = False  # for the authenticator; what comes in is held back
         self._held: list[bytes] = []
         self.verbose = True
@@ -97,6 +99,11 @@ class ClientSession(Receiver):
             self._held.append(data)
             return 0
         self.last_activity = self.clock.now
+        if not self.ready and not self._greeted and data:
+            # Before it has said who it is a client may only begin a CONNECT, to the letter.
+            self._greeted = True
+            if data[0] | 32 != 99 and not self.engine.admit_without_connect(self):
+                return self.fail(b"Authorization Violation", "Authentication Failure")
         self._frames.feed(data)
         return self._act()
 
@@ -118,10 +125,7 @@ class ClientSession(Receiver):
             elif op == 0:
                 break
             elif op < 0:
-                text = ERROR_TEXTS[op]
-                if not self.ready and not self.engine.admit_without_connect(self):
-                    text = b"Authorization Violation"
-                self.fail(text, _REASONS[op])
+                self.fail(ERROR_TEXTS[op], _REASONS[op])
             else:
                 handle_line(self, op, self._frames)
         return 0
@@ -147,29 +151,29 @@ class ClientSession(Receiver):
             c = frames.reply[0]
             if (c == 95 or c == 36) and _is_reserved_reply(frames.reply):
                 self.put_error(
-                    b'Permissions Violation for Publish with Reply of "%b"' % frames.reply
+                    b"Permissions Violation for Publish with Reply of " + quoted(frames.reply)
                 )
                 return 0
-        if self.permissions is not None and not self.may_publish(subject):
-            self.put_error(b'Permissions Violation for Publish to "%b"' % subject)
-            return 0
         if self.account.mappings is not None:
             message.subject = subject = self.account.mappings.map(subject)
+        if self.permissions is not None and not self.may_publish(subject):
+            self.put_error(b"Permissions Violation for Publish to " + quoted(subject))
+            return 0
         if subject is self._last_subject and self._last_generation == self.account.generation:
             route = self._last_route
         else:
             c = subject[0] if subject else 0
             if (c == 95 or c == 36) and _is_reserved_subject(subject):
-                self.put_error(b'Permissions Violation for Publish to "%b"' % subject)
+                self.put_error(b"Permissions Violation for Publish to " + quoted(subject))
                 return 0
             route = self.account.route(subject)
             self._last_subject = subject
             self._last_route = route
             self._last_generation = self.account.generation
-        if self.verbose:
-            self.put_line(b"+OK\r\n")
         if self.pedantic and not is_literal(subject):
             self.put_error(b"Invalid Publish Subject")
+        if self.verbose:
+            self.put_line(b"+OK\r\n")
         count = 0
         if route.plain or route.services or route.queues:
             count = self.account.dispatch(route, message)
@@ -178,12 +182,18 @@ class ClientSession(Receiver):
         return 0
 
     def _tell_no_responders(self, subject: bytes, reply: bytes) -> None:
-        """503 to the publisher's own subscription for the reply, if it has one."""
-        header = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
-        status = Inbound(reply, b"", header)
+        """503 to the publisher's own subscription for the reply, if it has one.
+
+        It does not count as a delivery: the subscription still waits for all that it asked for.
+        """
+        status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+        size = len(status)
         for subscription in self.account.route(reply).plain:
             if subscription.receiver is self:
-                self.deliver(subscription, reply, status)
+                self.out.put_message(reply, subscription.sid, b"", status, 0, size, size)
+                self.out_msgs += 1
+                self.out_bytes += size
+                self.wake()
                 return
 
     def may_publish(self, subject: bytes) -> bool:
@@ -334,4 +344,4 @@ def _is_reserved_reply(reply: bytes) -> bool:
 
 def _is_reserved_subject(subject: bytes) -> bool:
     """Subjects that clients may not publish to."""
-    return subject.startswith((b"$NRG", b"_GR_."))
+    return subject.startswith((b"$NRG.", b"_GR_."))

@@ -65,6 +65,9 @@ def is_auth_required(options: ServerOptions) -> bool:
 def prepare_accounts(engine: Engine, options: ServerOptions) -> None:
     """Create the accounts that are configured."""
     _map_subjects(engine, engine.default_account, options.mappings)
+    # Once accounts are named, only those that say so have JetStream.
+    if set(options.accounts) - {options.system_account}:
+        engine.default_account.limits.jetstream = False
     if options.system_account != engine.system_account.name:
         engine.rename_system_account(options.system_account)
     for name, wanted in options.accounts.items():

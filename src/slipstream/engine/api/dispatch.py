@@ -17,6 +17,7 @@ from slipstream.engine.message import Inbound
 from slipstream.engine.routing import Service
 
 if TYPE_CHECKING:
+    from slipstream.engine.account import Account
     from slipstream.engine.jetstream import JetStream
 
 PREFIX = "$JS.API."
@@ -128,6 +129,24 @@ class ApiService(Service):
         if reply:
             js.account.send(reply, b"", b"", response)
         js.advisories.api_audit(session, subject, request.body, response)
+
+
+class SystemApi(Service):
+    """The API in the system account, which has no JetStream of its own."""
+
+    def __init__(self, account: "Account") -> None:
+        self._account = account
+        account.add_service(b"$JS.API.>", self)
+
+    def handle(self, message: Inbound) -> int:
+        rest = message.subject[len(PREFIX) :]
+        if rest.startswith((b"META.", b"SERVER.", b"ACCOUNT.")):
+            return 1  # calls of a cluster's administration, which has nobody to answer here
+        kind = "account_info_response" if rest == b"INFO" else "system_response"
+        answer = {"type": TYPE_PREFIX + kind, "error": ApiError(10039).body}
+        if message.reply:
+            self._account.send(message.reply, b"", b"", msgspec.json.encode(answer))
+        return 1
 
 
 def page(items: list[Any], offset: int, size: int) -> tuple[dict[str, int], list[Any]]:
