@@ -6,6 +6,7 @@ from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.subjects import has_wildcard, is_subset, matches, overlaps
 
 CACHED_SUBJECTS_MAX = 1024
+RIGHTS_KEPT = 4096  # before those that have run out are looked for
 
 
 def quoted(name: bytes) -> bytes:
@@ -96,6 +97,43 @@ class Permissions:
     def may_receive(self, subject: bytes) -> bool:
         """Whether a message under `subject` may be delivered to a wider subscription."""
         return not any(not p.queue and matches(p.subject, subject) for p in self.subscribe_deny)
+
+
+class ResponseRights:
+    """What `allow_responses` lets one client answer: the reply subjects that it was sent.
+
+    `replies` is how many answers each gets and `expires` for how long (ns); negative is no bound.
+    """
+
+    def __init__(self, replies: int, expires: int) -> None:
+        self._replies = replies
+        self._expires = expires
+        self._rights: dict[bytes, list[int]] = {}  # [answers left, deadline or 0]
+        self._prune_at = RIGHTS_KEPT
+
+    def __len__(self) -> int:
+        return len(self._rights)
+
+    def grant(self, reply: bytes, now: int) -> None:
+        """A message with this reply subject was received."""
+        if len(self._rights) >= self._prune_at:
+            live = {r: right for r, right in self._rights.items() if not 0 < right[1] < now}
+            self._rights = live
+            self._prune_at = max(RIGHTS_KEPT, 2 * len(live))
+        self._rights[reply] = [self._replies, now + self._expires if self._expires > 0 else 0]
+
+    def use(self, subject: bytes, now: int) -> bool:
+        """Whether an answer may be published to `subject`; it counts."""
+        right = self._rights.get(subject)
+        if right is None:
+            return False
+        if 0 < right[1] < now:
+            del self._rights[subject]
+            return False
+        right[0] -= 1
+        if right[0] == 0:
+            del self._rights[subject]
+        return True
 
 
 def _trie(patterns: tuple[bytes, ...]) -> PatternTrie:

@@ -48,7 +48,7 @@ cdef class ClientSession(Receiver):
     cdef public list drain_callbacks
     cdef public dict facts
     cdef public object nonce
-    cdef dict _response_rights
+    cdef public object responses
     cdef ClientFrames _frames
     cdef Inbound _inbound
     cdef bytes _last_subject

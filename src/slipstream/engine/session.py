@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from slipstream.engine.connect import ConnectOptions, handle_line
 from slipstream.engine.message import Inbound
-from slipstream.engine.permissions import quoted
+from slipstream.engine.permissions import ResponseRights, quoted
 from slipstream.engine.routing import Receiver, Subscription
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.client_frames import ERROR_TEXTS, ClientFrames
@@ -77,7 +77,7 @@ class ClientSession(Receiver):
         self.timer: Any = None
         self.drain_callbacks: list[Any] = []
         self.nonce: Any = None
-        self._response_rights: dict[bytes, list[int]] | None = None
+        self.responses: ResponseRights | None = None
         options = engine.options
         self._frames = ClientFrames(options.max_control_line, options.max_payload)
         self._inbound = Inbound(session=self)
@@ -200,29 +200,7 @@ class ClientSession(Receiver):
         """Whether the user may, by what is configured or as an answer to what it received."""
         if self.permissions.may_publish(subject):
             return True
-        rights = self._response_rights
-        if rights is None or subject not in rights:
-            return False
-        entry = rights[subject]
-        if entry[1] and self.clock.now > entry[1]:
-            del rights[subject]
-            return False
-        entry[0] -= 1
-        if entry[0] == 0:
-            del rights[subject]
-        return True
-
-    def _grant_response(self, reply: bytes) -> None:
-        """The user may answer a message that it receives."""
-        replies_max, expires = self.permissions.allow_responses
-        if self._response_rights is None:
-            self._response_rights = {}
-        elif len(self._response_rights) > 4096:
-            now = self.clock.now
-            live = {k: e for k, e in self._response_rights.items() if not e[1] or e[1] > now}
-            self._response_rights = live
-        deadline = self.clock.now + expires if expires > 0 else 0
-        self._response_rights[reply] = [replies_max, deadline]
+        return self.responses is not None and self.responses.use(subject, self.clock.now)
 
     # -- output --------------------------------------------------------------------------------
 
@@ -238,7 +216,7 @@ class ClientSession(Receiver):
             ):
                 return False
             if self.permissions.allow_responses is not None and message.reply:
-                self._grant_response(message.reply)
+                self._may_answer(message.reply)
         header_start = message.header_start if self.headers else message.body_start
         out = self.out
         out.put_message(
@@ -262,6 +240,12 @@ class ClientSession(Receiver):
             self.subscriptions.pop(subscription.sid, None)
             self.account.unsubscribe(subscription)
         return True
+
+    def _may_answer(self, reply: bytes) -> None:
+        """The user may publish to the reply subject of what it receives."""
+        if self.responses is None:
+            self.responses = ResponseRights(*self.permissions.allow_responses)
+        self.responses.grant(reply, self.clock.now)
 
     def wake(self) -> _int:
         """Have `out` flushed at the end of the turn."""
