@@ -9,12 +9,39 @@ from typing import TYPE_CHECKING, Any
 from slipstream.errors import Error
 
 if TYPE_CHECKING:
+    from slipstream.client import Connection as Connection
+    from slipstream.client import Headers as Headers
+    from slipstream.client import Message as Message
+    from slipstream.client import NoRespondersError as NoRespondersError
+    from slipstream.client import Subscription as Subscription
+    from slipstream.client import TimeoutError as TimeoutError
+    from slipstream.client import connect as connect
     from slipstream.server import Server as Server
 
 __version__ = "0.1.0"
-__all__ = ["Error", "Server", "__version__"]
+__all__ = [
+    "Connection",
+    "Error",
+    "Headers",
+    "Message",
+    "NoRespondersError",
+    "Server",
+    "Subscription",
+    "TimeoutError",
+    "__version__",
+    "connect",
+]
 
-_HOME_OF = {"Server": "slipstream.server"}
+_HOME_OF = {
+    "Connection": "slipstream.client",
+    "Headers": "slipstream.client",
+    "Message": "slipstream.client",
+    "NoRespondersError": "slipstream.client",
+    "Server": "slipstream.server",
+    "Subscription": "slipstream.client",
+    "TimeoutError": "slipstream.client",
+    "connect": "slipstream.client",
+}
 
 
 def __getattr__(name: str) -> Any:

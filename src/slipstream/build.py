@@ -39,6 +39,13 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.engine.consumer",
     "slipstream.engine.acks",
     "slipstream.engine.pull",
+    "slipstream.client.payload",
+    "slipstream.client.outbox",
+    "slipstream.client.message",
+    "slipstream.client.route",
+    "slipstream.client.protocol",
+    "slipstream.client.subscription",
+    "slipstream.client.inbox",
     "slipstream.client.arrow.columns",
 )
 

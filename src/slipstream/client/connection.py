@@ -1,0 +1,475 @@
+"""A connection to NATS servers: publish, subscribe, request.
+
+One `Connection` lives over any number of sockets. What it sends gathers in its `Outbox`, what it
+receives goes to the sink of each subscription inside the read, and its `Lifeline` keeps a socket to
+one of the servers.
+"""
+
+import asyncio
+import builtins
+import random
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from types import TracebackType
+from typing import Any
+
+from slipstream.client.errors import (
+    ConnectionClosedError,
+    InvalidSubjectError,
+    PermissionsError,
+    SlowConsumerError,
+    TimeoutError,
+)
+from slipstream.client.events import (
+    Callback,
+    Closed,
+    Connected,
+    ErrorEvent,
+    Event,
+    EventIterator,
+    Events,
+    SlowConsumer,
+)
+from slipstream.client.inbox import Inbox, Request
+from slipstream.client.lifeline import Lifeline
+from slipstream.client.message import Message
+from slipstream.client.options import ConnectOptions, Seconds, make_options, seconds
+from slipstream.client.outbox import Outbox
+from slipstream.client.payload import HeadersLike, Payload, subject_bytes
+from slipstream.client.route import ForeignSink, Route, Sink
+from slipstream.client.server_info import ServerInfo
+from slipstream.client.servers import parse_servers
+from slipstream.client.statistics import Statistics
+from slipstream.client.subscription import Handler, Subscription
+from slipstream.wire.nuid import Nuid
+
+
+class Connection:
+    """An open connection; `slipstream.connect` makes one.
+
+    Leaving ``async with`` closes it; what was published before is sent. `drain` also waits until
+    what has come is handled.
+    """
+
+    def __init__(self, urls: str | Iterable[str], options: ConnectOptions) -> None:
+        self.options = options
+        self.loop = asyncio.get_running_loop()
+        self.events_hub = Events()
+        self.outbox = Outbox(self.loop, options.pending_bytes_max)
+        self.routes: dict[int, Route] = {}
+        self._lifeline = Lifeline(self, options, parse_servers(urls))
+        self._next_sid = 1
+        self._nuid = Nuid(random.SystemRandom())
+        self._inbox = Inbox(f"{options.inbox_prefix}.{self._nuid.next()}.")
+        self._inbox_open = False
+        self._closed = False
+        self._draining = False
+        if options.on_event is not None:
+            self.events_hub.on(Event, options.on_event)
+
+    async def start(self) -> None:
+        """Connect; raises `ConnectError` if no server takes us."""
+        try:
+            await self._lifeline.start()
+        except BaseException:
+            self._closed = True
+            self.outbox.close()
+            await self._lifeline.close()
+            raise
+        assert self._lifeline.server is not None
+        self.events_hub.tell(Connected(self._lifeline.server.url))
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a server listens now."""
+        return self._lifeline.link is not None and not self._closed
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended for good."""
+        return self._closed
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether `drain` was called."""
+        return self._draining
+
+    @property
+    def server_info(self) -> ServerInfo:
+        """What the server said last of itself."""
+        return self._lifeline.info
+
+    @property
+    def server_url(self) -> str:
+        """The server that is connected, or was last; "" before the first."""
+        return self._lifeline.server.url if self._lifeline.server else ""
+
+    @property
+    def servers(self) -> list[str]:
+        """All servers that are known, in the order in which they would be tried."""
+        return [server.url for server in self._lifeline.pool.line]
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message that the server takes, in bytes with headers."""
+        return self.outbox.max_payload
+
+    @property
+    def stats(self) -> Statistics:
+        """What it has carried."""
+        life, link = self._lifeline, self._lifeline.link
+        return Statistics(
+            in_messages=life.in_messages + (link.messages if link else 0),
+            in_bytes=life.in_bytes + (link.payload_bytes if link else 0),
+            out_messages=self.outbox.messages,
+            out_bytes=self.outbox.payload_bytes,
+            reconnects=life.reconnects,
+            pending_bytes=self.outbox.pending,
+            subscriptions=len(self.routes),
+        )
+
+    def events(self) -> EventIterator:
+        """``async for event in nc.events()``: all that happens from now on, up to `Closed`."""
+        return self.events_hub.iterate()
+
+    def on(self, event: type[Event] | str, callback: Callback) -> Callable[[], None]:
+        """Call `callback` with each such event, given as its class or name ("reconnected").
+
+        Coroutine functions run as tasks. Call what this returns to stop it.
+        """
+        return self.events_hub.on(event, callback)
+
+    # -- publishing ----------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        subject: str,
+        data: Payload = b"",
+        *,
+        reply: str = "",
+        headers: HeadersLike | None = None,
+    ) -> None:
+        """Send a message, at most once; waits only while `pending_bytes_max` is reached.
+
+        It leaves at the end of the loop's turn, or once a server is connected again. Raises
+        `InvalidSubjectError`, `MaxPayloadError`, `ConnectionClosedError`.
+        """
+        if self.outbox.crowded:
+            await self.outbox.room()
+        self.outbox.publish(subject, data, reply, headers)
+
+    def publish_nowait(
+        self,
+        subject: str,
+        data: Payload = b"",
+        *,
+        reply: str = "",
+        headers: HeadersLike | None = None,
+    ) -> int:
+        """As `publish`, but never waits: raises `OutboundBufferFullError` instead.
+
+        Gives the message's position in the output; `Sink.on_disconnect` tells up to which
+        position the server may have got it.
+        """
+        return self.outbox.publish(subject, data, reply, headers)
+
+    async def flush(self, timeout: Seconds | None = None) -> None:
+        """Return once the server has acted on everything published so far.
+
+        Raises `TimeoutError` (by default after the `timeout` option) and `ConnectionLostError`.
+        """
+        self._check_open("flush")
+        limit = seconds(self.options.timeout if timeout is None else timeout)
+        future: asyncio.Future[None] = self.loop.create_future()
+        self._lifeline.ping(future)
+        try:
+            async with asyncio.timeout(limit):
+                await future
+        except builtins.TimeoutError:
+            raise TimeoutError(
+                f"flush: {self.server_url} did not answer within {limit} s", sent=self.is_connected
+            ) from None
+
+    # -- subscribing ---------------------------------------------------------------------------
+
+    async def subscribe(
+        self,
+        subject: str,
+        *,
+        queue: str = "",
+        handler: Handler | None = None,
+        max_messages_pending: int = 0,
+        max_bytes_pending: int = 0,
+    ) -> Subscription:
+        """Receive the messages of `subject`: iterate over what this returns, or give a `handler`.
+
+        Members of one `queue` share the messages. The `handler` (a function or coroutine function)
+        is called for one message after the other. Raises `InvalidSubjectError`.
+        """
+        subscription = Subscription(
+            self,
+            subject,
+            queue,
+            max_messages_pending or self.options.max_messages_pending,
+            max_bytes_pending or self.options.max_bytes_pending,
+        )
+        self.open_route(subscription.route)
+        if handler is not None:
+            subscription.start(handler)
+        return subscription
+
+    def open_sink(self, subject: str, sink: Any, queue: str = "") -> "SinkSubscription":
+        """Call ``sink.deliver(message)`` inside the read for each message: no task, no queue.
+
+        `sink` is a `Sink` or any object with `deliver` and, if it likes, `failed`, `on_disconnect`
+        and `on_reconnect`.
+        """
+        inner = sink if isinstance(sink, Sink) else ForeignSink(sink)
+        return SinkSubscription(self, self.open_route(Route(subject, queue, inner)))
+
+    def open_route(self, route: Route) -> Route:
+        """Subscribe, with a new subscription id."""
+        self._check_open(f"subscribe to {route.subject!r}")
+        subject_bytes(route.subject)
+        if any(c in route.queue for c in " \t\r\n\f"):
+            raise InvalidSubjectError(
+                f"queue group {route.queue!r} has a blank or line break in it"
+            )
+        route.sid = self._next_sid
+        self._next_sid += 1
+        self.routes[route.sid] = route
+        if self.is_connected:
+            self.outbox.put_line(route.subscribe_lines())
+        return route
+
+    def drop_line(self, route: Route) -> None:
+        """Ask the server for no more; what has left it still arrives."""
+        if self.is_connected and route.sid in self.routes:
+            self.outbox.put_line(route.unsubscribe_line())
+
+    def drop_route(self, route: Route) -> None:
+        """Unsubscribe, now."""
+        self.drop_line(route)
+        self.routes.pop(route.sid, None)
+
+    def limit_route(self, route: Route, max_messages: int) -> None:
+        """Unsubscribe once `max_messages` have been delivered in all."""
+        route.max_messages = max_messages
+        if self.is_connected:
+            self.outbox.put_line(route.limit_line())
+
+    def route_ended(self, route: Route) -> None:
+        """The server has sent all that a route asked for, and has forgotten it."""
+        self.routes.pop(route.sid, None)
+        if isinstance(route.sink, Subscription):
+            route.sink.finish()
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def new_inbox(self) -> str:
+        """A subject that nobody else uses, for answers."""
+        return f"{self.options.inbox_prefix}.{self._nuid.next()}"
+
+    def open_reply(self, request: Request) -> str:
+        """A reply subject whose answers go to `request`; end it with `close_reply`."""
+        if not self._inbox_open:
+            self.open_route(Route(self._inbox.subject, "", self._inbox))
+            self._inbox_open = True
+        return self._inbox.open(request)
+
+    def close_reply(self, request: Request) -> None:
+        """Await no more answers."""
+        self._inbox.close(request)
+
+    async def request(
+        self,
+        subject: str,
+        data: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        """Publish and await the first answer.
+
+        Raises `NoRespondersError` if nobody is subscribed, `TimeoutError` (by default after the
+        `timeout` option), `ConnectionLostError` if the connection broke after it was sent,
+        `PermissionsError`, and what `publish` raises.
+        """
+        limit = seconds(self.options.timeout if timeout is None else timeout)
+        if self.outbox.crowded:
+            await self.outbox.room()
+        future: asyncio.Future[Message] = self.loop.create_future()
+        request = Request(subject, future, None)
+        reply = self.open_reply(request)
+        timer = self.loop.call_later(limit, self._time_out, request, limit)
+        try:
+            request.position = self.outbox.publish(subject, data, reply, headers)
+            return await future
+        finally:
+            timer.cancel()
+            self._inbox.close(request)
+
+    def _time_out(self, request: Request, limit: float) -> None:
+        sent = request.position <= self.outbox.handed
+        why = "no answer came" if sent else "there was no connection to send it on"
+        self._inbox.close(request)
+        request.fail(
+            TimeoutError(f"request to {request.subject!r}: {why} within {limit} s", sent=sent)
+        )
+
+    # -- JetStream -----------------------------------------------------------------------------
+
+    def jetstream(self, **options: Any) -> Any:
+        """The JetStream context; `options` are those of `JetStream`."""
+        return import_module("slipstream.client.jetstream").JetStream(self, **options)
+
+    # -- complaints ----------------------------------------------------------------------------
+
+    def forbid(self, error: PermissionsError) -> None:
+        """The server refused a publish or a subscription: tell whoever asked for it."""
+        if error.operation == "publish":
+            if not self._inbox.forbid(error.subject, error):
+                self.events_hub.tell(ErrorEvent(error))
+            return
+        refused = [
+            route
+            for route in self.routes.values()
+            if route.subject == error.subject and route.queue == error.queue
+        ]
+        for route in refused:
+            self.routes.pop(route.sid, None)
+            if route.sink is self._inbox:
+                self._inbox_open = False
+            route.sink.failed(error)
+        self.events_hub.tell(ErrorEvent(error))
+
+    def report_slow(self, subscription: Subscription) -> None:
+        """A subscription drops messages."""
+        error = SlowConsumerError(
+            f"subscription to {subscription.subject!r}: {subscription.pending} messages "
+            f"({subscription.pending_bytes} bytes) wait to be taken, so new ones are dropped. Take "
+            "them faster, or raise max_messages_pending or max_bytes_pending"
+        )
+        self.events_hub.tell(SlowConsumer(subscription, error))
+
+    def report_error(self, error: Exception) -> None:
+        """An error that no call could raise."""
+        self.events_hub.tell(ErrorEvent(error))
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def _check_open(self, call: str) -> None:
+        if self._closed or self._draining:
+            state = "closed" if self._closed else "draining"
+            raise ConnectionClosedError(f"{call}: the connection is {state}. Open another one")
+
+    async def drain(self) -> None:
+        """Unsubscribe everything, let what has come be handled, send what waits, then close.
+
+        Takes at most the `drain_timeout` option; then it closes all the same and raises
+        `TimeoutError`.
+        """
+        if self._closed:
+            return
+        subscriptions = [
+            route.sink for route in self.routes.values() if isinstance(route.sink, Subscription)
+        ]
+        limit = seconds(self.options.drain_timeout)
+        try:
+            async with asyncio.timeout(limit):
+                await asyncio.gather(*(subscription.drain() for subscription in subscriptions))
+                self._draining = False
+                await self.flush(limit)
+        except builtins.TimeoutError:
+            waiting = sum(subscription.pending for subscription in subscriptions)
+            raise TimeoutError(
+                f"drain: {waiting} messages were not handled within {limit} s (drain_timeout)"
+            ) from None
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """End it now: what waits to be sent is given to the socket, nothing more is awaited."""
+        await self._end(None)
+
+    async def give_up(self, error: Exception) -> None:
+        """End it because no connection can be had any more."""
+        await self._end(error)
+
+    async def _end(self, error: Exception | None) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self.outbox.flush()
+        self.outbox.close()
+        routes = list(self.routes.values())
+        self.routes.clear()
+        reason = ConnectionClosedError(
+            f"the connection was given up: {error}" if error else "the connection was closed"
+        )
+        for route in routes:
+            if error is None and isinstance(route.sink, Subscription):
+                route.sink.finish()
+            else:
+                route.sink.failed(reason)
+        await self._lifeline.close()
+        self.events_hub.tell(Closed(error))
+        await self.events_hub.settle()
+
+    async def __aenter__(self) -> "Connection":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "connected" if self.is_connected else "disconnected"
+        return f"<Connection {state} {self.server_url}>"
+
+
+class SinkSubscription:
+    """A subscription whose messages go to a sink."""
+
+    def __init__(self, connection: Connection, route: Route) -> None:
+        self._connection = connection
+        self.route = route
+
+    @property
+    def subject(self) -> str:
+        """What it subscribes to."""
+        return self.route.subject
+
+    @property
+    def delivered(self) -> int:
+        """How many messages the server has sent."""
+        return self.route.delivered
+
+    def close(self) -> None:
+        """Unsubscribe, now."""
+        self._connection.drop_route(self.route)
+
+    async def unsubscribe(self, max_messages: int = 0) -> None:
+        """Unsubscribe, now or once `max_messages` have been delivered in all."""
+        if max_messages > self.route.delivered:
+            self._connection.limit_route(self.route, max_messages)
+        else:
+            self.close()
+
+
+async def connect(
+    servers: str | Iterable[str] = "nats://127.0.0.1:4222", **options: Any
+) -> Connection:
+    """Connect to one of `servers`; `options` are those of `ConnectOptions`.
+
+    Raises `ConnectError` (`AuthorizationError` if it is the credentials) and `ConfigError`.
+    """
+    connection = Connection(servers, make_options(**options))
+    await connection.start()
+    return connection

@@ -1,0 +1,131 @@
+"""What can go wrong between a client and its servers.
+
+    slipstream.Error
+    └── ClientError
+        ├── ConnectError               no server of the list could be reached
+        │   └── AuthorizationError     one was reached and refused who we said we are
+        ├── ConnectionLostError        the connection broke under a call; see `may_have_arrived`
+        │   └── StaleConnectionError   the server stopped answering pings
+        ├── ConnectionClosedError      the call came after `close` or `drain`
+        ├── TimeoutError               (also a builtin TimeoutError) nothing came in time
+        ├── NoRespondersError          nobody is subscribed to the subject of a request
+        ├── PermissionsError           the server forbids a publish or a subscription
+        ├── ServerError                any other complaint of the server
+        ├── SlowConsumerError          a subscription dropped messages (in events only)
+        ├── SubscriptionClosedError    the subscription has ended
+        ├── OutboundBufferFullError    more is waiting to be sent than the bound allows
+        ├── InvalidSubjectError        (also a ValueError)
+        ├── MaxPayloadError            (also a ValueError) larger than the server takes
+        └── CredentialsError           (also a ConfigError) a seed, JWT or credentials file is bad
+
+A message says what was asked of whom, what is wrong and what to do.
+"""
+
+import builtins
+from collections.abc import Sequence
+
+from slipstream.errors import ConfigError, Error
+
+
+class ClientError(Error):
+    """Base of the client's errors."""
+
+
+class ConnectError(ClientError):
+    """No server could be reached; `failures` has one (server, error) for each attempt."""
+
+    def __init__(self, message: str, failures: Sequence[tuple[str, Exception]] = ()) -> None:
+        super().__init__(message)
+        self.failures = list(failures)
+
+
+class AuthorizationError(ConnectError):
+    """The server refused the user, password, token, key or certificate, or they expired."""
+
+
+class ConnectionLostError(ClientError):
+    """The connection broke before the call was answered.
+
+    `may_have_arrived` is False only if it is certain that no byte of it reached the server; True
+    says that the server may have acted on it (a publish may have been stored).
+    """
+
+    def __init__(self, message: str, *, may_have_arrived: bool = True) -> None:
+        super().__init__(message)
+        self.may_have_arrived = may_have_arrived
+
+
+class StaleConnectionError(ConnectionLostError):
+    """The server left several pings unanswered."""
+
+
+class ConnectionClosedError(ClientError):
+    """The connection was closed or drained by its owner, or given up for good."""
+
+
+class TimeoutError(ClientError, builtins.TimeoutError):
+    """Nothing came in time.
+
+    `sent` is False if the request never left this process, because there was no connection.
+    """
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class NoRespondersError(ClientError):
+    """Nobody is subscribed to `subject`."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(
+            f"request to {subject!r}: nobody is subscribed to it, so no answer can come. "
+            "Start a responder, or check the subject's spelling and the account"
+        )
+        self.subject = subject
+
+
+class PermissionsError(ClientError):
+    """The server forbids what was asked; `operation` is `publish` or `subscribe`."""
+
+    def __init__(self, operation: str, subject: str, queue: str, text: str, server: str) -> None:
+        group = f" with queue {queue!r}" if queue else ""
+        super().__init__(
+            f"{operation} {subject!r}{group}: {server} forbids it ({text}). "
+            "Ask for a permission, or connect as another user"
+        )
+        self.operation = operation
+        self.subject = subject
+        self.queue = queue
+
+
+class ServerError(ClientError):
+    """A complaint of the server in its own words (`text`)."""
+
+    def __init__(self, text: str, server: str) -> None:
+        super().__init__(f"{server} says: {text}")
+        self.text = text
+
+
+class SlowConsumerError(ClientError):
+    """A subscription's messages came faster than they were taken; the newest were dropped."""
+
+
+class SubscriptionClosedError(ClientError):
+    """The subscription has ended: unsubscribed, drained, or its connection is closed."""
+
+
+class OutboundBufferFullError(ClientError):
+    """What waits to be sent has reached its bound; nothing of this call was kept."""
+
+
+class InvalidSubjectError(ClientError, ValueError):
+    """Not a subject that can be published or subscribed to."""
+
+
+class MaxPayloadError(ClientError, ValueError):
+    """A message is larger than the server takes; it was not sent."""
+
+
+class CredentialsError(ClientError, ConfigError):
+    """A seed, a JWT or a credentials file can not be read or used."""

@@ -1,0 +1,384 @@
+"""Keeps a connection to one of the servers: connects, watches, reconnects, gives up.
+
+The lifeline is the peer of the current link. When the link breaks it tells the sinks which of their
+frames may have arrived, tries the servers in turn with growing waits, subscribes anew and lets the
+outbox flow again. It never drops what the outbox keeps.
+"""
+
+import asyncio
+import random
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from slipstream.client.errors import (
+    AuthorizationError,
+    ConnectError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    ServerError,
+    StaleConnectionError,
+)
+from slipstream.client.events import (
+    ConnectFailed,
+    Disconnected,
+    ErrorEvent,
+    Events,
+    LameDuck,
+    Reconnected,
+    ServersDiscovered,
+)
+from slipstream.client.handshake import Handshake, is_auth_error, open_link
+from slipstream.client.options import ConnectOptions, seconds
+from slipstream.client.outbox import Outbox
+from slipstream.client.permissions import parse_violation
+from slipstream.client.protocol import Link
+from slipstream.client.server_info import ServerInfo, parse_info
+from slipstream.client.servers import ServerAddress, ServerPool
+from slipstream.errors import ConfigError, Error, ProtocolError
+
+if TYPE_CHECKING:
+    from slipstream.client.connection import Connection
+    from slipstream.client.route import Route
+
+# A server that refuses our credentials this often in a row is not asked again.
+REFUSALS_MAX = 2
+# How long `close` waits for a server to take what was written.
+CLOSE_SECONDS_MAX = 2.0
+
+
+class Lifeline:
+    """The life of a connection over any number of sockets."""
+
+    def __init__(
+        self, connection: "Connection", options: ConnectOptions, servers: list[ServerAddress]
+    ) -> None:
+        self._connection = connection
+        self._options = options
+        self._random = random.Random()
+        shuffler = self._random if options.randomize_servers else None
+        self.pool = ServerPool(servers, shuffler)
+        self.loop = connection.loop
+        self.outbox: Outbox = connection.outbox
+        self.events: Events = connection.events_hub
+        self.link: Link | None = None
+        self.server: ServerAddress | None = None
+        self.info = ServerInfo()
+        self.reconnects = 0
+        self.in_messages = 0  # of links that have ended
+        self.in_bytes = 0
+        self.up = asyncio.Event()
+        self._gone = asyncio.Event()
+        self.ended = False
+        self._reason: Exception | None = None  # why the link is about to break, if we know
+        self._pings: deque[tuple[int, asyncio.Future[None] | None]] = deque()
+        self._unanswered = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # -- connecting ----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect for the first time; raises `ConnectError` if no server takes us."""
+        rounds = 0
+        while True:
+            failures = await self._try_all()
+            if failures is None:
+                return
+            if not self._options.wait_for_server or len(self.pool) == 0:
+                raise _no_server(failures)
+            rounds += 1
+            await asyncio.sleep(self._wait_seconds(rounds))
+
+    async def _try_all(self) -> list[tuple[str, Exception]] | None:
+        """Try each server once; None if one took us, else what each said."""
+        failures: list[tuple[str, Exception]] = []
+        for _ in range(len(self.pool)):
+            server = self.pool.next()
+            if server is None:
+                break
+            try:
+                link, handshake = await open_link(
+                    server, self._options, self.outbox, self._connection.routes
+                )
+            except ConfigError:
+                raise  # no other server makes it better
+            except Error as error:
+                failures.append((server.url, error))
+                self._note_failure(server, error)
+                self.events.tell(ConnectFailed(server.url, error))
+                continue
+            if self._take(link, handshake):
+                return None
+            failures.append((server.url, handshake.error or _broke(server)))
+        return failures
+
+    def _note_failure(self, server: ServerAddress, error: Exception) -> None:
+        server.failures += 1
+        if isinstance(error, AuthorizationError):
+            server.refusals += 1
+        else:
+            server.refusals = 0
+        limit = self._options.max_reconnect_attempts
+        if server.refusals >= REFUSALS_MAX or 0 <= limit < server.failures:
+            self.pool.drop(server)
+
+    def _take(self, link: Link, handshake: Handshake) -> bool:
+        """Make `link` the one that is used; False if it broke meanwhile."""
+        if link.lost or handshake.error is not None:
+            link.transport.abort()
+            return False
+        server = handshake.server
+        server.failures = server.refusals = 0
+        self.link = link
+        self._gone.clear()
+        self.server = server
+        self._reason = None
+        self._unanswered = 0
+        link.peer = self
+        self._accept_info(handshake.latest)
+        lines = [route.subscribe_lines() for route in self._connection.routes.values()]
+        if lines:
+            link.transport.write(b"".join(lines))
+        self.outbox.attach(link.transport)
+        self.up.set()
+        self._watch()
+        return True
+
+    # -- reconnecting --------------------------------------------------------------------------
+
+    def _wait_seconds(self, rounds: int) -> float:
+        """How long to wait before round `rounds` over the servers."""
+        options = self._options
+        if options.reconnect_delay is not None:
+            return options.reconnect_delay(rounds)
+        first, most = seconds(options.reconnect_wait), seconds(options.reconnect_wait_max)
+        wait = min(first * 2.0 ** min(rounds - 1, 30), most)
+        return wait * (1 + options.reconnect_jitter * self._random.random())
+
+    async def _reconnect(self, cause: Exception) -> None:
+        """Until a server takes us, or none is left."""
+        rounds = 0
+        failures: list[tuple[str, Exception]] = []
+        while len(self.pool):
+            rounds += 1
+            # The first round comes at once, spread a little: all clients of a server lose it
+            # together.
+            jitter = 0.0 if rounds > 1 else self._random.random() * 0.02
+            await asyncio.sleep(jitter or self._wait_seconds(rounds - 1))
+            try:
+                found = await self._try_all()
+            except Error as error:
+                failures.append(("", error))
+                break
+            if found is None:
+                self._task = None
+                self._tell_reconnected()
+                return
+            failures = found
+        self._task = None
+        failure = _no_server(failures)
+        failure.__cause__ = cause
+        await self._connection.give_up(failure)
+
+    def _tell_reconnected(self) -> None:
+        assert self.server is not None
+        self.reconnects += 1
+        for route in list(self._connection.routes.values()):
+            try:
+                route.sink.on_reconnect()
+            except Exception as error:
+                self.on_sink_error(route, error)
+        self.events.tell(Reconnected(self.server.url))
+
+    # -- the peer of the link ------------------------------------------------------------------
+
+    def on_info(self, link: Link, text: bytes) -> None:
+        """News of the server: limits, other servers, lame duck."""
+        try:
+            info = parse_info(text)
+        except ProtocolError as error:
+            self.events.tell(ErrorEvent(error))
+            return
+        was_lame = self.info.ldm
+        self._accept_info(info)
+        if info.ldm and not was_lame and self.server is not None:
+            self.events.tell(LameDuck(self.server.url))
+
+    def _accept_info(self, info: ServerInfo) -> None:
+        self.info = info
+        self.outbox.max_payload = info.max_payload
+        if self.server is None or self._options.ignore_discovered_servers:
+            return
+        try:
+            new = self.pool.discover(info.connect_urls, self.server)
+        except ConfigError as error:
+            self.events.tell(ErrorEvent(error))
+            return
+        if new:
+            self.events.tell(ServersDiscovered(new))
+
+    def on_pong(self, link: Link) -> None:
+        """The oldest PING is answered."""
+        self._unanswered = 0
+        if self._pings:
+            _, future = self._pings.popleft()
+            if future is not None and not future.done():
+                future.set_result(None)
+
+    def on_error(self, link: Link, text: str) -> None:
+        """-ERR: a permission concerns one subscription or publish; others come before the end."""
+        assert self.server is not None
+        violation = parse_violation(text, self.server.url)
+        if violation is not None:
+            self._connection.forbid(violation)
+            return
+        error: Exception = ServerError(text, self.server.url)
+        if is_auth_error(text):
+            error = AuthorizationError(f"{self.server.url} ends the connection: {text}")
+            self.server.refusals += 1
+        elif text.lower().startswith("stale connection"):
+            error = StaleConnectionError(f"{self.server.url} got no answer to its pings")
+        self._reason = error
+        self.events.tell(ErrorEvent(error))
+
+    def on_malformed(self, link: Link, start: bytes) -> None:
+        """Nothing can be read any more: break the connection, and try another one."""
+        assert self.server is not None
+        self._break(
+            ProtocolError(
+                f"{self.server.url} sent what no NATS server sends; the read begins with {start!r}"
+            )
+        )
+
+    def on_route_end(self, route: "Route") -> None:
+        """A subscription got all that it asked for."""
+        self._connection.route_ended(route)
+
+    def on_sink_error(self, route: "Route", error: Exception) -> None:
+        """A sink raised; the others go on."""
+        self.events.tell(ErrorEvent(error))
+
+    def on_lost(self, link: Link, error: Exception | None) -> None:
+        """The socket has ended."""
+        if link is not self.link:
+            return
+        assert self.server is not None
+        self.link = None
+        self.up.clear()
+        self._gone.set()
+        self.in_messages += link.messages
+        self.in_bytes += link.payload_bytes
+        self.outbox.detach()
+        self._stop_watching()
+        if self.ended:
+            return
+        cause = self._reason or error or _broke(self.server)
+        self._fail_pings()
+        for route in list(self._connection.routes.values()):
+            try:
+                route.sink.on_disconnect(self.outbox.handed)
+            except Exception as raised:
+                self.on_sink_error(route, raised)
+        self.events.tell(Disconnected(self.server.url, cause))
+        self.pool.prefer(self.server)
+        if self._options.reconnect:
+            self._task = self.loop.create_task(self._reconnect(cause), name="slipstream: reconnect")
+        else:
+            self._task = self.loop.create_task(self._connection.give_up(cause))
+
+    def _break(self, reason: Exception) -> None:
+        """End the link ourselves."""
+        self._reason = reason
+        if self.link is not None:
+            self.link.transport.abort()
+
+    # -- pings ---------------------------------------------------------------------------------
+
+    def ping(self, future: "asyncio.Future[None] | None" = None) -> None:
+        """Send PING; `future` is done when it is answered."""
+        self._pings.append((self.outbox.put_line(b"PING\r\n"), future))
+
+    def _fail_pings(self) -> None:
+        """Those that were sent will not be answered; the others are sent on the next link."""
+        kept: deque[tuple[int, asyncio.Future[None] | None]] = deque()
+        for position, future in self._pings:
+            if position > self.outbox.handed:
+                kept.append((position, future))
+            elif future is not None and not future.done():
+                future.set_exception(
+                    ConnectionLostError(
+                        "flush: the connection broke before the server answered; what was "
+                        "published before may or may not have arrived"
+                    )
+                )
+        self._pings = kept
+
+    def _watch(self) -> None:
+        """Begin to ping at the interval."""
+        self._stop_watching()
+        self._timer = self.loop.call_later(seconds(self._options.ping_interval), self._tick)
+
+    def _stop_watching(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick(self) -> None:
+        if self.link is None or self.server is None:
+            return
+        if self._unanswered >= self._options.max_pings_outstanding:
+            self._break(
+                StaleConnectionError(
+                    f"{self.server.url} left {self._unanswered} pings unanswered; the connection "
+                    "is given up as stale"
+                )
+            )
+            return
+        self._unanswered += 1
+        self.ping()
+        self._watch()
+
+    # -- the end -------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """End everything; returns once the socket is closed and nothing runs any more."""
+        self.ended = True
+        self._stop_watching()
+        task = self._task
+        self._task = None
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.wait([task])
+        for _, future in self._pings:
+            if future is not None and not future.done():
+                future.set_exception(_closed_while("flush"))
+        self._pings.clear()
+        link = self.link
+        if link is not None:
+            link.transport.close()
+            await self._wait_lost(link)
+        self.up.set()  # whoever waits for a connection finds that there will be none
+
+    async def _wait_lost(self, link: Link) -> None:
+        """Give what was written a moment to leave; then end the socket by force."""
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                await self._gone.wait()
+        except TimeoutError:
+            link.transport.abort()
+
+
+def _broke(server: ServerAddress) -> Exception:
+    return ConnectionLostError(f"{server.url} closed the connection")
+
+
+def _closed_while(call: str) -> Exception:
+    return ConnectionClosedError(f"{call}: the connection was closed meanwhile")
+
+
+def _no_server(failures: list[tuple[str, Exception]]) -> ConnectError:
+    """One error out of what each server said."""
+    if failures and all(isinstance(error, AuthorizationError) for _, error in failures):
+        return AuthorizationError(str(failures[0][1]), failures)
+    said: Any = "; ".join(f"{error}" for _, error in failures) or "no server is left to try"
+    return ConnectError(f"connect: no server took the connection: {said}", failures)

@@ -1,0 +1,23 @@
+import cython
+
+from slipstream.client.outbox cimport Outbox
+from slipstream.client.payload cimport header_bytes, payload_bytes, subject_bytes as as_subject
+from slipstream.wire.headers cimport find
+from slipstream.wire.server_frames cimport ServerFrames
+
+
+cdef class Message:
+    cdef bytes _subject
+    cdef bytes _reply
+    cdef bytes _block
+    cdef readonly bytes data
+    cdef object _headers
+    cdef Outbox _outbox
+
+    @cython.locals(data=bytes, header_start=Py_ssize_t, body_start=Py_ssize_t)
+    cpdef fill(self, ServerFrames frames, Outbox outbox)
+    cpdef Outbox _answerable(self)
+
+
+@cython.locals(message=Message)
+cpdef Message message_of(ServerFrames frames, Outbox outbox)

@@ -1,0 +1,147 @@
+"""A message as a subscriber receives it.
+
+What a message is made of is cut out of the read once; text and headers are decoded when they are
+asked for, and then kept.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from slipstream.client.errors import ClientError
+from slipstream.client.payload import HeadersLike, Payload, header_bytes, payload_bytes
+from slipstream.client.payload import subject_bytes as as_subject
+from slipstream.wire.headers import Headers, find, status
+
+if TYPE_CHECKING:
+    from slipstream.client.outbox import Outbox
+    from slipstream.wire.server_frames import ServerFrames
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+
+class Message:
+    """A message: `subject`, `reply` ("" if none), `data`, `headers`; `respond` answers it.
+
+    Only servers set `status` (an integer like 503; 0 for ordinary messages) and `description`.
+    """
+
+    def __init__(
+        self,
+        subject: str,
+        data: Payload = b"",
+        *,
+        reply: str = "",
+        headers: HeadersLike | None = None,
+    ) -> None:
+        self._subject = as_subject(subject)
+        self._reply = as_subject(reply) if reply else b""
+        self._block = b"" if headers is None else header_bytes(headers)
+        self.data = payload_bytes(data)
+        self._headers: Headers | None = None
+        self._outbox: Outbox | None = None
+
+    def fill(self, frames: "ServerFrames", outbox: "Outbox") -> None:
+        """Become the message that `frames` stands at; for `__new__` without `__init__`."""
+        data = frames.data
+        self._subject = frames.subject
+        self._reply = frames.reply
+        header_start = frames.header_start
+        body_start = frames.body_start
+        self._block = data[header_start:body_start] if header_start < body_start else b""
+        self.data = data[body_start : frames.end]
+        self._headers = None
+        self._outbox = outbox
+
+    @property
+    def subject(self) -> str:
+        """Where it was published."""
+        return self._subject.decode("utf-8", "surrogateescape")
+
+    @property
+    def reply(self) -> str:
+        """Where an answer is awaited; "" if it is not."""
+        return self._reply.decode("utf-8", "surrogateescape")
+
+    @property
+    def raw_subject(self) -> bytes:
+        """`subject` as it came over the wire."""
+        return self._subject
+
+    @property
+    def raw_reply(self) -> bytes:
+        """`reply` as it came over the wire."""
+        return self._reply
+
+    @property
+    def header_block(self) -> bytes:
+        """The header block as it came over the wire; b"" if there is none."""
+        return self._block
+
+    @property
+    def headers(self) -> Headers:
+        """The headers; empty if there are none. Raises `ProtocolError` if they are malformed."""
+        if self._headers is None:
+            self._headers = Headers.parse(self._block) if self._block else Headers()
+        return self._headers
+
+    def header(self, name: str) -> str | None:
+        """The first value of one header, found without reading the others."""
+        if not self._block:
+            return None
+        value = find(self._block, 0, len(self._block), name.encode())
+        return None if value is None else value.decode("utf-8", "surrogateescape")
+
+    @property
+    def status(self) -> _int:
+        """The status code that a server set; 0 in ordinary messages."""
+        if len(self._block) < 12 or self._block[8] != 32:
+            return 0
+        return status(self._block)[0]
+
+    @property
+    def description(self) -> str:
+        """What the server says about `status`."""
+        return status(self._block)[1] if self._block else ""
+
+    @property
+    def size(self) -> _int:
+        """Bytes as servers count them: subject, reply, headers and data."""
+        return len(self._subject) + len(self._reply) + len(self._block) + len(self.data)
+
+    async def respond(self, data: Payload = b"", *, headers: HeadersLike | None = None) -> None:
+        """Answer; waits only while too much is waiting to be sent.
+
+        Raises `ClientError` if no answer is awaited, and what `Connection.publish` raises.
+        """
+        outbox = self._answerable()
+        if outbox.crowded:
+            await outbox.room()
+        self.respond_nowait(data, headers=headers)
+
+    def respond_nowait(self, data: Payload = b"", *, headers: HeadersLike | None = None) -> None:
+        """Answer without ever waiting; raises what `Connection.publish_nowait` raises."""
+        block = b"" if headers is None else header_bytes(headers)
+        self._answerable().put_message(self._reply, b"", block, payload_bytes(data))
+
+    def _answerable(self) -> "Outbox":
+        if self._outbox is None or not self._reply:
+            raise ClientError(
+                f"respond to a message on {self.subject!r}: it has no reply subject, so nobody "
+                "awaits an answer. Send it with `request`"
+            )
+        return self._outbox
+
+    def __repr__(self) -> str:
+        reply = f", reply={self.reply!r}" if self._reply else ""
+        headers = f", headers={dict(self.headers.items())!r}" if self._block else ""
+        data = repr(self.data) if len(self.data) <= 64 else f"<{len(self.data)} bytes>"
+        return f"{type(self).__name__}({self.subject!r}, {data}{reply}{headers})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a received message belongs to its connection; send its parts instead")
+
+
+def message_of(frames: "ServerFrames", outbox: "Outbox") -> Message:
+    """The message that `frames` stands at."""
+    message = Message.__new__(Message)
+    message.fill(frames, outbox)
+    return message

@@ -1,0 +1,116 @@
+"""Every option of a connection, typed once; `slipstream.connect` takes them by name."""
+
+import ssl
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from slipstream.errors import ConfigError
+
+Seconds: TypeAlias = float | timedelta
+
+MIB = 1024 * 1024
+
+
+def seconds(value: Seconds) -> float:
+    """A duration in seconds."""
+    return value.total_seconds() if isinstance(value, timedelta) else float(value)
+
+
+class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How to connect, and how to behave while connected. Durations are seconds or timedeltas."""
+
+    name: str = ""  # shown by the server's monitoring
+
+    # Who we are: at most one of user and password, token, NKey seed, credentials.
+    user: str = ""
+    password: str = ""
+    token: str | Callable[[], str] = ""
+    nkey_seed: str | Path = ""  # the seed itself, or a file that has it
+    credentials: str | Path = ""  # a .creds file: user JWT and seed; read anew at each connect
+    user_jwt: str | Callable[[], str] = ""  # with `sign`, for keys that live elsewhere
+    nkey: str = ""  # public key to go with `sign` where there is no JWT
+    sign: Callable[[bytes], bytes] | None = None  # the server's nonce to its signature
+
+    # TLS: True for the system's authorities, a context, or the files below.
+    tls: bool | ssl.SSLContext = False
+    tls_ca: str | Path = ""
+    tls_certificate: str | Path = ""
+    tls_key: str | Path = ""
+    tls_hostname: str = ""  # the name to check, if it is not the URL's host
+    tls_handshake_first: bool = False
+
+    # Connecting and coming back.
+    connect_timeout: Seconds = 5.0  # for one server, greeting included
+    wait_for_server: bool = False  # let `connect` try until a server is there
+    reconnect: bool = True
+    max_reconnect_attempts: int = -1  # in a row, on each server; -1: for ever
+    reconnect_wait: Seconds = 0.1  # before the second round over the servers; doubles each round
+    reconnect_wait_max: Seconds = 5.0
+    reconnect_jitter: float = 0.5  # up to this part of the wait is added at random
+    reconnect_delay: Callable[[int], float] | None = None  # round to seconds, instead of the above
+    randomize_servers: bool = True
+    ignore_discovered_servers: bool = False
+    ping_interval: Seconds = 120.0
+    max_pings_outstanding: int = 2
+    drain_timeout: Seconds = 30.0
+
+    # Traffic.
+    timeout: Seconds = 5.0  # of requests that do not say otherwise
+    echo: bool = True  # receive what this connection publishes itself
+    inbox_prefix: str = "_INBOX"
+    pending_bytes_max: int = 8 * MIB  # of what waits to be sent
+    max_messages_pending: int = 512 * 1024  # in a subscription that does not say otherwise
+    max_bytes_pending: int = 64 * MIB
+    verbose: bool = False
+    pedantic: bool = False
+
+    # Events from the very first connect on: called with each `Event`.
+    on_event: Callable[[Any], Any] | None = None
+
+    def validate(self) -> None:
+        """Raise `ConfigError` if options contradict each other."""
+        ways = {
+            "user": bool(self.user),
+            "token": bool(self.token),
+            "nkey_seed": bool(self.nkey_seed),
+            "credentials": bool(self.credentials),
+            "sign": self.sign is not None,
+        }
+        chosen = [name for name, given in ways.items() if given]
+        if len(chosen) > 1:
+            raise ConfigError(f"connect: {' and '.join(chosen)} exclude each other; give one")
+        if (self.user_jwt or self.nkey) and self.sign is None:
+            raise ConfigError("connect: user_jwt and nkey need `sign`, which signs the nonce")
+        if bool(self.tls_key) and not self.tls_certificate:
+            raise ConfigError("connect: tls_key needs tls_certificate")
+        if not self.inbox_prefix or any(c in self.inbox_prefix for c in " \t\r\n*>"):
+            raise ConfigError(
+                f"connect: inbox_prefix {self.inbox_prefix!r} must be a subject without wildcards"
+            )
+        self._validate_numbers()
+
+    def _validate_numbers(self) -> None:
+        positive = ("connect_timeout", "ping_interval", "drain_timeout", "timeout")
+        for name in positive:
+            if seconds(getattr(self, name)) <= 0:
+                raise ConfigError(f"connect: {name} must be more than 0 s")
+        for name in ("pending_bytes_max", "max_messages_pending", "max_bytes_pending"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"connect: {name} must be at least 1")
+        if self.max_pings_outstanding < 1:
+            raise ConfigError("connect: max_pings_outstanding must be at least 1")
+
+
+def make_options(**options: Any) -> ConnectOptions:
+    """Options by name; raises `ConfigError` for unknown ones and contradictions."""
+    unknown = set(options) - set(ConnectOptions.__struct_fields__)
+    if unknown:
+        known = ", ".join(sorted(ConnectOptions.__struct_fields__))
+        raise ConfigError(f"connect has no option {', '.join(sorted(unknown))}; it has {known}")
+    made = ConnectOptions(**options)
+    made.validate()
+    return made

@@ -1,0 +1,34 @@
+import cython
+
+from slipstream.wire.buffer cimport OutBuffer
+from slipstream.client.payload cimport header_bytes, payload_bytes, subject_bytes as as_subject
+
+
+cdef class Outbox:
+    cdef public object loop
+    cdef public Py_ssize_t bytes_max
+    cdef public Py_ssize_t max_payload
+    cdef public object transport
+    cdef public long long position
+    cdef public long long handed
+    cdef public long long messages
+    cdef public long long payload_bytes
+    cdef public bint crowded
+    cdef public bint batching
+    cdef OutBuffer _out
+    cdef Py_ssize_t _chunk
+    cdef bint _paused
+    cdef bint _scheduled
+    cdef bint _closed
+    cdef list _waiting
+    cdef str _subject
+    cdef bytes _subject_bytes
+
+    @cython.locals(body=bytes, block=bytes, back=bytes)
+    cpdef long long publish(self, str subject, object data, str reply, object headers) except -1
+    @cython.locals(out=OutBuffer, size=Py_ssize_t, before=Py_ssize_t)
+    cpdef long long put_message(self, bytes subject, bytes reply, bytes block, bytes body) except -1
+    cpdef long long put_line(self, bytes line) except -1
+    cdef int _wake(self) except -1
+    @cython.locals(out=OutBuffer)
+    cpdef int flush(self) except -1

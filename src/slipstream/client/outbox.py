@@ -1,0 +1,184 @@
+"""What a connection has to send: frames gather here and leave with one write per turn of the loop.
+
+The outbox outlives sockets. While no server listens it keeps what is published, up to its bound,
+and hands it over when one does. `position` counts the bytes ever put, `handed` those given to a
+socket: whoever remembers the position of a frame can tell, when the socket breaks, whether the
+frame may have reached the server (`position <= handed`) or certainly has not and will be sent on
+the next one.
+"""
+
+import asyncio
+from typing import Any
+
+from slipstream.client.errors import (
+    ClientError,
+    ConnectionClosedError,
+    MaxPayloadError,
+    OutboundBufferFullError,
+)
+from slipstream.client.payload import HeadersLike, Payload, header_bytes, payload_bytes
+from slipstream.client.payload import subject_bytes as as_subject
+from slipstream.wire.buffer import OutBuffer
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+# A loop that publishes without rest has what it gathered written when it is this much, and lets
+# others run: about what one system call takes.
+CHUNK_BYTES = 128 * 1024
+DEFAULT_MAX_PAYLOAD = 1024 * 1024
+
+
+class Outbox:
+    """Frames on their way to whichever server is connected."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, bytes_max: _int) -> None:
+        self.loop = loop
+        self.bytes_max = bytes_max
+        self.max_payload = DEFAULT_MAX_PAYLOAD
+        self.transport: Any = None  # None while no server listens
+        self.position = 0
+        self.handed = 0
+        self.messages = 0
+        self.payload_bytes = 0
+        self.crowded = False  # before the next publish, see `room`
+        self.batching = False  # inside a read: its end flushes
+        self._out = OutBuffer()
+        self._chunk = CHUNK_BYTES
+        self._paused = False
+        self._scheduled = False
+        self._closed = False
+        self._waiting: list[asyncio.Future[None]] = []
+        # The last subject and its bytes: a flood on one subject encodes and checks it once.
+        self._subject = "-"
+        self._subject_bytes = b"-"
+
+    @property
+    def pending(self) -> _int:
+        """Bytes that wait here."""
+        return self._out.size
+
+    # -- putting -------------------------------------------------------------------------------
+
+    def publish(self, subject: str, data: Payload, reply: str, headers: HeadersLike | None) -> _int:
+        """Put a message; its position. See `Connection.publish_nowait` for what it raises."""
+        if subject is not self._subject:
+            self._subject_bytes = as_subject(subject)
+            self._subject = subject
+        body = data if type(data) is bytes else payload_bytes(data)
+        block = b"" if headers is None else header_bytes(headers)
+        back = as_subject(reply) if reply else b""
+        return self.put_message(self._subject_bytes, back, block, body)
+
+    def put_message(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> _int:
+        """Put a message whose parts are known to be well-formed; its position."""
+        out = self._out
+        size = len(block) + len(body)
+        before = out.size
+        if self._closed or size > self.max_payload or before > self.bytes_max:
+            raise self._refusal(subject, size)
+        out.put_publish(subject, reply, block, body)
+        self.messages += 1
+        self.payload_bytes += size
+        self.position += out.size - before
+        self._wake()
+        return self.position
+
+    def put_line(self, line: bytes) -> _int:
+        """Put a frame without payload; its position."""
+        self._out.put(line)
+        self.position += len(line)
+        self._wake()
+        return self.position
+
+    def _wake(self) -> _int:
+        """See to it that what was put is sent."""
+        if self._out.size >= self._chunk:
+            self.crowded = True
+            self.flush()
+        elif not self._scheduled and not self.batching and self.transport is not None:
+            self._scheduled = True
+            self.loop.call_soon(self._turn_ends)
+        return 0
+
+    def _refusal(self, subject: bytes, size: int) -> ClientError:
+        name = subject.decode()
+        if self._closed:
+            return ConnectionClosedError(
+                f"publish to {name!r}: the connection is closed. Open another one"
+            )
+        if size > self.max_payload:
+            return MaxPayloadError(
+                f"publish to {name!r}: {size} bytes with headers, but the server takes at most "
+                f"{self.max_payload} (its max_payload). Split the message or use an object store"
+            )
+        return OutboundBufferFullError(
+            f"publish to {name!r}: {self._out.size} bytes wait to be sent, the bound is "
+            f"{self.bytes_max} (pending_bytes_max). Await `publish`, which waits for room"
+        )
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def _turn_ends(self) -> None:
+        self._scheduled = False
+        self.flush()
+
+    def flush(self) -> _int:
+        """Give everything to the socket, if there is one that takes it."""
+        out = self._out
+        if out.size and self.transport is not None and not self._paused:
+            self.handed = self.position
+            self.transport.write(out.take())
+            if self._waiting:
+                self._admit()
+        return 0
+
+    def attach(self, transport: Any) -> None:
+        """A server listens at `transport`: send what gathered and all that follows."""
+        self.transport = transport
+        self._paused = False
+        self.flush()
+
+    def detach(self) -> None:
+        """The socket is gone; keep what follows."""
+        self.transport = None
+        self._paused = False
+
+    def close(self) -> None:
+        """Refuse everything from now on and forget what was not sent."""
+        self.transport = None
+        self._closed = True
+        self._out.clear()
+        self._admit()
+
+    def pause(self) -> None:
+        """The server takes less than it is sent."""
+        self._paused = True
+        self.crowded = True
+
+    def resume(self) -> None:
+        """It has caught up."""
+        self._paused = False
+        self.flush()
+
+    # -- back-pressure -------------------------------------------------------------------------
+
+    async def room(self) -> None:
+        """Let others run; wait while as much is waiting as may."""
+        self.crowded = False
+        await asyncio.sleep(0)
+        while self._out.size > self.bytes_max and not self._closed:
+            future = self.loop.create_future()
+            self._waiting.append(future)
+            try:
+                await future
+            finally:
+                if future in self._waiting:
+                    self._waiting.remove(future)
+
+    def _admit(self) -> None:
+        """Wake whoever waits for room."""
+        waiting = self._waiting
+        self._waiting = []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)

@@ -1,0 +1,62 @@
+"""What users hand over, as the bytes that go on the wire: subjects, payloads, headers."""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from slipstream.client.errors import InvalidSubjectError
+from slipstream.wire.headers import Headers
+
+Payload: TypeAlias = bytes | bytearray | memoryview | str
+HeadersLike: TypeAlias = Headers | Mapping[str, str] | bytes
+
+# A server closes the connection at 4096 bytes of arguments; sizes and blanks need some of them.
+SUBJECTS_MAX_BYTES = 4000
+
+
+def payload_bytes(data: Payload) -> bytes:
+    """`data` as bytes; text as UTF-8. Raises TypeError for anything else."""
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(
+        f"a payload is bytes, bytearray, memoryview or str, not {type(data).__name__}; encode it"
+    )
+
+
+def subject_bytes(subject: str) -> bytes:
+    """`subject` as bytes; raises `InvalidSubjectError` if no server would route it."""
+    encoded = subject.encode()
+    view = encoded
+    n = len(encoded)
+    previous = 46  # a dot: as if an empty token stood in front
+    for i in range(n):
+        c = view[i]
+        if c == 32 or c == 13 or c == 10 or c == 9 or c == 12:
+            raise InvalidSubjectError(f"{subject!r} has a blank or line break in it")
+        if c == 46 and previous == 46:
+            break
+        previous = c
+    else:
+        if previous != 46 and n <= SUBJECTS_MAX_BYTES:
+            return encoded
+    raise InvalidSubjectError(_what_is_wrong(subject, n))
+
+
+def _what_is_wrong(subject: str, size: int) -> str:
+    if not subject:
+        return "the subject is empty"
+    if size > SUBJECTS_MAX_BYTES:
+        return f"a subject of {size} bytes is too long; the bound is {SUBJECTS_MAX_BYTES}"
+    return f"{subject!r} has an empty token: no dot at either end, none beside another"
+
+
+def header_bytes(headers: HeadersLike) -> bytes:
+    """The header block of `headers`; b"" if there are none. Bytes are a block already."""
+    if isinstance(headers, bytes):
+        return headers
+    if isinstance(headers, Headers):
+        return headers.encode() if len(headers) or headers.status else b""
+    return Headers(headers).encode() if headers else b""

@@ -1,0 +1,139 @@
+"""One socket: bytes in, frames to their sinks, the rest to the peer.
+
+A `Link` is the asyncio protocol of one connection to one server. It acts on everything that a read
+brought before it returns, and what that made the client send leaves with one write at its end.
+Messages go straight to the sink of their subscription id; INFO, PONG, -ERR and the end of the
+socket go to the `Peer`: the handshake first, then whoever keeps the connection alive.
+"""
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from slipstream.wire.server_frames import ServerFrames
+
+if TYPE_CHECKING:
+    from slipstream.client.outbox import Outbox
+    from slipstream.client.route import Route
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+# Above this the socket counts as one that takes less than it is sent.
+WRITE_BUFFER_HIGH = 256 * 1024
+
+
+class Peer(Protocol):
+    """Who listens to a link's control frames."""
+
+    def on_info(self, link: "Link", text: bytes) -> None:
+        """INFO; `text` is its JSON."""
+
+    def on_pong(self, link: "Link") -> None:
+        """PONG."""
+
+    def on_error(self, link: "Link", text: str) -> None:
+        """-ERR, without its quotes."""
+
+    def on_malformed(self, link: "Link", start: bytes) -> None:
+        """The server does not speak NATS any more; `start` begins the read that shows it."""
+
+    def on_route_end(self, route: "Route") -> None:
+        """A subscription got the last message that it asked for."""
+
+    def on_sink_error(self, route: "Route", error: Exception) -> None:
+        """A sink raised."""
+
+    def on_lost(self, link: "Link", error: Exception | None) -> None:
+        """The socket has ended."""
+
+
+class Link:
+    """The protocol of one socket."""
+
+    def __init__(self, peer: Peer, outbox: "Outbox", routes: "dict[_int, Route]") -> None:
+        self.peer = peer
+        self.outbox = outbox
+        self.routes = routes
+        self.transport: Any = None
+        self.lost = False
+        self.active = False  # something was read since the last look
+        self.messages = 0
+        self.bytes_read = 0
+        self.payload_bytes = 0
+        self._frames = ServerFrames()
+
+    # -- what asyncio calls --------------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        """The socket stands."""
+        self.transport = transport
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
+
+    def data_received(self, data: bytes) -> None:
+        """Act on everything that a read brought."""
+        frames = self._frames
+        outbox = self.outbox
+        routes = self.routes
+        self.active = True
+        self.bytes_read += len(data)
+        frames.feed(data)
+        outbox.batching = True
+        try:
+            while not self.lost:
+                op = frames.next()
+                if op == 1:
+                    self.messages += 1
+                    self.payload_bytes += frames.end - frames.header_start
+                    route = routes.get(frames.sid)
+                    if route is not None:
+                        self._deliver(route)
+                elif op == 0:
+                    break
+                elif op > 0:
+                    self._control(op)
+                else:
+                    self.lost = True
+                    self.peer.on_malformed(self, data[:80])
+        finally:
+            outbox.batching = False
+            outbox.flush()
+
+    def _deliver(self, route: "Route") -> None:
+        route.delivered += 1
+        try:
+            route.sink.receive(self._frames, self.outbox)
+        except Exception as error:
+            self.peer.on_sink_error(route, error)
+        if route.max_messages and route.delivered >= route.max_messages:
+            self.peer.on_route_end(route)
+
+    def _control(self, op: _int) -> _int:
+        """Act on a frame that is no message."""
+        frames = self._frames
+        if op == 2:
+            self.transport.write(b"PONG\r\n")
+        elif op == 3:
+            self.peer.on_pong(self)
+        elif op == 5:
+            text = frames.argument().decode("utf-8", "replace")
+            self.peer.on_error(self, text.strip("'"))
+        elif op == 6:
+            self.peer.on_info(self, frames.argument())
+        return 0
+
+    def eof_received(self) -> bool:
+        """The server has said its last; the socket closes."""
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket has ended."""
+        self.lost = True
+        self.peer.on_lost(self, error)
+
+    def pause_writing(self) -> None:
+        """The server takes less than it is sent."""
+        if self.outbox.transport is self.transport:
+            self.outbox.pause()
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        if self.outbox.transport is self.transport:
+            self.outbox.resume()

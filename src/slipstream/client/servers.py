@@ -1,0 +1,141 @@
+"""Which servers to try, and in which order.
+
+The pool begins with the URLs that the user gave and grows by those that servers tell of. A server
+that failed goes to the end of the line; one that failed too often in a row leaves it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+from urllib.parse import unquote, urlsplit
+
+from slipstream.errors import ConfigError
+
+DEFAULT_PORT = 4222
+SCHEMES = ("nats", "tls")
+
+
+@dataclass(slots=True)
+class ServerAddress:
+    """One server; `tls` if its URL demands it."""
+
+    host: str
+    port: int
+    tls: bool = False
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    discovered: bool = False
+    tls_name: str = ""  # the host of the URL that led here, if a server told of this one
+    failures: int = 0  # in a row
+    refusals: int = 0  # of our credentials, in a row
+    rounds: int = 0  # how often it was tried since the connection was lost
+
+    @property
+    def netloc(self) -> str:
+        """host:port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The URL without secrets, for messages to people."""
+        return f"{'tls' if self.tls else 'nats'}://{self.netloc}"
+
+
+def parse_server(url: str) -> ServerAddress:
+    """Read ``[nats://|tls://][user:password@|token@]host[:port]``; raises `ConfigError`."""
+    full = url.strip() if "://" in url else f"nats://{url.strip()}"
+    try:
+        parts = urlsplit(full)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"{url!r} is not a server's URL: {error}") from error
+    if parts.scheme not in SCHEMES:
+        raise ConfigError(
+            f"{url!r}: the scheme {parts.scheme!r} is not known; use nats:// or tls://"
+        )
+    if not parts.hostname:
+        raise ConfigError(f"{url!r} names no host; write nats://host:port")
+    name, secret = unquote(parts.username or ""), parts.password
+    return ServerAddress(
+        host=parts.hostname,
+        port=port or DEFAULT_PORT,
+        tls=parts.scheme == "tls",
+        user=name if secret is not None else "",
+        password=unquote(secret or ""),
+        token=name if secret is None else "",
+    )
+
+
+def parse_servers(urls: str | Iterable[str]) -> list[ServerAddress]:
+    """Read one URL, several with commas between them, or a sequence of them."""
+    texts = urls.split(",") if isinstance(urls, str) else list(urls)
+    servers = [parse_server(text) for text in texts if text.strip()]
+    if not servers:
+        raise ConfigError("connect needs at least one server's URL, such as nats://127.0.0.1:4222")
+    return servers
+
+
+class ServerPool:
+    """The line of servers to try."""
+
+    def __init__(self, servers: Sequence[ServerAddress], random: Random | None) -> None:
+        self._random = random
+        self._line = list(servers)
+        self._first = servers[0]
+        if random is not None:
+            random.shuffle(self._line)
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    @property
+    def line(self) -> list[ServerAddress]:
+        """The servers in the order in which they will be tried."""
+        return list(self._line)
+
+    def next(self) -> ServerAddress | None:
+        """The server to try now; it goes to the end of the line. None when none is left."""
+        if not self._line:
+            return None
+        server = self._line.pop(0)
+        self._line.append(server)
+        return server
+
+    def prefer(self, server: ServerAddress) -> None:
+        """Try `server` last: we have just been there."""
+        if server in self._line:
+            self._line.remove(server)
+            self._line.append(server)
+
+    def drop(self, server: ServerAddress) -> None:
+        """Never try it again."""
+        if server in self._line:
+            self._line.remove(server)
+
+    def discover(self, addresses: Iterable[str], told_by: ServerAddress) -> list[str]:
+        """Take in what a server's INFO names; which are new.
+
+        Servers that were discovered earlier and are named no more are forgotten, except for the
+        one that tells.
+        """
+        named = [parse_server(address) for address in addresses]
+        if not named:
+            return []
+        keep = {server.netloc for server in named} | {told_by.netloc}
+        self._line = [s for s in self._line if not s.discovered or s.netloc in keep]
+        known = {server.netloc for server in self._line}
+        new = [server for server in named if server.netloc not in known]
+        if self._random is not None:
+            self._random.shuffle(new)
+        for server in new:
+            server.discovered = True
+            server.tls = told_by.tls
+            server.tls_name = told_by.tls_name or told_by.host
+            server.user, server.password = told_by.user, told_by.password
+            server.token = told_by.token
+        # The one we are at stays the last to be tried.
+        at = len(self._line) - 1 if self._line else 0
+        self._line[at:at] = new
+        return [server.url for server in new]

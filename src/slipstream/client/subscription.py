@@ -1,0 +1,269 @@
+"""A subscription that people iterate over, or that calls their handler.
+
+Messages wait in a queue of bounded length and size; when it is full the newest are dropped, counted
+and reported once, so that one slow reader costs neither memory nor the connection.
+"""
+
+import asyncio
+import builtins
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from slipstream.client.errors import SubscriptionClosedError, TimeoutError
+from slipstream.client.message import Message, message_of
+from slipstream.client.route import Route, Sink
+
+if TYPE_CHECKING:
+    from slipstream.client.connection import Connection
+    from slipstream.client.outbox import Outbox
+    from slipstream.wire.server_frames import ServerFrames
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+Handler = Callable[[Message], Awaitable[None] | None]
+logger = logging.getLogger("slipstream.client")
+
+
+class Subscription(Sink):
+    """Messages of a subject: ``async for message in subscription``, or `next`.
+
+    Iteration ends after `unsubscribe`, after `drain` once everything was taken, and when the
+    connection is closed. It raises `PermissionsError` if the server forbids the subject and
+    `ConnectionClosedError` if the connection was given up.
+    """
+
+    def __init__(
+        self,
+        connection: "Connection",
+        subject: str,
+        queue: str,
+        max_messages_pending: _int,
+        max_bytes_pending: _int,
+    ) -> None:
+        self._connection = connection
+        self.route = Route(subject, queue, self)
+        self.max_messages_pending = max_messages_pending
+        self.max_bytes_pending = max_bytes_pending
+        self.dropped = 0
+        self._messages: deque[Message] = deque()
+        self._bytes = 0
+        self._slow = False
+        self._ended = False
+        self._error: Exception | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self._emptied: list[asyncio.Future[None]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def subject(self) -> str:
+        """What it subscribes to."""
+        return self.route.subject
+
+    @property
+    def queue(self) -> str:
+        """Its queue group; "" if it has none."""
+        return self.route.queue
+
+    @property
+    def pending(self) -> _int:
+        """How many messages wait to be taken."""
+        return len(self._messages)
+
+    @property
+    def pending_bytes(self) -> _int:
+        """Bytes of the messages that wait to be taken."""
+        return self._bytes
+
+    @property
+    def delivered(self) -> _int:
+        """How many messages the server has sent, dropped ones included."""
+        return self.route.delivered
+
+    @property
+    def closed(self) -> bool:
+        """Whether no further message will come; some may still be waiting."""
+        return self._ended
+
+    # -- what the connection calls -------------------------------------------------------------
+
+    def receive(self, frames: "ServerFrames", outbox: "Outbox") -> None:
+        """Queue a message, or drop it if the queue is full."""
+        size = frames.end - frames.header_start
+        if (
+            len(self._messages) >= self.max_messages_pending
+            or self._bytes + size > self.max_bytes_pending
+        ) and self._messages:
+            self._drop()
+            return
+        self._messages.append(message_of(frames, outbox))
+        self._bytes += size
+        if self._waiting:
+            self._wake()
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        if not self._slow:
+            self._slow = True
+            self._connection.report_slow(self)
+
+    def failed(self, error: Exception) -> None:
+        """No message will come any more, because of `error`."""
+        self._error = error
+        self.finish()
+
+    def finish(self) -> None:
+        """No message will come any more; what waits can still be taken."""
+        self._ended = True
+        self._wake()
+        self._tell_emptied()
+
+    def _wake(self) -> None:
+        waiting = self._waiting
+        self._waiting = []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    # -- taking messages -----------------------------------------------------------------------
+
+    def __aiter__(self) -> "Subscription":
+        return self
+
+    async def __anext__(self) -> Message:
+        while not self._messages:
+            if self._ended:
+                if self._error is not None:
+                    raise self._error
+                raise StopAsyncIteration
+            await self._arrival()
+        return self._take()
+
+    async def next(self, timeout: float | None = None) -> Message:
+        """The next message, after at most `timeout` seconds (None: as long as it takes).
+
+        Raises `TimeoutError`, or `SubscriptionClosedError` if there will be none.
+        """
+        if not self._messages:
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._some()
+            except builtins.TimeoutError:
+                raise TimeoutError(
+                    f"next message of {self.subject!r}: none came within {timeout} s"
+                ) from None
+        return self._take()
+
+    async def _some(self) -> None:
+        """Wait until there is a message."""
+        while not self._messages:
+            if self._ended:
+                if self._error is not None:
+                    raise self._error
+                raise SubscriptionClosedError(
+                    f"next message of {self.subject!r}: the subscription has ended"
+                )
+            await self._arrival()
+
+    async def _arrival(self) -> None:
+        future = self._connection.loop.create_future()
+        self._waiting.append(future)
+        try:
+            await future
+        finally:
+            if future in self._waiting:
+                self._waiting.remove(future)
+
+    def _take(self) -> Message:
+        message = self._messages.popleft()
+        self._bytes -= len(message.data) + len(message.header_block)
+        if not self._messages:
+            self._slow = False
+            if self._emptied:
+                self._tell_emptied()
+        return message
+
+    def _tell_emptied(self) -> None:
+        if self._messages:
+            return
+        emptied = self._emptied
+        self._emptied = []
+        for future in emptied:
+            if not future.done():
+                future.set_result(None)
+
+    # -- handlers ------------------------------------------------------------------------------
+
+    def start(self, handler: Handler) -> None:
+        """Call `handler` for each message from a task of its own."""
+        self._task = self._connection.loop.create_task(
+            self._handle(handler), name=f"slipstream: handler of {self.subject}"
+        )
+
+    async def _handle(self, handler: Handler) -> None:
+        since_rest = 0
+        try:
+            async for message in self:
+                try:
+                    result = handler(message)
+                    if result is not None and inspect.isawaitable(result):
+                        await result
+                except Exception as error:
+                    logger.exception("the handler of %r raised", self.subject)
+                    self._connection.report_error(error)
+                since_rest += 1
+                if (
+                    since_rest >= 256
+                ):  # a handler that never waits must not keep others from running
+                    since_rest = 0
+                    await asyncio.sleep(0)
+        except Exception as error:
+            # The subscription was refused: nobody iterates, so the event is where it shows.
+            self._connection.report_error(error)
+
+    # -- ending --------------------------------------------------------------------------------
+
+    async def unsubscribe(self, max_messages: _int = 0) -> None:
+        """End it now, dropping what waits; or once `max_messages` have been delivered in all."""
+        if max_messages and self.delivered < max_messages:
+            self._connection.limit_route(self.route, max_messages)
+            return
+        self._connection.drop_route(self.route)
+        self._messages.clear()
+        self._bytes = 0
+        self.finish()
+        await self._stop_task()
+
+    async def drain(self) -> None:
+        """Ask for no more, and return once every message that has come was taken."""
+        if not self._ended:
+            self._connection.drop_line(self.route)
+            try:
+                await self._connection.flush()
+            finally:
+                self._connection.drop_route(self.route)
+                self.finish()
+        if self._messages:
+            future = self._connection.loop.create_future()
+            self._emptied.append(future)
+            await future
+        if self._task is not None and self._task is not asyncio.current_task():
+            await asyncio.wait([self._task])
+
+    async def _stop_task(self) -> None:
+        task = self._task
+        if task is None or task is asyncio.current_task() or task.done():
+            return
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def __aenter__(self) -> "Subscription":
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        if not self._ended:
+            await self.unsubscribe()
