@@ -215,7 +215,7 @@ class Connection:
             max_messages_pending or self.options.max_messages_pending,
             max_bytes_pending or self.options.max_bytes_pending,
         )
-        self.open_route(subscription.route)
+        self.add_route(subscription.route)
         if handler is not None:
             subscription.start(handler)
         return subscription
@@ -227,9 +227,13 @@ class Connection:
         and `on_reconnect`.
         """
         inner = sink if isinstance(sink, Sink) else ForeignSink(sink)
-        return SinkSubscription(self, self.open_route(Route(subject, queue, inner)))
+        return SinkSubscription(self, self.open_route(subject, queue, inner))
 
-    def open_route(self, route: Route) -> Route:
+    def open_route(self, subject: str, queue: str, sink: Sink) -> Route:
+        """Subscribe; end it with `drop_route`."""
+        return self.add_route(Route(subject, queue, sink))
+
+    def add_route(self, route: Route) -> Route:
         """Subscribe, with a new subscription id."""
         self._check_open(f"subscribe to {route.subject!r}")
         subject_bytes(route.subject)
@@ -275,7 +279,7 @@ class Connection:
     def open_reply(self, request: Request) -> str:
         """A reply subject whose answers go to `request`; end it with `close_reply`."""
         if not self._inbox_open:
-            self.open_route(Route(self._inbox.subject, "", self._inbox))
+            self.open_route(self._inbox.subject, "", self._inbox)
             self._inbox_open = True
         return self._inbox.open(request)
 
