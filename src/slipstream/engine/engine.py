@@ -150,11 +150,20 @@ class Engine:
         if 0 <= self.options.max_connections < len(self.sessions):
             session.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
             return None
+        self.expect_connect(session)
+        return session
+
+    def expect_connect(self, session: ClientSession) -> None:
+        """From now on the client has its time to authenticate. Where TLS comes first, that is when
+        it is up."""
+        if session.closed or session.ready:
+            return
+        if session.timer is not None:
+            session.timer.cancel()
         session.timer = self.timers.after(
             self.options.auth_timeout if self.options.auth_required else self.options.first_ping,
             lambda: self._first_timer(session),
         )
-        return session
 
     def send_info(self, session: ClientSession, connected: bool = False) -> None:
         """Send INFO; `connected` adds what is known once the account is."""

@@ -8,7 +8,7 @@ import asyncio
 import hmac
 from collections.abc import Callable
 
-from slipstream.engine.engine import DEFAULT_ACCOUNT, Authenticator, User
+from slipstream.engine.engine import DEFAULT_ACCOUNT, Authenticator, Everyone, User
 from slipstream.engine.permissions import Permissions, SubscribePattern
 from slipstream.engine.session import ClientSession
 from slipstream.server.engine_options import has_users, is_auth_required
@@ -18,17 +18,23 @@ _BCRYPT_PREFIXES = ("$2a$", "$2b$", "$2x$", "$2y$")
 CONNECTION_TYPE = "STANDARD"
 
 
-def make_authenticator(options: ServerOptions) -> Authenticator | None:
-    """The authenticator that the options ask for; None where everyone may do everything."""
+Turn = Callable[[Callable[[], None]], None]  # runs a callback as a turn of the engine
+
+
+def make_authenticator(options: ServerOptions, turn: Turn) -> Authenticator:
+    """The authenticator that the options ask for. What it finds out later, on another thread, it
+    tells within a `turn`."""
     if not has_users(options):
-        return None
-    return _Configured(options)
+        return Everyone()
+    return _Configured(options, turn)
 
 
 class _Configured:
     """Users, a single user, or a token."""
 
-    def __init__(self, options: ServerOptions) -> None:
+    def __init__(self, options: ServerOptions, turn: Turn) -> None:
+        self._turn = turn
+        self._maps_certificates = options.tls is not None and options.tls.verify_and_map
         self._users: dict[str, tuple[UserOptions, User]] = {}
         auth = options.authorization
         self._token = auth.token
@@ -56,32 +62,45 @@ class _Configured:
     def authenticate(self, session: ClientSession, done: Callable[[User | None], None]) -> None:
         """Look at name and password, or the token."""
         connect = session.connect
-        if not connect.has_credentials and self._nobody is not None:
+        if self._maps_certificates:
+            done(self._named_by(session.facts.get("tls_names", [])))
+        elif not connect.has_credentials and self._nobody is not None:
             done(self._nobody)
         elif self._token:
-            _check(self._token, connect.auth_token, User("token"), done)
+            self._check(self._token, connect.auth_token, User("token"), done)
         else:
             entry = self._users.get(connect.user)
             if entry is None or not _allowed_here(entry[0]):
                 done(None)
             else:
-                _check(entry[0].password, connect.password, entry[1], done)
+                self._check(entry[0].password, connect.password, entry[1], done)
+
+    def _named_by(self, names: list[str]) -> User | None:
+        """The user that a client's certificate names, by its best name that is one."""
+        for name in names:
+            entry = self._users.get(name)
+            if entry is not None and _allowed_here(entry[0]):
+                return entry[1]
+        return None
+
+    def _check(
+        self, expected: str, given: str, user: User, done: Callable[[User | None], None]
+    ) -> None:
+        """Compare in constant time; bcrypt on a thread, because it takes a while by design."""
+        if not expected.startswith(_BCRYPT_PREFIXES):
+            same = hmac.compare_digest(expected.encode(), given.encode())
+            done(user if same else None)
+            return
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(None, _bcrypt_matches, expected, given)
+        future.add_done_callback(
+            lambda found: self._turn(lambda: done(user if found.result() else None))
+        )
 
 
 def _allowed_here(user: UserOptions) -> bool:
     types = [kind.upper() for kind in user.allowed_connection_types]
     return not types or CONNECTION_TYPE in types
-
-
-def _check(expected: str, given: str, user: User, done: Callable[[User | None], None]) -> None:
-    """Compare in constant time; bcrypt on a thread, because it takes a while by design."""
-    if not expected.startswith(_BCRYPT_PREFIXES):
-        same = hmac.compare_digest(expected.encode(), given.encode())
-        done(user if same else None)
-        return
-    loop = asyncio.get_running_loop()
-    future = loop.run_in_executor(None, _bcrypt_matches, expected, given)
-    future.add_done_callback(lambda f: done(user if f.result() else None))
 
 
 def _bcrypt_matches(expected: str, given: str) -> bool:

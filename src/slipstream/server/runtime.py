@@ -8,13 +8,19 @@ from random import SystemRandom
 from typing import Any
 
 from slipstream.engine.clock import Clock
-from slipstream.engine.engine import Authenticator, Engine
+from slipstream.engine.engine import Engine
 from slipstream.engine.options import EngineOptions
 from slipstream.log.disk import DirectoryLock, OsDisk
 from slipstream.log.stream_store import Store
 from slipstream.server.commit import GroupCommitter
 from slipstream.server.connection import Connection
 from slipstream.server.logger import Logger
+from slipstream.server.tls import Tls
+from slipstream.server.tls_connection import TlsConnection
+
+# How long the end of a server waits for clients to take what is meant for them.
+DRAIN_STEPS_MAX = 200
+DRAIN_STEP_SECONDS = 0.005
 
 
 class Runtime:
@@ -23,16 +29,18 @@ class Runtime:
     def __init__(
         self,
         options: EngineOptions,
-        authenticator: Authenticator | None = None,
         sync_interval: float = 0.0,
         *,
         log: Logger,
     ) -> None:
         self.log = log
+        self.tls: Tls | None = None  # for connections to come
+        self.allow_non_tls = False
+        self.write_deadline_seconds = 10.0
         self.loop = asyncio.get_running_loop()
         self.clock = Clock(time.time_ns())
         self.committer = GroupCommitter(self.loop, self.turn, sync_interval)
-        self.engine = Engine(self.clock, SystemRandom(), options, self.committer, authenticator)
+        self.engine = Engine(self.clock, SystemRandom(), options, self.committer)
         self.connections: set[Connection] = set()
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at = 0
@@ -96,9 +104,7 @@ class Runtime:
         """Accept clients; the port, which the system chose for 0."""
 
         def accept() -> Connection:
-            connection = Connection(self)
-            self.connections.add(connection)
-            return connection
+            return Connection(self) if self.tls is None else TlsConnection(self, self.tls)
 
         server = await self.loop.create_server(accept, host, port, backlog=4096, **extra)
         self._servers.append(server)
@@ -122,14 +128,21 @@ class Runtime:
         for handle in (self._handle, self._again):
             if handle is not None:
                 handle.cancel()
-        await asyncio.sleep(0)
-        for connection in list(self.connections):
-            connection.abort()
-        await asyncio.sleep(0)
+        await self._let_go()
         self.committer.close()
         self.engine.close()
         if self._lock is not None:
             self._lock.release()
+
+    async def _let_go(self) -> None:
+        """Give clients a moment to take what is meant for them, then be rid of them."""
+        for _ in range(DRAIN_STEPS_MAX):
+            if not any(connection.unsent() for connection in self.connections):
+                break
+            await asyncio.sleep(DRAIN_STEP_SECONDS)
+        for connection in list(self.connections):
+            connection.abort()
+        await asyncio.sleep(0)
 
 
 def _nothing() -> None:

@@ -27,6 +27,7 @@ from slipstream.server.logger import Logger, standard_logger
 from slipstream.server.options import JetStreamOptions, ServerOptions
 from slipstream.server.process_files import bracketed, urls
 from slipstream.server.runtime import Runtime
+from slipstream.server.tls import Tls
 
 START_SECONDS_MAX = 60
 
@@ -87,7 +88,8 @@ class Server:
     def url(self) -> str:
         """Where clients connect."""
         host = "127.0.0.1" if self.options.host in ("0.0.0.0", "::", "") else self.options.host
-        return f"nats://{host}:{self.port}"
+        scheme = "nats" if self.options.tls is None else "tls"
+        return f"{scheme}://{host}:{self.port}"
 
     @property
     def client_count(self) -> int:
@@ -107,10 +109,14 @@ class Server:
         log = self.log
         runtime = Runtime(
             engine_options(options),
-            make_authenticator(options),
             options.jetstream.sync_interval / SECOND,
             log=log,
         )
+        runtime.engine.authenticator = make_authenticator(options, runtime.turn)
+        runtime.write_deadline_seconds = options.limits.write_deadline / SECOND
+        runtime.allow_non_tls = options.allow_non_tls
+        if options.tls is not None:
+            runtime.tls = Tls(options.tls)
         prepare_accounts(runtime.engine, options)
         announce(log, runtime.engine, options)
         try:
