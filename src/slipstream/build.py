@@ -24,6 +24,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.log.base",
     "slipstream.log.memory_log",
     "slipstream.log.segment",
+    "slipstream.log.segment_reader",
     "slipstream.log.file_log",
     "slipstream.engine.clock",
     "slipstream.engine.turn",

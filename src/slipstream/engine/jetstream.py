@@ -51,8 +51,9 @@ class JetStream:
         return str(self.engine.options.domain)
 
     def problem(self, text: str) -> None:
-        """Something is wrong that an operator has to know."""
-        self.problems.append(text)
+        """Something is wrong that an operator has to know; said once."""
+        if text not in self.problems:
+            self.problems.append(text)
 
     # -- what publish acknowledgements look like -------------------------------------------------
 
@@ -187,9 +188,9 @@ class JetStream:
             consumer.stop("Consumer Deleted", delete=True)
         stream.stop()
         del self.streams[stream.name]
-        stream.log.delete()
         if stream.store is not None:
             stream.store.delete()
+        stream.log.delete()
         self.advisories.stream_action("DELETED", "delete", stream.name)
 
     def load(self) -> None:
@@ -213,9 +214,12 @@ class JetStream:
             self._begin(stream)
             _recall_ids(stream)
             restore_consumers(stream)
-            if log.lost.sequences:
-                lost = len(log.lost.sequences)
-                self.problem(f"stream '{self.account.name} > {name}' has lost {lost} messages")
+            lost = log.lost
+            if lost.count or lost.bytes:
+                self.problem(
+                    f"stream '{self.account.name} > {name}' has lost {lost.count} messages: "
+                    f"{lost.bytes} damaged bytes are kept aside, see docs/storage.md"
+                )
 
     def serve(self) -> None:
         """Answer the API."""

@@ -285,11 +285,12 @@ class Stream(Service):
     def synced(self, batch: SyncBatch | None) -> None:
         """A batch has reached the disk (None: there was nothing to sync), or has failed to."""
         if batch is not None:
+            if self.closed:
+                return
             try:
                 self.log.finish_sync(batch)
             except StorageError as error:
                 self.fail(str(error))
-                return
         self._release_acks()
         self._announce()
         for job in self.log.take_jobs():

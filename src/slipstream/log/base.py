@@ -265,7 +265,6 @@ class Log:
 
     def seq_at(self, ts: _int) -> _int:
         """The first live sequence stored at or after `ts` (ns); ``last_seq + 1`` if none is."""
-        record = Record()
         for block in self.blocks:
             if block.live == 0 or block.last_ts < ts:
                 continue
@@ -277,8 +276,7 @@ class Log:
                 if used < 0 or used >= high:
                     high = middle
                     continue
-                self._fill(block, used, record)
-                if record.ts >= ts:
+                if self._ts_at(block, used) >= ts:
                     high = middle
                 else:
                     low = used + 1

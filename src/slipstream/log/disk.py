@@ -64,7 +64,7 @@ class Disk(Protocol):
         """A whole file."""
 
     def makedirs(self, path: str) -> None:
-        """Create a directory and those above it."""
+        """Create a directory and those above it, durably. Raises `DiskFullError` or OSError."""
 
     def remove(self, path: str) -> None:
         """Remove a file, if it is there."""
@@ -77,23 +77,6 @@ class Disk(Protocol):
 
     def sync_dir(self, path: str) -> None:
         """Make creations, removals and renames in a directory durable."""
-
-    def free_bytes(self, path: str) -> int:
-        """Space left for the file system of `path`."""
-
-
-def write_atomically(disk: Disk, path: str, data: bytes) -> None:
-    """Replace a small file so that a crash leaves the old or the new one, whole. Blocks."""
-    fresh = path + ".new"
-    disk.remove(fresh)
-    file = disk.open(fresh)
-    try:
-        file.append(data)
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(fresh, path)
-    disk.sync_dir(os.path.dirname(path))
 
 
 class OsDisk:
@@ -126,10 +109,18 @@ class OsDisk:
             return file.read()
 
     def makedirs(self, path: str) -> None:
-        try:
-            os.makedirs(path, mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise full_or(error, f"creating {path}") from error
+        missing = []
+        while path and not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for directory in reversed(missing):
+            try:
+                os.mkdir(directory, 0o700)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise full_or(error, f"creating {directory}") from error
+            self.sync_dir(os.path.dirname(directory))
 
     def remove(self, path: str) -> None:
         try:
@@ -149,10 +140,6 @@ class OsDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
-
-    def free_bytes(self, path: str) -> int:
-        found = os.statvfs(path)
-        return found.f_bavail * found.f_frsize
 
 
 class DirectoryLock:

@@ -5,13 +5,33 @@ from typing import Protocol
 
 from slipstream.log.disk import Disk, File
 
+LISTED_MAX = 10_000  # of lost sequences, named one by one
+
 
 @dataclass
 class Lost:
-    """Messages that damage has made unreadable."""
+    """Messages that damage has made unreadable; `bytes` were damaged."""
 
-    sequences: list[int] = field(default_factory=list)
+    ranges: list[tuple[int, int]] = field(default_factory=list)  # first and last sequence
     bytes: int = 0
+
+    def add(self, first: int, last: int, size: int) -> None:
+        """These, too."""
+        self.ranges.append((first, last))
+        self.bytes += size
+
+    @property
+    def count(self) -> int:
+        """How many messages."""
+        return sum(last - first + 1 for first, last in self.ranges)
+
+    @property
+    def sequences(self) -> list[int]:
+        """The first `LISTED_MAX` of them, ascending."""
+        found: list[int] = []
+        for first, last in sorted(self.ranges):
+            found.extend(range(first, min(last + 1, first + LISTED_MAX - len(found))))
+        return found
 
 
 class SyncBatch(Protocol):
@@ -32,6 +52,17 @@ class Job(Protocol):
 
     def finish(self) -> None:
         """Take over the result, on the loop."""
+
+
+class FailedBatch:
+    """Stands for a batch that could not even be written."""
+
+    def __init__(self, last_seq: int, why: str) -> None:
+        self.last_seq = last_seq
+        self.error: OSError | None = OSError(why)
+
+    def run(self) -> None:
+        """There is nothing to do."""
 
 
 class FileSyncBatch:

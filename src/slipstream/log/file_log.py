@@ -4,73 +4,81 @@
 
 A segment that is full is closed: its footer, which makes opening cheap, is written by a job off the
 hot path. What is removed is told by records too: ranges of sequences (tombstones), coalesced for
-each batch, and a moved front, which is all that a work queue acknowledged in order costs.
+each batch, and a moved front, which is all that a work queue acknowledged in order costs. A closed
+segment where little lives is compacted (see `compaction`).
 
 A failed fdatasync is final for the log: the kernel may have dropped the pages, so asking again
 would lie. A full disk is not: space is reserved before a sequence is given out.
 """
 
-import zlib
 from typing import Any
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
+from slipstream.log import damage
 from slipstream.log.base import Log
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.columns import GONE, Column
-from slipstream.log.disk import Disk, File
-from slipstream.log.durability import FileSyncBatch, Job, Lost, SyncBatch
-from slipstream.log.record import FRONT, MESSAGE, SKIP, TOMBSTONE, Record, decode, encode
+from slipstream.log.compaction import Compactor, Neighbours
+from slipstream.log.disk import Disk
+from slipstream.log.durability import FailedBatch, FileSyncBatch, Job, Lost, SyncBatch
+from slipstream.log.record import END, FRONT, MESSAGE, SKIP, TOMBSTONE, Record, encode
 from slipstream.log.segment import (
     HEADER_SIZE,
+    RANGE,
+    FooterDraft,
+    FooterJob,
     Segment,
     encode_header,
     erased,
-    footer_job,
-    read_columns,
-    read_footer,
-    scan_columns,
 )
+from slipstream.log.segment_reader import SegmentReader
 from slipstream.wire.buffer import OutBuffer
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 SEGMENT_BYTES: _int = 32 * 1024 * 1024
 PLACES_MAX: _int = 4 * 1024 * 1024  # small records: keep a segment's columns small too
-COLUMNS_LOADED_MAX: _int = 6  # closed segments whose columns stay in memory
-CHUNKS_BYTES_MAX: _int = (
-    2 * 1024 * 1024
-)  # of what was last written, kept readable without a syscall
-JUMP_MAX: _int = 4096  # a longer run of skipped sequences starts a new segment
+CHUNKS_BYTES_MAX: _int = 2 * 1024 * 1024  # of what was last written, readable without a syscall
+CONTROLS_ROOM: _int = (
+    256  # kept free behind each message: what is removed can be told, disk full or not
+)
+ROLL_EMPTY: _int = 4  # an active segment of this part of a full one, all dead, makes way
 
 
 class FileLog(Log):
     """Messages in the segment files of `directory`; open one with `recovery.open_log`."""
 
     def __init__(
-        self, disk: Disk, directory: str, cache: BlockCache | None = None, first_seq: _int = 1
+        self,
+        disk: Disk,
+        directory: str,
+        cache: BlockCache | None = None,
+        first_seq: _int = 1,
+        segment_bytes: _int = SEGMENT_BYTES,
     ) -> None:
         super().__init__(first_seq)
         self.disk = disk
         self.directory = directory
-        self.cache = cache or BlockCache()
+        self.segment_bytes = segment_bytes
+        self._roll_empty = segment_bytes // ROLL_EMPTY
+        self.reader = SegmentReader(disk, cache or BlockCache(), self.subjects)
         self.failed = ""  # why nothing can be written any more
+        self.replaying = False  # while recovery repeats removals that are on disk already
         self._out = OutBuffer()
         self._active: Segment | None = None
         self._recorded_seq = self.last_seq  # what the records on disk say about last_seq ...
         self._recorded_first = self.first_seq  # ... and about the front
         self._tombs: list[list[int]] = []  # removed ranges not yet written: [first, count]
-        self._unsynced: list[File] = []
-        self._doomed: list[Segment] = []  # emptied segments, removed once that is durable
+        self._unsynced: list[Segment] = []
+        self._in_flight: list[Segment] = []  # what the batch under way syncs
+        self._emptied: list[Segment] = []  # dropped; doomed with the next batch
+        self._doomed: list[Segment] = []  # their files go when the batch under way has run
+        self.compactor = Compactor(self)
         self._jobs: list[Job] = []
         self._dir_dirty = False
         self._written = False  # something was handed over that is not synced yet
         self._lost = Lost()
-        self._window_of: Segment | None = None
-        self._window_start = 0
-        self._window = b""
-        self._loaded: list[Segment] = []
-        self._reserved = 0  # how far the active segment can surely grow
-        self.replaying = False  # while recovery repeats removals that are on disk already
+        self._reserved = 0  # how far the active segment can surely grow; 0 once failed
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -88,12 +96,14 @@ class FileLog(Log):
     ) -> _int:
         segment: Any = self._active
         length = 26 + len(subject) + end - header_start
-        if segment is None or segment.records_end + length > SEGMENT_BYTES:
-            segment = self._fresh_segment(self.last_seq + 1, length)
-        elif segment.offsets.size >= PLACES_MAX:
+        if (
+            segment is None
+            or segment.records_end + length > self.segment_bytes
+            or segment.offsets.size >= PLACES_MAX
+        ):
             segment = self._fresh_segment(self.last_seq + 1, length)
         if segment.records_end + length > self._reserved:
-            self._reserve(segment, segment.records_end + length)
+            self._reserve(segment, segment.records_end + length + CONTROLS_ROOM)
         seq = self.last_seq + 1
         at = segment.records_end
         out = self._out
@@ -144,6 +154,8 @@ class FileLog(Log):
         self._fresh_segment(last_seq + 1, 0)
 
     def _reserve(self, segment: Segment, size: _int) -> None:
+        if self.failed:
+            raise StorageError(self.failed)
         assert segment.file is not None
         try:
             self._reserved = segment.file.reserve(size)
@@ -162,87 +174,78 @@ class FileLog(Log):
             reserved = segment.file.reserve(HEADER_SIZE + length)
             segment.file.append(encode_header(base))
         except DiskFullError:
-            if segment.file is not None:
-                segment.file.close()
+            segment.let_go()
             raise
         except OSError as error:
             self._fail(error)
-        self._close_active()
+        self._close_active(base)
         self.blocks.append(segment)
         self._active = segment
         self._reserved = reserved
         self._dir_dirty = True
         return segment
 
-    def _close_active(self) -> None:
+    def _close_active(self, following: _int) -> None:
         segment = self._active
         if segment is None:
             return
-        self._write_controls(segment)
-        self._write_out()
-        assert segment.file is not None
         assert segment.ids is not None
+        if self._write_controls(segment):
+            self._put_control(segment, END, (following - 1).to_bytes(8, "little"))
+            self._recorded_seq = segment.last_seq = following - 1
+        self._write_out()
         segment.places = segment.ids.size
         segment.closed = True
         segment.chunks = []
-        self._unsynced.append(segment.file)
+        self._will_sync(segment)
         self._written = False
         self._active = None
-        if segment.live == 0 and not segment.tombs:
+        if segment.live == 0:
             self.blocks.remove(segment)
             self._found = None
             self._dropped(segment)
             return
-        self.request_footer(segment)
+        self.request_footer(segment, following)
 
-    def request_footer(self, segment: Segment) -> None:
+    def request_footer(self, segment: Segment, as_of: _int) -> None:
         """Have a closed segment's footer written, off the hot path."""
-        assert segment.ids is not None
-        assert segment.file is not None
-        dense, ids = segment.ids.translate()
-        subjects = [self.subjects.subject(id) for id in ids]
-        job = footer_job(segment, segment.file, self._may_unload, subjects, dense)
-        self._jobs.append(job)
+        draft = FooterDraft.of(segment, self.subjects, as_of)
+        self._jobs.append(FooterJob(segment, draft, self.reader.may_unload))
+        self.compactor.watch(segment)
 
-    def _may_unload(self, segment: Segment) -> None:
-        """Keep a few closed segments' columns in memory, those that were used last."""
-        if segment in self._loaded:
-            self._loaded.remove(segment)
-        self._loaded.append(segment)
-        while len(self._loaded) > COLUMNS_LOADED_MAX:
-            old = self._loaded.pop(0)
-            old.ids = None
-            old.offsets = None
-            if old.file is not None and old.file not in self._unsynced:
-                old.file.close()
-                old.file = None
+    def _will_sync(self, segment: Segment) -> None:
+        segment.pin()
+        self._unsynced.append(segment)
 
-    def _write_controls(self, segment: Segment) -> None:
+    def _write_controls(self, segment: Segment) -> bool:
         """Put what was removed or skipped since the last batch into records of its own.
 
-        On a full disk that waits: what was removed might then come back after a crash.
+        False on a full disk: that waits, and what was removed might come back after a crash.
         """
+        size = 64 * 3 + RANGE.size * len(self._tombs)
         try:
-            self._reserve(segment, segment.records_end + 64 * (len(self._tombs) + 2))
+            if segment.records_end + size > self._reserved:
+                self._reserve(segment, segment.records_end + size)
         except DiskFullError:
-            return
-        for first, count in self._tombs:
-            segment.tombs.append((first, count))
-            body = first.to_bytes(8, "little") + count.to_bytes(4, "little")
-            self._put_control(segment, TOMBSTONE, body)
-        self._tombs = []
+            return False
+        if self._tombs:
+            ranges = b"".join(RANGE.pack(first, count) for first, count in self._tombs)
+            segment.tombs += ranges
+            self._put_control(segment, TOMBSTONE, ranges)
+            self._tombs = []
         if self.first_seq > self._recorded_first:
             self._put_control(segment, FRONT, self.first_seq.to_bytes(8, "little"))
             self._recorded_first = segment.front = self.first_seq
         if self.last_seq > self._recorded_seq:
             self._put_control(segment, SKIP, self.last_seq.to_bytes(8, "little"))
             self._recorded_seq = segment.last_seq = self.last_seq
+        return True
 
     def _put_control(self, segment: Segment, kind: _int, body: bytes) -> None:
-        place = max(self.last_seq - segment.base, 0)
-        size = encode(
-            self._out, kind, segment.salt, place, self.last_ts, b"", body, 0, 0, len(body)
-        )
+        assert segment.ids is not None
+        out = self._out
+        place = segment.ids.size
+        size = encode(out, kind, segment.salt, place, self.last_ts, b"", body, 0, 0, len(body))
         segment.records_end += size
 
     def _write_out(self) -> None:
@@ -264,44 +267,77 @@ class FileLog(Log):
             kept -= len(segment.chunks.pop(0)[1])
 
     def _fail(self, error: Exception) -> None:
-        self.failed = (
-            f"the log in {self.directory} can not be written any more: {error}; "
-            "what was acknowledged is safe, look after the disk and restart the server"
-        )
+        if not self.failed:
+            self.failed = (
+                f"the log in {self.directory} can not be written any more: {error}; "
+                "what was acknowledged is safe, look after the disk and restart the server"
+            )
+        self._reserved = 0  # so that the next append asks, and hears of it
         raise StorageError(self.failed) from error
 
     def prepare_sync(self) -> SyncBatch | None:
+        told = False
+        try:
+            told = self._tell_removed()
+            self._write_out()
+        except StorageError:
+            pass  # it has failed, and says why
         if self.failed:
-            return None
-        changed = self._tombs or self.first_seq > self._recorded_first
-        if changed or self.last_seq > self._recorded_seq:
-            segment = self._active or self._fresh_segment(self.last_seq + 1, 0)
-            self._write_controls(segment)
-        self._write_out()
-        dirty = self._written  # reading may have had it written before
+            return FailedBatch(self.last_seq, self.failed)
+        if self._written and self._active is not None:
+            self._will_sync(self._active)
         self._written = False
-        files = self._unsynced
-        self._unsynced = []
-        if dirty and self._active is not None and self._active.file is not None:
-            files.append(self._active.file)
-        if not files and not self._dir_dirty:
+        if not self._unsynced and not self._dir_dirty:
             return None
-        batch = FileSyncBatch(
-            self.disk, files, self.directory if self._dir_dirty else "", self.last_seq
-        )
+        self._doom_emptied(told)
+        if told:
+            self.compactor.draw_up()
+        files = [segment.file for segment in self._unsynced if segment.file is not None]
+        self._in_flight += self._unsynced
+        self._unsynced = []
+        directory = self.directory if self._dir_dirty else ""
         self._dir_dirty = False
-        return batch
+        return FileSyncBatch(self.disk, files, directory, self.last_seq)
+
+    def _tell_removed(self) -> bool:
+        """Have all that was removed or skipped in records; False if that has to wait for space."""
+        active = self._active
+        try:
+            if active is not None and active.live == 0 and active.records_end > self._roll_empty:
+                self._fresh_segment(self.last_seq + 1, 0)
+            changed = self._tombs or self.first_seq > self._recorded_first
+            if changed or self.last_seq > self._recorded_seq:
+                segment = self._active or self._fresh_segment(self.last_seq + 1, 0)
+                return self._write_controls(segment)
+        except DiskFullError:
+            return False
+        return True
+
+    def _doom_emptied(self, told: bool) -> None:
+        """The files of emptied segments go once this batch is durable.
+
+        If what was removed could not be told, only those that no older segment depends on.
+        """
+        oldest = self.blocks[0].base if self.blocks else self.last_seq + 1
+        emptied = self._emptied
+        self._emptied = [s for s in emptied if not told and s.base > oldest]
+        self._doomed += [s for s in emptied if told or s.base < oldest]
 
     def finish_sync(self, batch: SyncBatch) -> None:
+        for segment in self._in_flight:
+            segment.unpin()
+        self._in_flight = []
         if batch.error is not None:
             self._fail(batch.error)
         self.durable_seq = max(self.durable_seq, batch.last_seq)
         for segment in self._doomed:
-            if segment.file is not None:
-                segment.file.close()
-                segment.file = None
-            self.disk.remove(segment.path)
+            segment.let_go()
+            try:
+                self.disk.remove(segment.path)
+            except OSError:
+                pass  # the records say that nothing in it lives
         self._doomed = []
+        self._jobs.extend(self.compactor.released())
 
     def take_jobs(self) -> list[Job]:
         jobs = self._jobs
@@ -314,76 +350,36 @@ class FileLog(Log):
     def lost(self) -> Lost:
         return self._lost
 
-    def note_lost(self, sequences: "list[int]", size: _int) -> None:
-        """Damage took these messages."""
-        self._lost.sequences.extend(sequences)
-        self._lost.bytes += size
-
     def _ids(self, block: Any) -> Column:
         if block.ids is None:
-            self._load(block)
+            self.reader.load(block)
         ids: Column = block.ids
         return ids
 
-    def _load(self, segment: Segment) -> None:
-        """Bring a closed segment's columns into memory, and let older ones go."""
-        file = self._file_of(segment)
-        try:
-            footer = read_footer(file)
-            found = [self.subjects.find(name) for name in footer.names.split(b"\n")]
-            names = [GONE if id < 0 else id for id in found]
-            segment.ids, segment.offsets = read_columns(file, footer, names)
-        except (CorruptionError, zlib.error):
-            data = file.pread(0, segment.records_end)
-            segment.ids, segment.offsets = scan_columns(data, segment, self.subjects)
-        if segment.dead is not None:
-            segment.ids.bury(segment.dead)
-        self._may_unload(segment)
-
-    def _file_of(self, segment: Segment) -> File:
-        if segment.file is None:
-            segment.file = self.disk.open(segment.path)
-        return segment.file
-
     def _fill(self, block: Any, i: _int, record: Record) -> _int:
         segment = block
-        offset = segment.offsets.get(i)
-        if offset >= segment.written and segment is self._active:
-            self._write_out()
-        if (
-            segment is not self._window_of
-            or offset < self._window_start
-            or offset >= self._window_start + len(self._window)
-        ):
-            self._look(segment, offset)
-        if decode(self._window, offset - self._window_start, segment.salt, segment.base, record):
-            return 0
-        # It runs over the window's end, or is damaged: look at exactly this record.
-        self._window = self.cache.read_record(self._file_of(segment), offset)
-        self._window_of = segment
-        self._window_start = offset
-        if decode(self._window, 0, segment.salt, segment.base, record):
-            return 0
-        raise CorruptionError(
-            f"message {segment.base + i} in {segment.path} is damaged at byte {offset}"
-        )
-
-    def _look(self, segment: Segment, offset: _int) -> _int:
-        """Move the window to where `offset` is."""
-        self._window_of = segment
-        n = len(segment.chunks)
-        if n and offset >= segment.chunks[0][0]:
-            at = n - 1
-            while at > 0 and segment.chunks[at][0] > offset:
-                at -= 1
-            self._window_start, self._window = segment.chunks[at]
-            return 0
-        self._window_start, self._window = self.cache.window(
-            self._file_of(segment), segment.path, offset, segment.closed
-        )
+        if segment is self._active:
+            offsets: Any = block.offsets
+            if offsets.get(i) >= block.written:
+                self._write_out()
+        self.reader.fill(segment, i, record)
+        if record.kind != MESSAGE and not self.replaying:
+            raise CorruptionError(f"message {segment.base + i} was erased")
         return 0
 
-    # -- what recovery uses --------------------------------------------------------------------
+    # -- what recovery and compaction use ------------------------------------------------------
+
+    def active_base(self) -> _int:
+        """Where the segment that is written to begins, or would."""
+        return self._active.base if self._active is not None else self.last_seq + 1
+
+    def directory_changed(self) -> None:
+        """The next batch has to sync the directory."""
+        self._dir_dirty = True
+
+    def set_lost(self, lost: Lost) -> None:
+        """What damage has taken so far."""
+        self._lost = lost
 
     def resume(self, segment: Segment) -> None:
         """Go on writing at the end of `segment`, the last one."""
@@ -400,23 +396,34 @@ class FileLog(Log):
                 segment.ids.append(GONE)
                 segment.offsets.append(segment.records_end)
         self._recorded_seq = self.last_seq
-        if not self._doomed:
+        if not self._emptied:
             self._recorded_first = self.first_seq
 
     # -- removing ------------------------------------------------------------------------------
 
     def _lose(self, seq: _int) -> None:
-        """Message `seq` can not be read: count it as lost, and go on without it."""
+        """Message `seq` can not be read: go on without it, and say so unless it was erased."""
         block: Any = self._block_of(seq)
         ids = self._ids(block)
         i = seq - block.base
-        self.note_lost([seq], 0)
+        found = self.reader.examine(block, i)
+        if not found.erased and not self.replaying:
+            self._lost.add(seq, seq, len(found.data))
+            damage.try_set_aside(
+                self.disk, self.directory, block.base, found.offset, found.data, seq
+            )
+        size = min(found.size, block.bytes)
+        self._forgotten(block, i, False)
         self.subjects.removed(ids.get(i), seq)
         ids.set(i, GONE)
-        if block.closed:
-            block.bury(i)
         block.live -= 1
+        if block.live == 0:
+            size = block.bytes
+        block.bytes -= size
         self.messages -= 1
+        self.bytes -= size
+        if block.live == 0:
+            self._drop_if_done(block)
         if seq == self.first_seq:
             self.move_first(seq + 1)
 
@@ -427,6 +434,8 @@ class FileLog(Log):
             self._erase(segment, i)
         if segment.closed:
             segment.bury(i)
+            if segment.bytes < segment.compact_below:
+                self.compactor.add(segment)
         if self.replaying or seq == self.first_seq:
             return 0  # it stands on disk already, or the moved front will say it
         if self._tombs and self._tombs[-1][0] + self._tombs[-1][1] == seq:
@@ -437,33 +446,28 @@ class FileLog(Log):
 
     def _erase(self, segment: Segment, i: _int) -> None:
         """Destroy a message's bytes; the record stays whole, so that the next one is found."""
-        self._write_out()
+        if segment is self._active:
+            self._write_out()
         record = Record()
         self._fill(segment, i, record)
         assert segment.offsets is not None
         offset = segment.offsets.get(i)
-        file = self._file_of(segment)
+        file = self.reader.file_of(segment)
         file.pwrite(offset, erased(segment, i, record))
-        segment.chunks = []
-        self._window_of = None
-        self.cache.forget(segment.path)
-        if file not in self._unsynced:
-            self._unsynced.append(file)
+        self.reader.changed(segment)
+        if segment not in self._unsynced:
+            self._will_sync(segment)
+        self.compactor.was_erased(segment)
 
     def _dropped(self, block: Any) -> None:
         segment = block
-        # Its tombstones still hold for older segments: tell them again.
-        oldest = self.blocks[0].base if self.blocks else self.last_seq + 1
-        for first, count in segment.tombs:
-            if first + count > oldest and first < segment.base:
-                self._tombs.append([first, count])
-        if segment in self._loaded:
-            self._loaded.remove(segment)
+        # Its tombstones may still hold for older segments: tell them again.
+        if segment.tombs:
+            needed = Neighbours.of(self.blocks).needed(bytes(segment.tombs), segment.base)
+            self._tombs.extend([first, count] for first, count in RANGE.iter_unpack(needed))
         self._recorded_first = 0  # its records may be what told of the front: tell it again
-        self.cache.forget(segment.path)
-        if self._window_of is segment:
-            self._window_of = None
-        self._doomed.append(segment)
+        self.reader.forget(segment)
+        self._emptied.append(segment)
         self._dir_dirty = True
 
     # -- the end -------------------------------------------------------------------------------
@@ -479,17 +483,18 @@ class FileLog(Log):
                 job.finish()
             if self._active is not None and self._active.file is not None:
                 self._active.file.truncate(self._active.written)
-        for segment in self.blocks:
+        self._release()
+
+    def _release(self) -> None:
+        for segment in [*self.blocks, *self._emptied, *self._doomed]:
             if segment.file is not None:
                 segment.file.close()
                 segment.file = None
 
     def delete(self) -> None:
-        for segment in [*self.blocks, *self._doomed]:
-            if segment.file is not None:
-                segment.file.close()
-                segment.file = None
-            self.cache.forget(segment.path)
+        for segment in self.blocks:
+            self.reader.forget(segment)
+        self._release()
         self.blocks.clear()
         self.failed = "the log was deleted"
         self.disk.remove_tree(self.directory)

@@ -111,6 +111,7 @@ class OsFile:
             _write_all(self._fd, data, self._size)
         except OSError as error:
             os.ftruncate(self._fd, self._size)
+            self._reserved = self._size
             raise full_or(error, "appending to the log") from error
         self._size += len(data)
 
@@ -245,8 +246,8 @@ class OsFile:
 
     def pread(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`, also of what is not synced yet."""
-        if self._pending and offset + size > self._flushed:
-            self._flush()
+        if self._direct >= 0 and offset + size > self._flushed:
+            self._flush()  # or wait for the thread that does
         return os.pread(self._fd, size, offset)
 
     def size(self) -> int:

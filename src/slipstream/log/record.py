@@ -20,20 +20,21 @@ The compiled build replaces this module by `record.pyx`; this is its plain twin 
 import struct
 import zlib
 
-from slipstream.log.columns import Column
+from slipstream.log.columns import GONE, Column
 from slipstream.log.subject_index import SubjectIndex
 from slipstream.wire.buffer import OutBuffer
 
 MESSAGE = 1  # a stored message
-SKIP = 2  # a sequence used without storing anything; the body may say how many (u32)
+SKIP = 2  # the body is the last sequence used without storing anything (u64)
 TOMBSTONE = 3  # the body lists removed ranges: (first u64, count u32) each
 FRONT = 4  # the body is the first live sequence (u64): everything below is removed
 ERASED = 5  # was a message; its bytes were destroyed
+END = 6  # the last record of a closed segment; the body is the last sequence before the next (u64)
 
 MAGIC = 0xA5
 HAS_HEADER = 0x10
 FIXED_SIZE = 24
-_KINDS = frozenset(kind | flag for kind in range(MESSAGE, ERASED + 1) for flag in (0, HAS_HEADER))
+_KINDS = frozenset(kind | flag for kind in range(MESSAGE, END + 1) for flag in (0, HAS_HEADER))
 _FIXED = struct.Struct("<IIBBHIq")
 
 
@@ -212,3 +213,24 @@ def gather(
         tally.add(len(record.subject), header_size, record.end - record.body_start, record.ts)
         at = end
     return at
+
+
+def copy_used(data: bytes, ids: Column, offsets: Column, out: OutBuffer, start: int) -> Column:
+    """Append to `out` the records of the used places of `ids`, byte for byte, in order.
+
+    `offsets` says where in `data` they are. Returns where they are in a file that has `start` bytes
+    before those of `out`. A record whose length can not be true is copied as far as it may reach,
+    so that what is damaged stays to be looked at.
+    """
+    fresh = Column()
+    for place in range(len(ids)):
+        fresh.append(start + out.size)
+        if ids.get(place) == GONE:
+            continue
+        at = offsets.get(place)
+        limit = offsets.get(place + 1) if place + 1 < len(offsets) else len(data)
+        length = length_at(data, at)
+        if length < FIXED_SIZE or at + length > limit:
+            length = limit - at
+        out.put(data[at : at + length])
+    return fresh

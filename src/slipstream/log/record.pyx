@@ -13,6 +13,7 @@ SKIP = 2
 TOMBSTONE = 3
 FRONT = 4
 ERASED = 5
+END = 6
 MAGIC = 0xA5
 HAS_HEADER = 0x10
 FIXED_SIZE = 24
@@ -180,7 +181,7 @@ cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int
 
 
 cdef inline bint _is_kind(uint8_t kind) noexcept:
-    return 1 <= (kind & 0x0F) <= 5 and (kind & 0xE0) == 0
+    return 1 <= (kind & 0x0F) <= 6 and (kind & 0xE0) == 0
 
 
 cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record record) except -1:
@@ -305,3 +306,22 @@ cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectInd
         )
         at += fixed.length
     return at
+
+
+def copy_used(bytes data, Column ids, Column offsets, OutBuffer out, Py_ssize_t start):
+    cdef Column fresh = Column()
+    cdef Py_ssize_t place
+    cdef Py_ssize_t at
+    cdef Py_ssize_t limit
+    cdef Py_ssize_t length
+    for place in range(ids.size):
+        fresh.append(<unsigned int> (start + out.size))
+        if ids.get(place) == 0xFFFFFFFF:
+            continue
+        at = offsets.get(place)
+        limit = offsets.get(place + 1) if place + 1 < offsets.size else PyBytes_GET_SIZE(data)
+        length = length_at(data, at)
+        if length < 24 or at + length > limit:
+            length = limit - at
+        out.put_slice(data, at, at + length)
+    return fresh

@@ -2,26 +2,26 @@
 
 * A closed segment with a whole footer is described by it; its records are not read.
 * Any other segment is scanned. Records check out one by one; behind a damaged one the next whole
-one
-  is looked for, and what lies between is set aside in `damaged/` and counted as lost.
-* In the last segment, bytes behind the last whole record are a torn write: they are cut off.
-Nothing
-  acknowledged lies there, because an acknowledgement waits for the fdatasync that covers it.
+  one is looked for, and what lies between is set aside in `damaged/` and counted as lost.
+* In the last segment, bytes behind the last whole record are a torn write: they are set aside too,
+  and cut off. Nothing acknowledged lies there: an acknowledgement waits for the fdatasync.
 * Nothing is deleted because something else could not be read.
 """
 
 import zlib
+from itertools import pairwise
 
 from slipstream.errors import CorruptionError
+from slipstream.log import damage
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.columns import GONE
 from slipstream.log.disk import Disk
-from slipstream.log.file_log import FileLog
+from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.record import (
+    END,
     ERASED,
     FRONT,
     MESSAGE,
-    SKIP,
     TOMBSTONE,
     Record,
     Tally,
@@ -31,6 +31,7 @@ from slipstream.log.record import (
 )
 from slipstream.log.segment import (
     HEADER_SIZE,
+    RANGE,
     Segment,
     decode_header,
     read_footer,
@@ -38,14 +39,26 @@ from slipstream.log.segment import (
 
 
 def open_log(
-    disk: Disk, directory: str, cache: BlockCache | None = None, first_seq: int = 1
+    disk: Disk,
+    directory: str,
+    cache: BlockCache | None = None,
+    first_seq: int = 1,
+    segment_bytes: int = SEGMENT_BYTES,
 ) -> FileLog:
-    """Open the log in `directory`, or begin one there with `first_seq`. Blocks."""
+    """Open the log in `directory`, or begin one there with `first_seq`. Blocks.
+
+    Raises OSError, `StorageError`.
+    """
     disk.makedirs(directory)
-    log = FileLog(disk, directory, cache, first_seq)
-    names = [name for name in disk.list(directory) if name.endswith(".seg")]
+    log = FileLog(disk, directory, cache, first_seq, segment_bytes)
+    log.set_lost(damage.recall(disk, directory))
+    entries = disk.list(directory)
+    for name in entries:
+        if name.endswith(".new"):  # a compaction that did not come to its end
+            disk.remove(f"{directory}/{name}")
+    names = [name for name in entries if name.endswith(".seg")]
     found = _Found(log)
-    for name, following in zip(names, names[1:] + [""] * bool(names), strict=True):
+    for name, following in pairwise([*names, ""]):
         _open_segment(log, found, name, following)
     if names:
         found.settle()
@@ -60,7 +73,16 @@ class _Found:
         self.front = log.first_seq
         self.last_seq = log.last_seq
         self.last_ts = 0
-        self.removed: list[tuple[int, int]] = []
+        self.removed: list[tuple[int, int, int]] = []  # first, behind the last, told by segment
+        self.unfooted: list[Segment] = []
+
+    def take(self, segment: Segment, last_ts: int) -> None:
+        """What a segment's records say about others."""
+        for first, count in RANGE.iter_unpack(segment.tombs):
+            self.removed.append((first, first + count, segment.base))
+        self.front = max(self.front, segment.front)
+        self.last_seq = max(self.last_seq, segment.last_seq)
+        self.last_ts = max(self.last_ts, last_ts)
 
     def settle(self) -> None:
         """Apply removals and fill in the log's state."""
@@ -73,11 +95,29 @@ class _Found:
         log.first_seq = 0
         log.move_first(0)
         log.drop_below(self.front)
-        for first, count in self.removed:
-            for seq in range(max(first, log.first_seq), first + count):
-                log.remove(seq, False)
+        self._remove()
         log.replaying = False
         log.recovered()
+        for segment in self.unfooted:
+            if segment.live:
+                log.request_footer(segment, log.active_base())
+
+    def _remove(self) -> None:
+        """Remove what tombstones tell of, segment by segment, where it is not known already."""
+        log = self.log
+        self.removed.sort()
+        at = 0
+        for segment in list(log.blocks):
+            behind = segment.base + (segment.places if segment.closed else segment.ids.size)
+            while at < len(self.removed) and self.removed[at][1] <= segment.base:
+                at += 1
+            n = at
+            while n < len(self.removed) and self.removed[n][0] < behind:
+                first, last, told_by = self.removed[n]
+                n += 1
+                if told_by >= segment.as_of:
+                    for seq in range(max(first, segment.base, log.first_seq), min(last, behind)):
+                        log.remove(seq, False)
 
 
 def _open_segment(log: FileLog, found: _Found, name: str, following: str) -> None:
@@ -104,17 +144,11 @@ def _open_segment(log: FileLog, found: _Found, name: str, following: str) -> Non
     footer.apply(segment)
     if footer.live:
         log.subjects.load_block(footer.names, footer.stats, base)
-    segment.tombs = footer.tombs
-    segment.written = footer.records_end
-    found.removed.extend(footer.tombs)
-    segment.front = footer.front
-    segment.last_seq = footer.last_seq
-    found.front = max(found.front, footer.front)
-    found.last_seq = max(found.last_seq, footer.last_seq, base + footer.places - 1)
-    found.last_ts = max(found.last_ts, footer.last_ts)
+    found.take(segment, footer.last_ts)
+    found.last_seq = max(found.last_seq, base + footer.places - 1)
     log.blocks.append(segment)
-    file.close()
-    segment.file = None
+    log.compactor.watch(segment)
+    segment.let_go()
 
 
 def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str) -> None:
@@ -127,40 +161,71 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
     record = Record()
     tally = Tally()
     end = HEADER_SIZE
-    damaged = False
+    regions: list[tuple[int, int]] = []  # damaged, since the last whole record
+    last_ts = 0
+    ended = False
     while True:
         at = end
         end = gather(
             data, at, segment.salt, log.subjects, segment.base, ids, segment.offsets, tally
         )
-        damaged = damaged and end == at
+        if end > at and regions:
+            _set_aside(log, segment, data, regions, 0, 0)
         at = end
         end = decode(data, at, segment.salt, segment.base, record)
         if not end:
             end = resync(data, at + 1, segment.salt)
             if end < 0:
                 break
-            _set_aside(log, segment, data, at, end)
-            damaged = True
+            regions.append((at, end))
         elif record.kind in (MESSAGE, ERASED):
-            if damaged:
-                log.note_lost(list(range(segment.base + ids.size, record.seq)), 0)
-                damaged = False
+            if regions:
+                lost = (segment.base + ids.size, record.seq - 1)
+                _set_aside(log, segment, data, regions, *lost)
             end = _take_place(segment, record, at, end)
         else:
-            _take_control(found, segment, record)
-            found.last_ts = max(found.last_ts, record.ts)
+            # Its place says how many there were: what has no record was skipped, or is lost.
+            if regions:
+                _set_aside(log, segment, data, regions, segment.base + ids.size, record.seq - 1)
+            _fill_places(segment, record.seq, at)
+            _take_control(segment, record)
+            ended = record.kind == END
+            last_ts = max(last_ts, record.ts)
     _settle_segment(log, segment, tally)
-    end = at
-    if data[end:] != bytes(len(data) - end):
-        _set_aside(log, segment, data, end, len(data))
-        if following:
-            behind = int(following.split(".")[0])
-            log.note_lost(list(range(segment.base + ids.size, behind)), 0)
-    found.last_ts = max(found.last_ts, tally.last_ts)
-    found.front = max(found.front, segment.front)
-    found.last_seq = max(found.last_seq, segment.last_seq, segment.base + ids.size - 1)
-    _resume(log, segment, end, is_last=not following)
+    _end_segment(log, segment, data, at, "" if ended else following)
+    found.take(segment, max(last_ts, tally.last_ts))
+    found.last_seq = max(found.last_seq, segment.base + ids.size - 1)
+    segment.written = segment.records_end = at
+    segment.file.truncate(at)
+    log.blocks.append(segment)
+    if not following:
+        log.resume(segment)
+        return
+    segment.places = ids.size
+    segment.closed = True
+    found.unfooted.append(segment)
+
+
+def _end_segment(log: FileLog, segment: Segment, data: bytes, end: int, following: str) -> None:
+    """What lies behind the last whole record: zeros, a torn write, a damaged footer, or damage.
+
+    With `following` the segment did not come to its end, and the next one begins there.
+    """
+    assert segment.ids is not None
+    first, last = segment.base + segment.ids.size, 0
+    if following:
+        last = int(following.split(".")[0]) - 1
+    if last >= first or data[end:].strip(b"\0"):
+        _set_aside(log, segment, data, [(end, len(data))], first, last)
+
+
+def _fill_places(segment: Segment, seq: int, at: int) -> None:
+    """Places without a record, up to that of `seq`."""
+    assert segment.ids is not None
+    assert segment.offsets is not None
+    while segment.base + segment.ids.size < seq:
+        segment.ids.append(GONE)
+        segment.offsets.append(at)
 
 
 def _take_place(segment: Segment, record: Record, at: int, end: int) -> int:
@@ -169,30 +234,23 @@ def _take_place(segment: Segment, record: Record, at: int, end: int) -> int:
     Sequences without a record were skipped or are lost.
     """
     assert segment.ids is not None
-    assert segment.offsets is not None
-    place = record.seq - segment.base
-    if place < segment.ids.size:
+    if record.seq < segment.base + segment.ids.size:
         return end  # a stray copy: its place is taken
-    while segment.ids.size < place:
-        segment.ids.append(GONE)
-        segment.offsets.append(at)
+    _fill_places(segment, record.seq, at)
     if record.kind == MESSAGE:
         return at
-    segment.ids.append(GONE)
-    segment.offsets.append(at)
+    _fill_places(segment, record.seq + 1, at)
     return end
 
 
-def _take_control(found: _Found, segment: Segment, record: Record) -> None:
+def _take_control(segment: Segment, record: Record) -> None:
     """What a record that is no message says about others."""
     body = record.body()
     if record.kind == TOMBSTONE:
-        entry = (int.from_bytes(body[:8], "little"), int.from_bytes(body[8:12], "little"))
-        segment.tombs.append(entry)
-        found.removed.append(entry)
+        segment.tombs += body[: len(body) - len(body) % RANGE.size]
     elif record.kind == FRONT:
         segment.front = int.from_bytes(body, "little")
-    elif record.kind == SKIP:
+    else:
         segment.last_seq = int.from_bytes(body, "little")
 
 
@@ -206,28 +264,25 @@ def _settle_segment(log: FileLog, segment: Segment, tally: Tally) -> None:
     segment.last_ts = tally.last_ts
 
 
-def _set_aside(log: FileLog, segment: Segment, data: bytes, start: int, end: int) -> None:
-    """Keep damaged bytes for whoever wants to look at them."""
-    aside = f"{log.directory}/damaged"
-    log.disk.makedirs(aside)
-    file = log.disk.open(f"{aside}/{segment.base:020d}-{start}")
-    try:
-        if file.size() == 0:
-            file.append(data[start:end])
-    finally:
-        file.close()
-
-
-def _resume(log: FileLog, segment: Segment, end: int, is_last: bool) -> None:
-    """Go on writing in the last segment; give an older one the footer that it lacks."""
-    assert segment.ids is not None
-    assert segment.file is not None
-    segment.written = segment.records_end = end
-    segment.file.truncate(end)
-    log.blocks.append(segment)
-    if is_last:
-        log.resume(segment)
-        return
-    segment.places = segment.ids.size
-    segment.closed = True
-    log.request_footer(segment)
+def _set_aside(
+    log: FileLog,
+    segment: Segment,
+    data: bytes,
+    regions: list[tuple[int, int]],
+    first: int,
+    last: int,
+) -> None:
+    """Keep damaged bytes, and count the messages from `first` to `last` that went with them."""
+    lost = log.lost
+    for start, end in regions:
+        if last < first:
+            first = last = 0
+        part = data[start:end]
+        if damage.set_aside(log.disk, log.directory, segment.base, start, part, first, last):
+            if first:
+                lost.add(first, last, len(part))
+            else:
+                lost.bytes += len(part)
+        last = 0
+        first = 1
+    regions.clear()

@@ -12,9 +12,13 @@ cdef class Segment(Block):
     cdef public Py_ssize_t records_end
     cdef public Py_ssize_t places
     cdef public bytearray dead
-    cdef public list tombs
+    cdef public bytearray tombs
     cdef public unsigned long long front
     cdef public unsigned long long last_seq
+    cdef public unsigned long long as_of
+    cdef public int pins
+    cdef public bint unwanted
+    cdef public unsigned long long compact_below
     cdef public object file
     cdef public bint closed
     cdef public bint footed

@@ -6,10 +6,11 @@
     trailer  offset of the footer (u64), CRC-32 of the first part, "SLFT"             16 bytes
 
 The first part of a footer is read when the log is opened: counts, times, and each subject with its
-count, first and last place, and what its records removed. The second part, the subject id and the
-place in the file of each record, is read when somebody reads or removes in that segment, and
-forgotten again. A segment without a whole footer
-(the one written to, or one that a crash left) is scanned instead.
+count, first and last place, and what its records removed. `as_of` says how much of what later
+segments removed it knows already: all that was told by segments with a lower base. The second part,
+the subject id and the place in the file of each record, is read when somebody reads or removes in
+that segment, and forgotten again. A segment without a whole footer (the one written to, or one that
+a crash left) is scanned instead.
 """
 
 import struct
@@ -33,10 +34,10 @@ _HEADER_MAGIC = b"SLIPSEG1"
 _TRAILER_MAGIC = b"SLFT"
 _HEADER = struct.Struct("<8sQ12xI")
 _TRAILER = struct.Struct("<QI4s")
-# places, live, bytes, first ts, last ts, end of records, front, last sequence, width of an id,
+# places, live, bytes, first ts, last ts, end of records, front, last sequence, as of, width of ids,
 # sizes of: names, stats, tombs, ids, steps; CRC-32 of the second part
-_HEAD = struct.Struct("<IIQqqQQQBIIIIII")
-_RANGE = struct.Struct("<QI")
+_HEAD = struct.Struct("<IIQqqQQQQBIIIIII")
+RANGE = struct.Struct("<QI")  # a removed range: first sequence, how many
 
 
 class Segment(Block):
@@ -51,13 +52,34 @@ class Segment(Block):
         self.records_end = HEADER_SIZE  # where the footer is, or will be
         self.places = 0  # sequences covered, once closed
         self.dead: bytearray | None = None  # bits of places removed since it was closed
-        self.tombs: list[tuple[int, int]] = []  # removed ranges that its own records tell of,
+        self.tombs = bytearray()  # removed ranges that its own records tell of, packed (`RANGE`),
         self.front = 0  # the last moved front,
         self.last_seq = 0  # and how far sequences were used without a record
+        self.as_of = 0  # its footer knows what segments with a lower base removed
         self.file: File | None = None  # opened when needed
+        self.pins = 0  # uses of `file` by syncs and jobs that are under way
+        self.unwanted = False  # close `file` with the last of them
         self.closed = False
         self.footed = False
+        self.compact_below = 0  # live bytes below which rewriting it is worth while
         self.chunks: list[tuple[int, bytes]] = []  # what was last written, by offset
+
+    def pin(self) -> None:
+        """Somebody elsewhere begins to use `file`."""
+        self.pins += 1
+
+    def unpin(self) -> None:
+        """Not any more."""
+        self.pins -= 1
+        if self.unwanted:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close `file`, now or when nobody uses it."""
+        self.unwanted = self.pins > 0
+        if not self.unwanted and self.file is not None:
+            self.file.close()
+            self.file = None
 
     def bury(self, i: _int) -> _int:
         """Note that place `i` was removed after the segment was closed."""
@@ -88,34 +110,94 @@ def decode_header(data: bytes) -> _int:
 
 
 @dataclass
-class FooterJob:
-    """Writes the footer of a segment that was just closed; everything it needs was copied out."""
+class FooterDraft:
+    """What a footer will say, copied out of a segment; `dense` are its ids as places in `names`."""
 
-    segment: Segment
-    file: File
-    done: Callable[[Segment], None]
-    head: tuple[int, ...]
-    names: bytes
-    stats: bytes
-    width: int
+    places: int
+    live: int
+    size: int
+    first_ts: int
+    last_ts: int
+    front: int
+    last_seq: int
+    as_of: int
+    names: list[bytes]
+    dense: Column
     tombs: bytes
-    ids: bytes
-    steps: bytes
-    error: OSError | None = None
+
+    @staticmethod
+    def of(segment: Segment, subjects: SubjectIndex, as_of: int) -> "FooterDraft":
+        """What there is to say about `segment` now; its columns are in memory."""
+        assert segment.ids is not None
+        dense, ids = segment.ids.translate()
+        return FooterDraft(
+            dense.size,
+            segment.live,
+            segment.bytes,
+            segment.first_ts,
+            segment.last_ts,
+            segment.front,
+            segment.last_seq,
+            as_of,
+            [subjects.subject(id) for id in ids],
+            dense,
+            bytes(segment.tombs),
+        )
+
+    def encode(self, records_end: int, offsets: Column) -> bytes:
+        """The footer with its trailer, to stand at `records_end`."""
+        count = len(self.names)
+        width = 1 if count < 0xFF else 2 if count < 0xFFFF else 4
+        raw = (
+            b"\n".join(self.names),
+            self.dense.stats(count),
+            self.tombs,
+            self.dense.pack(width),
+            offsets.pack_steps(HEADER_SIZE),
+        )
+        parts = [zlib.compress(part, 1) for part in raw]
+        second = b"".join(parts[3:])
+        head = _HEAD.pack(
+            self.places,
+            self.live,
+            self.size,
+            self.first_ts,
+            self.last_ts,
+            records_end,
+            self.front,
+            self.last_seq,
+            self.as_of,
+            width,
+            *(len(part) for part in parts),
+            zlib.crc32(second),
+        )
+        first = head + b"".join(parts[:3])
+        return first + second + _TRAILER.pack(records_end, zlib.crc32(first), _TRAILER_MAGIC)
+
+
+class FooterJob:
+    """Writes the footer of a segment that was just closed."""
+
+    def __init__(
+        self, segment: Segment, draft: FooterDraft, done: Callable[[Segment], None]
+    ) -> None:
+        assert segment.file is not None
+        assert segment.offsets is not None
+        self.error: OSError | None = None
+        self._segment = segment
+        self._file = segment.file
+        self._end = segment.records_end
+        self._draft = draft
+        self._offsets = segment.offsets  # of a closed segment: they do not change any more
+        self._done = done
+        segment.pin()
 
     def run(self) -> None:
         """Pack, append, fdatasync."""
-        raw = (self.names, self.stats, self.tombs, self.ids, self.steps)
-        parts = [zlib.compress(part, 1) for part in raw]
-        second = b"".join(parts[3:])
-        sizes = [len(part) for part in parts]
-        head = _HEAD.pack(*self.head, self.width, *sizes, zlib.crc32(second))
-        first = head + b"".join(parts[:3])
-        trailer = _TRAILER.pack(self.head[5], zlib.crc32(first), _TRAILER_MAGIC)
         try:
-            self.file.truncate(self.head[5])
-            self.file.append(first + second + trailer)
-            self.file.sync()
+            self._file.truncate(self._end)
+            self._file.append(self._draft.encode(self._end, self._offsets))
+            self._file.sync()
         except OSError as error:
             self.error = error
         except DiskFullError as error:  # without a footer the segment is scanned at start
@@ -123,43 +205,11 @@ class FooterJob:
 
     def finish(self) -> None:
         """The segment's columns may leave memory from now on."""
+        self._segment.unpin()
         if self.error is None:
-            self.segment.footed = True
-            self.done(self.segment)
-
-
-def footer_job(
-    segment: Segment,
-    file: File,
-    done: Callable[[Segment], None],
-    subjects: "list[bytes]",
-    dense: Column,
-) -> FooterJob:
-    """What it takes to write `segment`'s footer; `dense` are its ids as places in `subjects`."""
-    assert segment.offsets is not None
-    width = 1 if len(subjects) < 0xFF else 2 if len(subjects) < 0xFFFF else 4
-    head = (
-        dense.size,
-        segment.live,
-        segment.bytes,
-        segment.first_ts,
-        segment.last_ts,
-        segment.records_end,
-        segment.front,
-        segment.last_seq,
-    )
-    return FooterJob(
-        segment,
-        file,
-        done,
-        head,
-        b"\n".join(subjects),
-        dense.stats(len(subjects)),
-        width,
-        b"".join(_RANGE.pack(first, count) for first, count in segment.tombs),
-        dense.pack(width),
-        segment.offsets.pack_steps(HEADER_SIZE),
-    )
+            self._segment.footed = True
+            self._segment.as_of = self._draft.as_of
+            self._done(self._segment)
 
 
 @dataclass
@@ -174,9 +224,10 @@ class Footer:
     records_end: int
     front: int
     last_seq: int
+    as_of: int
     names: bytes
     stats: bytes
-    tombs: list[tuple[int, int]]
+    tombs: bytes
     second: tuple[int, tuple[int, ...], int, int]  # where the second part is, sizes, width, CRC
 
     def apply(self, segment: Segment) -> None:
@@ -186,7 +237,11 @@ class Footer:
         segment.bytes = self.size
         segment.first_ts = self.first_ts
         segment.last_ts = self.last_ts
-        segment.records_end = self.records_end
+        segment.records_end = segment.written = self.records_end
+        segment.tombs = bytearray(self.tombs)
+        segment.front = self.front
+        segment.last_seq = self.last_seq
+        segment.as_of = self.as_of
         segment.closed = segment.footed = True
         segment.ids = None
         segment.offsets = None
@@ -205,16 +260,15 @@ def read_footer(file: File) -> Footer:
     if len(head) < _HEAD.size:
         raise CorruptionError("a segment's footer is damaged")
     fields = _HEAD.unpack(head)
-    sizes = fields[9:14]
+    sizes = fields[10:15]
     first_size = _HEAD.size + sum(sizes[:3])
-    first = file.pread(at, first_size)
+    first = file.pread(at, min(first_size, held - at))
     if zlib.crc32(first) != crc:
         raise CorruptionError("a segment's footer is damaged")
     ends = [_HEAD.size + sum(sizes[:n]) for n in range(4)]
     names, stats, tombs = (zlib.decompress(first[ends[n] : ends[n + 1]]) for n in range(3))
-    removed = [(seq, count) for seq, count in _RANGE.iter_unpack(tombs)]
-    second = (at + first_size, sizes[3:], fields[8], fields[14])
-    places, live, size, first_ts, last_ts, records_end, front, last_seq = fields[:8]
+    second = (at + first_size, sizes[3:], fields[9], fields[15])
+    places, live, size, first_ts, last_ts, records_end, front, last_seq, as_of = fields[:9]
     return Footer(
         places,
         live,
@@ -224,9 +278,10 @@ def read_footer(file: File) -> Footer:
         records_end,
         front,
         last_seq,
+        as_of,
         names,
         stats,
-        removed,
+        tombs,
         second,
     )
 
@@ -234,7 +289,7 @@ def read_footer(file: File) -> Footer:
 def read_columns(file: File, footer: Footer, names: "list[int] | None") -> "tuple[Column, Column]":
     """The second part: subject ids (translated by `names`) and offsets, by place."""
     at, sizes, width, crc = footer.second
-    data = file.pread(at, sum(sizes))
+    data = file.pread(at, min(sum(sizes), file.size() - at))
     if zlib.crc32(data) != crc:
         raise CorruptionError("a segment's footer is damaged")
     ids = Column.unpack(zlib.decompress(data[: sizes[0]]), width, names)
@@ -268,6 +323,9 @@ def scan_columns(data: bytes, segment: Segment, subjects: SubjectIndex) -> tuple
         id = subjects.find(record.subject) if record.kind == MESSAGE else -1
         ids.append(GONE if id < 0 else id)
         offsets.append(at)
+    for first, count in RANGE.iter_unpack(segment.tombs):
+        for seq in range(max(first, segment.base), min(first + count, segment.base + ids.size)):
+            ids.set(seq - segment.base, GONE)
     return ids, offsets
 
 

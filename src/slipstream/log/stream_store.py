@@ -16,52 +16,78 @@ from urllib.parse import quote, unquote
 
 from slipstream.errors import CorruptionError
 from slipstream.log.block_cache import BlockCache
-from slipstream.log.disk import Disk
-from slipstream.log.file_log import FileLog
+from slipstream.log.disk import Disk, File
+from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.recovery import open_log
 
 _MAGIC = b"SLIPMETA"
+_TRASH = ".removed-"  # before the names of directories on their way out
 _HEAD_SIZE = 24  # magic, generation (u64), CRC-32 of generation and content, length (u32)
 
 
 class TwinFile:
-    """Small content in two files in turn."""
+    """Small content in two files in turn: the one that is known to be durable is never touched."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._path = path
-        self._generation = 0
+        self._generation = 0  # of the newest content
+        self._slot = 1  # where that is
+        self._synced = True  # whether it is durable; if not, the other slot is
+        self._unsure = False  # it was read, and may be in the system's memory alone
+        self._named: set[int] = set()  # slots whose names are durable
 
     def load(self) -> bytes:
         """The newest whole content; raises `CorruptionError` if there is none."""
-        best: tuple[int, bytes] | None = None
+        best: tuple[int, bytes, int] | None = None
         for slot in (0, 1):
             path = f"{self._path}.{slot}"
             if self._disk.exists(path):
                 found = _unpack(self._disk.read(path))
                 if found is not None and (best is None or found[0] > best[0]):
-                    best = found
+                    best = (*found, slot)
         if best is None:
             raise CorruptionError(f"{self._path} is missing or damaged in both of its copies")
-        self._generation = best[0]
-        return best[1]
+        self._generation, content, self._slot = best
+        self._unsure = True
+        return content
 
     def save(self, content: bytes, sync: bool) -> None:
-        """Replace the content. With `sync` it survives a power failure from then on; blocks."""
-        self._generation += 1
-        path = f"{self._path}.{self._generation % 2}"
-        fresh = not self._disk.exists(path)
-        file = self._disk.open(path)
+        """Replace the content. With `sync` it survives a power failure from then on; blocks.
+
+        Raises OSError, `StorageError`; what was durable still is then.
+        """
+        if self._unsure:
+            file = self._disk.open(f"{self._path}.{self._slot}")
+            self._sync(file, self._slot)
+            self._synced = True
+            self._unsure = False
+        slot = 1 - self._slot if self._synced else self._slot
+        file = self._disk.open(f"{self._path}.{slot}")
+        packed = _pack(self._generation + 1, content)
         try:
-            packed = _pack(self._generation, content)
             file.truncate(0)
             file.append(packed)
-            if sync:
-                file.sync()
+        except BaseException:
+            file.close()
+            raise
+        if sync:
+            self._sync(file, slot)
+        else:
+            file.close()
+        self._generation += 1
+        self._slot = slot
+        self._synced = sync
+
+    def _sync(self, file: File, slot: int) -> None:
+        """Make a slot durable under its name, and close it."""
+        try:
+            file.sync()
         finally:
             file.close()
-        if sync and fresh:
-            self._disk.sync_dir(os.path.dirname(path))
+        if slot not in self._named:
+            self._disk.sync_dir(os.path.dirname(self._path))
+            self._named.add(slot)
 
 
 def _pack(generation: int, content: bytes) -> bytes:
@@ -103,6 +129,26 @@ class StateSave:
         self.done(self.error)
 
 
+def _discard(disk: Disk, path: str) -> None:
+    """Remove a directory in a way that a crash can not leave half of it."""
+    above, name = os.path.split(path)
+    trash = f"{above}/{_TRASH}{name}"
+    disk.remove_tree(trash)
+    if disk.exists(path):
+        disk.rename(path, trash)
+        disk.sync_dir(above)
+        disk.remove_tree(trash)
+
+
+def _entries(disk: Disk, path: str) -> Iterator[str]:
+    """The directories in `path`; what a crash left of removed ones is removed now."""
+    for entry in disk.list(path):
+        if entry.startswith(_TRASH):
+            disk.remove_tree(f"{path}/{entry}")
+        else:
+            yield entry
+
+
 class ConsumerStore:
     """One consumer's files."""
 
@@ -113,34 +159,42 @@ class ConsumerStore:
         self.state = TwinFile(disk, f"{path}/state")
 
     def create(self, meta: bytes) -> None:
-        """Make the directory, and keep `meta`. Blocks."""
+        """Make the directory, and keep `meta`; durable. Blocks; raises OSError, `StorageError`."""
         self._disk.makedirs(self.path)
         self.meta.save(meta, sync=True)
-        self._disk.sync_dir(os.path.dirname(self.path))
+
+    def is_begun(self) -> bool:
+        """Whether there is more than a directory that a crash cut short."""
+        return bool(self._disk.list(self.path))
 
     def delete(self) -> None:
-        """Remove everything."""
-        self._disk.remove_tree(self.path)
+        """Remove everything, durably. Raises OSError."""
+        _discard(self._disk, self.path)
 
 
 class StreamStore:
     """One stream's directory."""
 
-    def __init__(self, disk: Disk, path: str, cache: BlockCache) -> None:
+    def __init__(self, disk: Disk, path: str, cache: BlockCache, segment_bytes: int) -> None:
         self._disk = disk
         self._cache = cache
+        self._segment_bytes = segment_bytes
         self.path = path
         self.meta = TwinFile(disk, f"{path}/meta")
 
     def create(self, meta: bytes) -> None:
-        """Make the directory, and keep `meta`. Blocks."""
+        """Make the directory, and keep `meta`; durable. Blocks; raises OSError, `StorageError`."""
         self._disk.makedirs(self.path)
         self.meta.save(meta, sync=True)
-        self._disk.sync_dir(os.path.dirname(self.path))
+
+    def is_begun(self) -> bool:
+        """Whether there is more than a directory that a crash cut short."""
+        return bool(self._disk.list(self.path))
 
     def open_log(self, first_seq: int = 1) -> FileLog:
         """Open the stream's log; see `recovery`. Blocks."""
-        return open_log(self._disk, f"{self.path}/msgs", self._cache, first_seq)
+        path = f"{self.path}/msgs"
+        return open_log(self._disk, path, self._cache, first_seq, self._segment_bytes)
 
     def consumer(self, name: str) -> ConsumerStore:
         """The files of the consumer with this name, there or not."""
@@ -148,32 +202,43 @@ class StreamStore:
 
     def consumers(self) -> Iterator[tuple[str, ConsumerStore]]:
         """Name and files of every consumer that has left any."""
-        for entry in self._disk.list(f"{self.path}/consumers"):
-            yield unquote(entry), self.consumer(unquote(entry))
+        for entry in _entries(self._disk, f"{self.path}/consumers"):
+            store = self.consumer(unquote(entry))
+            if store.is_begun():
+                yield unquote(entry), store
 
     def delete(self) -> None:
-        """Remove everything."""
-        self._disk.remove_tree(self.path)
+        """Remove everything, durably. Raises OSError."""
+        _discard(self._disk, self.path)
 
 
 class Store:
-    """The store directory of a server; `cache` bounds the memory that reading takes."""
+    """The store directory of a server; `cache_bytes_max` bounds the memory that reading takes."""
 
-    def __init__(self, disk: Disk, root: str, cache_bytes_max: int = 16 * 1024 * 1024) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        root: str,
+        cache_bytes_max: int = 16 * 1024 * 1024,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
         self.disk = disk
         self.root = f"{root}/jetstream"
         self._cache = BlockCache(cache_bytes_max)
+        self._segment_bytes = segment_bytes
         disk.makedirs(self.root)
 
     def stream(self, account: str, name: str) -> StreamStore:
         """The directory of a stream, there or not."""
         path = f"{self.root}/{_escape(account)}/{_escape(name)}"
-        return StreamStore(self.disk, path, self._cache)
+        return StreamStore(self.disk, path, self._cache, self._segment_bytes)
 
     def streams(self, account: str) -> Iterator[tuple[str, StreamStore]]:
         """Name and directory of every stream of an account that has left any."""
-        for entry in self.disk.list(f"{self.root}/{_escape(account)}"):
-            yield unquote(entry), self.stream(account, unquote(entry))
+        for entry in _entries(self.disk, f"{self.root}/{_escape(account)}"):
+            store = self.stream(account, unquote(entry))
+            if store.is_begun():
+                yield unquote(entry), store
 
 
 def _escape(name: str) -> str:

@@ -1,0 +1,219 @@
+"""Giving back the space of removed messages that lie between live ones.
+
+A closed segment of which less than half lives is written anew, beside the old one, on a thread:
+
+    <base>.seg  ──live records, byte for byte──> <base>.new ──fdatasync, rename──> <base>.seg
+
+Sequences and places stay what they were. Whenever the power fails, there is the old file or the
+new one, whole. What the new file leaves out was removed durably before: the job is drawn up when a
+batch is prepared and runs only after that batch has been synced.
+
+The tombstones that a segment carries for others are kept as long as one of those could come back
+without them.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from slipstream.errors import StorageError
+from slipstream.log.columns import Column
+from slipstream.log.disk import Disk
+from slipstream.log.record import END, FRONT, TOMBSTONE, copy_used, encode
+from slipstream.log.segment import RANGE, FooterDraft, Segment, encode_header
+from slipstream.wire.buffer import OutBuffer
+
+if TYPE_CHECKING:
+    from slipstream.log.file_log import FileLog
+
+SMALLEST = 64  # segments smaller than this part of a full one are left alone
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Where the log's segments begin, and what each one's footer knows."""
+
+    bases: list[int]
+    as_of: list[int]
+
+    @staticmethod
+    def of(segments: "list[Segment]") -> "Neighbours":
+        """The segments as they are now, in order."""
+        return Neighbours([s.base for s in segments], [s.as_of for s in segments])
+
+    def needed(self, tombs: bytes, told_by: int) -> bytes:
+        """The packed ranges among `tombs`, told by segment `told_by`, that still say something."""
+        kept = bytearray()
+        for first, count in RANGE.iter_unpack(tombs):
+            at = max(bisect_right(self.bases, first) - 1, 0)
+            while at < len(self.bases) and self.bases[at] < first + count:
+                if self.bases[at] != told_by and self.as_of[at] <= told_by:
+                    kept += RANGE.pack(first, count)
+                    break
+                at += 1
+        return bytes(kept)
+
+
+class Compactor:
+    """Decides which segments of `log` are written anew, one at a time."""
+
+    def __init__(self, log: "FileLog") -> None:
+        self._log = log
+        self._sparse: list[Segment] = []
+        self._job: CompactionJob | None = None  # drawn up or under way
+        self._waits = False  # for the batch under way
+
+    def watch(self, segment: Segment) -> None:
+        """A closed segment counts from now on: `add` it once its live bytes are below a bound."""
+        large = segment.records_end * SMALLEST >= self._log.segment_bytes
+        segment.compact_below = segment.records_end // 2 if large else 0
+        if segment.bytes < segment.compact_below:
+            self.add(segment)
+
+    def add(self, segment: Segment) -> None:
+        """More of this segment is dead than alive."""
+        segment.compact_below = 0
+        self._sparse.append(segment)
+
+    def was_erased(self, segment: Segment) -> None:
+        """Bytes of `segment` were destroyed: a copy that is under way has them still."""
+        if self._job is not None and self._job.segment is segment:
+            self._job.erased = True
+
+    def draw_up(self) -> None:
+        """Copy out what a job needs, if there is one to do; all removals are told in this batch."""
+        if self._job is not None or not self._sparse:
+            return
+        log = self._log
+        segment = self._sparse.pop(0)
+        if segment.live == 0 or segment not in log.blocks:
+            return
+        if not segment.footed:
+            self._sparse.append(segment)
+            return
+        behind = segment.base + segment.places - max(segment.base, log.first_seq)
+        if segment.live * 2 > behind:  # it empties from the front, and will go as a whole
+            segment.compact_below = segment.bytes // 2
+            return
+        if segment.ids is None:
+            log.reader.load(segment)
+        draft = FooterDraft.of(segment, log.subjects, log.active_base())
+        neighbours = Neighbours.of(log.blocks)
+        self._job = CompactionJob(log.disk, segment, draft, neighbours, self._done)
+        self._waits = True
+
+    def released(self) -> "list[CompactionJob]":
+        """The batch is durable: what may run now."""
+        if self._job is None or not self._waits:
+            return []
+        self._waits = False
+        return [self._job]
+
+    def _done(self, job: "CompactionJob") -> None:
+        self._job = None
+        if not self._take_over(job):
+            job.discard()
+
+    def _take_over(self, job: "CompactionJob") -> bool:
+        """Put the new file in the old one's place, if that may still be."""
+        log = self._log
+        segment = job.segment
+        if job.error is not None:
+            segment.compact_below = segment.bytes // 2  # try again when it is worth more
+            return False
+        if log.failed or segment.live == 0:
+            return False
+        if job.erased or segment.pins:
+            self.add(segment)
+            return False
+        try:
+            log.disk.rename(job.path, segment.path)
+        except OSError:
+            return False
+        log.directory_changed()
+        segment.let_go()
+        log.reader.changed(segment)
+        if segment.ids is not None:
+            segment.offsets = job.offsets
+        segment.records_end = segment.written = job.records_end
+        segment.tombs = bytearray(job.draft.tombs)
+        segment.last_seq = job.draft.last_seq
+        segment.as_of = job.draft.as_of
+        self.watch(segment)
+        return True
+
+
+class CompactionJob:
+    """Writes one segment anew; `done` takes it over on the loop, or finds that it may not."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        segment: Segment,
+        draft: FooterDraft,
+        neighbours: Neighbours,
+        done: "Callable[[CompactionJob], None]",
+    ) -> None:
+        assert segment.offsets is not None
+        self.segment = segment
+        self.draft = draft
+        self.path = segment.path.removesuffix(".seg") + ".new"
+        self.erased = False  # bytes of the segment were destroyed meanwhile: this would keep them
+        self.offsets = Column()
+        self.records_end = 0
+        self.error: Exception | None = None
+        self._disk = disk
+        self._neighbours = neighbours
+        self._old_offsets = segment.offsets
+        self._old_end = segment.records_end
+        self._done = done
+
+    def run(self) -> None:
+        """Copy what lives, and sync it."""
+        try:
+            self._copy()
+        except (OSError, StorageError, IndexError) as error:
+            self.error = error
+
+    def _copy(self) -> None:
+        old = self._disk.open(self.segment.path)
+        try:
+            data = old.pread(0, self._old_end)
+        finally:
+            old.close()
+        draft = self.draft
+        out = OutBuffer()
+        out.put(encode_header(self.segment.base))
+        self.offsets = copy_used(data, draft.dense, self._old_offsets, out, 0)
+        draft.tombs = self._neighbours.needed(draft.tombs, self.segment.base)
+        if draft.tombs:
+            self._put_control(out, TOMBSTONE, draft.tombs)
+        if draft.front:
+            self._put_control(out, FRONT, draft.front.to_bytes(8, "little"))
+        last_seq = max(draft.last_seq, self.segment.base + draft.places - 1)
+        self._put_control(out, END, last_seq.to_bytes(8, "little"))
+        draft.last_seq = last_seq
+        self.records_end = out.size
+        self._disk.remove(self.path)
+        fresh = self._disk.open(self.path)
+        try:
+            fresh.append(out.take() + draft.encode(self.records_end, self.offsets))
+            fresh.sync()
+        finally:
+            fresh.close()
+
+    def _put_control(self, out: OutBuffer, kind: int, body: bytes) -> None:
+        salt = self.segment.salt
+        encode(out, kind, salt, self.draft.places, self.draft.last_ts, b"", body, 0, 0, len(body))
+
+    def finish(self) -> None:
+        """Take over the result, on the loop."""
+        self._done(self)
+
+    def discard(self) -> None:
+        """It is not wanted: remove what was written."""
+        try:
+            self._disk.remove(self.path)
+        except OSError:
+            pass  # the next opening removes it

@@ -1,0 +1,69 @@
+"""Damaged bytes, kept aside for whoever wants to look at them, and the list of what they cost.
+
+    <directory>/damaged/<base>-<offset>                         bytes that were no whole record
+                        <base>-<offset>.lost-<first>-<last>     ... and the messages lost with them
+
+The names are the list: it outlives restarts, and ends when an operator removes the files (see
+docs/storage.md).
+"""
+
+import re
+
+from slipstream.errors import StorageError
+from slipstream.log.disk import Disk
+from slipstream.log.durability import Lost
+
+_NAME = re.compile(r"(\d{20}-\d+)(?:\.lost-(\d+)-(\d+))?")
+
+
+def set_aside(
+    disk: Disk, directory: str, base: int, offset: int, data: bytes, first: int = 0, last: int = 0
+) -> bool:
+    """Keep `data`, found at `offset` of segment `base`; with it `first` to `last` were lost (0:
+    nothing). False if these bytes were kept before. Durable on return. Raises OSError,
+    `StorageError`.
+    """
+    aside = f"{directory}/damaged"
+    place = f"{base:020d}-{offset}"
+    if any(name.split(".")[0] == place for name in disk.list(aside)):
+        return False
+    disk.makedirs(aside)
+    file = disk.open(f"{aside}/{place}" + (f".lost-{first}-{last}" if first else ""))
+    try:
+        file.append(data)
+        file.sync()
+    finally:
+        file.close()
+    disk.sync_dir(aside)
+    return True
+
+
+def try_set_aside(
+    disk: Disk, directory: str, base: int, offset: int, data: bytes, seq: int
+) -> None:
+    """`set_aside` for the lost message `seq`, if the disk lets us: it still is where it was."""
+    try:
+        set_aside(disk, directory, base, offset, data, seq, seq)
+    except (OSError, StorageError):
+        return
+
+
+def recall(disk: Disk, directory: str) -> Lost:
+    """What was lost so far."""
+    lost = Lost()
+    aside = f"{directory}/damaged"
+    for name in disk.list(aside):
+        found = _NAME.fullmatch(name)
+        if found is None:
+            continue
+        try:
+            file = disk.open(f"{aside}/{name}")
+        except (OSError, StorageError):
+            continue
+        size = file.size()
+        file.close()
+        if found[2]:
+            lost.add(int(found[2]), int(found[3]), size)
+        else:
+            lost.bytes += size
+    return lost

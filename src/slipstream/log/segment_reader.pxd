@@ -1,0 +1,21 @@
+import cython
+
+from slipstream.log.columns cimport Column
+from slipstream.log.record cimport Record, decode
+from slipstream.log.segment cimport Segment
+
+
+cdef class SegmentReader:
+    cdef object _disk
+    cdef object _cache
+    cdef object _subjects
+    cdef list _loaded
+    cdef Segment _window_of
+    cdef Py_ssize_t _window_start
+    cdef bytes _window
+
+    @cython.locals(offsets=Column, offset=Py_ssize_t)
+    cpdef int fill(self, Segment segment, Py_ssize_t i, Record record) except -1
+    @cython.locals(start=Py_ssize_t, at=Py_ssize_t, n=Py_ssize_t)
+    cdef int _look(self, Segment segment, Py_ssize_t offset) except -1
+    cpdef int load(self, Segment segment) except -1

@@ -1,0 +1,167 @@
+"""Reading segment files: records through a window of bytes, columns through their footers.
+
+Reads in order cost one look at the disk for each window, or none for what was just written. What
+stays in memory is bounded: the cache's windows, and the columns of a few closed segments.
+"""
+
+import errno
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from slipstream.errors import CorruptionError
+from slipstream.log.block_cache import BlockCache
+from slipstream.log.columns import GONE
+from slipstream.log.disk import Disk, File
+from slipstream.log.record import (
+    ERASED,
+    FIXED_SIZE,
+    HAS_HEADER,
+    MAGIC,
+    MESSAGE,
+    Record,
+    decode,
+    length_at,
+)
+from slipstream.log.segment import Segment, read_columns, read_footer, scan_columns
+from slipstream.log.subject_index import SubjectIndex
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+COLUMNS_LOADED_MAX: _int = 6  # closed segments whose columns stay in memory
+
+
+@dataclass
+class Remains:
+    """A message that can not be read: where it was, its bytes, its size as clients count it."""
+
+    offset: int
+    data: bytes
+    size: int
+    erased: bool  # it was destroyed on purpose
+
+
+class SegmentReader:
+    """Reads the segments of one log."""
+
+    def __init__(self, disk: Disk, cache: BlockCache, subjects: SubjectIndex) -> None:
+        self._disk = disk
+        self._cache = cache
+        self._subjects = subjects
+        self._loaded: list[Segment] = []  # whose columns may leave memory, least recent first
+        self._window_of: Segment | None = None
+        self._window_start = 0
+        self._window = b""
+
+    def fill(self, segment: Segment, i: _int, record: Record) -> _int:
+        """Fill `record` with what stands at place `i`. Raises `CorruptionError`, OSError."""
+        offsets: Any = segment.offsets
+        offset = offsets.get(i)
+        if (
+            segment is not self._window_of
+            or offset < self._window_start
+            or offset >= self._window_start + len(self._window)
+        ):
+            self._look(segment, offset)
+        if decode(self._window, offset - self._window_start, segment.salt, segment.base, record):
+            return 0
+        # It runs over the window's end, or is damaged: look at exactly this record.
+        self._window = self._record_at(segment, offset)
+        self._window_of = segment
+        self._window_start = offset
+        if decode(self._window, 0, segment.salt, segment.base, record):
+            return 0
+        raise CorruptionError(
+            f"message {segment.base + i} in {segment.path} is damaged at byte {offset}"
+        )
+
+    def _look(self, segment: Segment, offset: _int) -> _int:
+        """Move the window to where `offset` is."""
+        self._window_of = segment
+        n = len(segment.chunks)
+        if n and offset >= segment.chunks[0][0]:
+            at = n - 1
+            while at > 0 and segment.chunks[at][0] > offset:
+                at -= 1
+            self._window_start, self._window = segment.chunks[at]
+            return 0
+        try:
+            self._window_start, self._window = self._cache.window(
+                self.file_of(segment), segment.path, offset, segment.closed
+            )
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            self._window_start, self._window = offset, b""  # perhaps the record itself is well
+        return 0
+
+    def _record_at(self, segment: Segment, offset: _int) -> bytes:
+        try:
+            return self._cache.read_record(self.file_of(segment), offset)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return b""
+
+    def examine(self, segment: Segment, i: _int) -> "Remains":
+        """What is left of a message at place `i` that `fill` could not read."""
+        offsets: Any = segment.offsets
+        offset = offsets.get(i)
+        limit = offsets.get(i + 1) if i + 1 < offsets.size else segment.records_end
+        try:
+            data = self.file_of(segment).pread(offset, limit - offset)
+        except OSError:
+            data = b""
+        kind = data[9] if len(data) > 9 and data[8] == MAGIC else MESSAGE
+        length = length_at(data, 0)
+        if not FIXED_SIZE <= length <= limit - offset:
+            length = limit - offset
+        size = length + (8 if kind & HAS_HEADER else 6)
+        return Remains(offset, data, size, kind & 0x0F == ERASED)
+
+    def file_of(self, segment: Segment) -> File:
+        """The segment's file, open."""
+        if segment.file is None:
+            segment.file = self._disk.open(segment.path)
+        segment.unwanted = False
+        return segment.file
+
+    def load(self, segment: Segment) -> _int:
+        """Bring a closed segment's columns into memory, and let older ones go."""
+        file = self.file_of(segment)
+        try:
+            footer = read_footer(file)
+            found = [self._subjects.find(name) for name in footer.names.split(b"\n")]
+            names = [GONE if id < 0 else id for id in found]
+            segment.ids, segment.offsets = read_columns(file, footer, names)
+        except (CorruptionError, zlib.error):
+            data = file.pread(0, segment.records_end)
+            segment.ids, segment.offsets = scan_columns(data, segment, self._subjects)
+        if segment.dead is not None:
+            segment.ids.bury(segment.dead)
+        self.may_unload(segment)
+        return 0
+
+    def may_unload(self, segment: Segment) -> None:
+        """Keep a few closed segments' columns in memory, those that were used last."""
+        if segment in self._loaded:
+            self._loaded.remove(segment)
+        self._loaded.append(segment)
+        while len(self._loaded) > COLUMNS_LOADED_MAX:
+            old = self._loaded.pop(0)
+            old.ids = None
+            old.offsets = None
+            old.let_go()
+
+    def changed(self, segment: Segment) -> None:
+        """Bytes of the file are not what they were."""
+        segment.chunks = []
+        if self._window_of is segment:
+            self._window_of = None
+        self._cache.forget(segment.path)
+
+    def forget(self, segment: Segment) -> None:
+        """The segment is gone."""
+        if segment in self._loaded:
+            self._loaded.remove(segment)
+        self.changed(segment)
