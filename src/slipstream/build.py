@@ -47,6 +47,9 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.client.protocol",
     "slipstream.client.subscription",
     "slipstream.client.inbox",
+    "slipstream.client.jetstream.message",
+    "slipstream.client.jetstream.publisher",
+    "slipstream.client.jetstream.delivery",
     "slipstream.client.arrow.columns",
 )
 

@@ -15,10 +15,6 @@ cdef class Account:
     cdef public object mappings
     cdef public dict sessions
     cdef public long long generation
-    cdef public long long inserts
-    cdef public long long removes
-    cdef public long long lookups
-    cdef public long long misses
     cdef public PatternTrie trie
     cdef PrefixCache _routes
     cdef dict _watchers

@@ -1,0 +1,218 @@
+"""The JetStream context: publishing, and the door to streams and consumers.
+
+    js = nc.jetstream()
+    ack = await js.publish("orders.new", b"...")
+
+`publish` waits for the acknowledgement. `publish_async` gives a future of it at once, with a bound
+on how many may be in flight; at the bound it waits, or raises if so asked.
+"""
+
+import asyncio
+import builtins
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Unpack
+
+from slipstream.client.codecs import codec_for, encode
+from slipstream.client.errors import TimeoutError
+from slipstream.client.jetstream.api import Api, prefix_of
+from slipstream.client.jetstream.batch_publish import AtomicBatch, FastBatch
+from slipstream.client.jetstream.consumer_admin import ConsumerAdmin
+from slipstream.client.jetstream.document import to_seconds
+from slipstream.client.jetstream.errors import TooManyInFlightError
+from slipstream.client.jetstream.message import JetStreamMessage
+from slipstream.client.jetstream.publish_options import PublishOptions, block_of
+from slipstream.client.jetstream.publisher import AckInbox, PubAck
+from slipstream.client.jetstream.stream_admin import StreamAdmin
+from slipstream.client.payload import HeadersLike, subject_bytes
+
+if TYPE_CHECKING:
+    from slipstream.client.connection import Connection
+
+RETRIES = 2
+RETRY_WAIT = 0.25
+
+
+class JetStream(StreamAdmin, ConsumerAdmin):
+    """JetStream through one connection; `Connection.jetstream` makes one.
+
+    `timeout` bounds API requests and `publish`, `publish_ack_timeout` the wait of `publish_async`
+    for an acknowledgement (0: no bound), both in seconds. `max_ack_pending` bounds the
+    acknowledgements in flight; `wait_when_full` tells whether `publish_async` waits then (up to
+    `stall_timeout`, None: as long as it takes) or raises `TooManyInFlightError`. `on_publish_ack`
+    and `on_publish_error` are called with the subject and the outcome of every publish.
+    """
+
+    def __init__(
+        self,
+        connection: "Connection",
+        *,
+        domain: str = "",
+        prefix: str = "",
+        timeout: "float | timedelta" = 5.0,
+        publish_ack_timeout: "float | timedelta" = 30.0,
+        max_ack_pending: int = 4000,
+        wait_when_full: bool = True,
+        stall_timeout: "float | timedelta | None" = None,
+        retry_wait: "float | timedelta" = RETRY_WAIT,
+        on_publish_ack: Callable[[str, PubAck], None] | None = None,
+        on_publish_error: Callable[[str, Exception], None] | None = None,
+    ) -> None:
+        if max_ack_pending < 1:
+            raise ValueError(f"max_ack_pending is 1 or more, not {max_ack_pending}")
+        self.connection = connection
+        self.timeout = to_seconds(timeout)
+        self.api = Api(connection, prefix_of(domain, prefix), self.timeout)
+        self._ack_timeout = to_seconds(publish_ack_timeout)
+        self._wait_when_full = wait_when_full
+        self._stall = None if stall_timeout is None else to_seconds(stall_timeout)
+        self._outbox = connection.outbox
+        inbox = f"{connection.new_inbox()}."
+        self._acks = AckInbox(self._outbox, inbox, max_ack_pending, to_seconds(retry_wait))
+        self._acks.on_ack = on_publish_ack
+        self._acks.on_error = on_publish_error
+        self._acks_subject = inbox + "*"
+        self._is_open = False
+        self._subject = ""
+        self._subject_bytes = b""
+
+    @property
+    def prefix(self) -> str:
+        """What the subjects of the API begin with."""
+        return self.api.prefix
+
+    # -- publishing ----------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        subject: str,
+        data: Any = b"",
+        *,
+        headers: HeadersLike | None = None,
+        type: Any = None,
+        timeout: "float | timedelta | None" = None,
+        retries: int = RETRIES,
+        **options: Unpack[PublishOptions],
+    ) -> PubAck:
+        """Store a message; returns when the stream says that it has.
+
+        `data` is bytes, str, or any value that a codec knows (see `slipstream.client.codecs`), by
+        its own type or by `type`. `options` are those of `PublishOptions`. If nobody listens it is
+        tried `retries` more times. Raises `NoStreamError`, `PublishTimeoutError`,
+        `PublishInterruptedError`, the stream's refusal as an `ApiError`, and what
+        `Connection.publish` raises.
+        """
+        if self._outbox.crowded:
+            await self._outbox.room()
+        limit = self.timeout if timeout is None else to_seconds(timeout)
+        future: asyncio.Future[PubAck] = self._send(
+            subject, data, headers, type, options, limit, retries
+        )
+        return await future
+
+    async def publish_async(
+        self,
+        subject: str,
+        data: Any = b"",
+        *,
+        headers: HeadersLike | None = None,
+        type: Any = None,
+        timeout: "float | timedelta | None" = None,
+        retries: int = RETRIES,
+        **options: Unpack[PublishOptions],
+    ) -> "asyncio.Future[PubAck]":
+        """Send a message to be stored; the future is its acknowledgement, or its error.
+
+        Waits while `max_ack_pending` acknowledgements are in flight, or raises
+        `TooManyInFlightError`. `timeout` bounds how long the acknowledgement may take; the other
+        arguments are those of `publish`.
+        """
+        acks = self._acks
+        if len(acks.pending) >= acks.in_flight_max:
+            await self._slot(subject)
+        if self._outbox.crowded:
+            await self._outbox.room()
+        limit = self._ack_timeout if timeout is None else to_seconds(timeout)
+        future: asyncio.Future[PubAck] = self._send(
+            subject, data, headers, type, options, limit, retries
+        )
+        return future
+
+    def _send(
+        self,
+        subject: str,
+        data: Any,
+        headers: HeadersLike | None,
+        kind: Any,
+        options: PublishOptions,
+        timeout: float,
+        retries: int,
+    ) -> Any:
+        if subject is not self._subject:
+            self._subject_bytes = subject_bytes(subject)
+            self._subject = subject
+        if not self._is_open:
+            self._open()
+        if kind is not None:
+            body = encode(data, codec_for(kind))
+        else:
+            body = data if data.__class__ is bytes else encode(data)
+        block = b"" if headers is None and not options else block_of(headers, options)
+        return self._acks.publish(self._subject_bytes, block, body, timeout, retries)
+
+    def _open(self) -> None:
+        """Begin to receive acknowledgements: with the first publish."""
+        self.connection.open_route(self._acks_subject, "", self._acks)
+        self._is_open = True
+
+    async def _slot(self, subject: str) -> None:
+        bound = self._acks.in_flight_max
+        error = TooManyInFlightError(
+            f"publish to {subject!r}: {bound} acknowledgements are awaited, the bound "
+            "(max_ack_pending). Await some of them, or have publish_async wait (wait_when_full)",
+            subject=subject,
+            may_be_stored=False,
+        )
+        if not self._wait_when_full:
+            raise error
+        try:
+            await self._acks.slot(self._stall)
+        except builtins.TimeoutError:
+            raise error from None
+
+    @property
+    def publish_async_pending(self) -> int:
+        """How many acknowledgements are in flight."""
+        return len(self._acks.pending)
+
+    async def publish_async_complete(self, timeout: "float | timedelta | None" = None) -> None:
+        """Return when no acknowledgement is in flight any more, with whatever outcome.
+
+        Raises `TimeoutError` after `timeout` seconds.
+        """
+        try:
+            async with asyncio.timeout(None if timeout is None else to_seconds(timeout)):
+                await self._acks.complete()
+        except builtins.TimeoutError:
+            raise TimeoutError(
+                f"publish_async_complete: {self.publish_async_pending} acknowledgements are still "
+                f"in flight after {timeout} s"
+            ) from None
+
+    def atomic_batch(self, batch_id: str = "") -> AtomicBatch:
+        """Messages that a stream stores all or none of; it needs `allow_atomic` (server 2.12)."""
+        return AtomicBatch(self.connection, batch_id, self.timeout)
+
+    def fast_batch(
+        self, batch_id: str = "", *, flow: int = 100, allow_gaps: bool = False
+    ) -> FastBatch:
+        """A stream of messages stored at full speed; it needs `allow_batched` (server 2.14)."""
+        return FastBatch(self.connection, batch_id, self.timeout, flow, allow_gaps)
+
+    # -- acknowledging -------------------------------------------------------------------------
+
+    async def request_ack(self, message: JetStreamMessage, timeout: float | None) -> None:
+        """Acknowledge `message` and await the server's confirmation; see `ack_sync`."""
+        await self.connection.request(
+            message.reply, b"+ACK", timeout=self.timeout if timeout is None else timeout
+        )

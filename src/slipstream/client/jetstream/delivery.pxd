@@ -1,0 +1,62 @@
+import cython
+
+from slipstream.client.jetstream.message cimport JetStreamMessage, Metadata, delivered
+from slipstream.client.message cimport Message, message_of
+from slipstream.client.outbox cimport Outbox
+from slipstream.client.route cimport Sink
+from slipstream.wire.server_frames cimport ServerFrames
+
+
+cdef class Batch(Sink):
+    cdef public list messages
+    cdef public Py_ssize_t wanted
+    cdef public long long bytes
+    cdef public bint heard
+    cdef public str pin_id
+    cdef object _source
+    cdef object _context
+    cdef object _kind
+    cdef object _waiter
+    cdef bint _is_done
+
+    @cython.locals(message=JetStreamMessage)
+    cpdef receive(self, ServerFrames frames, Outbox outbox)
+    cpdef finish(self)
+
+
+cdef class Delivery(Sink):
+    cdef public object loop
+    cdef public object source
+    cdef public long long requested
+    cdef public long long requested_bytes
+    cdef public long long held_bytes
+    cdef public long long low
+    cdef public long long low_bytes
+    cdef public int silent
+    cdef public bint ordered
+    cdef public long long expected
+    cdef public long long last_sequence
+    cdef public long long arrived
+    cdef public long long taken
+    cdef public Py_ssize_t limit
+    cdef public long long stop_after
+    cdef public bint is_ended
+    cdef object _error
+    cdef object _notices
+    cdef object _context
+    cdef object _kind
+    cdef object _ready
+    cdef object _waiter
+
+    @cython.locals(message=JetStreamMessage, size=Py_ssize_t)
+    cpdef receive(self, ServerFrames frames, Outbox outbox)
+    @cython.locals(metadata=Metadata)
+    cdef bint _in_order(self, JetStreamMessage message) except -1
+    @cython.locals(message=JetStreamMessage, size=Py_ssize_t)
+    cpdef JetStreamMessage take(self)
+    cpdef bint outcome(self) except -1
+    cdef object _wake(self)
+
+
+cdef class Iteration:
+    cdef Delivery _delivery

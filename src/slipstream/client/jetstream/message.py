@@ -1,0 +1,273 @@
+"""A message that a consumer delivered: what a stream stored, and the means to acknowledge it.
+
+Where it comes from stands in its reply subject (spec consumers.md section 5.1), which is read when
+`metadata` is first asked for. An acknowledgement is a small publish to that subject. It is put into
+the connection's buffer by the call itself and leaves with everything else of the loop's turn, so
+that acknowledging a whole batch costs one write. Awaiting it waits only while the buffer is full:
+
+    await message.ack()      # in the buffer; waits if that is full
+    await message.ack_sync() # the server has taken it
+"""
+
+from collections.abc import Awaitable, Generator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from slipstream.client.codecs import decode
+from slipstream.client.jetstream.document import Timestamp, to_nanoseconds
+from slipstream.client.jetstream.errors import (
+    AlreadyAcknowledgedError,
+    NotJetStreamMessageError,
+)
+from slipstream.client.message import Message
+from slipstream.client.payload import HeadersLike, Payload
+
+if TYPE_CHECKING:
+    from slipstream.client.outbox import Outbox
+    from slipstream.wire.server_frames import ServerFrames
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+_str = str
+T = TypeVar("T")
+
+# Tokens of an acknowledgement subject: nine, or at least eleven with domain and account.
+_TOKENS_V1 = 9
+_TOKENS_V2 = 11
+
+
+class Metadata:
+    """Where a delivered message stands in its stream and its consumer.
+
+    `stream_sequence` and `consumer_sequence` are its numbers there, `num_delivered` counts its
+    deliveries (1 for the first), `num_pending` what matches and is still to come, `timestamp_ns` is
+    when it was stored.
+    """
+
+    def __init__(self, reply: bytes) -> None:
+        # Where the tokens that matter start: delivered, stream seq, consumer seq, time, pending.
+        first = self._find_numbers(reply)
+        if first < 0:
+            raise NotJetStreamMessageError(
+                f"the reply subject {reply.decode('utf-8', 'replace')!r} is not one of JetStream's "
+                "acknowledgement subjects: the message was not delivered by a consumer"
+            )
+        self._reply = reply
+        self._at = first
+        self.num_delivered = self._next_number()
+        self.stream_sequence = self._next_number()
+        self.consumer_sequence = self._next_number()
+        self.timestamp_ns = self._next_number()
+        self.num_pending = self._next_number()
+
+    def _find_numbers(self, reply: bytes) -> _int:
+        """Where the first number starts; -1 if this is no acknowledgement subject."""
+        view = reply
+        n = len(reply)
+        if n < 8 or not reply.startswith(b"$JS.ACK."):
+            return -1
+        dots = 0
+        fourth = 0
+        sixth = 0
+        for i in range(n):
+            if view[i] == 46:
+                dots += 1
+                if dots == 4:
+                    fourth = i + 1
+                elif dots == 6:
+                    sixth = i + 1
+        if dots == _TOKENS_V1 - 1:
+            self._is_v2 = False
+            return fourth
+        if dots >= _TOKENS_V2 - 1:
+            self._is_v2 = True
+            return sixth
+        return -1
+
+    def _next_number(self) -> _int:
+        view = self._reply
+        i = self._at
+        n = len(self._reply)
+        value = 0
+        while i < n and 48 <= view[i] <= 57:
+            value = value * 10 + (view[i] - 48)
+            i += 1
+        self._at = i + 1
+        return value
+
+    def _token(self, index: _int) -> _str:
+        return self._reply.split(b".", index + 1)[index].decode("utf-8", "surrogateescape")
+
+    @property
+    def stream(self) -> _str:
+        """The stream's name."""
+        return self._token(4 if self._is_v2 else 2)
+
+    @property
+    def consumer(self) -> _str:
+        """The consumer's name."""
+        return self._token(5 if self._is_v2 else 3)
+
+    @property
+    def domain(self) -> _str:
+        """The JetStream domain; "" if there is none, or the server does not tell."""
+        if not self._is_v2:
+            return ""
+        domain = self._token(2)
+        return "" if domain == "_" else domain
+
+    @property
+    def account_hash(self) -> _str:
+        """The server's short name of the account; "" if it does not tell."""
+        return self._token(3) if self._is_v2 else ""
+
+    @property
+    def timestamp(self) -> Timestamp:
+        """When the message was stored, in UTC."""
+        return Timestamp.from_ns(self.timestamp_ns)
+
+    def __repr__(self) -> _str:
+        return (
+            f"Metadata(stream={self.stream!r}, consumer={self.consumer!r}, "
+            f"stream_sequence={self.stream_sequence}, consumer_sequence={self.consumer_sequence}, "
+            f"num_delivered={self.num_delivered}, num_pending={self.num_pending}, "
+            f"timestamp={self.timestamp.isoformat()!r})"
+        )
+
+
+class Sent:
+    """What acknowledgements return: done already; awaiting it waits while the buffer is full."""
+
+    def __init__(self, outbox: "Outbox") -> None:
+        self._outbox = outbox
+
+    def __await__(self) -> Generator[Any, None, None]:
+        outbox = self._outbox
+        if outbox.crowded:
+            return outbox.room().__await__()
+        return iter(())  # type: ignore[return-value]
+
+
+class JetStreamMessage(Message):
+    """A message from a consumer: `subject`, `data`, `headers`, `metadata`, and acknowledgements.
+
+    `ack`, `nak` and `term` are final: a second one raises `AlreadyAcknowledgedError`.
+    """
+
+    def __init__(
+        self,
+        subject: str,
+        data: Payload = b"",
+        *,
+        reply: str = "",
+        headers: HeadersLike | None = None,
+    ) -> None:
+        super().__init__(subject, data, reply=reply, headers=headers)
+        self._context: Any = None
+        self._kind: Any = None
+        self._metadata: Metadata | None = None
+        self._acknowledged = False
+
+    @property
+    def metadata(self) -> Metadata:
+        """Where the message stands; raises `NotJetStreamMessageError` if that is nowhere."""
+        if self._metadata is None:
+            self._metadata = Metadata(self._reply)
+        return self._metadata
+
+    @property
+    def sequence(self) -> _int:
+        """The message's sequence in its stream."""
+        return self.metadata.stream_sequence
+
+    @property
+    def value(self) -> Any:
+        """The payload as the type that was given for it where consuming began; bytes if none was.
+
+        Decoded at each use; raises `CodecError` if the payload is not of that type.
+        """
+        if self._kind is None:
+            return self.data
+        return decode(self.data, self._kind, f"message {self.subject!r}")
+
+    def decode(self, type: "type[T]") -> T:
+        """The payload as a `type`: a msgspec.Struct, dataclass, pydantic model, str or bytes.
+
+        Raises `CodecError` if it is not one.
+        """
+        decoded: T = decode(self.data, type, f"message {self.subject!r}")
+        return decoded
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether a final acknowledgement was given."""
+        return bool(self._acknowledged)
+
+    def ack(self) -> Awaitable[None]:
+        """Done: the consumer need not deliver it again."""
+        return self._finish(b"+ACK")
+
+    def nak(self, delay: "float | timedelta | None" = None) -> Awaitable[None]:
+        """Not done: deliver it again, after `delay` seconds if given, else at once."""
+        if delay is None:
+            return self._finish(b"-NAK")
+        return self._finish(b'-NAK {"delay": %d}' % to_nanoseconds(delay))
+
+    def term(self, reason: _str = "") -> Awaitable[None]:
+        """Never deliver it again, though it is not done; `reason` goes into the advisory."""
+        return self._finish(b"+TERM " + reason.encode() if reason else b"+TERM")
+
+    def in_progress(self) -> Awaitable[None]:
+        """Still at work: the consumer's `ack_wait` starts anew. May be called again and again."""
+        outbox = self._way_back()
+        outbox.put_message(self._reply, b"", b"", b"+WPI")
+        return Sent(outbox)
+
+    async def ack_sync(self, timeout: "float | None" = None) -> None:
+        """Done, and the server has confirmed it (a double ack): it will not come again.
+
+        Waits `timeout` seconds (the context's default if None). Raises `TimeoutError` if the server
+        does not confirm; the message may be delivered again then.
+        """
+        self._way_back()
+        if self._acknowledged:
+            raise self._twice()
+        await self._context.request_ack(self, timeout)
+        self._acknowledged = True
+
+    def _finish(self, word: bytes) -> "Sent":
+        """Put a final acknowledgement into the buffer."""
+        outbox = self._outbox
+        if outbox is None or not self._reply:
+            outbox = self._way_back()
+        if self._acknowledged:
+            raise self._twice()
+        outbox.put_message(self._reply, b"", b"", word)
+        self._acknowledged = True
+        return Sent(outbox)
+
+    def _way_back(self) -> "Outbox":
+        if self._outbox is None or not self._reply:
+            raise NotJetStreamMessageError(
+                f"acknowledge a message on {self.subject!r}: it has no acknowledgement subject, so "
+                "it was not delivered by a consumer"
+            )
+        return self._outbox
+
+    def _twice(self) -> AlreadyAcknowledgedError:
+        return AlreadyAcknowledgedError(
+            f"message {self.metadata.stream_sequence} of stream {self.metadata.stream!r} has had "
+            "its final acknowledgement; only the first one counts"
+        )
+
+
+def delivered(
+    frames: "ServerFrames", outbox: "Outbox", context: Any, kind: Any
+) -> JetStreamMessage:
+    """The message that `frames` stands at."""
+    message = JetStreamMessage.__new__(JetStreamMessage)
+    message.fill(frames, outbox)
+    message._context = context
+    message._kind = kind
+    message._metadata = None
+    message._acknowledged = False
+    return message

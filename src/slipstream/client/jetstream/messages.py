@@ -1,0 +1,191 @@
+"""What `messages` and `consume` give: an iterator, and a handler that is called.
+
+    async with consumer.messages() as messages:
+        async for message in messages:
+            await message.ack()
+
+    async with consumer.consume(handle):
+        await asyncio.Event().wait()
+
+Both go on over reconnects and restarts. They end with `stop` (what is held is handed back to the
+consumer), with `drain` (what has come is still given out), when the connection is closed, or with
+the error that nothing could repair.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from slipstream.client.jetstream.delivery import Delivery, Iteration
+from slipstream.client.jetstream.document import to_seconds
+from slipstream.client.jetstream.errors import ConsumeStoppedError
+from slipstream.client.jetstream.fetch import hand_back
+from slipstream.client.jetstream.message import JetStreamMessage
+from slipstream.client.jetstream.source import MessageSource, logger
+
+Handler: TypeAlias = Callable[[JetStreamMessage], Awaitable[Any] | None]
+
+# A handler that never waits must not keep others from running.
+MESSAGES_PER_TURN = 128
+
+
+class Messages(Iteration):
+    """An endless (or bounded) iterator over a consumer's messages."""
+
+    def __init__(self, delivery: Delivery, source: MessageSource, gives_back: bool) -> None:
+        super().__init__(delivery)
+        self._queue = delivery
+        self._source = source
+        self._gives_back = gives_back
+        self._started = False
+
+    async def __aenter__(self) -> Self:
+        await self._start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> JetStreamMessage:
+        if not self._started:
+            await self._start()
+        return await super().__anext__()
+
+    async def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            try:
+                await self._source.start()
+            except BaseException:
+                self._started = False
+                raise
+
+    @property
+    def pending(self) -> int:
+        """How many messages have come and wait to be taken."""
+        return self._queue.held
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether no further message will come; some may still wait to be taken."""
+        return self._queue.is_ended
+
+    async def next(self, timeout: "float | timedelta | None" = None) -> JetStreamMessage | None:
+        """The next message; None if none comes within `timeout` seconds (None: no bound).
+
+        Raises `ConsumeStoppedError` when there will be none any more.
+        """
+        try:
+            async with asyncio.timeout(None if timeout is None else to_seconds(timeout)):
+                return await self.__anext__()
+        except TimeoutError:
+            return None
+        except StopAsyncIteration:
+            raise ConsumeStoppedError(
+                f"next message of {self._source.who}: consuming was stopped"
+            ) from None
+
+    async def stop(self) -> None:
+        """End now. What is held, and was not taken, is handed back to the consumer."""
+        self._close()
+
+    async def drain(self) -> None:
+        """Ask for no more. What has come can still be taken; then the iteration ends."""
+        await self._source.drain()
+
+    def _close(self) -> None:
+        self._source.close()
+        self._queue.end()
+        held = self._queue.give_up()
+        if self._gives_back:
+            hand_back(held)
+
+    def __del__(self) -> None:
+        # An iteration that was left with `break`, outside of `async with`: nobody takes messages
+        # any more, so nobody may ask for them.
+        source = getattr(self, "_source", None)
+        if source is not None and not source.is_closed and not source.connection.loop.is_closed():
+            source.connection.loop.call_soon_threadsafe(source.close)
+
+
+class ConsumeContext:
+    """A handler at work, in one task; end it with `stop` or `drain`, or leave its ``async with``.
+
+    The handler is a function or coroutine function. What it raises is reported, and the message
+    stays unacknowledged; the next one is handled all the same.
+    """
+
+    def __init__(self, messages: Messages, handler: Handler) -> None:
+        self._messages = messages
+        self._handler = handler
+        self._task = asyncio.get_running_loop().create_task(
+            self._run(), name=f"slipstream: consume {messages._source.who}"
+        )
+
+    async def _run(self) -> None:
+        messages, handler, since_rest = self._messages, self._handler, 0
+        async for message in messages:
+            try:
+                result = handler(message)
+                if result is not None and inspect.isawaitable(result):
+                    await result
+            except Exception as error:
+                logger.exception("the handler of %s raised", messages._source.who)
+                if messages._source.on_error is not None:
+                    messages._source.report(error)
+            since_rest += 1
+            if since_rest >= MESSAGES_PER_TURN:
+                since_rest = 0
+                await asyncio.sleep(0)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended."""
+        return self._task.done()
+
+    async def closed(self) -> None:
+        """Wait until it has ended; raises what ended it, if nothing could repair that."""
+        await asyncio.wait([self._task])
+        if not self._task.cancelled():
+            self._task.result()
+
+    async def stop(self) -> None:
+        """End now: the handler is not called again. Messages it has not seen are handed back."""
+        await self._messages.stop()
+        if asyncio.current_task() is self._task:
+            return  # the handler stops its own consuming: it ends when it returns
+        if not self._task.done():
+            await asyncio.wait([self._task])
+
+    async def drain(self) -> None:
+        """Ask for no more; returns when everything that has come is handled."""
+        await self._messages.drain()
+        if asyncio.current_task() is not self._task:
+            await asyncio.wait([self._task])
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            await self.drain()
+        else:
+            await self.stop()
+        if self._task.done() and not self._task.cancelled() and kind is None:
+            self._task.result()

@@ -1,0 +1,53 @@
+import cython
+
+from slipstream.client.message cimport Message, message_of
+from slipstream.client.outbox cimport Outbox
+from slipstream.client.route cimport Sink
+from slipstream.wire.server_frames cimport ServerFrames
+
+
+cdef class Publication:
+    cdef public object future
+    cdef public long long token
+    cdef public bytes subject
+    cdef public bytes block
+    cdef public bytes body
+    cdef public int retries
+    cdef public double deadline
+    cdef public long long position
+
+
+cdef class AckInbox(Sink):
+    cdef public Outbox outbox
+    cdef public object loop
+    cdef public bytes prefix
+    cdef public Py_ssize_t in_flight_max
+    cdef public double retry_wait
+    cdef public object on_ack
+    cdef public object on_error
+    cdef public dict pending
+    cdef long long _token
+    cdef Py_ssize_t _prefix_size
+    cdef object _decode
+    cdef object _create_future
+    cdef object _time
+    cdef object _slots
+    cdef list _empty
+    cdef object _timer
+    cdef double _timer_at
+
+    @cython.locals(token="long long", deadline=double, publication=Publication)
+    cpdef publish(self, bytes subject, bytes block, bytes body, double timeout, int retries)
+    @cython.locals(subject=bytes, view="const unsigned char *", token="long long", i=Py_ssize_t, publication=Publication, message=Message, body=bytes)
+    cpdef receive(self, ServerFrames frames, Outbox outbox)
+    cdef object _explain(self, Publication publication, bytes body, object error)
+    cdef object _no_responders(self, Publication publication)
+    cdef object _fail(self, Publication publication, object error)
+    cdef object _release(self, Publication publication)
+    cdef object _free_slot(self)
+    cdef object _nothing_in_flight(self)
+    @cython.locals(now=double, earliest=double, publication=Publication)
+    cpdef _tick(self)
+    cpdef _again(self, Publication publication)
+    cdef object _overdue(self, Publication publication)
+    cdef object _interrupted(self, Publication publication, bint sent)

@@ -1,0 +1,337 @@
+"""Publish acknowledgements: one subscription, a number per message, no task or timer of its own.
+
+A stream answers each stored message on the reply subject it came with. Those of one JetStream
+context are ``<inbox>.<number>``; the number finds the publication that waits. Three things may end
+the wait instead: the time runs out (one timer looks after all of them), nobody listens on the
+subject (a 503, which is tried again a few times, since a stream may be about to come up), or the
+connection breaks. Then the error says whether the message may have been stored: a message whose
+bytes never left this process was not; it stays in the connection's buffer and is sent later.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from slipstream.client.jetstream.errors import (
+    JetStreamError,
+    NoStreamError,
+    PublishInterruptedError,
+    PublishTimeoutError,
+    api_error,
+)
+from slipstream.client.message import message_of
+from slipstream.client.route import Sink
+
+if TYPE_CHECKING:
+    from slipstream.client.outbox import Outbox
+    from slipstream.wire.server_frames import ServerFrames
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+# Deadlines are met to within this; so few looks cost nothing.
+TICK_SECONDS_MIN = 0.01
+
+
+class PubAck(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    rename={"sequence": "seq", "value": "val", "batch_id": "batch", "batch_size": "count"},
+):
+    """The stream's word that a message is stored, under `sequence`.
+
+    `duplicate` means that a message of the same id was stored before, under that sequence. `value`
+    is a counter's new total. `batch_id` and `batch_size` belong to the last message of a batch.
+    """
+
+    stream: str = ""
+    sequence: _int = 0
+    duplicate: bool = False
+    domain: str = ""
+    value: str = ""
+    batch_id: str = ""
+    batch_size: _int = 0
+
+
+def read_ack(data: bytes, asked: str) -> PubAck:
+    """Read an acknowledgement; raises the `ApiError` that it carries."""
+    try:
+        ack = msgspec.json.decode(data, type=PubAck)
+    except msgspec.DecodeError as error:
+        raise JetStreamError(
+            f"{asked}: the answer is not a stream's acknowledgement but {data[:80]!r}. "
+            "Something else than a stream is subscribed to the subject"
+        ) from error
+    if ack.sequence == 0 or not ack.stream:
+        body = msgspec.json.decode(data)
+        if "error" in body:
+            raise api_error(body["error"], asked)
+    return ack
+
+
+class Publication:
+    """A message whose acknowledgement is awaited."""
+
+    def __init__(
+        self,
+        future: "asyncio.Future[PubAck]",
+        token: _int,
+        subject: bytes,
+        block: bytes,
+        body: bytes,
+        retries: _int,
+        deadline: float,
+    ) -> None:
+        self.future = future
+        self.token = token
+        self.subject = subject
+        self.block = block
+        self.body = body
+        self.retries = retries
+        self.deadline = deadline
+        self.position = 0
+
+
+class AckInbox(Sink):
+    """The sink of a context's acknowledgements. `prefix` ends with a dot.
+
+    `on_ack(subject, ack)` and `on_error(subject, error)` are told of every outcome, if given.
+    """
+
+    def __init__(
+        self, outbox: "Outbox", prefix: str, in_flight_max: _int, retry_wait: float
+    ) -> None:
+        self.outbox = outbox
+        self.loop = outbox.loop
+        self.prefix = prefix.encode()
+        self.in_flight_max = in_flight_max
+        self.retry_wait = retry_wait
+        self.on_ack: Callable[[str, PubAck], None] | None = None
+        self.on_error: Callable[[str, Exception], None] | None = None
+        self.pending: dict[_int, Publication] = {}
+        self._token = 0
+        self._prefix_size = len(self.prefix)
+        self._decode = msgspec.json.Decoder(PubAck).decode
+        self._create_future = self.loop.create_future
+        self._time = self.loop.time
+        self._slots: deque[asyncio.Future[None]] = deque()
+        self._empty: list[asyncio.Future[None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def publish(
+        self, subject: bytes, block: bytes, body: bytes, timeout: float, retries: _int
+    ) -> "asyncio.Future[PubAck]":
+        """Put a message into the buffer; its future acknowledgement.
+
+        Gives up after `timeout` seconds (0: never) with `PublishTimeoutError`. Raises what
+        `Outbox.put_message` raises.
+        """
+        self._token += 1
+        token = self._token
+        deadline = 0.0
+        if timeout > 0.0:
+            deadline = self._time() + timeout
+        future = self._create_future()
+        publication = Publication(future, token, subject, block, body, retries, deadline)
+        publication.position = self.outbox.put_message(
+            subject, self.prefix + b"%d" % token, block, body
+        )
+        self.pending[token] = publication
+        if deadline > 0.0 and (self._timer is None or deadline < self._timer_at):
+            self._arm(deadline)
+        return future
+
+    async def slot(self, wait: float | None) -> None:
+        """Wait until fewer acknowledgements are in flight than `in_flight_max`.
+
+        Raises the builtin TimeoutError after `wait` seconds (None: as long as it takes).
+        """
+        async with asyncio.timeout(wait):
+            while len(self.pending) >= self.in_flight_max:
+                future = self.loop.create_future()
+                self._slots.append(future)
+                try:
+                    await future
+                except asyncio.CancelledError:
+                    # Woken and cancelled in one turn: the slot is for someone else then.
+                    if future.done() and not future.cancelled():
+                        self._free_slot()
+                    raise
+
+    async def complete(self) -> None:
+        """Wait until nothing is in flight."""
+        while self.pending:
+            future = self.loop.create_future()
+            self._empty.append(future)
+            await future
+
+    # -- acknowledgements ----------------------------------------------------------------------
+
+    def receive(self, frames: "ServerFrames", outbox: "Outbox") -> None:
+        """An acknowledgement, or a status in its place."""
+        subject = frames.subject
+        view = subject
+        token = 0
+        for i in range(self._prefix_size, len(subject)):
+            token = token * 10 + (view[i] - 48)
+        publication = self.pending.get(token)
+        if publication is None:
+            return
+        if frames.header_start < frames.body_start:
+            message = message_of(frames, outbox)
+            if message.status == 503:
+                self._no_responders(publication)
+                return
+        body = frames.data[frames.body_start : frames.end]
+        try:
+            ack = self._decode(body)
+            if ack.sequence == 0:
+                ack = read_ack(body, f"publish to {publication.subject.decode()!r}")
+        except Exception as error:
+            self._fail(publication, self._explain(publication, body, error))
+            return
+        future = publication.future
+        if not future.done():
+            future.set_result(ack)
+        if self.on_ack is not None:
+            self.on_ack(publication.subject.decode(), ack)
+        self._release(publication)
+
+    def _explain(self, publication: Publication, body: bytes, error: Exception) -> Exception:
+        if not isinstance(error, msgspec.DecodeError):
+            return error
+        try:
+            read_ack(body, f"publish to {publication.subject.decode()!r}")
+        except Exception as better:
+            return better
+        return error
+
+    def _no_responders(self, publication: Publication) -> None:
+        """No stream listens: perhaps not yet."""
+        if publication.retries > 0 and not publication.future.done():
+            publication.retries -= 1
+            self.loop.call_later(self.retry_wait, self._again, publication)
+            return
+        name = publication.subject.decode()
+        self._fail(
+            publication,
+            NoStreamError(
+                f"publish to {name!r}: no stream listens on this subject, the message is not "
+                "stored. Create a stream with it, or check the subject's spelling and the account",
+                subject=name,
+                may_be_stored=False,
+            ),
+        )
+
+    def _again(self, publication: Publication) -> None:
+        if publication.token not in self.pending or publication.future.done():
+            return
+        try:
+            publication.position = self.outbox.put_message(
+                publication.subject,
+                self.prefix + b"%d" % publication.token,
+                publication.block,
+                publication.body,
+            )
+        except Exception as error:
+            self._fail(publication, error)
+
+    def _fail(self, publication: Publication, error: Exception) -> None:
+        future = publication.future
+        if not future.done():
+            future.set_exception(error)
+            if self.on_error is not None:
+                future.exception()  # it was told to someone, so the loop need not log it
+                self.on_error(publication.subject.decode(), error)
+        self._release(publication)
+
+    def _release(self, publication: Publication) -> None:
+        self.pending.pop(publication.token, None)
+        if self._slots:
+            self._free_slot()
+        if not self.pending:
+            self._nothing_in_flight()
+
+    def _free_slot(self) -> None:
+        while self._slots:
+            future = self._slots.popleft()
+            if not future.done():
+                future.set_result(None)
+                return
+
+    def _nothing_in_flight(self) -> None:
+        empty = self._empty
+        self._empty = []
+        for future in empty:
+            if not future.done():
+                future.set_result(None)
+
+    # -- giving up -----------------------------------------------------------------------------
+
+    def _arm(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self.loop.call_at(at, self._tick)
+
+    def _tick(self) -> None:
+        """Fail what is overdue; look again when the next one is."""
+        self._timer = None
+        now = self._time()
+        earliest = 0.0
+        for publication in list(self.pending.values()):
+            if publication.deadline <= 0.0:
+                continue
+            if publication.deadline <= now:
+                self._fail(publication, self._overdue(publication))
+            elif earliest == 0.0 or publication.deadline < earliest:
+                earliest = publication.deadline
+        if earliest > 0.0:
+            self._arm(max(earliest, now + TICK_SECONDS_MIN))
+
+    def _overdue(self, publication: Publication) -> Exception:
+        name = publication.subject.decode()
+        sent = publication.position <= self.outbox.handed
+        what = (
+            "the stream did not acknowledge it in time. It may be stored all the same"
+            if sent
+            else "no server is connected. It waits in the buffer and is sent on reconnect"
+        )
+        return PublishTimeoutError(
+            f"publish to {name!r}: {what}; publish again with the same message_id to be sure",
+            subject=name,
+        )
+
+    def on_disconnect(self, handed: _int) -> None:
+        """The connection broke: what may have been sent is in doubt, the rest is sent later."""
+        for publication in list(self.pending.values()):
+            if publication.position <= handed:
+                self._fail(publication, self._interrupted(publication, True))
+
+    def failed(self, error: Exception) -> None:
+        """The connection is closed: nothing more will be acknowledged."""
+        for publication in list(self.pending.values()):
+            sent = publication.position <= self.outbox.handed
+            self._fail(publication, self._interrupted(publication, sent))
+        while self._slots:
+            self._free_slot()
+
+    def _interrupted(self, publication: Publication, sent: bool) -> Exception:
+        name = publication.subject.decode()
+        what = (
+            "broke before the acknowledgement came. The message may be stored; publish it again "
+            "with the same message_id to be sure"
+            if sent
+            else "was closed before the message was sent. It is not stored"
+        )
+        return PublishInterruptedError(
+            f"publish to {name!r}: the connection {what}", subject=name, may_be_stored=sent
+        )

@@ -1,0 +1,153 @@
+"""Push consumers: the server sends unasked (spec consumers.md section 7).
+
+With flow control the server stops after a window of bytes and asks whether they are dealt with; it
+is told so when everything that came before the question has been taken, so the window, at most
+32 MiB, bounds what is held. Without it, `limit` does, and what exceeds it is dropped and reported.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from slipstream.client.jetstream.consumer import Consumer
+from slipstream.client.jetstream.delivery import Delivery
+from slipstream.client.jetstream.errors import (
+    ConsumeError,
+    ConsumerTypeError,
+    NoHeartbeatError,
+    SlowPushConsumerError,
+)
+from slipstream.client.jetstream.info import ConsumerInfo
+from slipstream.client.jetstream.messages import ConsumeContext, Handler, Messages
+from slipstream.client.jetstream.source import ErrorHandler, MessageSource
+from slipstream.client.message import Message
+
+if TYPE_CHECKING:
+    from slipstream.client.connection import Connection
+    from slipstream.client.jetstream.context import JetStream
+
+HELD_MAX = 512 * 1024
+
+
+class PushSource(MessageSource):
+    """Receives at a deliver subject; answers flow control, looks for heartbeats."""
+
+    def __init__(
+        self,
+        connection: "Connection",
+        delivery: Delivery,
+        *,
+        subject: str,
+        queue: str,
+        who: str,
+        heartbeat: float,
+        on_error: ErrorHandler | None = None,
+        exists: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        super().__init__(connection, delivery, who, heartbeat, on_error)
+        self.subject = subject
+        self.queue = queue
+        self.dropped = 0
+        self._exists = exists
+        self._is_slow = False
+
+    async def start(self) -> None:
+        """Subscribe."""
+        self.open(self.subject, self.queue)
+        self.watch()
+
+    @property
+    def awaits(self) -> bool:
+        """A heartbeat is due unless flow control holds the server, waiting for us."""
+        return self.delivery.held == 0
+
+    def on_status(self, message: Message) -> None:
+        """A heartbeat, or the question of flow control."""
+        if message.status != 100:
+            self.report(ConsumeError(f"{self.who}: {message.status} {message.description}"))
+        elif message.reply:
+            self.delivery.put_mark(message)
+        else:
+            self.on_heartbeat(message)
+
+    def on_heartbeat(self, message: Message) -> None:
+        """The server is alive; if it waits for an answer to flow control, give it."""
+        stalled = message.header("Nats-Consumer-Stalled")
+        if stalled:
+            self.connection.publish_nowait(stalled)
+
+    def on_mark(self, message: Message) -> None:
+        """Everything before the question of flow control has been taken."""
+        self._is_slow = False
+        if not self.is_closed:
+            message.respond_nowait()
+
+    def on_overflow(self) -> None:
+        """Dropped, since `limit` messages are held."""
+        self.dropped += 1
+        if not self._is_slow:
+            self._is_slow = True
+            self.report(
+                SlowPushConsumerError(
+                    f"{self.who}: {self.delivery.held} messages wait to be taken, new ones are "
+                    "dropped. Take them faster, or use flow control or a pull consumer"
+                )
+            )
+
+    def on_silence(self, error: NoHeartbeatError) -> None:
+        """If the consumer is gone, that is the end."""
+        self.spawn(self.check(error))
+
+    async def still_exists(self) -> None:
+        """Ask for the consumer's info."""
+        if self._exists is not None:
+            await self._exists()
+
+
+class PushConsumer(Consumer):
+    """A consumer that sends unasked, to its deliver subject."""
+
+    def __init__(self, js: "JetStream", info: ConsumerInfo) -> None:
+        super().__init__(js, info)
+        if not info.config.deliver_subject:
+            raise ConsumerTypeError(
+                f"{self.who} is a pull consumer; get it with `consumer`, not `push_consumer`"
+            )
+
+    def messages(
+        self,
+        *,
+        type: Any = None,
+        on_error: ErrorHandler | None = None,
+        raise_on_missing_heartbeat: bool = False,
+        max_messages_pending: int = HELD_MAX,
+    ) -> Messages:
+        """An endless iterator. Without flow control it holds `max_messages_pending` at most."""
+        config = self._info.config
+        delivery = Delivery(self._js.connection.loop, self._js, type)
+        delivery.limit = 0 if config.flow_control else max_messages_pending
+        source = PushSource(
+            self._js.connection,
+            delivery,
+            subject=config.deliver_subject,
+            queue=config.deliver_group,
+            who=self.who,
+            heartbeat=float(config.idle_heartbeat),  # type: ignore[arg-type]
+            on_error=on_error,
+            exists=self.info,
+        )
+        source.raise_on_missing_heartbeat = raise_on_missing_heartbeat
+        return Messages(delivery, source, config.ack_policy != "none")
+
+    def consume(
+        self,
+        handler: Handler,
+        *,
+        type: Any = None,
+        on_error: ErrorHandler | None = None,
+        max_messages_pending: int = HELD_MAX,
+    ) -> ConsumeContext:
+        """Call `handler` for every message from now on, one after the other."""
+        messages = self.messages(
+            type=type, on_error=on_error, max_messages_pending=max_messages_pending
+        )
+        return ConsumeContext(messages, handler)

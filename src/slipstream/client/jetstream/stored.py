@@ -1,0 +1,199 @@
+"""Messages read from a stream by sequence or subject, without a consumer (spec streams.md 7).
+
+A stream with `allow_direct` answers itself, replicas and mirrors included (direct get); any other
+is asked through the API, which gives the same at a lower pace.
+"""
+
+import base64
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from slipstream.client.codecs import decode
+from slipstream.client.jetstream.document import Timestamp, time_to_wire
+from slipstream.client.jetstream.errors import (
+    ApiError,
+    JetStreamError,
+    MessageNotFoundError,
+    StreamNotFoundError,
+)
+from slipstream.client.message import Message
+from slipstream.wire.headers import Headers
+
+if TYPE_CHECKING:
+    from slipstream.client.jetstream.api import Api
+
+T = TypeVar("T")
+
+# Servers refuse a multi-subject read that matches more subjects than this.
+SUBJECTS_PER_PAGE = 1000
+MESSAGES_PER_PAGE = 1000
+_ADDED = ("Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp")
+_ADDED_IN_BATCH = ("Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence")
+
+
+class StoredMessage(msgspec.Struct, kw_only=True):
+    """A message as a stream holds it. `num_pending` counts what a batch has still to give."""
+
+    stream: str
+    subject: str
+    sequence: int
+    data: bytes
+    headers: Headers = msgspec.field(default_factory=Headers)
+    time: Timestamp | None = None
+    num_pending: int = 0
+
+    def decode(self, type: "type[T]") -> T:
+        """The payload as a `type`; raises `CodecError` if it is not one."""
+        decoded: T = decode(self.data, type, f"message {self.sequence} of {self.stream!r}")
+        return decoded
+
+
+def from_api(stream: str, raw: dict[str, Any]) -> StoredMessage:
+    """What the API's answer holds."""
+    block = base64.b64decode(raw.get("hdrs") or "")
+    return StoredMessage(
+        stream=stream,
+        subject=raw["subject"],
+        sequence=raw["seq"],
+        data=base64.b64decode(raw.get("data") or ""),
+        headers=Headers.parse(block) if block else Headers(),
+        time=Timestamp.parse(raw["time"]) if raw.get("time") else None,
+    )
+
+
+def from_direct(message: Message) -> StoredMessage:
+    """What a direct get's answer holds; the headers that it added are taken out again."""
+    headers = message.headers.copy()
+    found: dict[str, str] = {}
+    for name in (*_ADDED, *_ADDED_IN_BATCH):
+        values = headers.get_all(name)
+        if values:
+            # The server's own come last: a republished message may have had the same.
+            found[name] = values[-1]
+            del headers[name]
+            for value in values[:-1]:
+                headers.add(name, value)
+    return StoredMessage(
+        stream=found.get("Nats-Stream", ""),
+        subject=found.get("Nats-Subject", ""),
+        sequence=int(found.get("Nats-Sequence", "0")),
+        data=message.data,
+        headers=headers,
+        time=Timestamp.parse(found["Nats-Time-Stamp"]) if "Nats-Time-Stamp" in found else None,
+        num_pending=int(found.get("Nats-Num-Pending", "0")),
+    )
+
+
+async def get(api: "Api", stream: str, request: dict[str, Any], direct: bool) -> StoredMessage:
+    """One message. Raises `MessageNotFoundError`."""
+    if direct:
+        return await _get_direct(api, stream, request)
+    answer = await api.request(f"STREAM.MSG.GET.{stream}", request)
+    return from_api(stream, answer["message"])
+
+
+async def _get_direct(api: "Api", stream: str, request: dict[str, Any]) -> StoredMessage:
+    from slipstream.client.errors import NoRespondersError
+
+    asked = f"direct get {request} of stream {stream!r}"
+    subject = f"{api.prefix}.DIRECT.GET.{stream}"
+    try:
+        message = await api.connection.request(
+            subject, msgspec.json.encode(request), timeout=api.timeout
+        )
+    except NoRespondersError as error:
+        raise StreamNotFoundError(
+            404, 10059, "stream not found, or it does not allow direct gets (allow_direct)", asked
+        ) from error
+    _check_status(message, asked)
+    return from_direct(message)
+
+
+def _check_status(message: Message, asked: str) -> None:
+    status = message.status
+    if not status:
+        return
+    text = message.description
+    if status == 404:
+        raise MessageNotFoundError(404, 10037, text or "no message found", asked)
+    if status == 503:
+        raise StreamNotFoundError(404, 10059, "stream not found, or no direct gets allowed", asked)
+    raise ApiError(status, 0, text, asked)
+
+
+async def get_batch(
+    api: "Api", stream: str, request: dict[str, Any], count: int | None
+) -> AsyncIterator[StoredMessage]:
+    """Messages from `request` on, up to `count` (None: all), by batched direct gets."""
+    given = 0
+    while count is None or given < count:
+        page = MESSAGES_PER_PAGE if count is None else min(MESSAGES_PER_PAGE, count - given)
+        last, pending = 0, 0
+        try:
+            async for found in _answers(api, stream, {**request, "batch": page}):
+                if isinstance(found, StoredMessage):
+                    last, pending = found.sequence, found.num_pending
+                    given += 1
+                    yield found
+        except MessageNotFoundError:
+            return
+        if not last or not pending:
+            return
+        request = {key: value for key, value in request.items() if key != "start_time"}
+        request["seq"] = last + 1
+
+
+async def last_for(
+    api: "Api", stream: str, subjects: list[str], up_to_sequence: int, up_to_time: datetime | None
+) -> AsyncIterator[StoredMessage]:
+    """The last message of each subject that matches one of `subjects`, in sequence order."""
+    request: dict[str, Any] = {"multi_last": subjects, "batch": SUBJECTS_PER_PAGE}
+    if up_to_sequence:
+        request["up_to_seq"] = up_to_sequence
+    if up_to_time is not None:
+        request["up_to_time"] = time_to_wire(up_to_time)
+    while True:
+        last, end = 0, None
+        try:
+            async for found in _answers(api, stream, request):
+                if isinstance(found, StoredMessage):
+                    last = found.sequence
+                    yield found
+                else:
+                    end = found
+        except MessageNotFoundError:
+            return
+        pending = int((end.header("Nats-Num-Pending") if end else "0") or 0)
+        up_to = int((end.header("Nats-UpTo-Sequence") if end else "0") or 0)
+        if not last or not pending or not up_to:
+            return
+        request = {
+            "multi_last": subjects, "batch": SUBJECTS_PER_PAGE, "seq": last + 1, "up_to_seq": up_to,
+        }  # fmt: skip
+
+
+async def _answers(
+    api: "Api", stream: str, request: dict[str, Any]
+) -> AsyncIterator[StoredMessage | Message]:
+    """The messages of one batched direct get, then the message that ends it."""
+    connection = api.connection
+    asked = f"direct get {request} of stream {stream!r}"
+    inbox = connection.new_inbox()
+    async with await connection.subscribe(
+        inbox, max_messages_pending=SUBJECTS_PER_PAGE + MESSAGES_PER_PAGE
+    ) as answers:
+        connection.publish_nowait(
+            f"{api.prefix}.DIRECT.GET.{stream}", msgspec.json.encode(request), reply=inbox
+        )
+        while True:
+            message = await answers.next(timeout=api.timeout)
+            if message.status == 204:
+                yield message
+                return
+            _check_status(message, asked)
+            if not message.header_block:
+                raise JetStreamError(f"{asked}: the server knows no batches; it is too old")
+            yield from_direct(message)

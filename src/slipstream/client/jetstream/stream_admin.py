@@ -1,0 +1,160 @@
+"""Making, finding and removing streams; the half of `JetStream` that is about them."""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from slipstream.client.jetstream.api import Api, check_echo
+from slipstream.client.jetstream.errors import StreamNotFoundError
+from slipstream.client.jetstream.info import AccountInfo, StreamInfo
+from slipstream.client.jetstream.names import check_stream_name
+from slipstream.client.jetstream.stream_config import StreamConfig
+
+if TYPE_CHECKING:
+    from slipstream.client.jetstream.context import JetStream
+    from slipstream.client.jetstream.stream import Stream
+
+# What an old server ignores without a word, and users would miss.
+_ECHOED = ("subject_transform", "sources", "mirror", "republish")
+
+
+class StreamAdmin:
+    """Streams of the account; mixed into `JetStream`."""
+
+    api: Api
+
+    async def account_info(self) -> AccountInfo:
+        """What the account uses and may use. Raises `JetStreamNotEnabledError`."""
+        return AccountInfo.from_wire(await self.api.request("INFO"))
+
+    async def create_stream(
+        self, config: StreamConfig | None = None, *, pedantic: bool = False, **fields: Any
+    ) -> "Stream":
+        """Make a stream from a `config`, from its fields, or from both.
+
+        Succeeds if it exists with the same configuration, else raises `StreamExistsError`.
+        `pedantic` has the server refuse what it would correct in silence.
+        """
+        return await self._put_stream("CREATE", _config_of(config, fields), pedantic)
+
+    async def update_stream(
+        self, config: StreamConfig | None = None, *, pedantic: bool = False, **fields: Any
+    ) -> "Stream":
+        """Give a stream another configuration: the whole of it, start from `info().config`.
+
+        Raises `StreamNotFoundError`, and `ApiError` for what cannot be changed.
+        """
+        return await self._put_stream("UPDATE", _config_of(config, fields), pedantic)
+
+    async def create_or_update_stream(
+        self, config: StreamConfig | None = None, *, pedantic: bool = False, **fields: Any
+    ) -> "Stream":
+        """Update the stream if it exists, else make it."""
+        made = _config_of(config, fields)
+        try:
+            return await self._put_stream("UPDATE", made, pedantic)
+        except StreamNotFoundError:
+            return await self._put_stream("CREATE", made, pedantic)
+
+    async def get_or_create_stream(
+        self, config: StreamConfig | None = None, **fields: Any
+    ) -> "Stream":
+        """The stream as it is; made if there is none."""
+        made = _config_of(config, fields)
+        try:
+            return await self.stream(made.name)
+        except StreamNotFoundError:
+            return await self._put_stream("CREATE", made, False)
+
+    async def _put_stream(self, verb: str, config: StreamConfig, pedantic: bool) -> "Stream":
+        check_stream_name(config.name)
+        asked = config.to_wire()
+        if pedantic:
+            asked["pedantic"] = True
+        answer = await self.api.request(f"STREAM.{verb}.{config.name}", asked)
+        check_echo(asked, answer.get("config") or {}, _ECHOED)
+        return self._stream_of(StreamInfo.from_wire(answer))
+
+    def _stream_of(self, info: StreamInfo) -> "Stream":
+        from slipstream.client.jetstream.stream import Stream
+
+        js: JetStream = self  # type: ignore[assignment]
+        return Stream(js, info)
+
+    async def stream(self, name: str) -> "Stream":
+        """A stream. Raises `StreamNotFoundError`."""
+        check_stream_name(name)
+        return self._stream_of(await self.stream_info(name))
+
+    async def stream_info(
+        self, name: str, *, subjects_filter: str = "", deleted_details: bool = False
+    ) -> StreamInfo:
+        """A stream's info; with `subjects_filter` ("">" for all) the messages of each subject.
+
+        `deleted_details` lists the sequences that are missing inside the stream.
+        """
+        check_stream_name(name)
+        body: dict[str, Any] = {}
+        if deleted_details:
+            body["deleted_details"] = True
+        if subjects_filter:
+            body["subjects_filter"] = subjects_filter
+        info = StreamInfo.from_wire(await self.api.request(f"STREAM.INFO.{name}", body or None))
+        while subjects_filter and len(info.state.subjects) < info.total:
+            body["offset"] = len(info.state.subjects)
+            page = StreamInfo.from_wire(await self.api.request(f"STREAM.INFO.{name}", body))
+            if not page.state.subjects:
+                break
+            info.state.subjects.update(page.state.subjects)
+        return info
+
+    async def delete_stream(self, name: str) -> None:
+        """Delete a stream with all its messages and consumers. Raises `StreamNotFoundError`."""
+        check_stream_name(name)
+        await self.api.request(f"STREAM.DELETE.{name}")
+
+    async def purge_stream(
+        self, name: str, *, filter: str = "", sequence: int = 0, keep: int = 0
+    ) -> int:
+        """Remove messages, all of them by default; how many there were. See `Stream.purge`."""
+        check_stream_name(name)
+        if sequence and keep:
+            raise ValueError("purge by `sequence` or by `keep`, not by both")
+        body: dict[str, Any] = {}
+        if filter:
+            body["filter"] = filter
+        if sequence:
+            body["seq"] = sequence
+        if keep:
+            body["keep"] = keep
+        answer = await self.api.request(f"STREAM.PURGE.{name}", body or None)
+        return int(answer.get("purged", 0))
+
+    async def stream_names(self, subject: str = "") -> AsyncIterator[str]:
+        """Names of the streams, or of those with a subject that overlaps `subject`."""
+        body = {"subject": subject} if subject else None
+        async for name in self.api.pages("STREAM.NAMES", "streams", body):
+            yield name
+
+    async def streams(self, subject: str = "") -> AsyncIterator[StreamInfo]:
+        """Infos of the streams, or of those with a subject that overlaps `subject`."""
+        body = {"subject": subject} if subject else None
+        async for raw in self.api.pages("STREAM.LIST", "streams", body):
+            yield StreamInfo.from_wire(raw)
+
+    async def stream_name_by_subject(self, subject: str) -> str:
+        """The stream that stores `subject`. Raises `StreamNotFoundError`."""
+        async for name in self.stream_names(subject):
+            return name
+        raise StreamNotFoundError(
+            404, 10059, "no stream listens on this subject", f"stream of subject {subject!r}"
+        )
+
+    async def stream_by_subject(self, subject: str) -> "Stream":
+        """The stream that stores `subject`. Raises `StreamNotFoundError`."""
+        return await self.stream(await self.stream_name_by_subject(subject))
+
+
+def _config_of(config: StreamConfig | None, fields: dict[str, Any]) -> StreamConfig:
+    if config is None:
+        return StreamConfig(**fields)
+    return config.replace(**fields) if fields else config

@@ -1,0 +1,47 @@
+"""A JetStream context, and streams that no other test uses."""
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import slipstream
+from slipstream.client.errors import ClientError
+from slipstream.client.jetstream import JetStream, Stream
+from slipstream.client.jetstream.errors import StreamNotFoundError
+
+MakeStream = Callable[..., Awaitable[Stream]]
+
+
+@pytest.fixture
+def js(nc: "slipstream.Connection") -> JetStream:
+    """The context of the test's connection."""
+    context: JetStream = nc.jetstream()
+    return context
+
+
+@pytest.fixture
+async def make_stream(js: JetStream) -> "AsyncIterator[MakeStream]":
+    """Makes a stream with a name, and subjects under that name, of its own; deleted at the end."""
+    names: list[str] = []
+
+    async def make(**fields: Any) -> Stream:
+        name = fields.pop("name", "S" + uuid.uuid4().hex[:12])
+        names.append(name)
+        fields.setdefault("subjects", [f"{name}.>"])
+        fields.setdefault("storage", "memory")
+        return await js.create_stream(name=name, **fields)
+
+    yield make
+    for name in names:
+        try:
+            await js.delete_stream(name)
+        except (StreamNotFoundError, ClientError):
+            pass
+
+
+@pytest.fixture
+async def stream(make_stream: MakeStream) -> Stream:
+    """An empty stream."""
+    return await make_stream()

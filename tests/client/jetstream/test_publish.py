@@ -1,0 +1,237 @@
+"""Publishing: what the stream says, options, futures, bounds, errors that tell what happened."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+import slipstream
+from slipstream.client.errors import MaxPayloadError
+from slipstream.client.jetstream import JetStream, Schedule, Stream
+from slipstream.client.jetstream.errors import (
+    ApiError,
+    NoStreamError,
+    PublishInterruptedError,
+    PublishTimeoutError,
+    TooManyInFlightError,
+    WrongLastMessageIdError,
+    WrongLastSequenceError,
+)
+from tests.client.jetstream.conftest import MakeStream
+
+
+async def test_an_acknowledgement_names_the_stream_and_the_sequence(
+    js: JetStream, stream: Stream
+) -> None:
+    first = await js.publish(f"{stream.name}.a", b"one")
+    second = await js.publish(f"{stream.name}.a", "two")
+    assert (first.stream, first.sequence, first.duplicate) == (stream.name, 1, False)
+    assert second.sequence == 2
+
+
+async def test_a_message_id_is_stored_once(js: JetStream, stream: Stream) -> None:
+    await js.publish(f"{stream.name}.a", b"x", message_id="one")
+    again = await js.publish(f"{stream.name}.a", b"x", message_id="one")
+    assert again.duplicate
+    assert again.sequence == 1
+
+
+async def test_expectations_that_do_not_hold_are_refused(js: JetStream, stream: Stream) -> None:
+    subject = f"{stream.name}.a"
+    await js.publish(subject, b"x", message_id="first", expected_last_sequence=0)
+    await js.publish(subject, b"x", expected_stream=stream.name, expected_last_message_id="first")
+    with pytest.raises(WrongLastSequenceError) as wrong:
+        await js.publish(subject, b"x", expected_last_sequence=7)
+    assert wrong.value.last_sequence == 2
+    with pytest.raises(WrongLastSequenceError):
+        await js.publish(subject, b"x", expected_last_sequence_per_subject=1)
+    with pytest.raises(WrongLastMessageIdError):
+        await js.publish(subject, b"x", expected_last_message_id="other")
+    with pytest.raises(ApiError) as refused:
+        await js.publish(subject, b"x", expected_stream="OTHER")
+    assert refused.value.err_code == 10060
+    other = f"{stream.name}.b"
+    ack = await js.publish(
+        other, b"x", expected_last_sequence_per_subject=2, expected_last_sequence_subject=subject
+    )
+    assert ack.sequence == 3
+
+
+async def test_headers_and_options_travel_together(js: JetStream, stream: Stream) -> None:
+    subject = f"{stream.name}.a"
+    await js.publish(subject, b"x", headers={"Kind": "order"}, message_id="17")
+    stored = await stream.get_message(1)
+    assert dict(stored.headers.items()) == {"Kind": ["order"], "Nats-Msg-Id": ["17"]}
+
+
+async def test_a_ttl_is_whole_seconds_or_never(js: JetStream, make_stream: MakeStream) -> None:
+    stream = await make_stream(allow_msg_ttl=True)
+    if not stream.config.allow_msg_ttl:
+        with pytest.raises(ApiError, match="TTL is disabled"):
+            await js.publish(f"{stream.name}.a", b"x", ttl=60)
+        pytest.skip("this server says in its answer that it keeps no TTLs")
+    await js.publish(f"{stream.name}.a", b"x", ttl=60)
+    await js.publish(f"{stream.name}.a", b"x", ttl="never")
+    assert (await stream.get_message(1)).headers["Nats-TTL"] == "60"
+    with pytest.raises(ValueError, match="whole number of seconds"):
+        await js.publish(f"{stream.name}.a", b"x", ttl=0.5)
+
+
+async def test_an_unknown_option_is_a_mistake(js: JetStream, stream: Stream) -> None:
+    with pytest.raises(TypeError, match="msg_id"):
+        await js.publish(f"{stream.name}.a", b"x", msg_id="one")  # type: ignore[call-arg]
+
+
+async def test_a_rollup_leaves_the_newest(js: JetStream, make_stream: MakeStream) -> None:
+    stream = await make_stream(allow_rollup_hdrs=True)
+    for number in range(3):
+        await js.publish(f"{stream.name}.a", str(number))
+    await js.publish(f"{stream.name}.a", "sum", rollup="sub")
+    assert (await stream.info()).state.messages == 1
+
+
+def test_a_schedule_says_when_exactly_once() -> None:
+    every = Schedule(target="orders.tick", every=90).fields()
+    assert ("Nats-Schedule", "@every 90s") in every
+    with pytest.raises(ValueError, match="exactly one"):
+        Schedule(target="orders.tick").fields()
+
+
+class Order(msgspec.Struct):
+    """What a shop sells."""
+
+    number: int
+    item: str
+
+
+async def test_typed_values_are_encoded_by_their_type(js: JetStream, stream: Stream) -> None:
+    await js.publish(f"{stream.name}.a", Order(17, "tea"))
+    stored = await stream.get_message(1)
+    assert stored.data == b'{"number":17,"item":"tea"}'
+    assert stored.decode(Order) == Order(17, "tea")
+
+
+async def test_a_subject_that_no_stream_has_is_said_not_to_be_stored(js: JetStream) -> None:
+    with pytest.raises(NoStreamError) as error:
+        await js.publish("nobody.listens.here", b"x", retries=0)
+    assert not error.value.may_be_stored
+
+
+async def test_a_stream_that_comes_up_late_is_found_by_retrying(
+    nc: "slipstream.Connection", make_stream: MakeStream
+) -> None:
+    js = nc.jetstream(retry_wait=0.05)
+    publishing = asyncio.ensure_future(js.publish("LATE.a", b"x", retries=100))
+    await asyncio.sleep(0)
+    await make_stream(name="LATE")
+    assert (await publishing).stream == "LATE"
+
+
+async def test_too_large_a_message_is_not_sent(js: JetStream, stream: Stream) -> None:
+    with pytest.raises(MaxPayloadError):
+        await js.publish(f"{stream.name}.a", bytes(2 * 1024 * 1024))
+
+
+async def test_futures_come_at_once_and_hold_the_acknowledgements(
+    js: JetStream, stream: Stream
+) -> None:
+    futures = [await js.publish_async(f"{stream.name}.a", str(n)) for n in range(500)]
+    assert js.publish_async_pending > 0
+    await js.publish_async_complete()
+    assert js.publish_async_pending == 0
+    assert [future.result().sequence for future in futures] == list(range(1, 501))
+
+
+async def test_the_bound_on_acknowledgements_in_flight_is_kept_by_waiting(
+    nc: "slipstream.Connection", stream: Stream
+) -> None:
+    js = nc.jetstream(max_ack_pending=10)
+    for number in range(200):
+        await js.publish_async(f"{stream.name}.a", str(number))
+        assert js.publish_async_pending <= 10
+    await js.publish_async_complete(timeout=5)
+    assert (await stream.info()).state.messages == 200
+
+
+async def test_the_bound_is_an_error_if_so_asked(
+    nc: "slipstream.Connection", stream: Stream
+) -> None:
+    js = nc.jetstream(max_ack_pending=2, wait_when_full=False)
+    for _ in range(2):
+        await js.publish_async(f"{stream.name}.a", b"x")
+    with pytest.raises(TooManyInFlightError) as error:
+        await js.publish_async(f"{stream.name}.a", b"x")
+    assert not error.value.may_be_stored
+    await js.publish_async_complete()
+
+
+async def test_a_publisher_that_stalls_too_long_is_told(
+    nc: "slipstream.Connection", make_stream: MakeStream
+) -> None:
+    stream = await make_stream(no_ack=True)
+    js = nc.jetstream(max_ack_pending=1, stall_timeout=0.05, publish_ack_timeout=0)
+    await js.publish_async(f"{stream.name}.a", b"x")
+    with pytest.raises(TooManyInFlightError):
+        await js.publish_async(f"{stream.name}.a", b"x")
+
+
+async def test_a_cancelled_waiter_leaves_its_slot_to_others(
+    nc: "slipstream.Connection", make_stream: MakeStream
+) -> None:
+    silent = await make_stream(no_ack=True)
+    js = nc.jetstream(max_ack_pending=1, publish_ack_timeout=0.2)
+    first = await js.publish_async(f"{silent.name}.a", b"x")
+    waiters = [asyncio.ensure_future(js.publish_async(f"{silent.name}.a", b"x")) for _ in range(2)]
+    await asyncio.sleep(0)
+    waiters[0].cancel()
+    with pytest.raises(PublishTimeoutError):
+        await first
+    second = await waiters[1]
+    with pytest.raises(PublishTimeoutError):
+        await second
+
+
+async def test_an_acknowledgement_that_does_not_come_is_a_timeout(
+    js: JetStream, make_stream: MakeStream
+) -> None:
+    stream = await make_stream(no_ack=True)
+    with pytest.raises(PublishTimeoutError) as error:
+        await js.publish(f"{stream.name}.a", b"x", timeout=0.05)
+    assert error.value.may_be_stored
+    assert isinstance(error.value, TimeoutError)
+
+
+async def test_outcomes_are_told_to_the_handlers(
+    nc: "slipstream.Connection", stream: Stream
+) -> None:
+    acks: list[int] = []
+    errors: list[str] = []
+    js = nc.jetstream(
+        on_publish_ack=lambda subject, ack: acks.append(ack.sequence),
+        on_publish_error=lambda subject, error: errors.append(subject),
+    )
+    await js.publish_async(f"{stream.name}.a", b"x")
+    await js.publish_async("nobody.listens.here", b"x", retries=0)
+    await js.publish_async_complete()
+    assert acks == [1]
+    assert errors == ["nobody.listens.here"]
+
+
+async def test_closing_the_connection_ends_what_is_in_flight_with_an_error(
+    server_url: str, make_stream: MakeStream
+) -> None:
+    stream = await make_stream(no_ack=True)
+    nc = await slipstream.connect(server_url)
+    future = await nc.jetstream().publish_async(f"{stream.name}.a", b"x")
+    await nc.flush()
+    await nc.close()
+    with pytest.raises(PublishInterruptedError) as error:
+        await future
+    assert error.value.may_be_stored
+
+
+async def test_a_hundred_tasks_may_publish_at_once(js: JetStream, stream: Stream) -> None:
+    acks = await asyncio.gather(
+        *(js.publish(f"{stream.name}.{number}", b"x") for number in range(100))
+    )
+    assert sorted(ack.sequence for ack in acks) == list(range(1, 101))
