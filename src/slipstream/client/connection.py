@@ -8,7 +8,7 @@ one of the servers.
 import asyncio
 import builtins
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from importlib import import_module
 from types import TracebackType
 from typing import Any
@@ -36,6 +36,7 @@ from slipstream.client.message import Message
 from slipstream.client.options import ConnectOptions, Seconds, make_options, seconds
 from slipstream.client.outbox import Outbox
 from slipstream.client.payload import HeadersLike, Payload, subject_bytes
+from slipstream.client.request_many import Sentinel, request_many
 from slipstream.client.route import ForeignSink, Route, Sink
 from slipstream.client.server_info import ServerInfo
 from slipstream.client.servers import parse_servers
@@ -315,6 +316,34 @@ class Connection:
             timer.cancel()
             self._inbox.close(request)
 
+    def request_many(
+        self,
+        subject: str,
+        data: Payload = b"",
+        *,
+        max_messages: int | None = None,
+        timeout: Seconds | None = None,
+        stall: Seconds | None = None,
+        sentinel: Sentinel | None = None,
+        headers: HeadersLike | None = None,
+    ) -> AsyncGenerator[Message, None]:
+        """Publish and iterate over all answers: ``async for answer in nc.request_many(...)``.
+
+        It ends, without an error, after `max_messages`, after `timeout` in all (by default the
+        `timeout` option), when `stall` passes after an answer without another, and at the answer
+        for which `sentinel` is true. Raises what `request` raises but for `TimeoutError`.
+        """
+        return request_many(
+            self,
+            subject,
+            data,
+            headers,
+            max_messages=max_messages,
+            timeout=seconds(self.options.timeout if timeout is None else timeout),
+            stall=None if stall is None else seconds(stall),
+            sentinel=sentinel,
+        )
+
     def _time_out(self, request: Request, limit: float) -> None:
         sent = request.position <= self.outbox.handed
         why = "no answer came" if sent else "there was no connection to send it on"
@@ -468,12 +497,14 @@ class SinkSubscription:
 
 
 async def connect(
-    servers: str | Iterable[str] = "nats://127.0.0.1:4222", **options: Any
+    servers: str | Iterable[str] = "nats://127.0.0.1:4222",
+    options: ConnectOptions | None = None,
+    **by_name: Any,
 ) -> Connection:
-    """Connect to one of `servers`; `options` are those of `ConnectOptions`.
+    """Connect to one of `servers`; options are those of `ConnectOptions`, whole or by name.
 
     Raises `ConnectError` (`AuthorizationError` if it is the credentials) and `ConfigError`.
     """
-    connection = Connection(servers, make_options(**options))
+    connection = Connection(servers, make_options(options, **by_name))
     await connection.start()
     return connection

@@ -289,6 +289,7 @@ class Lifeline:
     def _break(self, reason: Exception) -> None:
         """End the link ourselves."""
         self._reason = reason
+        self.outbox.detach()
         if self.link is not None:
             self.link.transport.abort()
 
@@ -326,6 +327,9 @@ class Lifeline:
     def _tick(self) -> None:
         if self.link is None or self.server is None:
             return
+        if self.link.active:  # a server that talks is not stale, even if its PONG is far behind
+            self.link.active = False
+            self._unanswered = 0
         if self._unanswered >= self._options.max_pings_outstanding:
             self._break(
                 StaleConnectionError(

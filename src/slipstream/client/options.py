@@ -105,12 +105,12 @@ class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             raise ConfigError("connect: max_pings_outstanding must be at least 1")
 
 
-def make_options(**options: Any) -> ConnectOptions:
-    """Options by name; raises `ConfigError` for unknown ones and contradictions."""
+def make_options(base: ConnectOptions | None = None, **options: Any) -> ConnectOptions:
+    """Options by name, over those of `base`; raises `ConfigError` if unknown or contradictory."""
     unknown = set(options) - set(ConnectOptions.__struct_fields__)
     if unknown:
         known = ", ".join(sorted(ConnectOptions.__struct_fields__))
         raise ConfigError(f"connect has no option {', '.join(sorted(unknown))}; it has {known}")
-    made = ConnectOptions(**options)
+    made = msgspec.structs.replace(base or ConnectOptions(), **options)
     made.validate()
     return made

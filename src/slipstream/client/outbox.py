@@ -43,7 +43,7 @@ class Outbox:
         self.crowded = False  # before the next publish, see `room`
         self.batching = False  # inside a read: its end flushes
         self._out = OutBuffer()
-        self._chunk = CHUNK_BYTES
+        self._chunk = min(CHUNK_BYTES, bytes_max)
         self._paused = False
         self._scheduled = False
         self._closed = False
