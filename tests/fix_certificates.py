@@ -45,9 +45,7 @@ class Authority:
         stem = name.replace("/", "_")
         paths = (self.directory / f"{stem}.pem", self.directory / f"{stem}.key")
         paths[0].write_bytes(certificate.public_bytes(Encoding.PEM))
-        paths[1].write_bytes(
-            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        )
+        paths[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         return str(paths[0]), str(paths[1])
 
     def client_context(self, *files: str) -> ssl.SSLContext:

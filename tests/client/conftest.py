@@ -1,10 +1,14 @@
 """Every client test runs against both servers: Slipstream and the real nats-server."""
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 import slipstream
+from tests.client.own_server import OwnServer
+from tests.client.proxy import Proxy
 from tests.fix_nats_server import NatsServer
 
 SERVERS = ("slipstream", "nats-server")
@@ -32,3 +36,41 @@ async def nc(server_url: str) -> "AsyncIterator[slipstream.Connection]":
     """An open connection."""
     async with await slipstream.connect(server_url) as connection:
         yield connection
+
+
+@pytest.fixture(params=SERVERS)
+def make_server(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Callable[[str], OwnServer]]:
+    """Starts servers of the test's own, from the text of a configuration file."""
+    started: list[OwnServer] = []
+
+    def make(config: str = "") -> OwnServer:
+        server = OwnServer(request.param, tmp_path / f"server-{len(started)}", config)
+        started.append(server)
+        return server.start()
+
+    yield make
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def own_server(make_server: Callable[[str], OwnServer]) -> OwnServer:
+    """A server of the test's own, which may be stopped and started."""
+    return make_server("")
+
+
+@pytest.fixture
+async def proxy(server_url: str) -> AsyncIterator[Proxy]:
+    """Bad weather in front of a shared server."""
+    async with Proxy(server_url) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+async def no_task_is_left() -> AsyncIterator[None]:
+    """Fails a test that leaves a task of the client running."""
+    yield
+    left = [t for t in asyncio.all_tasks() if t.get_name().startswith("slipstream")]
+    assert not left

@@ -40,6 +40,7 @@ from slipstream.client.request_many import Sentinel, request_many
 from slipstream.client.route import ForeignSink, Route, Sink
 from slipstream.client.server_info import ServerInfo
 from slipstream.client.servers import parse_servers
+from slipstream.client.sink_subscription import SinkSubscription
 from slipstream.client.statistics import Statistics
 from slipstream.client.subscription import Handler, Subscription
 from slipstream.wire.nuid import Nuid
@@ -221,7 +222,7 @@ class Connection:
             subscription.start(handler)
         return subscription
 
-    def open_sink(self, subject: str, sink: Any, queue: str = "") -> "SinkSubscription":
+    def open_sink(self, subject: str, sink: Any, queue: str = "") -> SinkSubscription:
         """Call ``sink.deliver(message)`` inside the read for each message: no task, no queue.
 
         `sink` is a `Sink` or any object with `deliver` and, if it likes, `failed`, `on_disconnect`
@@ -465,35 +466,6 @@ class Connection:
     def __repr__(self) -> str:
         state = "closed" if self._closed else "connected" if self.is_connected else "disconnected"
         return f"<Connection {state} {self.server_url}>"
-
-
-class SinkSubscription:
-    """A subscription whose messages go to a sink."""
-
-    def __init__(self, connection: Connection, route: Route) -> None:
-        self._connection = connection
-        self.route = route
-
-    @property
-    def subject(self) -> str:
-        """What it subscribes to."""
-        return self.route.subject
-
-    @property
-    def delivered(self) -> int:
-        """How many messages the server has sent."""
-        return self.route.delivered
-
-    def close(self) -> None:
-        """Unsubscribe, now."""
-        self._connection.drop_route(self.route)
-
-    async def unsubscribe(self, max_messages: int = 0) -> None:
-        """Unsubscribe, now or once `max_messages` have been delivered in all."""
-        if max_messages > self.route.delivered:
-            self._connection.limit_route(self.route, max_messages)
-        else:
-            self.close()
 
 
 async def connect(

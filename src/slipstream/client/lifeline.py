@@ -66,7 +66,6 @@ class Lifeline:
         self.reconnects = 0
         self.in_messages = 0  # of links that have ended
         self.in_bytes = 0
-        self.up = asyncio.Event()
         self._gone = asyncio.Event()
         self.ended = False
         self._reason: Exception | None = None  # why the link is about to break, if we know
@@ -140,7 +139,6 @@ class Lifeline:
         if lines:
             link.transport.write(b"".join(lines))
         self.outbox.attach(link.transport)
-        self.up.set()
         self._watch()
         return True
 
@@ -264,7 +262,6 @@ class Lifeline:
             return
         assert self.server is not None
         self.link = None
-        self.up.clear()
         self._gone.set()
         self.in_messages += link.messages
         self.in_bytes += link.payload_bytes
@@ -361,7 +358,6 @@ class Lifeline:
         if link is not None:
             link.transport.close()
             await self._wait_lost(link)
-        self.up.set()  # whoever waits for a connection finds that there will be none
 
     async def _wait_lost(self, link: Link) -> None:
         """Give what was written a moment to leave; then end the socket by force."""
