@@ -516,6 +516,6 @@ def test_a_closed_connection_is_remembered_with_its_reason(driver: Driver) -> No
     raw = Raw(driver, QUIET + b"SUB a 1\r\n")
     raw.say(b"FOO\r\n")
     closed = driver.engine.closed_sessions[-1]
-    assert closed.session is raw.session
+    assert closed.cid == raw.session.cid
     assert closed.reason == "Protocol Violation"
     assert driver.engine.default_account.trie.match(b"a") == []

@@ -15,6 +15,10 @@ cdef class Account:
     cdef public object mappings
     cdef public dict sessions
     cdef public long long generation
+    cdef public long long inserts
+    cdef public long long removes
+    cdef public long long lookups
+    cdef public long long misses
     cdef public PatternTrie trie
     cdef PrefixCache _routes
     cdef dict _watchers

@@ -32,7 +32,11 @@ class Account:
         self.jetstream: Any = None
         self.mappings: Any = None  # subject mappings, where configured
         self.sessions: dict[int, Any] = {}
-        self.generation = 0  # changes whenever a route may have
+        self.generation = 0  # changes whenever a route may have: at each of
+        self.inserts = 0  # ... these
+        self.removes = 0  # ... and these
+        self.lookups = 0  # of routes, for monitoring
+        self.misses = 0  # ... that the trie had to be asked for
         self.trie = PatternTrie()
         self._routes = PrefixCache(ROUTES_KEPT_MAX)
         self._watchers: dict[bytes, list[Callable[[], None]]] = {}
@@ -59,10 +63,12 @@ class Account:
 
     def _insert(self, pattern: bytes, member: Any) -> None:
         self.trie.insert(pattern, member)
+        self.inserts += 1
         self._changed(pattern)
 
     def _remove(self, pattern: bytes, member: Any) -> None:
         if self.trie.remove(pattern, member):
+            self.removes += 1
             self._changed(pattern)
 
     def _changed(self, pattern: bytes) -> None:
@@ -98,11 +104,13 @@ class Account:
 
     def route(self, subject: bytes) -> Route:
         """Everyone whom a message on `subject` reaches."""
+        self.lookups += 1
         found = self._routes.get(subject)
         return self._find(subject) if found is None else found
 
     def _find(self, subject: bytes) -> Route:
         """Ask the trie, and keep the answer as widely as it holds."""
+        self.misses += 1
         plain: list[Subscription] = []
         services: list[Service] = []
         queues: dict[bytes, list[Subscription]] = {}
@@ -121,6 +129,10 @@ class Account:
             found = Route(plain, list(queues.values()), services)
         self._routes.put(subject, found, self.trie)
         return found
+
+    def kept_routes(self) -> list[Route]:
+        """The answers of the trie that are kept, for monitoring."""
+        return self._routes.values()
 
     # -- messages ------------------------------------------------------------------------------
 

@@ -112,6 +112,8 @@ def _ping(session: "ClientSession") -> None:
     session.put_line(b"PONG\r\n")
     if session.protocol >= 1 and not session.pinged:
         session.pinged = True
+        # Until a PING of ours is answered, this is what is known of the way to the client.
+        session.facts["first_rtt"] = session.clock.now - session.started
         session.engine.send_info(session, connected=True)
 
 

@@ -22,6 +22,12 @@ from slipstream.engine.jetstream import JetStream
 from slipstream.engine.options import API_LEVEL, VERSION, AccountLimits, EngineOptions
 from slipstream.engine.permissions import Permissions
 from slipstream.engine.session import ClientSession, Transport
+from slipstream.engine.session_facts import (
+    SUBSCRIPTIONS_REMEMBERED_MAX,
+    SessionFacts,
+    Traffic,
+    session_facts,
+)
 from slipstream.engine.timers import Timers
 from slipstream.engine.turn import Committer, Turn
 from slipstream.log.stream_store import Store
@@ -61,15 +67,6 @@ class Everyone:
         return User("")
 
 
-@dataclass(slots=True)
-class ClosedSession:
-    """What monitoring remembers of a connection that has ended."""
-
-    session: ClientSession
-    stopped: int
-    reason: str
-
-
 class Engine:
     """One server's state; see the module's text."""
 
@@ -97,11 +94,11 @@ class Engine:
         self.default_account = self.add_account(DEFAULT_ACCOUNT)
         self.system_account = self.add_account(SYSTEM_ACCOUNT, AccountLimits(jetstream=False))
         self.sessions: dict[int, ClientSession] = {}
-        self.closed_sessions: deque[ClosedSession] = deque(maxlen=options.max_closed_clients)
+        self.closed_sessions: deque[SessionFacts] = deque(maxlen=options.max_closed_clients)
         self.total_sessions = 0
         self.slow_consumers = 0
         self.stale_connections = 0
-        self.gone_in_msgs = self.gone_in_bytes = self.gone_out_msgs = self.gone_out_bytes = 0
+        self.ended_traffic: dict[str, Traffic] = {}  # of sessions that are gone, by account
         self.lame_duck = False
 
     def add_account(self, name: str, limits: AccountLimits | None = None) -> Account:
@@ -259,14 +256,12 @@ class Engine:
             self._ping_later(session, self.options.first_ping)
 
     def session_closed(self, session: ClientSession) -> None:
-        """A session is over: remember it for monitoring."""
+        """A session is over: remember it, with what it was subscribed to, for monitoring."""
         self.sessions.pop(session.cid, None)
         session.account.sessions.pop(session.cid, None)
-        self.gone_in_msgs += session.in_msgs
-        self.gone_in_bytes += session.in_bytes
-        self.gone_out_msgs += session.out_msgs
-        self.gone_out_bytes += session.out_bytes
-        self.closed_sessions.append(ClosedSession(session, self.clock.now, session.close_reason))
+        facts = session_facts(session, SUBSCRIPTIONS_REMEMBERED_MAX, self.clock.now)
+        self.ended_traffic.setdefault(facts.account, Traffic()).add(facts)
+        self.closed_sessions.append(facts)
 
     # -- timers of sessions --------------------------------------------------------------------
 
@@ -344,6 +339,7 @@ class Engine:
         pending = transport.pending()
         if pending > self.options.max_pending:
             self.slow_consumers += 1
+            self.ended_traffic.setdefault(session.account.name, Traffic()).slow += 1
             session.gone("Slow Consumer (Pending Bytes)")
             transport.abort()
         elif pending > self.options.max_pending >> 3:

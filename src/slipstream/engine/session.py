@@ -291,8 +291,8 @@ class ClientSession(Receiver):
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        self.drop_subscriptions()
         self.engine.session_closed(self)
+        self.drop_subscriptions()
         self.drained()
 
     def drop_subscriptions(self) -> None:

@@ -148,6 +148,10 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if self._ending or transport.is_closing():
             return
+        self.runtime.stalls += 1
+        if self.session is not None:
+            facts = self.session.facts
+            facts["stalls"] = facts.get("stalls", 0) + 1
         transport.pause_reading()
         self.runtime.loop.call_later(STALL_SECONDS, self._go_on)
 

@@ -24,6 +24,8 @@ from slipstream.server.auth import make_authenticator
 from slipstream.server.banner import announce, announce_jetstream, announce_listener
 from slipstream.server.engine_options import engine_options, prepare_accounts
 from slipstream.server.logger import Logger, standard_logger
+from slipstream.server.monitoring import MonitoringListener
+from slipstream.server.monitoring.start import make_monitor, start_monitoring
 from slipstream.server.options import JetStreamOptions, ServerOptions
 from slipstream.server.process_files import bracketed, urls
 from slipstream.server.runtime import Runtime
@@ -46,8 +48,9 @@ class Server:
     """A server with JetStream on a port of the system's choice, unless told otherwise.
 
     `store_dir` keeps the streams; without one they live in a temporary directory that `stop`
-    removes. `options` take anything that `ServerOptions` has, `config` a whole one. What the server
-    has to say goes to the `logging` module's ``slipstream.server``, or to `log`.
+    removes. `monitoring_port` opens the HTTP endpoints (0: on any free port). `options` take
+    anything that `ServerOptions` has, `config` a whole one. What the server has to say goes to the
+    `logging` module's ``slipstream.server``, or to `log`.
 
     Raises `ConfigError` for wrong options and `Error` if it can not start.
     """
@@ -59,6 +62,7 @@ class Server:
         *,
         host: str = "127.0.0.1",
         config: ServerOptions | None = None,
+        monitoring_port: int | None = None,
         log: Logger | None = None,
         **options: Any,
     ) -> None:
@@ -68,10 +72,14 @@ class Server:
             if unknown:
                 raise ConfigError(f"Server has no option {', '.join(sorted(unknown))}")
             config = ServerOptions(host=host, port=port or -1, jetstream=jetstream, **options)
+            if monitoring_port is not None:
+                http_port = monitoring_port or -1
+                config.monitoring = msgspec.structs.replace(config.monitoring, http_port=http_port)
         config.validate()
         self.options = config
         self.log = log or standard_logger(config.logging)
         self.runtime: Runtime | None = None
+        self.monitoring: MonitoringListener | None = None
         self.port = 0
         self._temporary = ""
         if config.jetstream.enabled and not config.jetstream.store_dir:
@@ -92,6 +100,11 @@ class Server:
         return f"{scheme}://{host}:{self.port}"
 
     @property
+    def monitoring_url(self) -> str:
+        """Where the HTTP endpoints are; "" if they are off."""
+        return next(iter(self.ports().get("monitoring", [])), "")
+
+    @property
     def client_count(self) -> int:
         """How many clients are connected."""
         return len(self.runtime.engine.sessions) if self.runtime else 0
@@ -99,7 +112,14 @@ class Server:
     def ports(self) -> dict[str, list[str]]:
         """The URLs of every listener, by kind, as the ports file has them."""
         scheme = "nats" if self.options.tls is None else "tls"
-        return {"nats": urls(scheme, self.options.host, self.port)}
+        found = {"nats": urls(scheme, self.options.host, self.port)}
+        if self.monitoring is not None:
+            monitor, host = self.monitoring.monitor, self.options.monitoring_host
+            wanted = (("http", monitor.http_port), ("https", monitor.https_port))
+            endpoints = [url for kind, port in wanted if port for url in urls(kind, host, port)]
+            if endpoints:
+                found["monitoring"] = endpoints
+        return found
 
     # -- on the caller's loop ------------------------------------------------------------------
 
@@ -122,8 +142,11 @@ class Server:
         try:
             if options.jetstream.enabled:
                 self._start_jetstream(runtime)
+            monitor = make_monitor(runtime, options)
+            self.monitoring = await start_monitoring(monitor, options, log)
             self.port = await self._listen(runtime)
         except BaseException:
+            self._stop_monitoring()
             await runtime.close()
             raise
         runtime.engine.options.port = self.port
@@ -165,6 +188,7 @@ class Server:
             runtime = self.runtime
             self.runtime = None
             self.log.info("Initiating Shutdown...")
+            self._stop_monitoring()
             if self.options.jetstream.enabled:
                 self.log.info("Initiating JetStream Shutdown...")
             await runtime.close()
@@ -172,6 +196,11 @@ class Server:
                 self.log.info("JetStream Shutdown")
         if self._temporary:
             shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _stop_monitoring(self) -> None:
+        if self.monitoring is not None:
+            self.monitoring.close()
+            self.monitoring = None
 
     async def __aenter__(self) -> "Server":
         await self.start_here()

@@ -161,7 +161,17 @@ class TlsLayer:
         if certificate:
             facts["tls_names"] = certificate_names(certificate)
             facts["tls_subject"] = subject_name(certificate)
+            facts["tls_peer_certs"] = [self._shown(subject_name(certificate))]
         return facts
+
+    def _shown(self, subject: str) -> dict[str, str]:
+        """The client's certificate as /connz lists it."""
+        data = self.peer_certificate() or b""
+        return {
+            "subject": subject,
+            "spki_sha256": spki_sha256(data),
+            "cert_sha256": hashlib.sha256(data).hexdigest(),
+        }
 
     def peer_certificate(self) -> bytes | None:
         """The client's certificate (DER), if it showed one."""

@@ -94,6 +94,10 @@ class PrefixCache:
         self._by_first.clear()
         return 0
 
+    def values(self) -> list[Any]:
+        """Everything that is kept."""
+        return [*self._exact.values(), *self._by_last.values(), *self._by_first.values()]
+
     def _first_tokens(self, subject: bytes) -> int:
         """How many first tokens decide about an acknowledgement; 0 for any other subject."""
         view = subject

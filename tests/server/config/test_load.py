@@ -6,7 +6,7 @@ import pytest
 
 from slipstream.errors import ConfigError
 from slipstream.server.config import check_file, load_options, load_text
-from slipstream.server.options import MIB, MINUTE, SECOND
+from slipstream.server.options import MIB, MINUTE, SECOND, JetStreamOptions, ServerOptions
 
 
 def write(directory: Path, text: str) -> str:
@@ -61,3 +61,12 @@ def test_bare_minutes_are_minutes_and_get_a_warning() -> None:
     loaded = load_text("ping_interval: 2m")
     assert loaded.options.limits.ping_interval == 2 * MINUTE
     assert "quote it" in loaded.warnings[0]
+
+
+def test_a_file_names_its_store_once_and_before_any_default() -> None:
+    default = ServerOptions(jetstream=JetStreamOptions(enabled=True, store_dir="default"))
+    assert load_text("store_dir: one", options=default).options.jetstream.store_dir == "one"
+    found = load_text("jetstream {}\nstore_dir: two", options=default).options.jetstream
+    assert (found.enabled, found.store_dir) == (True, "two")
+    with pytest.raises(ConfigError, match="the first is at config:1:12"):
+        load_text("store_dir: one\njetstream { store_dir: two }")

@@ -9,7 +9,7 @@ from slipstream.server.config.accounts import (
     Mappings,
 )
 from slipstream.server.config.blocks import Block, block_kind, no_effect, optional, refused
-from slipstream.server.config.jetstream import JETSTREAM, JetStream, put_store_dir
+from slipstream.server.config.jetstream import JETSTREAM, JetStream, StoreDirectory
 from slipstream.server.config.kinds import (
     Address,
     Boolean,
@@ -77,13 +77,8 @@ def _put_trace_headers(target: ServerOptions, found: bool) -> None:
 
 
 def _put_jetstream(target: ServerOptions, found: JetStreamOptions) -> None:
-    if target.jetstream.store_dir:  # a store_dir of the top level came before
-        put_store_dir(found, target.jetstream.store_dir)
+    found.store_dir = found.store_dir or target.jetstream.store_dir  # the top level's, or a default
     target.jetstream = found
-
-
-def _put_store_dir(target: ServerOptions, path: str) -> None:
-    put_store_dir(target.jetstream, path)
 
 
 def _read_server_name(value: Value, notes: Notes) -> str:
@@ -312,9 +307,9 @@ TOP = Block(
         ),
         optional(
             "store_dir storedir",
-            Path,
+            StoreDirectory,
             "The same as jetstream.store_dir.",
-            put=_put_store_dir,
+            option="jetstream.store_dir",
         ),
         # Accepted, no effect
         no_effect("prof_port", Integer, "Profiler of nats-server."),

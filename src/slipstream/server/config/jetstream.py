@@ -10,13 +10,13 @@ from slipstream.server.config.kinds import (
     Integer,
     Kind,
     Notes,
-    Path,
     StoreSize,
     String,
     Wrong,
     integer_between,
     one_of,
     read_duration,
+    read_string,
 )
 from slipstream.server.config.tree import Value
 from slipstream.server.options import JetStreamLimits, JetStreamOptions
@@ -36,12 +36,16 @@ def _put_sync(target: JetStreamOptions, interval: int) -> None:
         target.sync_interval = interval
 
 
-def put_store_dir(target: JetStreamOptions, path: str) -> None:
-    """Set the store once; two of them are a mistake."""
-    if target.store_dir:
-        raise Wrong("duplicate store_dir: keep one of them")
-    target.store_dir = path
+def read_store_dir(value: Value, notes: Notes) -> str:
+    """A path; a file may name only one, here or at the top level."""
+    path = read_string(value, notes)
+    if notes.store_dir is not None:
+        raise Wrong(f"duplicate store_dir, the first is at {notes.store_dir}: keep one of them")
+    notes.store_dir = value.place
+    return path
 
+
+StoreDirectory = Kind("path", read_store_dir)
 
 BATCH = Block(
     "batch",
@@ -85,9 +89,8 @@ JETSTREAM = Block(
         ),
         optional(
             "store_dir store storedir",
-            Path,
+            StoreDirectory,
             "Where streams are kept; a directory jetstream is made in it.",
-            put=put_store_dir,
         ),
         optional(
             "max_memory_store max_mem_store max_mem",

@@ -35,6 +35,7 @@ class Notes:
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     users: dict[str, Place] = field(default_factory=dict)  # of all accounts, by name
+    store_dir: Place | None = None
 
     def wrong(self, place: Place, text: str) -> None:
         """An error."""

@@ -1,5 +1,7 @@
 """`tls {}` of the client port (spec config-cli.md section 4)."""
 
+import re
+
 from slipstream.server.config.blocks import Block, no_effect, optional, refused
 from slipstream.server.config.kinds import (
     Boolean,
@@ -10,10 +12,12 @@ from slipstream.server.config.kinds import (
     Wrong,
     duration,
     read_string,
+    read_strings,
 )
 from slipstream.server.config.tree import Value
 from slipstream.server.options import MILLISECOND, TlsOptions
 
+_SHA256 = re.compile("[0-9a-f]{64}")
 AUTO_FALLBACK = 50 * MILLISECOND
 CIPHER_SUITES = frozenset(
     {
@@ -70,6 +74,14 @@ def _read_version(value: Value, notes: Notes) -> str:
     return version
 
 
+def _read_pinned(value: Value, notes: Notes) -> list[str]:
+    pins = [pin.lower() for pin in read_strings(value, notes)]
+    for pin in pins:
+        if not _SHA256.fullmatch(pin):
+            raise Wrong(f'"{pin}" is not the SHA-256 of a key: 64 hexadecimal digits')
+    return pins
+
+
 def _put_verify_and_map(target: TlsOptions, found: bool) -> None:
     target.verify_and_map = found
     target.verify = target.verify or found
@@ -110,11 +122,16 @@ TLS = Block(
             "Key exchanges, best first.",
             reloadable=True,
         ),
+        optional(
+            "pinned_certs",
+            Kind("list of SHA-256", _read_pinned),
+            "Accept only clients' certificates with these keys (SPKI, 64 hex digits each).",
+            reloadable=True,
+        ),
         no_effect("insecure", Boolean, "Only for connections that a server makes."),
         refused("allow_insecure_cipher_suites", "Broken cipher suites."),
         refused("verify_cert_and_check_known_urls", "For routes, gateways and leaf nodes."),
         refused("certs", "Several certificates."),
-        refused("pinned_certs", "Accept only certificates with these keys."),
         refused("connection_rate_limit", "Handshakes per second."),
         refused("ocsp_peer", "OCSP for clients' certificates."),
         refused("cert_store", "Certificates of Windows."),

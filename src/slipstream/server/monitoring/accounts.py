@@ -1,0 +1,120 @@
+"""`/accountz` and `/accstatz`: accounts, and what their connections did."""
+
+from typing import Any
+
+import msgspec
+
+from slipstream.engine.account import Account
+from slipstream.engine.rfc3339 import time_text
+from slipstream.server.monitoring.monitor import Monitor
+from slipstream.server.monitoring.query import BadRequest, Query
+from slipstream.server.monitoring.subsz import sublist_stats
+from slipstream.server.options import AccountOptions
+
+
+class AccountzOptions(msgspec.Struct, kw_only=True):
+    """Which account; "" lists the names of all."""
+
+    account: str = ""
+
+
+class AccstatzOptions(msgspec.Struct, kw_only=True):
+    """Which accounts: those with connections, or those named, or all."""
+
+    accounts: list[str] = msgspec.field(default_factory=list)
+    include_unused: bool = False
+
+
+def accountz_options(query: Query) -> AccountzOptions:
+    """From an HTTP request."""
+    return AccountzOptions(account=query.text("acc"))
+
+
+def accstatz_options(query: Query) -> AccstatzOptions:
+    """From an HTTP request. Raises `BadRequest`."""
+    return AccstatzOptions(include_unused=query.boolean("unused"))
+
+
+def accountz(monitor: Monitor, options: AccountzOptions) -> dict[str, Any]:
+    """Names of accounts, or all about one. Raises `BadRequest` if there is no such account."""
+    answer = monitor.head()
+    if not monitor.options.no_system_account:
+        answer["system_account"] = monitor.engine.system_account.name
+    if options.account:
+        answer["account_detail"] = account_detail(monitor, options.account)
+    else:
+        answer["accounts"] = sorted(monitor.engine.accounts)
+    return answer
+
+
+def account_detail(monitor: Monitor, name: str) -> dict[str, Any]:
+    """All about one account. Raises `BadRequest` if there is none of that name."""
+    account = monitor.engine.accounts.get(name)
+    if account is None:
+        raise BadRequest(f"Account {name} does not exist")
+    detail: dict[str, Any] = {
+        "account_name": name,
+        "update_time": time_text(monitor.loaded_at),
+    }
+    if account is monitor.engine.system_account:
+        detail["is_system"] = True
+    detail |= {
+        "expired": False,
+        "complete": True,
+        "jetstream_enabled": account.jetstream is not None,
+        "leafnode_connections": 0,
+        "client_connections": len(account.sessions),
+        "subscriptions": len(account.trie),
+    }
+    mappings = _mappings(monitor, name)
+    if mappings:
+        detail["mappings"] = mappings
+    detail["name_tag"] = name
+    detail["sublist_stats"] = sublist_stats([account])
+    return detail
+
+
+def _mappings(monitor: Monitor, name: str) -> dict[str, Any]:
+    options = monitor.options
+    own = options.accounts.get(name, AccountOptions(name=name)).mappings
+    if name == monitor.engine.default_account.name:
+        own = options.mappings
+    return {
+        mapping.source: [
+            {"subject": to.subject, "weight": to.weight}
+            | ({"cluster": to.cluster} if to.cluster else {})
+            for to in mapping.destinations
+        ]
+        for mapping in own
+    }
+
+
+def accstatz(monitor: Monitor, options: AccstatzOptions) -> dict[str, Any]:
+    """What the connections of accounts sent and received."""
+    accounts = monitor.engine.accounts
+    names = [name for name in sorted(accounts) if name in (options.accounts or accounts)]
+    found = [account_stat(monitor, accounts[name]) for name in names]
+    shown = [stat for stat in found if stat["conns"] or options.include_unused or options.accounts]
+    return {**monitor.head(), "account_statz": shown}
+
+
+def account_stat(monitor: Monitor, account: Account) -> dict[str, Any]:
+    """What one account's connections sent and received, as advisories have it too."""
+    traffic = monitor.traffic(account.name)
+    connections = len(account.sessions)
+    return {
+        "acc": account.name,
+        "name": account.name,
+        "conns": connections,
+        "leafnodes": 0,
+        "total_conns": connections,
+        "num_subscriptions": len(account.trie),
+        "sent": _data(traffic.out_msgs, traffic.out_bytes),
+        "received": _data(traffic.in_msgs, traffic.in_bytes),
+        "slow_consumers": traffic.slow,
+    }
+
+
+def _data(msgs: int, size: int) -> dict[str, Any]:
+    none = {"msgs": 0, "bytes": 0}
+    return {"msgs": msgs, "bytes": size, "gateways": none, "routes": none, "leafs": none}

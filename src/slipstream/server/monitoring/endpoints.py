@@ -1,0 +1,118 @@
+"""Paths, and what answers them."""
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from slipstream.server.monitoring import shells
+from slipstream.server.monitoring.accounts import (
+    accountz,
+    accountz_options,
+    accstatz,
+    accstatz_options,
+)
+from slipstream.server.monitoring.connz import connz, connz_options
+from slipstream.server.monitoring.healthz import healthz, healthz_options
+from slipstream.server.monitoring.http import TEXT, Request, Response
+from slipstream.server.monitoring.jsz import jsz, jsz_options
+from slipstream.server.monitoring.monitor import Monitor
+from slipstream.server.monitoring.page import index_page
+from slipstream.server.monitoring.prometheus import CONTENT_TYPE, metrics
+from slipstream.server.monitoring.query import BadRequest, Query
+from slipstream.server.monitoring.render import to_json
+from slipstream.server.monitoring.subsz import subsz, subsz_options
+from slipstream.server.monitoring.varz import varz
+
+JSON = "application/json"
+SCRIPT = "application/javascript"
+_CALLBACK = re.compile(r"[A-Za-z_$][\w$.]{0,127}")
+
+Endpoint = Callable[[Monitor, Query], Response]
+Options = TypeVar("Options")
+
+
+class Endpoints:
+    """The handler of HTTP requests: finds the endpoint, counts, answers."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+        self._base = monitor.options.monitoring.http_base_path
+        self._by_path: dict[str, Endpoint] = {
+            "/": _index,
+            "/varz": _plain(varz),
+            "/connz": _with_options(connz, connz_options),
+            "/subsz": _with_options(subsz, subsz_options),
+            "/subscriptionsz": _with_options(subsz, subsz_options),
+            "/accountz": _with_options(accountz, accountz_options),
+            "/accstatz": _with_options(accstatz, accstatz_options),
+            "/jsz": _with_options(jsz, jsz_options),
+            "/healthz": _healthz,
+            "/metrics": _metrics,
+            "/routez": _plain(shells.routez),
+            "/leafz": _plain(shells.leafz),
+            "/gatewayz": _plain(shells.gatewayz),
+            "/ipqueuesz": _plain(shells.ipqueuesz),
+            "/expvarz": _plain(shells.expvarz),
+            "/debug/vars": _plain(shells.expvarz),
+            "/raftz": _raftz,
+        }
+
+    def handle(self, request: Request) -> Response:
+        """Answer a request."""
+        path = request.path
+        if self._base and (path == self._base or path.startswith(self._base + "/")):
+            path = path[len(self._base) :] or "/"
+        elif self._base:
+            return _not_found()
+        endpoint = self._by_path.get(path)
+        if endpoint is None:
+            return _not_found()
+        self._monitor.requests[self._base + path] += 1
+        try:
+            return endpoint(self._monitor, Query(request.query))
+        except BadRequest as error:
+            return Response(400, TEXT, str(error).encode())
+
+
+def _plain(function: Callable[[Monitor], Any]) -> Endpoint:
+    return lambda monitor, query: _answer(query, function(monitor))
+
+
+def _with_options(
+    function: Callable[[Monitor, Options], Any], options: Callable[[Query], Options]
+) -> Endpoint:
+    return lambda monitor, query: _answer(query, function(monitor, options(query)))
+
+
+def _answer(query: Query, answer: Any, status: int = 200, indent: int = 2) -> Response:
+    """JSON, or a call of the function that `callback` names with it."""
+    body = to_json(answer, indent)
+    callback = query.text("callback")
+    headers = {"Access-Control-Allow-Origin": "*"}
+    if not callback:
+        return Response(status, JSON, body, headers)
+    if not _CALLBACK.fullmatch(callback):
+        raise BadRequest("callback must be the name of a function")
+    return Response(status, SCRIPT, callback.encode() + b"(" + body + b")", headers)
+
+
+def _healthz(monitor: Monitor, query: Query) -> Response:
+    status, answer = healthz(monitor, healthz_options(query))
+    return _answer(query, answer, status, indent=0)
+
+
+def _metrics(monitor: Monitor, query: Query) -> Response:
+    return Response(200, CONTENT_TYPE, metrics(monitor))
+
+
+def _index(monitor: Monitor, query: Query) -> Response:
+    return Response(200, "text/html; charset=utf-8", index_page(monitor))
+
+
+def _raftz(monitor: Monitor, query: Query) -> Response:
+    return Response(404, TEXT, b"No Raft nodes registered")
+
+
+def _not_found() -> Response:
+    headers = {"X-Content-Type-Options": "nosniff"}
+    return Response(404, TEXT, b"404 page not found\n", headers)

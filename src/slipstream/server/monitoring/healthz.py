@@ -1,0 +1,128 @@
+"""`/healthz`: whether all is well, or one stream or consumer is (spec monitoring.md section 2)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from slipstream.engine.jetstream import JetStream
+from slipstream.engine.stream import Stream
+from slipstream.server.monitoring.monitor import Monitor
+from slipstream.server.monitoring.query import Query
+
+OK, BAD_REQUEST, NOT_FOUND, ERROR, UNAVAILABLE = 200, 400, 404, 500, 503
+
+
+class HealthzOptions(msgspec.Struct, kw_only=True, rename="kebab"):
+    """What to look at. The names are those of a request's body over `$SYS`."""
+
+    js_enabled: bool = False
+    js_enabled_only: bool = False  # the listener, and JetStream where it is configured
+    js_server_only: bool = False  # the listener
+    js_meta_only: bool = False
+    account: str = ""
+    stream: str = ""  # of the account
+    consumer: str = ""  # of the stream
+    details: bool = False
+
+
+class Problem(msgspec.Struct, omit_defaults=True):
+    """One thing that is wrong; `type` says with what."""
+
+    type: str
+    account: str = ""
+    stream: str = ""
+    consumer: str = ""
+    error: str = ""
+
+
+def healthz_options(query: Query) -> HealthzOptions:
+    """From an HTTP request. Raises `BadRequest`."""
+    return HealthzOptions(
+        js_enabled=query.boolean("js-enabled"),
+        js_enabled_only=query.boolean("js-enabled-only"),
+        js_server_only=query.boolean("js-server-only"),
+        js_meta_only=query.boolean("js-meta-only"),
+        account=query.text("account"),
+        stream=query.text("stream"),
+        consumer=query.text("consumer"),
+        details=query.boolean("details"),
+    )
+
+
+def healthz(monitor: Monitor, options: HealthzOptions) -> tuple[int, dict[str, Any]]:
+    """The HTTP status, and the answer."""
+    status, problems = _look(monitor, options)
+    if status == OK:
+        return OK, {"status": "ok"}
+    if options.details:
+        return status, {"status": "error", "errors": problems}
+    word = "unavailable" if status in (UNAVAILABLE, NOT_FOUND) else "error"
+    return status, {"status": word, "error": problems[0].error}
+
+
+def _look(monitor: Monitor, options: HealthzOptions) -> tuple[int, list[Problem]]:
+    account, stream, consumer = options.account, options.stream, options.consumer
+    if stream and not account:
+        what = '"account" must not be empty when checking stream health'
+        return BAD_REQUEST, [Problem("BAD_REQUEST", error=what)]
+    if consumer and not stream:
+        what = '"stream" must not be empty when checking consumer health'
+        return BAD_REQUEST, [Problem("BAD_REQUEST", error=what)]
+    if not monitor.is_listening:
+        return ERROR, [Problem("CONNECTION", error="not listening")]
+    if options.js_server_only or not monitor.options.jetstream.enabled:
+        return OK, []
+    if options.js_enabled or options.js_enabled_only or options.js_meta_only:
+        return OK, []
+    if account:
+        return _look_at_one(monitor, account, stream, consumer)
+    problems = [
+        problem
+        for found in monitor.engine.accounts.values()
+        if found.jetstream is not None
+        for problem in _problems(found.jetstream)
+    ]
+    return (UNAVAILABLE, problems) if problems else (OK, [])
+
+
+def _look_at_one(
+    monitor: Monitor, account: str, stream: str, consumer: str
+) -> tuple[int, list[Problem]]:
+    found = monitor.engine.accounts.get(account)
+    if found is None or found.jetstream is None:
+        what = f'JetStream account "{account}" not found'
+        return NOT_FOUND, [Problem("ACCOUNT", account, error=what)]
+    if not stream:
+        problems = list(_problems(found.jetstream))
+        return (UNAVAILABLE, problems) if problems else (OK, [])
+    one = found.jetstream.streams.get(stream)
+    if one is None:
+        what = f'JetStream stream "{stream}" not found on account "{account}"'
+        return NOT_FOUND, [Problem("STREAM", account, stream, error=what)]
+    if consumer and consumer not in one.consumers:
+        what = (
+            f'JetStream consumer "{consumer}" not found for stream "{stream}" '
+            f'on account "{account}"'
+        )
+        return NOT_FOUND, [Problem("CONSUMER", account, stream, consumer, what)]
+    problem = _problem(one)
+    return (UNAVAILABLE, [problem]) if problem is not None else (OK, [])
+
+
+def _problems(js: JetStream) -> Iterator[Problem]:
+    """What recovery found wrong, and streams that the disk has failed."""
+    for text in js.problems:
+        yield Problem("STREAM", js.account.name, error=text)
+    for stream in js.streams.values():
+        problem = _problem(stream)
+        if problem is not None:
+            yield problem
+
+
+def _problem(stream: Stream) -> Problem | None:
+    if not stream.failed:
+        return None
+    account = stream.js.account.name
+    what = f"JetStream stream '{account} > {stream.name}' does not store any more: {stream.failed}"
+    return Problem("STREAM", account, stream.name, error=what)

@@ -1,0 +1,168 @@
+"""As much of an HTTP/1.1 server as monitoring needs: requests without bodies, answers at once.
+
+A `HttpConnection` gathers bytes until a request's head is complete, asks the handler, writes the
+answer, and goes on with the next request unless the client wants otherwise. What is malformed,
+too long or too slow gets an error and the end of its connection.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from typing import Any
+
+HEAD_BYTES_MAX = 16 * 1024
+HEAD_SECONDS_MAX = 10.0
+IDLE_SECONDS_MAX = 60.0
+CONNECTIONS_MAX = 256
+TEXT = "text/plain; charset=utf-8"
+
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+    505: "HTTP Version Not Supported",
+}
+
+
+@dataclass(slots=True)
+class Request:
+    """A request's target: the path, and what follows `?`."""
+
+    path: str
+    query: str = ""
+
+
+@dataclass(slots=True)
+class Response:
+    """An answer."""
+
+    status: int
+    content_type: str
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[[Request], Response]
+
+
+class HttpConnection(asyncio.Protocol):
+    """One client. `others` are all connections of the listener, to bound their number."""
+
+    def __init__(self, handler: Handler, others: "set[HttpConnection]") -> None:
+        self._handler = handler
+        self._others = others
+        self._transport: Any = None
+        self._received = bytearray()
+        self._timer: asyncio.TimerHandle | None = None
+        self._writable = True
+
+    # -- what asyncio calls --------------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for a request, but not for ever."""
+        self._transport = transport
+        if len(self._others) >= CONNECTIONS_MAX:
+            transport.abort()
+            return
+        self._others.add(self)
+        self._wait(HEAD_SECONDS_MAX)
+
+    def data_received(self, data: bytes) -> None:
+        """Answer every request that is complete."""
+        self._received += data
+        self._answer_all()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._others.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def pause_writing(self) -> None:
+        """The client does not read: answer no more."""
+        self._writable = False
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self._writable = True
+        self._transport.resume_reading()
+        self._answer_all()
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._transport is not None:
+            self._transport.close()
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def _wait(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._transport.abort)
+
+    def _answer_all(self) -> None:
+        while self._writable and not self._transport.is_closing():
+            end = self._received.find(b"\r\n\r\n")
+            if end < 0:
+                if len(self._received) > HEAD_BYTES_MAX:
+                    self._refuse(431, "request header fields too large")
+                return
+            head = bytes(self._received[:end])
+            del self._received[: end + 4]
+            self._wait(IDLE_SECONDS_MAX)
+            self._answer(head)
+
+    def _answer(self, head: bytes) -> None:
+        lines = head.decode("latin-1").split("\r\n")
+        words = lines[0].split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/") or len(head) > HEAD_BYTES_MAX:
+            self._refuse(400, "bad request: expected METHOD PATH HTTP/1.1")
+            return
+        if words[2] not in ("HTTP/1.0", "HTTP/1.1"):
+            self._refuse(505, f"unsupported protocol {words[2][:16]}: use HTTP/1.1")
+            return
+        headers = {}
+        for line in lines[1:]:
+            name, colon, value = line.partition(":")
+            if not colon or name != name.strip():
+                self._refuse(400, "bad request: malformed header")
+                return
+            headers[name.lower()] = value.strip().lower()
+        path, _, query = words[1].partition("?")
+        response = self._handle(Request(path, query))
+        # A body is not read, so what follows it can not be understood.
+        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        kept = headers.get("connection", "close" if words[2] == "HTTP/1.0" else "keep-alive")
+        self._send(response, words[0] == "HEAD", close=has_body or kept != "keep-alive")
+
+    def _handle(self, request: Request) -> Response:
+        try:
+            return self._handler(request)
+        except Exception as error:  # an endpoint's mistake must not end the server
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"monitoring failed to answer {request.path}", "exception": error}
+            )
+            return Response(500, TEXT, b"the server failed to answer; its log says why\n")
+
+    def _refuse(self, status: int, text: str) -> None:
+        self._send(Response(status, TEXT, text.encode() + b"\n"), False, close=True)
+
+    def _send(self, response: Response, only_head: bool, close: bool) -> None:
+        lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Unknown')}"]
+        lines += [f"{name}: {value}" for name, value in response.headers.items()]
+        lines += [
+            f"Content-Type: {response.content_type}",
+            f"Date: {formatdate(usegmt=True)}",
+            f"Content-Length: {len(response.body)}",
+        ]
+        if close:
+            lines.append("Connection: close")
+        head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+        self._transport.write(head if only_head else head + response.body)
+        if close:
+            self._transport.close()

@@ -1,0 +1,113 @@
+"""What the endpoints look at: the engine, the options it was started with, and the process."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from slipstream.engine.engine import Engine
+from slipstream.engine.rfc3339 import time_text
+from slipstream.engine.session_facts import Traffic
+from slipstream.server.options import ServerOptions
+
+_CPU_SAMPLE_SECONDS = 1.0
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Monitor:
+    """One server, as monitoring sees it. `max_memory` and `max_storage` are JetStream's, resolved.
+
+    `stalls` tells how many publishers were slowed down so far, because somebody did not keep up.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        options: ServerOptions,
+        *,
+        max_memory: int = 0,
+        max_storage: int = 0,
+        stalls: Callable[[], int] = int,
+    ) -> None:
+        self.engine = engine
+        self.options = options
+        self.max_memory = max_memory
+        self.max_storage = max_storage
+        self.stalls = stalls
+        self.loaded_at = engine.started  # when the configuration was read
+        self.requests: Counter[str] = Counter()  # over HTTP, by path
+        self.http_port = options.monitoring.http_port
+        self.https_port = options.monitoring.https_port
+        self.is_listening = True
+        self._cpu_at = time.monotonic()
+        self._cpu_used = time.process_time()
+        self._cpu_percent = 0.0
+
+    @property
+    def now(self) -> int:
+        """ns since the epoch; the engine's clock may be behind while nothing happens."""
+        return max(time.time_ns(), self.engine.clock.now)
+
+    def head(self) -> dict[str, object]:
+        """How most answers begin."""
+        return {"server_id": self.engine.server_id, "now": time_text(self.now)}
+
+    # -- sums ----------------------------------------------------------------------------------
+
+    def traffic(self, account: str) -> Traffic:
+        """Messages and bytes of an account's connections since the server started."""
+        total = Traffic()
+        ended = self.engine.ended_traffic.get(account)
+        if ended is not None:
+            total.add(ended)
+            total.slow = ended.slow
+        for session in self.engine.accounts[account].sessions.values():
+            total.add(session)
+        return total
+
+    def total_traffic(self) -> Traffic:
+        """The same of all accounts."""
+        total = Traffic(slow=self.engine.slow_consumers)
+        for name in self.engine.accounts:
+            total.add(self.traffic(name))
+        return total
+
+    def subscription_count(self) -> int:
+        """Subscriptions of clients and of the server itself, in all accounts."""
+        return sum(len(account.trie) for account in self.engine.accounts.values())
+
+    # -- the process ---------------------------------------------------------------------------
+
+    def memory_bytes(self) -> int:
+        """Resident memory of the process; 0 where the system does not say."""
+        try:
+            with open("/proc/self/statm", "rb") as file:
+                return int(file.read().split()[1]) * _PAGE_BYTES
+        except (OSError, IndexError, ValueError):
+            return 0
+
+    def cpu_percent(self) -> float:
+        """Share of one core that the process used of late, in percent."""
+        now = time.monotonic()
+        elapsed = now - self._cpu_at
+        if elapsed >= _CPU_SAMPLE_SECONDS:
+            used = time.process_time()
+            self._cpu_percent = round((used - self._cpu_used) / elapsed * 100, 1)
+            self._cpu_at, self._cpu_used = now, used
+        return self._cpu_percent
+
+
+def uptime_text(duration: int) -> str:
+    """Nanoseconds as `1y2d3h4m5s`, from the largest unit that there is any of."""
+    seconds = max(duration, 0) // 1_000_000_000
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
+    years = days // 365
+    parts = [(years, "y"), (days % 365, "d"), (hours % 24, "h"), (minutes % 60, "m")]
+    while parts and not parts[0][0]:
+        parts.pop(0)
+    return "".join(f"{n}{unit}" for n, unit in [*parts, (seconds % 60, "s")])
+
+
+def whole(number: float) -> float:
+    """A number that JSON shows without `.0` if it is whole, as Go does."""
+    return int(number) if number == int(number) else number

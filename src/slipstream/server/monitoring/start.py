@@ -1,0 +1,66 @@
+"""Monitoring of a server that starts: what to look at, and the ports that are wanted."""
+
+import ssl
+
+from msgspec.structs import replace
+
+from slipstream.errors import Error
+from slipstream.server.banner import disk_for_streams, memory_for_streams
+from slipstream.server.logger import Logger
+from slipstream.server.monitoring.listener import MonitoringListener
+from slipstream.server.monitoring.monitor import Monitor
+from slipstream.server.options import ServerOptions
+from slipstream.server.process_files import bracketed
+from slipstream.server.runtime import Runtime
+from slipstream.server.tls import server_context
+
+
+def make_monitor(runtime: Runtime, options: ServerOptions) -> Monitor:
+    """The monitor of a runtime; JetStream's directory exists, if there is one."""
+    enabled = options.jetstream.enabled
+    return Monitor(
+        runtime.engine,
+        options,
+        max_memory=memory_for_streams(options) if enabled else 0,
+        max_storage=disk_for_streams(options) if enabled else 0,
+        stalls=lambda: runtime.stalls,
+    )
+
+
+async def start_monitoring(
+    monitor: Monitor, options: ServerOptions, log: Logger
+) -> MonitoringListener:
+    """Open the ports. Raises `Error` or `ConfigError` if that is not possible."""
+    listener = MonitoringListener(monitor)
+    wanted = options.monitoring
+    try:
+        if wanted.http_port:
+            await _listen(listener, options, wanted.http_port, None, log)
+        if wanted.https_port and options.tls is not None:
+            # Whoever reads the endpoints shows no certificate.
+            context = server_context(replace(options.tls, verify=False, verify_and_map=False))
+            await _listen(listener, options, wanted.https_port, context, log)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+async def _listen(
+    listener: MonitoringListener,
+    options: ServerOptions,
+    port: int,
+    context: ssl.SSLContext | None,
+    log: Logger,
+) -> None:
+    host = options.monitoring_host
+    try:
+        found = await listener.start(host, port, context)
+    except OSError as error:
+        raise Error(
+            f"Can't listen to the monitor port: {bracketed(host)}:{port}, "
+            f'"{(error.strerror or str(error)).lower()}"; '
+            "stop whoever uses it, or choose another port (-1: any free one)"
+        ) from error
+    kind = "http" if context is None else "https"
+    log.info(f"Starting {kind} monitor on {bracketed(host)}:{found}")

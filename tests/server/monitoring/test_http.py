@@ -1,0 +1,142 @@
+"""The HTTP port answers well-formed requests, and survives all others."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from slipstream import Server
+from slipstream.server.options import JetStreamOptions, MonitoringOptions
+from tests.server.monitoring.http_client import get
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server(monitoring_port=0, jetstream=JetStreamOptions()) as server:
+        yield server
+
+
+def talk(server: Server, data: bytes, *, end: bool = True) -> bytes:
+    """Send `data`, and return all that comes until the server hangs up."""
+    host, port = server.monitoring_url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        connection.sendall(data)
+        if end:
+            connection.shutdown(socket.SHUT_WR)
+        received = b""
+        while chunk := connection.recv(65_536):
+            received += chunk
+    return received
+
+
+def test_a_connection_is_kept_for_the_next_request(server: Server) -> None:
+    one = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    last = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    received = talk(server, one + one + last, end=False)
+    assert received.count(b"HTTP/1.1 200 OK\r\n") == 3
+    assert received.count(b'{"status":"ok"}') == 3
+    assert received.count(b"Connection: close\r\n") == 1
+
+
+def test_http_1_0_is_answered_and_closed(server: Server) -> None:
+    received = talk(server, b"GET /healthz HTTP/1.0\r\n\r\n", end=False)
+    assert received.endswith(b'\r\n\r\n{"status":"ok"}')
+
+
+def test_a_request_may_come_in_pieces(server: Server) -> None:
+    host, port = server.monitoring_url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        for byte in b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n":
+            connection.sendall(bytes([byte]))
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_head_has_no_body(server: Server) -> None:
+    received = talk(server, b"HEAD /varz HTTP/1.1\r\nConnection: close\r\n\r\n", end=False)
+    assert received.endswith(b"\r\n\r\n")
+    assert b"Content-Length: 0" not in received
+
+
+def test_the_method_does_not_matter_and_a_body_is_not_read(server: Server) -> None:
+    head = b"POST /healthz HTTP/1.1\r\nContent-Length: 5\r\n\r\n"
+    received = talk(server, head + b"hello", end=False)
+    assert received.startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"nonsense\r\n\r\n", b"400"),
+        (b"GET /varz\r\n\r\n", b"400"),
+        (b"GET /varz HTTP/2.0\r\n\r\n", b"505"),
+        (b"GET /varz HTTP/1.1\r\nno colon\r\n\r\n", b"400"),
+        (b"GET /varz HTTP/1.1\r\n folded: x\r\n\r\n", b"400"),
+        (b"\r\n\r\n", b"400"),
+        (b"GET /%00 HTTP/1.1\r\nConnection: close\r\n\r\n", b"404"),
+        (b"GET /" + b"x" * 20_000, b"431"),
+        (b"GET /connz?" + b"a&" * 200 + b" HTTP/1.1\r\nConnection: close\r\n\r\n", b"400"),
+    ],
+)
+def test_what_is_malformed_gets_an_error(server: Server, data: bytes, status: bytes) -> None:
+    assert talk(server, data, end=False).split(b" ")[1] == status
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=200))
+def test_no_bytes_harm_the_server(server: Server, data: bytes) -> None:
+    talk(server, data + b"\r\n\r\n")
+    assert get(server.monitoring_url, "/healthz").status == 200
+
+
+def test_callback_wraps_the_answer_for_scripts(server: Server) -> None:
+    found = get(server.monitoring_url, "/varz?callback=jQuery_1.load")
+    assert found.headers["Content-Type"] == "application/javascript"
+    assert found.body.startswith(b"jQuery_1.load({")
+    assert found.body.endswith(b"})")
+    assert get(server.monitoring_url, "/varz?callback=alert(1)//").status == 400
+
+
+def test_the_page_links_to_every_endpoint(server: Server) -> None:
+    found = get(server.monitoring_url, "/")
+    assert found.headers["Content-Type"] == "text/html; charset=utf-8"
+    for path in ("varz", "connz", "subsz", "accountz", "accstatz", "jsz", "healthz", "metrics"):
+        assert f'href="/{path}"'.encode() in found.body
+
+
+def test_requests_are_counted_by_path() -> None:
+    with Server(monitoring_port=0) as server:
+        for path in ("/varz", "/healthz", "/healthz", "/nope"):
+            get(server.monitoring_url, path)
+        found = get(server.monitoring_url, "/varz").json["http_req_stats"]
+    assert found == {"/varz": 2, "/healthz": 2}
+
+
+def test_a_base_path_stands_before_every_endpoint() -> None:
+    options = MonitoringOptions(http_port=-1, http_base_path="/nats")
+    with Server(monitoring=options) as server:
+        assert get(server.monitoring_url, "/nats/healthz").status == 200
+        assert b'href="/nats/varz"' in get(server.monitoring_url, "/nats").body
+        assert get(server.monitoring_url, "/healthz").status == 404
+
+
+def test_jetstream_off_is_shown_as_such(server: Server) -> None:
+    found = get(server.monitoring_url, "/jsz").json
+    assert found["disabled"] is True
+    assert (found["streams"], found["total"]) == (0, 0)
+    assert get(server.monitoring_url, "/varz").json["jetstream"] == {}
+    assert get(server.monitoring_url, "/healthz?js-enabled-only=1").status == 200
+
+
+def test_without_a_port_there_is_no_monitoring() -> None:
+    with Server() as server:
+        assert server.monitoring_url == ""
+        assert "monitoring" not in server.ports()
+
+
+def test_the_port_is_free_again_after_the_end() -> None:
+    with Server(monitoring_port=0) as server:
+        url = server.monitoring_url
+    with pytest.raises(OSError, match="refused"):
+        get(url, "/healthz")
