@@ -55,7 +55,7 @@ class AckService(Service):
             else:
                 return 1
             i += 1
-        if field < 3 or seq <= 0 or seq > self.consumer.delivered_stream_seq:
+        if field < 3 or seq <= 0:
             return 1
         size = message.end - message.body_start
         view = message.data
@@ -68,9 +68,10 @@ class AckService(Service):
             and view[i + 2] == 67
             and view[i + 3] == 75
         ):
-            self.consumer.acked(seq, consumer_seq)
-            if message.reply:
-                self._answer_when_saved(message.reply)
+            if seq < self.consumer.next_seq:
+                self.consumer.acked(seq, consumer_seq)
+                if message.reply:
+                    self._answer_when_saved(message.reply)
             return 1
         self._other(seq, consumer_seq, message.body(), message.reply)
         return 1
@@ -78,25 +79,25 @@ class AckService(Service):
     def _other(self, seq: _int, consumer_seq: _int, body: bytes, reply: bytes) -> None:
         """Everything but a plain acknowledgement; what is unknown is answered all the same."""
         consumer = self.consumer
-        if body == b"+OK":
-            consumer.acked(seq, consumer_seq)
-        elif body.startswith(b"-NAK"):
-            nak(consumer, seq, _delay(body[4:].strip()))
-            self._answer(reply)
-            return
-        elif body == b"+WPI":
-            in_progress(consumer, seq)
-            self._answer(reply)
-            return
-        elif body.startswith(b"+TERM"):
-            term(consumer, seq, body[5:].strip().decode("utf-8", "replace"))
-        elif body.startswith(b"+NXT"):
+        if body.startswith(b"+NXT"):
             consumer.acked(seq, consumer_seq)
             if reply:
                 consumer.delivery.request(reply, body[4:].strip())
-            return
-        if reply:
-            self._answer_when_saved(reply)
+        elif body == b"+OK" or body.startswith(b"+TERM"):
+            if seq >= consumer.next_seq:
+                return  # it has not been delivered: no answer
+            if body == b"+OK":
+                consumer.acked(seq, consumer_seq)
+            else:
+                term(consumer, seq, body[5:].strip().decode("utf-8", "replace"))
+            if reply:
+                self._answer_when_saved(reply)
+        else:
+            if body.startswith(b"-NAK"):
+                nak(consumer, seq, _delay(body[4:].strip()))
+            elif body == b"+WPI":
+                in_progress(consumer, seq)
+            self._answer(reply)
 
     def _answer(self, reply: bytes) -> None:
         if reply:

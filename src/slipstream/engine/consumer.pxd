@@ -40,10 +40,12 @@ cdef class Consumer:
     cdef public PendingMessages pending
     cdef public dict redelivered
     cdef public object due
-    cdef public object initial
+    cdef public list initial
+    cdef public Py_ssize_t initial_at
     cdef public bint queued
     cdef public bint stopped
     cdef public bint unsaved
+    cdef public bint holds
     cdef public long long paused_until
     cdef public long long last_activity
     cdef public object timer
@@ -82,10 +84,16 @@ cdef class Consumer:
     cpdef bint acked(self, long long seq, long long consumer_seq) except -1
     @cython.locals(place=Py_ssize_t, settled=list)
     cdef bint _acked_all(self, long long seq, long long consumer_seq) except -1
-    @cython.locals(pending=PendingMessages, is_first=bint)
+    @cython.locals(pending=PendingMessages, follows=bint)
     cpdef int settle(self, Py_ssize_t place) except -1
-    cpdef int stored(self, unsigned long long seq, bytes subject) except -1
+    cpdef int stored(self, unsigned long long seq) except -1
     cpdef int stored_many(self, unsigned long long first, unsigned long long last) except -1
-    cpdef int removed(self, unsigned long long seq, bytes subject) except -1
+    cpdef int removed(self, unsigned long long seq) except -1
+    @cython.locals(at=Py_ssize_t)
+    cpdef bint comes_first(self, unsigned long long seq) except -1
+    cpdef int catch_up(self) except -1
+    @cython.locals(pending=PendingMessages, place=Py_ssize_t)
+    cpdef bint front_moved(self) except -1
+    cpdef bint needs(self, unsigned long long seq) except -1
     cpdef bint has_room(self) except -1
     cpdef int changed(self) except -1

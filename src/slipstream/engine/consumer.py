@@ -11,6 +11,7 @@ always delivers.
                                       └──max_deliver reached, term──> settled
 """
 
+from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from slipstream.engine.redelivery import give_up, vanished
 from slipstream.log.record import Record
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import with_fields
-from slipstream.wire.subjects import matches
 
 if TYPE_CHECKING:
     from slipstream.engine.account import Account
@@ -64,9 +64,11 @@ class Consumer:
         self.pending = PendingMessages()
         self.redelivered: dict[int, int] = {}  # deliveries so far, where more than one
         self.due: deque[int] = deque()  # to deliver again, as far as they are pending and `DUE`
-        self.initial: deque[int] | None = None  # with last_per_subject: what comes first
+        self.initial: list[int] = []  # with last_per_subject: what comes first
+        self.initial_at = 0  # how many of them are done with
         self.queued = False  # whether it stands in the turn's list
         self.stopped = False
+        self.holds = False  # whether it stands in the stream's list of those with messages out
         self.unsaved = False  # the state on disk is out of date
         self.paused_until = 0
         self.last_activity = stream.clock.now
@@ -115,8 +117,12 @@ class Consumer:
     def pump(self) -> _int:
         """Deliver what can be delivered, a bounded amount; the rest in the next round."""
         self.queued = False
-        if self.stopped or self.paused_until:
+        if self.stopped:
             return 0
+        if self.paused_until:
+            self.delivery.nothing_left(False)
+            return 0
+        self.catch_up()
         n = 0
         size = 0
         while self.delivery.is_ready():
@@ -141,13 +147,13 @@ class Consumer:
         if not self.has_room():
             return 0
         record = self._record
-        while self.initial is not None:
-            if not self.initial:
-                self.initial = None
-                break
-            if self.log.read(self.initial[0], record):
+        while self.initial:
+            if self.initial_at == len(self.initial):
+                self.initial = []
+            elif self.log.read(self.initial[self.initial_at], record):
                 return 1
-            self.initial.popleft()
+            else:
+                self.initial_at += 1
         seq = self.next_seq
         if seq > self.stream.visible_seq:
             return 0
@@ -237,8 +243,8 @@ class Consumer:
         else:
             if self.num_pending > 0:
                 self.num_pending -= 1
-            if self.initial is not None:
-                self.initial.popleft()
+            if self.initial:
+                self.initial_at += 1
             else:
                 self.next_seq = seq + 1
             if seq > self.delivered_stream_seq:
@@ -248,6 +254,9 @@ class Consumer:
             if self.acks:
                 deadline = self.deadline(now, 1)
                 self.pending.add(seq, self.delivered_seq, now, deadline)
+                if not self.holds:
+                    self.holds = True
+                    self.stream.holding.append(self)
                 if self.timer is None:
                     self.watch(deadline)
             else:
@@ -294,13 +303,15 @@ class Consumer:
         """With policy all: this message and every one before it."""
         if seq <= self.floor_stream_seq or seq > self.delivered_stream_seq:
             return False
-        self.acked_at = self.clock.now
         settled = []
         place = self.pending.first()
         while place >= 0 and self.pending.seq(place) <= seq:
             settled.append(self.pending.seq(place))
             self.pending.remove(place)
             place = self.pending.first()
+        if not settled:
+            return False
+        self.acked_at = self.clock.now
         self.floor_seq = max(consumer_seq, self.floor_seq)
         self.floor_stream_seq = seq
         for one in settled:
@@ -314,14 +325,14 @@ class Consumer:
     def settle(self, place: _int) -> _int:
         """What is at `place` is pending no more, and the floor may move."""
         pending = self.pending
-        is_first = place == pending.first()
+        follows = pending.consumer_seq(place) == self.floor_seq + 1
         if self.redelivered:
             self.redelivered.pop(pending.seq(place), None)
         pending.remove(place)
         if not pending.size:
             self.floor_seq = self.delivered_seq
             self.floor_stream_seq = self.delivered_stream_seq
-        elif is_first:
+        elif follows:
             place = pending.first()
             self.floor_seq = pending.consumer_seq(place) - 1
             self.floor_stream_seq = pending.seq(place) - 1
@@ -329,76 +340,92 @@ class Consumer:
 
     # -- what the stream says ------------------------------------------------------------------
 
-    def stored(self, seq: _int, subject: bytes) -> _int:
+    def stored(self, seq: _int) -> _int:
         """A message that matches has become visible."""
         if seq > self.counted_seq:
             self.counted_seq = seq
-            self.num_pending += 1
+            if seq >= self.next_seq and self.log.holds(seq):
+                self.num_pending += 1
         self.wake()
         return 0
 
     def stored_many(self, first: _int, last: _int) -> _int:
         """Messages have become visible; for a consumer without filters."""
         if last > self.counted_seq:
-            if (
-                first > self.counted_seq
-                and self.log.messages == self.log.last_seq - self.log.first_seq + 1
-            ):
-                self.num_pending += last - max(first, self.log.first_seq) + 1
-                self.counted_seq = last
-            else:
-                self.recount()
+            first = max(first, self.counted_seq + 1, self.next_seq)
+            self.counted_seq = last
+            if first <= last:
+                self.num_pending += self.log.count_between(None, first, last)
         self.wake()
         return 0
 
-    def removed(self, seq: _int, subject: bytes) -> _int:
-        """One message has gone."""
+    def removed(self, seq: _int) -> _int:
+        """One message that matches has gone."""
         if seq >= self.next_seq:
-            if seq <= self.counted_seq and self._matches(subject) and self.num_pending > 0:
+            if seq <= self.counted_seq and self.num_pending > 0:
                 self.num_pending -= 1
         elif self.pending.find(seq) >= 0:
             vanished(self, seq)
+        elif self.comes_first(seq):
+            self.num_pending -= 1
         elif self.redelivered:
             self.redelivered.pop(seq, None)
         return 0
 
-    def front_moved(self) -> None:
-        """Many messages have gone: count again, and settle what went."""
-        record = Record()
-        gone = [seq for seq in self.pending.sequences() if not self.log.read(seq, record)]
-        for seq in gone:
-            vanished(self, seq)
-        for seq in [s for s in self.redelivered if s < self.log.first_seq]:
-            del self.redelivered[seq]
-        first = self.log.first_seq
-        if first > self.next_seq:
-            self.next_seq = first
-        if first > self.delivered_stream_seq + 1 and not self.pending:
-            self.delivered_stream_seq = max(self.delivered_stream_seq, first - 1)
-            self.floor_stream_seq = max(self.floor_stream_seq, first - 1)
-            self.floor_seq = self.delivered_seq
+    def comes_first(self, seq: _int) -> bool:
+        """With last_per_subject: whether `seq` is one of the messages to begin with."""
+        at = bisect_left(self.initial, seq, self.initial_at)
+        return at < len(self.initial) and self.initial[at] == seq
+
+    def catch_up(self) -> _int:
+        """Step over what has gone from the front of the stream. Nothing tells a consumer of that
+        but itself: one at rest costs a stream with limits nothing."""
+        if self.next_seq < self.log.first_seq:
+            self.next_seq = self.log.first_seq
+            self.recount()
+        elif self.initial and self.initial[0] < self.log.first_seq:
+            self.initial = self.initial[bisect_left(self.initial, self.log.first_seq) :]
+            self.initial_at = 0
+            self.recount()
+        return 0
+
+    def front_moved(self) -> bool:
+        """The first messages of the stream have gone: settle those that are out. Whether any are
+        out still."""
+        pending = self.pending
+        place = pending.first()
+        while place >= 0 and pending.seq(place) < self.log.first_seq:
+            vanished(self, pending.seq(place))
+            place = pending.first()
+        self.holds = place >= 0
+        return self.holds
+
+    def look_again(self) -> None:
+        """Any messages may have gone: settle those that are out, and count."""
+        for seq in self.pending.sequences():
+            if not self.log.holds(seq):
+                vanished(self, seq)
+        self.catch_up()
         self.recount()
-        self.changed()
         self.wake()
 
     def recount(self) -> None:
         """Set `num_pending` from the log."""
         self.counted_seq = self.log.last_seq
-        if self.initial is not None:
-            self.num_pending = len(self.initial) + self.log.count(self.filters, self.next_seq)
-        else:
-            self.num_pending = self.log.count(self.filters, self.next_seq)
+        self.num_pending = self.log.count(self.filters, self.next_seq)
+        for seq in self.initial[self.initial_at :]:
+            self.num_pending += self.log.holds(seq)
 
-    def needs(self, seq: _int, subject: bytes) -> bool:
-        """Whether the message must stay in an interest stream for this consumer."""
-        if not self._matches(subject):
-            return False
+    def needs(self, seq: _int) -> bool:
+        """Whether an interest stream must keep the message, which matches, for this consumer."""
         if not self.acks or self.ack_all:
             return seq > self.floor_stream_seq
-        return seq >= self.next_seq or self.pending.find(seq) >= 0 or seq in self.redelivered
-
-    def _matches(self, subject: bytes) -> bool:
-        return not self.filters or any(matches(pattern, subject) for pattern in self.filters)
+        return (
+            seq >= self.next_seq
+            or self.pending.find(seq) >= 0
+            or seq in self.redelivered
+            or self.comes_first(seq)
+        )
 
     # -- timers and the end: see `consumer_life` -------------------------------------------------
 

@@ -36,11 +36,12 @@ class ConsumerLife:
         consumer.pending.clear()
         consumer.redelivered.clear()
         consumer.due.clear()
-        consumer.initial = None
+        consumer.initial = []
+        seq = max(seq, consumer.log.first_seq)
         consumer.delivered_at = 0
-        consumer.next_seq = max(seq, 1)
+        consumer.next_seq = seq
         consumer.delivered_seq = consumer.floor_seq = 0
-        consumer.delivered_stream_seq = consumer.floor_stream_seq = max(seq - 1, 0)
+        consumer.delivered_stream_seq = consumer.floor_stream_seq = seq - 1
         consumer.recount()
         consumer.changed()
         consumer.wake()

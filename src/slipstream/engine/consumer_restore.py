@@ -1,6 +1,5 @@
 """Beginning consumers: new ones at the place that their policy says, old ones where they were."""
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -47,7 +46,7 @@ def set_start(consumer: Consumer) -> None:
     policy = config.deliver_policy
     if policy == "last":
         last = max((log.last_of(f) for f in config.filters or (b">",)), default=0)
-        start = last or log.last_seq + 1
+        start = last or log.first_seq
     elif policy == "new":
         start = log.last_seq + 1
     elif policy == "by_start_sequence":
@@ -55,12 +54,14 @@ def set_start(consumer: Consumer) -> None:
     elif policy == "by_start_time":
         start = log.seq_at(time_ns(parse_time(config.opt_start_time)))
     elif policy == "last_per_subject":
-        consumer.initial = deque(log.last_per_subject(config.filters))
+        consumer.initial = log.last_per_subject(config.filters)
         start = log.last_seq + 1
     consumer.next_seq = start
     before = start - 1
     if consumer.initial:
         before = consumer.initial[0] - 1
+    elif policy == "last_per_subject":
+        before = log.first_seq - 1
     consumer.delivered_stream_seq = consumer.floor_stream_seq = max(before, 0)
     if config.replay_policy == "original":
         consumer.replay_until = log.last_seq
@@ -117,7 +118,9 @@ def restore_consumers(stream: "Stream") -> None:
 def _fit(consumer: Consumer) -> None:
     """The state may be older than the stream: what has gone meanwhile is settled."""
     log = consumer.log
-    consumer.next_seq = min(max(consumer.next_seq, log.first_seq), log.last_seq + 1)
+    consumer.next_seq = max(consumer.next_seq, log.first_seq)
+    if consumer.delivered_seq:  # else it may be meant to start in the future
+        consumer.next_seq = min(consumer.next_seq, log.last_seq + 1)
     consumer.config.metadata = {
         k: v for k, v in consumer.config.metadata.items() if k != "_nats.req.level"
     }

@@ -5,7 +5,6 @@ around it has the checksum.
 """
 
 import struct
-from collections import deque
 from typing import TYPE_CHECKING
 
 from slipstream.engine.pending import DUE
@@ -25,7 +24,7 @@ _SEQUENCE = struct.Struct("<Q")
 
 def encode_state(consumer: "Consumer") -> bytes:
     """The position of `consumer`."""
-    initial = list(consumer.initial or ())
+    initial = consumer.initial[consumer.initial_at :]
     head = _HEAD.pack(
         VERSION,
         consumer.delivered_seq,
@@ -71,4 +70,4 @@ def apply_state(consumer: "Consumer", data: bytes) -> None:
         for seq in consumer.pending.sequences()
         if consumer.pending.deadline(consumer.pending.find(seq)) == DUE
     )
-    consumer.initial = deque(first) if first else None
+    consumer.initial = first

@@ -58,7 +58,7 @@ class PullDelivery(Delivery):
         self.consumer.account.remove_service(self._subject, self)
         self.acks.stop()
         for request in self._everyone():
-            self._status(request.reply, f"409 {reason}", request)
+            self._status(request.reply, f"409 {reason}")
         self.waiting.clear()
         self._held.clear()
 
@@ -86,14 +86,14 @@ class PullDelivery(Delivery):
         if isinstance(asked, str):
             self._status(reply, asked)
             return
+        if asked.no_wait and not self._may_take_at_once(reply, asked):
+            return
         if self.num_waiting >= consumer.config.max_waiting:
             self.drop_uninterested()
             if self.num_waiting >= consumer.config.max_waiting:
                 if not asked.idle_heartbeat:
                     self._status(reply, "409 Exceeded MaxWaiting")
                 return
-        if asked.no_wait and not self._may_take_at_once(reply, asked):
-            return
         waiting = Waiting(reply, asked, consumer.clock.now)
         self._impatient += asked.no_wait
         self.waiting.append(waiting)
@@ -103,6 +103,7 @@ class PullDelivery(Delivery):
     def _may_take_at_once(self, reply: bytes, asked: PullRequest) -> bool:
         """Whether a request that does not want to wait is worth keeping; else it is answered."""
         consumer = self.consumer
+        consumer.catch_up()
         available = consumer.num_pending + redeliverable(consumer)
         if available == 0:
             if not asked.expires:

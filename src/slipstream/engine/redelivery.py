@@ -77,12 +77,11 @@ def _terminate(consumer: "Consumer", seq: int, reason: str) -> None:
 
 def give_up(consumer: "Consumer", seq: int) -> None:
     """A message was delivered as often as it may be: it stays in the stream, unsettled for
-    retention, but is not waited for any more."""
+    retention and below no ack floor, but is not waited for any more."""
     count = consumer.redelivered.get(seq, 1)
     advise(consumer, "MAX_DELIVERIES", "max_deliver", seq, 0, deliveries=count)
-    consumer.settle(consumer.pending.find(seq))
-    if consumer.max_deliver != 1 or consumer.retains:
-        consumer.redelivered[seq] = count
+    consumer.pending.remove(consumer.pending.find(seq))
+    consumer.redelivered[seq] = count
     consumer.changed()
     consumer.wake()
 

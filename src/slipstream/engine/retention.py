@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from slipstream.engine.errors import ApiError
 from slipstream.engine.message import Inbound
 from slipstream.log.record import Record
+from slipstream.log.subject_index import SubjectFilter
 
 if TYPE_CHECKING:
     from slipstream.engine.stream import Stream
@@ -54,12 +55,13 @@ def enforce_all(stream: "Stream") -> None:
             while log.subjects.find(subject) >= 0 and log.subjects.count(id) > most:
                 log.remove(log.first_of(subject), False)
     stream.enforce_limits(b"")
-    stream.purged()
+    stream.thinned()
     stream.watch_age()
 
 
-def drop_unneeded(stream: "Stream") -> None:
-    """Remove from an interest stream what no consumer is left to need."""
+def drop_unneeded(stream: "Stream", among: SubjectFilter | None = None) -> None:
+    """Remove from an interest stream what no consumer is left to need; `among` are the messages
+    that may be concerned (None: all)."""
     log = stream.log
     if not stream.consumers:
         log.drop_below(log.last_seq + 1)
@@ -67,9 +69,9 @@ def drop_unneeded(stream: "Stream") -> None:
         return
     record = Record()
     seq = log.first_seq
-    consumers = list(stream.consumers.values())
-    while log.next(seq, None, record):
+    while log.next(seq, among, record):
         seq = record.seq + 1
-        if not any(c.needs(record.seq, record.subject) for c in consumers):
+        interested = [*stream.unfiltered, *stream.filters.match(record.subject)]
+        if not any(consumer.needs(record.seq) for consumer in interested):
             log.remove(record.seq, False)
     stream.mark_dirty()

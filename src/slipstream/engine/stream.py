@@ -15,6 +15,7 @@ from slipstream.engine.dedupe import DuplicateWindow
 from slipstream.engine.errors import ApiError
 from slipstream.engine.ingest_checks import check_headers, check_size, clean_header
 from slipstream.engine.message import Inbound
+from slipstream.engine.purging import after_purge
 from slipstream.engine.republish import Republisher
 from slipstream.engine.routing import Service
 from slipstream.engine.stream_config import StreamConfig
@@ -63,6 +64,7 @@ class Stream(Service):
         self.failed = ""
         self.filters = PatternTrie()  # consumers with filters, by filter
         self.unfiltered: list[Any] = []
+        self.holding: list[Any] = []  # consumers that may have messages out
         self.transform: Transform | None = None
         self.republisher: Republisher | None = None
         self.direct: Any = None  # answers direct gets, where allowed
@@ -167,10 +169,10 @@ class Stream(Service):
             self.last_msg_id = b""
         if verdict.rollup == "all":
             self.log.drop_below(seq)
-            self._front_moved = True
+            self.purged()
         elif verdict.rollup == "sub":
             if self.log.purge((subject,), seq, 0):
-                self._front_moved = True
+                self.purged(subject)
         self._promise(message.reply, seq, False)
         return 1
 
@@ -327,8 +329,7 @@ class Stream(Service):
         """Tell consumers what became visible and what has gone."""
         if self._front_moved:
             self._front_moved = False
-            for consumer in list(self.consumers.values()):
-                consumer.front_moved()
+            self.holding = [consumer for consumer in self.holding if consumer.front_moved()]
         last = self.log.last_seq if self.ack_at_once else self.log.durable_seq
         if last <= self.visible_seq:
             return 0
@@ -345,13 +346,17 @@ class Stream(Service):
                     break
                 n += 1
                 for consumer in self.filters.match(subject):
-                    consumer.stored(seq, subject)
+                    consumer.stored(seq)
             self._fresh = self._fresh[n:]
         return 0
 
-    def _tell_removed(self, seq: _int, subject: bytes) -> None:
-        for consumer in self.consumers.values():
-            consumer.removed(seq, subject)
+    def _tell_removed(self, seq: _int, subject: bytes) -> _int:
+        """One message has gone: only those need to know whose filters match."""
+        for consumer in self.filters.match(subject):
+            consumer.removed(seq)
+        for consumer in self.unfiltered:
+            consumer.removed(seq)
+        return 0
 
     def add_consumer(self, consumer: Any) -> None:
         """A consumer begins."""
@@ -378,23 +383,30 @@ class Stream(Service):
         if self.consumers.pop(consumer.name, None) is None:
             return
         self.unlink_filters(consumer)
+        if consumer in self.holding:
+            self.holding.remove(consumer)
         if self._interest and not self.closed:
             from slipstream.engine.retention import drop_unneeded
 
-            drop_unneeded(self)
+            drop_unneeded(self, consumer.matching)
 
-    def acked(self, consumer: Any, seq: _int) -> None:
+    def acked(self, consumer: Any, seq: _int) -> _int:
         """`consumer` is done with message `seq`: interest and work-queue streams may let it go."""
         if self.config.retention == "limits":
-            return
+            return 0
         if self._interest:
             if not self.log.read(seq, self._record):
-                return
+                return 0
             subject = self._record.subject
-            for other in self.consumers.values():
-                if other is not consumer and other.needs(seq, subject):
-                    return
+            for other in self.unfiltered:
+                if other is not consumer and other.needs(seq):
+                    return 0
+            if self.filters.size:
+                for other in self.filters.match(subject):
+                    if other is not consumer and other.needs(seq):
+                        return 0
         self.remove_message(seq, False)
+        return 0
 
     def remove_message(self, seq: _int, erase: bool) -> bool:
         """Remove one message, and tell the consumers. False if it is not there."""
@@ -403,16 +415,20 @@ class Stream(Service):
         subject = self._record.subject
         if not self.log.remove(seq, erase):
             return False
-        for consumer in self.consumers.values():
-            consumer.removed(seq, subject)
+        self._tell_removed(seq, subject)
         self.mark_dirty()
         return True
 
-    def purged(self) -> None:
-        """Many messages have gone: consumers look again at once."""
-        self._front_moved = False
+    def purged(self, pattern: bytes = b"") -> None:
+        """Messages that match `pattern` (all by default) were purged: consumers look again."""
         for consumer in list(self.consumers.values()):
-            consumer.front_moved()
+            after_purge(consumer, pattern)
+        self.mark_dirty()
+
+    def thinned(self) -> None:
+        """Any messages may have gone: consumers look again."""
+        for consumer in list(self.consumers.values()):
+            consumer.look_again()
         self.mark_dirty()
 
     # -- age -----------------------------------------------------------------------------------

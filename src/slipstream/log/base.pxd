@@ -32,6 +32,8 @@ cdef class Log:
     cpdef unsigned long long skip(self, long long ts) except 0
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t)
     cpdef bint read(self, unsigned long long seq, Record record) except -1
+    @cython.locals(block=Block, ids=Column)
+    cpdef bint holds(self, unsigned long long seq) except -1
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, bound="unsigned long long")
     cpdef bint next(self, unsigned long long seq, SubjectFilter matching, Record record) except -1
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, id="unsigned int", size="unsigned long long")

@@ -145,6 +145,14 @@ class Log:
             return False
         return True
 
+    def holds(self, seq: _int) -> bool:
+        """Whether message `seq` is there; does not look at its bytes."""
+        block = self._block_of(seq) if self.first_seq <= seq <= self.last_seq else None
+        if block is None or block.live == 0:
+            return False
+        ids = self._ids(block)
+        return seq - block.base < ids.size and ids.get(seq - block.base) != GONE
+
     def next(self, seq: _int, matching: SubjectFilter | None, record: Record) -> bool:
         """Fill `record` with the first live message at or after `seq` that `matching` accepts."""
         if seq < self.first_seq:
@@ -202,10 +210,10 @@ class Log:
             return 0
         at = max(self._index_of(first_seq), 0)
         if at < len(self.blocks) - 1 - at:
-            return total - self._count_blocks(matching, 0, first_seq - 1)
-        return self._count_blocks(matching, first_seq, self.last_seq)
+            return total - self.count_between(matching, 0, first_seq - 1)
+        return self.count_between(matching, first_seq, self.last_seq)
 
-    def _count_blocks(self, matching: SubjectFilter | None, low: _int, high: _int) -> _int:
+    def count_between(self, matching: SubjectFilter | None, low: _int, high: _int) -> _int:
         """How many live messages between `low` and `high`, inclusive, match."""
         found = 0
         for block in self.blocks[max(self._index_of(low), 0) :]:

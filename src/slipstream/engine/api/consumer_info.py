@@ -12,6 +12,7 @@ from slipstream.engine.rfc3339 import time_text
 
 def consumer_info(consumer: Consumer, with_version: bool = True) -> dict[str, Any]:
     """ConsumerInfo."""
+    consumer.catch_up()
     config = emit(consumer.config)
     if with_version:
         config["metadata"] |= {"_nats.ver": VERSION, "_nats.level": str(API_LEVEL)}

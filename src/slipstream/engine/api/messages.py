@@ -104,7 +104,7 @@ def purge(js: "JetStream", request: Request) -> dict[str, Any]:
             stream.log.advance(asked.seq - 1)
     except StorageError as error:
         raise ApiError(10110, err=str(error)) from error
-    stream.purged()
+    stream.purged(*patterns)
     return {"success": True, "purged": purged}
 
 
