@@ -132,6 +132,11 @@ class Connection:
             subscriptions=len(self.routes),
         )
 
+    @property
+    def requests_pending(self) -> int:
+        """How many requests await an answer."""
+        return len(self._inbox.requests)
+
     def events(self) -> EventIterator:
         """``async for event in nc.events()``: all that happens from now on, up to `Closed`."""
         return self.events_hub.iterate()
