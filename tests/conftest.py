@@ -8,7 +8,7 @@ import pytest
 import slipstream
 from slipstream import build
 
-pytest_plugins = ["tests.fix_certificates", "tests.fix_nats_server"]
+pytest_plugins = ["tests.fix_certificates", "tests.fix_nats_server", "tests.fix_server_process"]
 
 SOURCE = Path(slipstream.__file__).parent
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from slipstream.engine.account import Account
-from slipstream.engine.api.dispatch import SystemApi
+from slipstream.engine.api.dispatch import ApiService, SystemApi
 from slipstream.engine.clock import Clock
 from slipstream.engine.connect import accept
 from slipstream.engine.jetstream import JetStream
@@ -100,6 +100,7 @@ class Engine:
         self.stale_connections = 0
         self.ended_traffic: dict[str, Traffic] = {}  # of sessions that are gone, by account
         self.lame_duck = False
+        self._apis: dict[str, ApiService | SystemApi] = {}
 
     def add_account(self, name: str, limits: AccountLimits | None = None) -> Account:
         """A new, empty account."""
@@ -116,14 +117,27 @@ class Engine:
     def start_jetstream(self, store: Store | None) -> None:
         """Give every account that may have it JetStream, with what the store has. Blocks."""
         for account in self.accounts.values():
-            if account.limits.jetstream:
-                account.jetstream = JetStream(account, self, store)
-                account.jetstream.serve()
-                account.jetstream.load()
-            elif account is self.system_account:
-                SystemApi(account)
-            else:  # its clients are told so
-                JetStream(account, self, None).serve()
+            self.start_account(account, store)
+
+    def start_account(self, account: Account, store: Store | None) -> None:
+        """JetStream of one account; where it has none, somebody who says so. Blocks."""
+        if account.limits.jetstream:
+            account.jetstream = JetStream(account, self, store)
+            self._apis[account.name] = account.jetstream.serve()
+            account.jetstream.load()
+        elif account is self.system_account:
+            self._apis[account.name] = SystemApi(account)
+        else:  # its clients are told so
+            self._apis[account.name] = JetStream(account, self, None).serve()
+
+    def stop_account(self, account: Account) -> None:
+        """No JetStream in this account any more; its files stay. Blocks."""
+        api = self._apis.pop(account.name, None)
+        if api is not None:
+            api.stop()
+        if account.jetstream is not None:
+            account.jetstream.close()
+            account.jetstream = None
 
     def stored_bytes(self, storage: str) -> int:
         """Bytes in streams of a kind of storage, of all accounts."""

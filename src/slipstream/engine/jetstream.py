@@ -32,15 +32,19 @@ class JetStream:
         self.engine = engine
         self.store = store
         self.streams: dict[str, Stream] = {}
-        self.limits: Any = account.limits
+        self.set_limits(account.limits)
         self.api_total = 0
         self.api_errors = 0
         self.problems: list[str] = []  # for healthz
         self.advisories = Advisories(self)
-        server = engine.options.jetstream_limits
+
+    def set_limits(self, limits: Any) -> None:
+        """What the account may use, from now on."""
+        self.limits: Any = limits
+        server = self.engine.options.jetstream_limits
         self.has_storage_limits = (
-            self.limits.max_memory >= 0
-            or self.limits.max_storage >= 0
+            limits.max_memory >= 0
+            or limits.max_storage >= 0
             or server.max_memory > 0
             or server.max_storage > 0
         )
@@ -221,11 +225,11 @@ class JetStream:
                     f"{lost.bytes} damaged bytes are kept aside, see docs/storage.md"
                 )
 
-    def serve(self) -> None:
+    def serve(self) -> "ApiService":
         """Answer the API."""
         from slipstream.engine.api.operations import OPERATIONS
 
-        ApiService(self, OPERATIONS)
+        return ApiService(self, OPERATIONS)
 
     def close(self) -> None:
         """Make everything durable and release the files. Blocks."""

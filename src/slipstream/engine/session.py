@@ -89,6 +89,10 @@ class ClientSession(Receiver):
         """The account's bound on messages."""
         self._frames.max_payload = size
 
+    def limit_line(self, size: _int) -> None:
+        """The server's bound on the arguments of a line."""
+        self._frames.max_control_line = size
+
     # -- input ---------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> _int:

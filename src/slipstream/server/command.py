@@ -17,6 +17,7 @@ from slipstream.server.config import load_file
 from slipstream.server.flags import TLS_HELP, CommandLine, FlagError, parse, usage
 from slipstream.server.options import JetStreamOptions, ServerOptions
 
+PROGRAM = "slipstream-server"
 SERVE_STORE_DIR = "./slipstream-data"
 TEMPORARY_STORE_DIR = "slipstream"  # in the system's directory for temporary files
 
@@ -31,7 +32,9 @@ class Program:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `slipstream-server`; returns the exit status."""
-    name = os.path.basename(sys.argv[0]) or "slipstream-server"
+    name = os.path.basename(sys.argv[0])
+    if name in ("", "-c") or name.endswith(".py"):  # run as a module
+        name = PROGRAM
     words = sys.argv[1:] if arguments is None else arguments
     return run(Program(name, ServerOptions), words)
 

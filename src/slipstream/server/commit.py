@@ -87,8 +87,10 @@ class GroupCommitter:
     def _done(self, stream: "Stream", batch: Any, seconds: float) -> None:
         self._note(seconds)
         stream.syncing = False
+        if stream.closed:
+            return
         stream.synced(batch)
-        if stream.sync_again and not stream.closed:
+        if stream.sync_again:
             stream.sync_again = False
             stream.mark_dirty()
 
@@ -113,6 +115,10 @@ class GroupCommitter:
         """Run a job on the thread, its `finish` on the loop."""
         future = self._loop.run_in_executor(self._threads, job.run)
         future.add_done_callback(lambda _: self._turn(job.finish))
+
+    def wait(self) -> None:
+        """Block until what runs on the thread has ended; what it led to is told later."""
+        self._threads.submit(lambda: None).result()
 
     def close(self) -> None:
         """Wait for what is on its way."""

@@ -63,18 +63,21 @@ def is_auth_required(options: ServerOptions) -> bool:
 
 
 def prepare_accounts(engine: Engine, options: ServerOptions) -> None:
-    """Create the accounts that are configured."""
+    """Create the accounts that are configured, or change those that are there already."""
     _map_subjects(engine, engine.default_account, options.mappings)
-    # Once accounts are named, only those that say so have JetStream.
-    if set(options.accounts) - {options.system_account}:
-        engine.default_account.limits.jetstream = False
     if options.system_account != engine.system_account.name:
         engine.rename_system_account(options.system_account)
     for name, wanted in options.accounts.items():
+        limits = _limits(wanted)
         if name == options.system_account:
             account = engine.system_account
+        elif name in engine.accounts:
+            account = engine.accounts[name]
+            account.limits = limits
+            if account.jetstream is not None:
+                account.jetstream.set_limits(limits)
         else:
-            account = engine.add_account(name, _limits(wanted))
+            account = engine.add_account(name, limits)
         _map_subjects(engine, account, wanted.mappings)
 
 
@@ -100,6 +103,7 @@ def _limits(wanted: AccountOptions) -> AccountLimits:
 
 def _map_subjects(engine: Engine, account: Account, mappings: list[MappingOptions]) -> None:
     if not mappings:
+        account.mappings = None
         return
     account.mappings = Mappings(engine.random)
     for mapping in mappings:

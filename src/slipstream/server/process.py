@@ -4,11 +4,12 @@ import asyncio
 import sys
 from collections.abc import Callable
 
-from slipstream.errors import Error
+from slipstream.errors import ConfigError, Error
 from slipstream.server.lame_duck import LameDuck
 from slipstream.server.logger import Logger, open_logger
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import PortsFile, write_pid_file
+from slipstream.server.reload import reload_server
 from slipstream.server.runtime import tune_garbage_collector
 from slipstream.server.server import Server, new_loop
 from slipstream.server.signals import COMMANDS, NAMES
@@ -46,7 +47,7 @@ class ServerProcess:
     async def run(self) -> int:
         """Start, wait for a signal, stop."""
         loop = asyncio.get_running_loop()
-        for command in ("quit", "term", "reopen", "ldm"):
+        for command in ("quit", "term", "reopen", "reload", "ldm"):
             loop.add_signal_handler(COMMANDS[command], self._trapped, command)
         try:
             if self._server.options.pid_file:
@@ -71,10 +72,25 @@ class ServerProcess:
         self._log.info(f'Trapped "{NAMES[COMMANDS[command]]}" signal')
         if command == "reopen":
             self._log.reopen()
+        elif command == "reload":
+            self._reload()
         elif command == "ldm":
             self._start_lame_duck()
         elif command == "quit" or self._lame_duck is None:
             self._end.set()
+
+    def _reload(self) -> None:
+        try:
+            if not self._server.options.config_file:
+                raise ConfigError(
+                    "can only reload config when a file is provided using -c or --config"
+                )
+            options, warnings = self._loader()
+            for warning in warnings:
+                self._log.warn(warning)
+            reload_server(self._server, options)
+        except Error as error:
+            self._log.error(f"Failed to reload server configuration: {error}")
 
     def _start_lame_duck(self) -> None:
         if self._lame_duck is None and self._server.runtime is not None:

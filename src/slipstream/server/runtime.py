@@ -48,6 +48,7 @@ class Runtime:
         self._again: asyncio.Handle | None = None
         self._servers: list[asyncio.Server] = []
         self._lock: DirectoryLock | None = None
+        self.store: Store | None = None
         self._closing = False
 
     # -- turns ---------------------------------------------------------------------------------
@@ -98,8 +99,10 @@ class Runtime:
 
     def open_store(self, directory: str) -> Store:
         """The store directory, locked against other servers. Blocks."""
-        self._lock = DirectoryLock(directory)
-        return Store(OsDisk(), directory)
+        if self._lock is None:
+            self._lock = DirectoryLock(directory)
+        self.store = Store(OsDisk(), directory)
+        return self.store
 
     async def listen(self, host: str, port: int, **extra: Any) -> int:
         """Accept clients; the port, which the system chose for 0."""

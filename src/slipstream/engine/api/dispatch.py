@@ -74,6 +74,12 @@ class ApiService(Service):
             self._domain_prefix = f"$JS.{js.domain}.API."
             js.account.add_service(self._domain_prefix.encode() + b">", self)
 
+    def stop(self) -> None:
+        """Answer no more."""
+        self.js.account.remove_service(b"$JS.API.>", self)
+        if self._domain_prefix:
+            self.js.account.remove_service(self._domain_prefix.encode() + b">", self)
+
     def handle(self, message: Inbound) -> int:
         subject = message.subject.decode("utf-8", "surrogateescape")
         if self._domain_prefix and subject.startswith(self._domain_prefix):
@@ -137,6 +143,10 @@ class SystemApi(Service):
     def __init__(self, account: "Account") -> None:
         self._account = account
         account.add_service(b"$JS.API.>", self)
+
+    def stop(self) -> None:
+        """Answer no more."""
+        self._account.remove_service(b"$JS.API.>", self)
 
     def handle(self, message: Inbound) -> int:
         rest = message.subject[len(PREFIX) :]
