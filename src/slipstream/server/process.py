@@ -9,7 +9,6 @@ from slipstream.server.lame_duck import LameDuck
 from slipstream.server.logger import Logger, open_logger
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import PortsFile, write_pid_file
-from slipstream.server.reload import reload_server
 from slipstream.server.runtime import tune_garbage_collector
 from slipstream.server.server import Server, new_loop
 from slipstream.server.signals import COMMANDS, NAMES
@@ -88,7 +87,7 @@ class ServerProcess:
             options, warnings = self._loader()
             for warning in warnings:
                 self._log.warn(warning)
-            reload_server(self._server, options)
+            self._server.reload_here(options)
         except Error as error:
             self._log.error(f"Failed to reload server configuration: {error}")
 

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import threading
 import time
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
@@ -28,6 +29,7 @@ from slipstream.server.monitoring import MonitoringListener
 from slipstream.server.monitoring.start import make_monitor, start_monitoring
 from slipstream.server.options import JetStreamOptions, ServerOptions
 from slipstream.server.process_files import bracketed, urls
+from slipstream.server.reload import reload_server
 from slipstream.server.runtime import Runtime
 from slipstream.server.tls import Tls
 
@@ -214,6 +216,14 @@ class Server:
     ) -> None:
         await self.stop_here()
 
+    def reload_here(self, options: ServerOptions) -> None:
+        """Go on with other `options`, on the running loop.
+
+        What is different must be something that a running server can take over (spec config-cli.md
+        section 11). Raises `ConfigError`; nothing has changed then.
+        """
+        reload_server(self, options)
+
     # -- in a thread of its own ----------------------------------------------------------------
 
     def start(self) -> "Server":
@@ -233,6 +243,23 @@ class Server:
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()
             self._thread = None
+
+    def reload(self, options: ServerOptions) -> None:
+        """`reload_here` for a server in a thread of its own."""
+        if self._loop is None or self.runtime is None:
+            raise Error("the server is not running in a thread: there is nothing to reload")
+        done: Future[None] = Future()
+
+        def act() -> None:
+            try:
+                self.reload_here(options)
+            except BaseException as error:  # whatever it is, the caller gets it
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        self._loop.call_soon_threadsafe(act)
+        done.result()
 
     def _run(self) -> None:
         loop = new_loop()
