@@ -171,8 +171,10 @@ class Engine:
             return
         if session.timer is not None:
             session.timer.cancel()
+        options = self.options
+        first_ping = min(options.first_ping, options.ping_interval)
         session.timer = self.timers.after(
-            self.options.auth_timeout if self.options.auth_required else self.options.first_ping,
+            options.auth_timeout if options.auth_required else first_ping,
             lambda: self._first_timer(session),
         )
 

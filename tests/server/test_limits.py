@@ -1,0 +1,263 @@
+"""What one client may cost, and that those who exceed it harm nobody else."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+import pytest
+
+from slipstream.engine.options import SECOND
+from slipstream.server import Server
+from slipstream.server.options import AuthorizationOptions, LimitsOptions, UserOptions
+from tests.server.plain_client import PlainClient, plain_client
+
+MIB = 1024 * 1024
+
+
+class Starter:
+    """Starts servers that end with the test."""
+
+    def __init__(self, stack: ExitStack, store_dir: Path) -> None:
+        self._stack = stack
+        self._store_dir = store_dir
+
+    def __call__(self, others: dict[str, Any] | None = None, **limits: Any) -> Server:
+        options = {"limits": LimitsOptions(**limits), **(others or {})}
+        return self._stack.enter_context(Server(store_dir=str(self._store_dir), **options))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Starter]:
+    with ExitStack() as stack:
+        yield Starter(stack, tmp_path)
+
+
+def engine_of(server: Server) -> Any:
+    assert server.runtime is not None
+    return server.runtime.engine
+
+
+def connect(client: PlainClient, options: str = '{"verbose":false}') -> list[str]:
+    client.send(f"CONNECT {options}\r\n")
+    return client.ping()
+
+
+# -- connections ---------------------------------------------------------------------------------
+
+
+def test_max_connections_turns_the_next_one_away_after_info(start: Starter) -> None:
+    server = start(max_connections=1)
+    with plain_client(server.port) as first:
+        first.info()
+        with plain_client(server.port) as second:
+            second.info()
+            assert second.line() == "-ERR 'maximum connections exceeded'"
+            assert second.is_closed()
+        assert first.ping() == []
+
+
+@pytest.mark.parametrize(("most", "let_in"), [(0, False), (-1, True)])
+def test_0_connections_are_none_and_minus_1_all(start: Starter, most: int, let_in: bool) -> None:
+    with plain_client(start(max_connections=most).port) as client:
+        client.info()
+        assert (client.ping() == []) is let_in
+
+
+def test_who_does_not_authenticate_in_time_is_told_so(start: Starter) -> None:
+    auth = AuthorizationOptions(user="ann", password="a", timeout=SECOND // 10)
+    with plain_client(start({"authorization": auth}).port) as client:
+        assert client.info()["auth_required"]
+        assert client.line() == "-ERR 'Authentication Timeout'"
+        assert client.is_closed()
+
+
+@pytest.mark.parametrize(("password", "answer"), [("right", []), ("wrong", None)])
+def test_a_bcrypt_password_is_checked_and_what_waited_goes_on(
+    start: Starter, password: str, answer: list[str] | None
+) -> None:
+    hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
+    users = [UserOptions(user="ann", password=hashed)]
+    server = start({"authorization": AuthorizationOptions(users=users)})
+    with plain_client(server.port) as client:
+        client.info()
+        found = connect(client, f'{{"verbose":false,"user":"ann","pass":"{password}"}}')
+    assert found == (["-ERR 'Authorization Violation'"] if answer is None else answer)
+
+
+def test_a_client_that_does_not_answer_pings_is_stale(start: Starter) -> None:
+    server = start(ping_interval=SECOND // 10, ping_max=2)
+    with plain_client(server.port) as client:
+        client.info()
+        client.send('CONNECT {"verbose":false}\r\n')
+        assert client.lines_until("") == ["PING", "PING", "-ERR 'Stale Connection'"]
+    assert engine_of(server).stale_connections == 1
+
+
+def test_a_client_that_answers_stays(start: Starter) -> None:
+    with plain_client(start(ping_interval=SECOND // 20, ping_max=1).port) as client:
+        client.info()
+        client.send('CONNECT {"verbose":false}\r\n')
+        for _ in range(4):
+            assert client.line() == "PING"
+            client.send("PONG\r\n")
+
+
+# -- frames --------------------------------------------------------------------------------------
+
+
+def test_a_payload_above_the_limit_is_refused_before_it_has_come(start: Starter) -> None:
+    with plain_client(start(max_payload=10).port) as client:
+        assert client.info()["max_payload"] == 10
+        connect(client)
+        client.send("PUB a 10\r\n0123456789\r\n")
+        assert client.ping() == []
+        client.send("PUB a 11\r\n")
+        assert client.line() == "-ERR 'Maximum Payload Violation'"
+        assert client.is_closed()
+
+
+def test_the_error_is_read_even_if_the_payload_was_under_way(start: Starter) -> None:
+    with plain_client(start(max_payload=10).port) as client:
+        client.info()
+        connect(client)
+        client.send(b"PUB a 500000\r\n" + b"x" * 500_000)
+        assert client.line() == "-ERR 'Maximum Payload Violation'"
+
+
+def test_a_control_line_above_the_limit_ends_the_connection(start: Starter) -> None:
+    with plain_client(start(max_control_line=64).port) as client:
+        client.info()
+        connect(client)
+        client.send("SUB " + "a" * 100 + " 1\r\n")
+        assert client.line() == "-ERR 'maximum control line exceeded'"
+        assert client.is_closed()
+
+
+def test_one_subscription_too_many_is_refused_and_the_others_stay(start: Starter) -> None:
+    with plain_client(start(max_subscriptions=2).port) as client:
+        client.info()
+        connect(client)
+        client.send("SUB a 1\r\nSUB b 2\r\nSUB c 3\r\n")
+        assert client.ping() == ["-ERR 'maximum subscriptions exceeded'"]
+        client.send("UNSUB 1\r\nSUB c 3\r\nPUB c 2\r\nhi\r\n")
+        assert client.ping() == ["MSG c 3 2", "hi"]
+
+
+def test_too_many_tokens_are_refused(start: Starter) -> None:
+    with plain_client(start(max_sub_tokens=2).port) as client:
+        client.info()
+        connect(client)
+        client.send("SUB a.b.c 1\r\n")
+        said = "-ERR 'Permissions Violation for Subscription to \"a.b.c\", too many tokens'"
+        assert client.ping() == [said]
+
+
+# -- slow consumers ------------------------------------------------------------------------------
+
+
+class Flood:
+    """A client that takes nothing of what it subscribed to, one that does, and a publisher."""
+
+    def __init__(self, stack: ExitStack, server: Server) -> None:
+        self.server = server
+        self.slow = stack.enter_context(plain_client(server.port))
+        self.slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 128 * 1024)
+        self.good = stack.enter_context(plain_client(server.port))
+        self.publisher = stack.enter_context(plain_client(server.port))
+        for client in (self.slow, self.good, self.publisher):
+            client.info()
+            connect(client)
+        self.slow.send("SUB a 1\r\n")
+        self.good.send("SUB a 1\r\n")
+        self.slow.ping()
+        self.good.ping()
+        self.taken = 0
+        threading.Thread(target=self._take, daemon=True).start()
+
+    def _take(self) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := self.good.socket.recv(MIB):
+                self.taken += len(chunk)
+
+    def publish(self, count: int, size: int) -> None:
+        self.publisher.send(b"PUB a %d\r\n%b\r\n" % (size, b"x" * size) * count)
+        assert self.publisher.ping() == []
+
+    def wait_for(self, condition: Any) -> None:
+        deadline = time.monotonic() + 10
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_who_takes_less_than_it_is_sent_is_cut_off_without_harm_to_others(
+    start: Starter,
+) -> None:
+    server = start(max_pending=2 * MIB)
+    engine = engine_of(server)
+    with ExitStack() as stack:
+        flood = Flood(stack, server)
+        sent = 0
+        while engine.slow_consumers == 0:
+            flood.publish(16, 64 * 1024)
+            sent += 16 * 64 * 1024
+            assert sent < 200 * MIB
+        flood.wait_for(lambda: flood.taken >= sent)
+        assert flood.publisher.ping() == []
+        reasons = [closed.reason for closed in engine.closed_sessions]
+        assert reasons == ["Slow Consumer (Pending Bytes)"]
+        flood.slow.is_closed()
+        assert b"-ERR" not in flood.slow.inbox
+
+
+def test_who_takes_nothing_for_the_write_deadline_is_cut_off(start: Starter) -> None:
+    server = start(write_deadline=SECOND // 5, max_pending=256 * MIB)
+    engine = engine_of(server)
+    with ExitStack() as stack:
+        flood = Flood(stack, server)
+        flood.publish(32, 512 * 1024)
+        flood.wait_for(lambda: engine.slow_consumers == 1)
+        flood.wait_for(lambda: flood.taken >= 32 * 512 * 1024)
+        (closed,) = engine.closed_sessions
+        assert closed.reason == "Slow Consumer (Write Deadline)"
+
+
+def test_who_takes_slowly_but_steadily_stays(start: Starter) -> None:
+    server = start(write_deadline=SECOND // 2, max_pending=256 * MIB)
+    with ExitStack() as stack:
+        flood = Flood(stack, server)
+        flood.publish(24, 512 * 1024)
+        taken = 0
+        while taken < 24 * 512 * 1024:
+            taken += len(flood.slow.socket.recv(256 * 1024))
+        assert engine_of(server).slow_consumers == 0
+
+
+# -- the server object ---------------------------------------------------------------------------
+
+
+async def test_a_server_runs_on_the_callers_loop(tmp_path: Path) -> None:
+    async with Server(store_dir=str(tmp_path)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        assert (await reader.readline()).startswith(b"INFO ")
+        assert server.client_count == 1
+        writer.close()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", server.port)
+
+
+def test_a_temporary_store_is_removed_and_a_named_one_stays(tmp_path: Path) -> None:
+    with Server() as server:
+        temporary = Path(server.options.jetstream.store_dir)
+        assert temporary.is_dir()
+    assert not temporary.exists()
+    with Server(store_dir=str(tmp_path / "named")):
+        pass
+    assert (tmp_path / "named").is_dir()
