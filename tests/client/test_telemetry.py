@@ -1,0 +1,89 @@
+"""Spans and their context in headers, when a tracer provider is set up; nothing otherwise."""
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from slipstream.client.telemetry import Telemetry, has_context, processing, telemetry_for
+from slipstream.wire.headers import Headers
+
+
+@dataclass
+class Received:
+    subject: str
+    headers: Headers
+    data: bytes = b"hello"
+    reply: str = ""
+
+
+@dataclass
+class Traces:
+    """Telemetry and what it exports."""
+
+    exporter: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
+
+    def __post_init__(self) -> None:
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        found = telemetry_for(provider)
+        assert found is not None
+        self.telemetry: Telemetry = found
+
+
+def test_the_publishers_context_travels_to_the_one_who_processes() -> None:
+    traces = Traces()
+    traces.telemetry.describe_connection(host="nats.example", port=4222, client_id=7, name="shop")
+    given = Headers({"Kind": "order"})
+    with traces.telemetry.publish("orders.new", 5, given) as sent:
+        pass
+    assert "traceparent" not in given
+    assert sent["Kind"] == "order"
+    assert has_context(sent)
+    message = Received("orders.new", sent, reply="_INBOX.1")
+    with processing(message, traces.telemetry):
+        pass
+    published, processed = traces.exporter.get_finished_spans()
+    assert (published.name, published.kind) == ("orders.new publish", SpanKind.PRODUCER)
+    assert (processed.name, processed.kind) == ("orders.new process", SpanKind.CONSUMER)
+    assert processed.parent is not None
+    assert processed.parent.span_id == published.context.span_id
+    attributes = dict(processed.attributes or {})
+    assert attributes["messaging.system"] == "nats"
+    assert attributes["server.address"] == "nats.example"
+    assert attributes["messaging.message.body.size"] == 5
+    assert attributes["messaging.nats.message.reply_to"] == "_INBOX.1"
+
+
+def test_an_inbox_is_one_temporary_destination() -> None:
+    traces = Traces()
+    with traces.telemetry.publish("_INBOX.abc.1", 0, None, operation="request"):
+        pass
+    (span,) = traces.exporter.get_finished_spans()
+    assert span.kind == SpanKind.CLIENT
+    assert (span.attributes or {})["messaging.destination.name"] == "_INBOX"
+    assert (span.attributes or {})["messaging.destination.temporary"] is True
+
+
+def test_a_failure_ends_the_span_as_failed_and_goes_on() -> None:
+    traces = Traces()
+    with pytest.raises(ZeroDivisionError), traces.telemetry.publish("a", 0, None):
+        _ = 1 / 0
+    (span,) = traces.exporter.get_finished_spans()
+    assert span.status.status_code == StatusCode.ERROR
+
+
+def test_without_a_provider_there_is_no_telemetry_and_no_import() -> None:
+    code = (
+        "import sys; from slipstream.client.telemetry import telemetry_for, processing\n"
+        "assert telemetry_for() is None and 'opentelemetry' not in sys.modules\n"
+        "with processing(None): pass\n"
+        "import opentelemetry.trace\n"
+        "assert telemetry_for() is None\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
