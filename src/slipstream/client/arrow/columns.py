@@ -48,7 +48,8 @@ class MessageColumns:
     """Rows under construction; `wanted` is a sum of `SUBJECT`, `DATA` and so on.
 
     Sequences are always kept. `rows` and `size` (bytes of subjects, headers, bodies) tell how much
-    there is; `sequence`, `timestamp` and `pending` speak of the message added last.
+    there is; `sequence`, `timestamp` and `pending` (how many come behind it, -1 if the server does
+    not tell) speak of the message added last.
     """
 
     def __init__(self, wanted: int) -> None:
@@ -98,7 +99,7 @@ class MessageColumns:
         if sequence > self.last_wanted or timestamp >= self.time_end:
             return BEYOND
         self.expected = sequence
-        self.pending = max(_number(found.get(b"Nats-Num-Pending", b"")), 0)
+        self.pending = _number(found.get(b"Nats-Num-Pending", b""))
         return self._add(sequence, timestamp, subject, b"", fields, data[body_start:end])
 
     def add_delivered(

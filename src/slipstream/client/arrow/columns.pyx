@@ -303,7 +303,7 @@ cdef class MessageColumns:
         cdef int kind
         cdef long long sequence = -1
         cdef long long timestamp = 0
-        cdef long long pending = 0
+        cdef long long pending = -1
         cdef long long previous = 0
         if header_start < 0 or body_start < header_start or end < body_start or end > len(data):
             raise IndexError(BAD_SLICE.decode())
@@ -338,7 +338,7 @@ cdef class MessageColumns:
         if sequence > self.last_wanted or timestamp >= self.time_end:
             return _BEYOND
         self.expected = sequence
-        self.pending = pending if pending > 0 else 0
+        self.pending = pending
         return self._add(sequence, timestamp, view + subject.value, subject.value_end - subject.value, b"", view, body_start, end)
 
     cpdef int add_delivered(self, bytes subject, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -100:

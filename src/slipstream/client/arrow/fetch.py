@@ -1,0 +1,112 @@
+"""`fetch_arrow`: messages of a pull consumer as one record batch, and their acknowledgement.
+
+    batch = await consumer.fetch_arrow(10_000)
+    ...
+    await consumer.ack_batch(batch)
+
+The batch has a column `reply`, where each row's acknowledgement goes. So rows can be filtered, and
+what is left be acknowledged: the batch that `ack_batch` gets says which. What is not acknowledged
+is delivered again after the consumer's `ack_wait`.
+"""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from slipstream.client.arrow.batches import COLUMNS, flags_of, schema, take_batch
+from slipstream.client.arrow.columns import REPLY, MessageColumns
+from slipstream.client.arrow.gather import BROKEN, STATUS, Gather
+from slipstream.client.jetstream.pull_options import GroupOptions, request_body
+from slipstream.client.jetstream.status import Verdict, judge
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from slipstream.client.connection import Connection
+
+FETCH_COLUMNS = (*COLUMNS, "reply")
+HEARTBEAT_SECONDS = 5.0
+"""How often a fetch of ten seconds or more hears from the server."""
+
+_GRACE_SECONDS = 2.0
+
+
+async def fetch_arrow(
+    connection: "Connection",
+    *,
+    subject: str,
+    who: str,
+    count: int,
+    timeout: float,
+    max_bytes: int = 0,
+    no_wait: bool = False,
+    columns: Iterable[str] = FETCH_COLUMNS,
+    group: GroupOptions | None = None,
+) -> "pyarrow.RecordBatch":
+    """Up to `count` messages, asked for at `subject`; fewer, or none, after `timeout` seconds.
+
+    Raises the `ConsumeError` that came before any message.
+    """
+    if count < 1 or timeout <= 0:
+        raise ValueError(f"fetch {count} messages in {timeout} s: both are to be positive")
+    wanted = tuple(columns)
+    of = schema(wanted)
+    gathered = Gather(MessageColumns(flags_of(wanted)), count, max_bytes, False)
+    heartbeat = HEARTBEAT_SECONDS if timeout >= 2 * HEARTBEAT_SECONDS else 0.0
+    body = request_body(
+        count,
+        expires=0.0 if no_wait else timeout,
+        max_bytes=max_bytes,
+        heartbeat=0.0 if no_wait else heartbeat,
+        no_wait=no_wait,
+        group=group,
+    )
+    inbox = connection.new_inbox()
+    subscription = connection.open_sink(inbox, gathered)
+    try:
+        await connection.publish(subject, body, reply=inbox)
+        await gathered.wait(2 * heartbeat if heartbeat else timeout + _GRACE_SECONDS)
+    except BaseException:
+        _hand_back(connection, gathered.columns)
+        raise
+    finally:
+        subscription.close()
+    if not gathered.columns.rows:
+        _check(gathered, who)
+    return take_batch(gathered.columns, of)
+
+
+def _check(gathered: Gather, who: str) -> None:
+    """Nothing came: raise what went wrong, if something did."""
+    if gathered.outcome == STATUS and gathered.status is not None:
+        verdict, error = judge(gathered.status, who)
+        if verdict is not Verdict.DONE and error is not None:
+            raise error
+    if gathered.outcome == BROKEN and gathered.error is not None:
+        raise gathered.error
+
+
+def _hand_back(connection: "Connection", columns: MessageColumns) -> None:
+    """Nobody will see these: let the consumer deliver them again at once."""
+    if not columns.wanted & REPLY or connection.is_closed:
+        return
+    offsets, text = columns.take()["reply"]
+    ends = memoryview(offsets).cast("i")
+    for start, end in pairwise(ends):
+        connection.outbox.put_message(text[start:end], b"", b"", b"-NAK")
+
+
+async def ack_batch(
+    connection: "Connection", batch: "pyarrow.RecordBatch", ack_policy: str, word: bytes = b"+ACK"
+) -> None:
+    """Acknowledge every row of `batch`, by its column `reply`; waits while the buffer is full."""
+    if ack_policy == "none" or not batch.num_rows:
+        return
+    replies = batch.column("reply")
+    if ack_policy == "all":
+        replies = replies.slice(len(replies) - 1)
+    outbox = connection.outbox
+    for reply in replies.to_pylist():
+        outbox.put_message(reply.encode(), b"", b"", word)
+        if outbox.crowded:
+            await outbox.room()

@@ -1,0 +1,24 @@
+import cython
+
+from slipstream.client.arrow.columns cimport MessageColumns
+from slipstream.client.message cimport Message, message_of
+from slipstream.client.outbox cimport Outbox
+from slipstream.client.route cimport Sink
+from slipstream.wire.server_frames cimport ServerFrames
+
+
+cdef class Gather(Sink):
+    cdef public MessageColumns columns
+    cdef public Py_ssize_t rows_wanted
+    cdef public Py_ssize_t bytes_left
+    cdef public bint is_direct
+    cdef public int outcome
+    cdef public Message status
+    cdef public object error
+    cdef public long long heartbeats
+    cdef object _waiter
+
+    @cython.locals(columns=MessageColumns, result=int)
+    cpdef receive(self, ServerFrames frames, Outbox outbox)
+    cpdef _take_status(self, Message message)
+    cpdef end(self, int outcome)

@@ -1,0 +1,372 @@
+"""A key-value bucket: the last values of keys, kept in a stream (spec kv-object.md).
+
+    kv = await js.create_key_value("prefs", history=5)
+    revision = await kv.put("theme", b"dark")
+    entry = await kv.get("theme")            # entry.value == b"dark"
+    await kv.update("theme", b"light", entry.revision)
+
+Every write is a message on the key's subject, every read the last message on it. Reads may be
+answered by any replica or mirror of the bucket: a value just written may show a moment later.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from datetime import timedelta
+from time import time_ns
+from typing import TYPE_CHECKING, Any
+
+from slipstream.client.codecs import Codec, codec_for, encode
+from slipstream.client.jetstream.errors import StreamNotFoundError, WrongLastSequenceError
+from slipstream.client.kv.config import (
+    STREAM_PREFIX,
+    SUBJECT_PREFIX,
+    KeyValueStatus,
+    check_key,
+    check_pattern,
+)
+from slipstream.client.kv.entry import KeyValueEntry, Operation, operation_of
+from slipstream.client.kv.errors import (
+    BucketNotFoundError,
+    BucketOptionError,
+    KeyDeletedError,
+    KeyExistsError,
+    KeyNotFoundError,
+    RevisionMismatchError,
+)
+from slipstream.client.kv.key_codecs import KeyCodec, PlainKeys
+from slipstream.client.kv.watch import Watch, WatchOptions
+from slipstream.client.latest import Found, last_message, message_at
+
+if TYPE_CHECKING:
+    from slipstream.client.jetstream import JetStream
+    from slipstream.client.jetstream.info import StreamInfo
+
+MARKERS_KEPT_SECONDS = 30 * 60.0
+"""Delete markers younger than this survive `purge_deletes`: watchers may not have seen them."""
+
+
+class KeyValue:
+    """A bucket; made by `js.key_value` and `js.create_key_value`.
+
+    Keys are text; values are whatever `encode` takes, and come back as the `type` the bucket was
+    opened with (bytes if with none).
+    """
+
+    def __init__(
+        self,
+        js: "JetStream",
+        info: "StreamInfo",
+        *,
+        type: Any = None,
+        key_codec: KeyCodec | None = None,
+    ) -> None:
+        config = info.config
+        self._js = js
+        self._stream = config.name
+        self._bucket = config.name.removeprefix(STREAM_PREFIX)
+        self._is_direct = config.allow_direct
+        self._keys: KeyCodec = key_codec or PlainKeys()
+        self._kind: Any = None if type is None or type is bytes else type
+        self._codec: Codec[Any] | None = None if self._kind is None else codec_for(self._kind)
+        self._pre = f"{SUBJECT_PREFIX}{self._bucket}."
+        prefix = js.api.prefix
+        self._put_pre = self._pre if prefix == "$JS.API" else f"{prefix}.{self._pre}"
+        if config.mirror is not None:
+            origin = config.mirror.name.removeprefix(STREAM_PREFIX)
+            self._pre = self._put_pre = f"{SUBJECT_PREFIX}{origin}."
+            if config.mirror.external is not None and config.mirror.external.api:
+                self._put_pre = f"{config.mirror.external.api}.{self._pre}"
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def bucket(self) -> str:
+        """The bucket's name."""
+        return self._bucket
+
+    @property
+    def stream_name(self) -> str:
+        """The stream behind it."""
+        return self._stream
+
+    async def status(self) -> KeyValueStatus:
+        """How many values it holds, its limits, and the stream's own info."""
+        try:
+            stream = await self._js.stream(self._stream)
+            return KeyValueStatus(self._bucket, await stream.info())
+        except StreamNotFoundError as error:
+            raise self._is_gone() from error
+
+    # -- writing -------------------------------------------------------------------------------
+
+    async def put(self, key: str, value: Any) -> int:
+        """Store `value` under `key`; its revision.
+
+        Raises `InvalidKeyError`, `CodecError` and what `publish` raises.
+        """
+        ack = await self._js.publish(self._to(key), encode(value, self._codec))
+        return ack.sequence
+
+    async def create(self, key: str, value: Any, *, ttl: "float | timedelta | None" = None) -> int:
+        """Store `value` if `key` has none; its revision.
+
+        It expires after `ttl` seconds if given (whole ones; the bucket needs a `limit_marker_ttl`).
+        Raises `KeyExistsError`.
+        """
+        data = encode(value, self._codec)
+        try:
+            return await self._write(key, data, 0, ttl=ttl)
+        except WrongLastSequenceError as error:
+            refusal = error
+        latest = await self._latest(key)
+        if latest is not None:
+            if not latest.is_deleted:
+                raise KeyExistsError(
+                    f"create key {key!r} in bucket {self._bucket!r}: it has a value (revision "
+                    f"{latest.revision}). Use `update` with that revision, or `put`"
+                ) from refusal
+            try:
+                return await self._write(key, data, latest.revision, ttl=ttl)
+            except WrongLastSequenceError as error:
+                refusal = error
+        raise KeyExistsError(
+            f"create key {key!r} in bucket {self._bucket!r}: somebody else wrote it meanwhile"
+        ) from refusal
+
+    async def update(self, key: str, value: Any, revision: int) -> int:
+        """Store `value` if `revision` is the key's latest (0: it has none); the new revision.
+
+        Raises `RevisionMismatchError`.
+        """
+        try:
+            return await self._write(key, encode(value, self._codec), revision)
+        except WrongLastSequenceError as error:
+            raise self._mismatch("update", key, revision, error) from error
+
+    async def delete(self, key: str, *, revision: int | None = None) -> None:
+        """Delete `key`, leaving a marker and its history; only if `revision` is its latest.
+
+        Raises `RevisionMismatchError`. Deleting what does not exist is no error.
+        """
+        headers = {"KV-Operation": Operation.DELETE.value}
+        try:
+            await self._write(key, b"", revision, headers=headers)
+        except WrongLastSequenceError as error:
+            raise self._mismatch("delete", key, revision, error) from error
+
+    async def purge(
+        self,
+        key: str,
+        *,
+        revision: int | None = None,
+        ttl: "float | timedelta | None" = None,
+    ) -> None:
+        """Delete `key` with its history; the marker itself goes after `ttl` seconds if given.
+
+        Raises `RevisionMismatchError`.
+        """
+        headers = {"KV-Operation": Operation.PURGE.value, "Nats-Rollup": "sub"}
+        try:
+            await self._write(key, b"", revision, ttl=ttl, headers=headers)
+        except WrongLastSequenceError as error:
+            raise self._mismatch("purge", key, revision, error) from error
+
+    async def _write(
+        self,
+        key: str,
+        data: bytes,
+        revision: int | None,
+        *,
+        ttl: "float | timedelta | None" = None,
+        headers: dict[str, str] | None = None,
+    ) -> int:
+        options: dict[str, Any] = {}
+        if revision is not None:
+            options["expected_last_sequence_per_subject"] = revision
+        if ttl is not None:
+            options["ttl"] = ttl
+        ack = await self._js.publish(self._to(key), data, headers=headers, **options)
+        return ack.sequence
+
+    # -- reading -------------------------------------------------------------------------------
+
+    async def get(self, key: str, *, revision: int | None = None) -> KeyValueEntry:
+        """The latest entry of `key`, or the one of a `revision`.
+
+        Raises `KeyNotFoundError`; the more special `KeyDeletedError` if that entry is a delete.
+        """
+        if revision is None:
+            entry = await self._latest(key)
+        else:
+            entry = await self._at(key, revision)
+        if entry is None:
+            of = "" if revision is None else f" of revision {revision}"
+            raise KeyNotFoundError(
+                f"get key {key!r}{of} from bucket {self._bucket!r}: there is none"
+            )
+        if entry.is_deleted:
+            raise KeyDeletedError(
+                f"get key {key!r} from bucket {self._bucket!r}: it was deleted by revision "
+                f"{entry.revision}",
+                entry.revision,
+            )
+        return entry
+
+    async def get_value(self, key: str, default: Any = None) -> Any:
+        """The latest value of `key`, or `default` if it has none."""
+        entry = await self._latest(key)
+        return default if entry is None or entry.is_deleted else entry.value
+
+    async def _latest(self, key: str) -> KeyValueEntry | None:
+        try:
+            found = await last_message(self._js, self._stream, self._from(key), self._is_direct)
+        except StreamNotFoundError as error:
+            raise self._is_gone() from error
+        return None if found is None else self._entry(found, key)
+
+    async def _at(self, key: str, revision: int) -> KeyValueEntry | None:
+        try:
+            found = await message_at(self._js, self._stream, revision, self._is_direct)
+        except StreamNotFoundError as error:
+            raise self._is_gone() from error
+        if found is None or found.subject != self._from(key):
+            return None
+        return self._entry(found, key)
+
+    def _entry(self, message: Found, key: str) -> KeyValueEntry:
+        return KeyValueEntry(
+            bucket=self._bucket,
+            key=key,
+            data=message.data,
+            revision=message.sequence,
+            created_ns=message.timestamp_ns,
+            operation=operation_of(message.header),
+            kind=self._kind,
+        )
+
+    # -- many at once --------------------------------------------------------------------------
+
+    async def watch(
+        self,
+        keys: str | Iterable[str] = ">",
+        *,
+        include_history: bool = False,
+        updates_only: bool = False,
+        ignore_deletes: bool = False,
+        meta_only: bool = False,
+        resume_from: int = 0,
+    ) -> Watch:
+        """Entries of the `keys` (a key, a pattern or several) as they are, then as they change.
+
+        The watch yields the latest entry of each key, then None once (all is told that there was),
+        then every change, until it is stopped. `include_history` begins with all kept entries,
+        `updates_only` with none, `resume_from` with those from a revision on; `ignore_deletes`
+        leaves deletes and purges out, `meta_only` the values.
+
+            async with await kv.watch("orders.*") as watch:
+                async for entry in watch: ...
+
+        Raises `InvalidKeyError`, `BucketNotFoundError`.
+        """
+        options = WatchOptions(
+            include_history=include_history,
+            updates_only=updates_only,
+            ignore_deletes=ignore_deletes,
+            meta_only=meta_only,
+            resume_from=resume_from,
+        )
+        patterns = [keys] if isinstance(keys, str) else list(keys)
+        if not patterns:
+            raise BucketOptionError("watch: no keys were given; leave them out to watch all")
+        checked = [check_pattern(self._keys.encode_filter(pattern)) for pattern in patterns]
+        watch = Watch(
+            self._js,
+            stream=self._stream,
+            bucket=self._bucket,
+            prefix=self._pre,
+            patterns=checked,
+            options=options,
+            key_codec=self._keys,
+            kind=self._kind,
+        )
+        try:
+            await watch.start()
+        except StreamNotFoundError as error:
+            raise self._is_gone() from error
+        return watch
+
+    async def keys(self, filters: str | Iterable[str] = ">") -> list[str]:
+        """The keys that have a value, sorted; the server applies the `filters` (patterns)."""
+        return sorted([key async for key in self.iterate_keys(filters)])
+
+    async def iterate_keys(self, filters: str | Iterable[str] = ">") -> AsyncIterator[str]:
+        """The keys that have a value, one by one, each once; for buckets with very many."""
+        seen: set[str] = set()
+        watch = await self.watch(filters, ignore_deletes=True, meta_only=True)
+        async with watch:
+            async for entry in watch:
+                if entry is None:
+                    return
+                if entry.key not in seen:
+                    seen.add(entry.key)
+                    yield entry.key
+
+    async def history(self, key: str) -> list[KeyValueEntry]:
+        """All kept entries of `key`, the oldest first. Raises `KeyNotFoundError` if there is none.
+
+        `key` may be a pattern: then of all keys that match, in the order in which they came.
+        """
+        entries: list[KeyValueEntry] = []
+        async with await self.watch(key, include_history=True) as watch:
+            async for entry in watch:
+                if entry is None:
+                    break
+                entries.append(entry)
+        if not entries:
+            raise KeyNotFoundError(
+                f"history of key {key!r} in bucket {self._bucket!r}: there is none"
+            )
+        return entries
+
+    async def purge_deletes(self, older_than: "float | timedelta" = MARKERS_KEPT_SECONDS) -> int:
+        """Remove deleted keys for good; the number of keys.
+
+        A marker younger than `older_than` seconds stays (its key's history goes), so that those
+        who watch can still learn of the delete; a negative time removes all of them.
+        """
+        seconds = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
+        deleted: list[KeyValueEntry] = []
+        async with await self.watch(meta_only=True) as watch:
+            async for entry in watch:
+                if entry is None:
+                    break
+                if entry.is_deleted:
+                    deleted.append(entry)
+        limit_ns = time_ns() - int(seconds * 1e9)
+        stream = await self._js.stream(self._stream)
+        for entry in deleted:
+            keep = 1 if seconds >= 0 and entry.created_ns > limit_ns else 0
+            await stream.purge(filter=self._from(entry.key), keep=keep)
+        return len(deleted)
+
+    # -- names ---------------------------------------------------------------------------------
+
+    def _from(self, key: str) -> str:
+        """The subject that a key is read from."""
+        return self._pre + check_key(self._keys.encode(key))
+
+    def _to(self, key: str) -> str:
+        """The subject that a key is written to."""
+        return self._put_pre + check_key(self._keys.encode(key))
+
+    def _is_gone(self) -> BucketNotFoundError:
+        return BucketNotFoundError(f"bucket {self._bucket!r}: it does not exist (any more)")
+
+    def _mismatch(
+        self, what: str, key: str, revision: int | None, error: WrongLastSequenceError
+    ) -> RevisionMismatchError:
+        latest = error.last_sequence
+        said = "a write is under way" if latest is None else f"the latest is {latest}"
+        return RevisionMismatchError(
+            f"{what} key {key!r} in bucket {self._bucket!r}: revision {revision} was expected, "
+            f"{said}. Get the key and decide again"
+        )

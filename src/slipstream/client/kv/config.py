@@ -1,0 +1,207 @@
+"""What a key-value bucket is told to be, and the stream that it becomes (kv-object.md section 2)."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from slipstream.client.jetstream.document import Seconds, to_seconds
+from slipstream.client.jetstream.info import StreamInfo
+from slipstream.client.jetstream.stream_config import (
+    Placement,
+    Republish,
+    Storage,
+    StreamConfig,
+    StreamSource,
+    SubjectTransform,
+)
+from slipstream.client.kv.errors import (
+    BucketOptionError,
+    InvalidBucketNameError,
+    InvalidKeyError,
+)
+
+STREAM_PREFIX = "KV_"
+SUBJECT_PREFIX = "$KV."
+HISTORY_MAX = 64
+DUPLICATE_WINDOW_MAX = 120.0
+
+_BUCKET = re.compile(r"[a-zA-Z0-9_-]+")
+_KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
+_PATTERN = re.compile(r"[-/_=.a-zA-Z0-9*]*>?")
+
+
+class KeyValueConfig(msgspec.Struct, kw_only=True):
+    """A bucket's configuration: sizes in bytes, times in seconds, -1 is no bound.
+
+    `history` values are kept for each key (1 to 64). Values older than `ttl` expire. With
+    `limit_marker_ttl` (1 second or more) keys may have a TTL of their own, and what expires leaves
+    a marker for that long, so that watches see it. A bucket with `mirror` is a copy of another.
+    """
+
+    bucket: str
+    description: str = ""
+    history: int = 1
+    ttl: Seconds = 0.0
+    max_value_size: int = -1
+    max_bytes: int = -1
+    storage: Storage = "file"
+    num_replicas: int = 1
+    placement: Placement | None = None
+    republish: Republish | None = None
+    mirror: StreamSource | None = None
+    sources: list[StreamSource] = []
+    compression: bool = False
+    limit_marker_ttl: Seconds = 0.0
+    metadata: dict[str, str] = {}
+
+
+class KeyValueStatus:
+    """What a bucket is and holds at a moment: its configuration's parts and its stream's counts."""
+
+    def __init__(self, bucket: str, info: StreamInfo) -> None:
+        self.bucket = bucket
+        self.stream_info = info
+
+    @property
+    def values(self) -> int:
+        """Entries kept, with history and delete markers."""
+        return self.stream_info.state.messages
+
+    @property
+    def bytes(self) -> int:
+        """Their size as the stream counts it."""
+        return self.stream_info.state.bytes
+
+    @property
+    def history(self) -> int:
+        """Values kept for each key."""
+        return self.stream_info.config.max_msgs_per_subject
+
+    @property
+    def ttl(self) -> float:
+        """Seconds until a value expires; 0 for never."""
+        return to_seconds(self.stream_info.config.max_age)
+
+    @property
+    def limit_marker_ttl(self) -> float:
+        """Seconds that the marker of an expired key stays; 0 if there are none."""
+        return to_seconds(self.stream_info.config.subject_delete_marker_ttl)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the bucket is compressed on disk."""
+        return self.stream_info.config.compression != "none"
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The bucket's metadata."""
+        return self.stream_info.config.metadata
+
+    @property
+    def backing_store(self) -> str:
+        """Always `JetStream`."""
+        return "JetStream"
+
+    def __repr__(self) -> str:
+        return (
+            f"KeyValueStatus({self.bucket!r}, values={self.values}, bytes={self.bytes}, "
+            f"history={self.history}, ttl={self.ttl})"
+        )
+
+
+def check_bucket(bucket: str) -> str:
+    """`bucket`, or `InvalidBucketNameError`."""
+    if not _BUCKET.fullmatch(bucket):
+        raise InvalidBucketNameError(
+            f"bucket {bucket!r}: a name has at least one of letters, digits, - and _, and nothing "
+            "else"
+        )
+    return bucket
+
+
+def check_key(key: str) -> str:
+    """`key`, or `InvalidKeyError`."""
+    if not _KEY.fullmatch(key) or key[0] == "." or key[-1] == "." or ".." in key:
+        raise InvalidKeyError(
+            f"key {key!r}: a key has letters, digits and -/_=. only, no dot at its ends and none "
+            "beside another. Open the bucket with key_codec=Base64Keys() to use any text"
+        )
+    return key
+
+
+def check_pattern(pattern: str) -> str:
+    """`pattern`, which may have the wildcards * and >, or `InvalidKeyError`."""
+    wrong = not pattern or not _PATTERN.fullmatch(pattern)
+    if wrong or pattern[0] == "." or pattern[-1] == "." or ".." in pattern:
+        raise InvalidKeyError(
+            f"keys {pattern!r}: a pattern is a key in which * stands for one token and > at the "
+            "end for all that follow"
+        )
+    return pattern
+
+
+def stream_config(config: KeyValueConfig) -> StreamConfig:
+    """The stream behind a bucket; raises `BucketOptionError` for options that cannot be."""
+    bucket = check_bucket(config.bucket)
+    if not 1 <= config.history <= HISTORY_MAX:
+        raise BucketOptionError(
+            f"bucket {bucket!r}: history={config.history}, but a bucket keeps 1 to {HISTORY_MAX} "
+            "values of a key. For more, use a stream"
+        )
+    marker_ttl = to_seconds(config.limit_marker_ttl)
+    if marker_ttl and marker_ttl < 1:
+        raise BucketOptionError(
+            f"bucket {bucket!r}: limit_marker_ttl={marker_ttl} s; a marker stays 1 s or more"
+        )
+    ttl = to_seconds(config.ttl)
+    options: dict[str, Any] = {}
+    if config.mirror is not None:
+        options["mirror"] = _with_stream_name(config.mirror)
+        options["mirror_direct"] = True
+    else:
+        options["subjects"] = [f"{SUBJECT_PREFIX}{bucket}.>"]
+        options["sources"] = [_source(source, bucket) for source in config.sources]
+        options["duplicate_window"] = min(ttl or DUPLICATE_WINDOW_MAX, DUPLICATE_WINDOW_MAX)
+    if marker_ttl:
+        options["allow_msg_ttl"] = True
+        options["subject_delete_marker_ttl"] = marker_ttl
+    return StreamConfig(
+        name=STREAM_PREFIX + bucket,
+        description=config.description,
+        max_msgs_per_subject=config.history,
+        max_age=ttl,
+        max_msg_size=config.max_value_size,
+        max_bytes=config.max_bytes,
+        storage=config.storage,
+        num_replicas=config.num_replicas,
+        placement=config.placement,
+        republish=config.republish,
+        compression="s2" if config.compression else "none",
+        metadata=dict(config.metadata),
+        discard="new",
+        allow_rollup_hdrs=True,
+        deny_delete=True,
+        allow_direct=True,
+        **options,
+    )
+
+
+def _with_stream_name(source: StreamSource) -> StreamSource:
+    if source.name.startswith(STREAM_PREFIX):
+        return source
+    return source.replace(name=STREAM_PREFIX + source.name)
+
+
+def _source(source: StreamSource, bucket: str) -> StreamSource:
+    """A bucket as a source: its keys become keys of this bucket, unless transforms say else."""
+    if source.subject_transforms:
+        return source
+    named = _with_stream_name(source)
+    origin = named.name.removeprefix(STREAM_PREFIX)
+    if named.external is not None and origin == bucket:
+        return named
+    transform = SubjectTransform(
+        src=f"{SUBJECT_PREFIX}{origin}.>", dest=f"{SUBJECT_PREFIX}{bucket}.>"
+    )
+    return named.replace(subject_transforms=[transform])

@@ -1,0 +1,124 @@
+"""Watching keys: the entries as they are, None once, then every change (kv-object.md section 5)."""
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import msgspec
+
+from slipstream.client.feed import Feed
+from slipstream.client.jetstream.consumer_config import OrderedConsumerConfig
+from slipstream.client.jetstream.message import JetStreamMessage
+from slipstream.client.kv.entry import KeyValueEntry, operation_of
+from slipstream.client.kv.errors import BucketOptionError
+from slipstream.client.kv.key_codecs import KeyCodec
+
+if TYPE_CHECKING:
+    from slipstream.client.jetstream import JetStream
+
+DeliverPolicy = Literal["all", "new", "by_start_sequence", "last_per_subject"]
+
+
+class WatchOptions(msgspec.Struct, frozen=True):
+    """What a watch begins with and what it leaves out; see `KeyValue.watch`."""
+
+    include_history: bool = False
+    updates_only: bool = False
+    ignore_deletes: bool = False
+    meta_only: bool = False
+    resume_from: int = 0
+
+    def deliver_policy(self) -> DeliverPolicy:
+        """Where the consumer begins. Raises `BucketOptionError` if the options contradict."""
+        if self.include_history + self.updates_only + bool(self.resume_from) > 1:
+            raise BucketOptionError(
+                "watch: give one of include_history, updates_only and resume_from; each says where "
+                "to begin"
+            )
+        if self.include_history:
+            return "all"
+        if self.updates_only:
+            return "new"
+        return "by_start_sequence" if self.resume_from else "last_per_subject"
+
+
+class Watch:
+    """Entries as they come; made by `KeyValue.watch`.
+
+    Iterate over it, or ask for the `next`. None comes once, when all that there was at the start
+    has been given (at once if that is nothing; never with `updates_only`). It survives reconnects
+    and restarts of the server; an entry may come twice then. `stop` ends it.
+    """
+
+    def __init__(
+        self,
+        js: "JetStream",
+        *,
+        stream: str,
+        bucket: str,
+        prefix: str,
+        patterns: list[str],
+        options: WatchOptions,
+        key_codec: KeyCodec,
+        kind: Any,
+    ) -> None:
+        self._bucket = bucket
+        self._prefix = prefix
+        self._options = options
+        self._keys = key_codec
+        self._kind = kind
+        config = OrderedConsumerConfig(
+            filter_subjects=[prefix + pattern for pattern in patterns],
+            deliver_policy=options.deliver_policy(),
+            opt_start_seq=options.resume_from,
+            headers_only=options.meta_only,
+            push=True,
+        )
+        self._feed = Feed(js, stream, config, has_mark=not options.updates_only)
+
+    async def start(self) -> None:
+        """Begin; done by `KeyValue.watch`."""
+        await self._feed.start()
+
+    async def next(self) -> KeyValueEntry | None:
+        """The next entry, or None for the mark. Raises StopAsyncIteration once it is stopped."""
+        while True:
+            message = await self._feed.next()
+            if message is None:
+                return None
+            entry = self._entry(message)
+            if not (entry.is_deleted and self._options.ignore_deletes):
+                return entry
+
+    def _entry(self, message: JetStreamMessage) -> KeyValueEntry:
+        metadata = message.metadata
+        return KeyValueEntry(
+            bucket=self._bucket,
+            key=self._keys.decode(message.subject[len(self._prefix) :]),
+            data=message.data,
+            revision=metadata.stream_sequence,
+            created_ns=metadata.timestamp_ns,
+            delta=metadata.num_pending,
+            operation=operation_of(message.header),
+            kind=self._kind,
+        )
+
+    async def stop(self) -> None:
+        """End it. Whoever iterates is let go."""
+        self._feed.stop()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> KeyValueEntry | None:
+        return await self.next()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()

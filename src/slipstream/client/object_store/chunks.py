@@ -1,0 +1,190 @@
+"""The chunks of an object on their way here: batches of direct gets, one read ahead of its reader.
+
+A batch of a few megabytes is asked for at a time; while the reader takes its chunks the next one is
+under way, so that memory stays bounded and the socket busy. A chunk that was lost on the way, a
+broken connection or a server that falls silent cost one more request: the batch goes on behind the
+last chunk that came.
+"""
+
+import asyncio
+import builtins
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from slipstream.client.errors import TimeoutError
+from slipstream.client.message import Message
+from slipstream.client.object_store.errors import IncompleteObjectError
+from slipstream.client.route import Sink
+from slipstream.client.latest import message_after
+
+if TYPE_CHECKING:
+    from slipstream.client.connection import SinkSubscription
+    from slipstream.client.jetstream import JetStream
+
+BATCH_BYTES = 8 * 1024 * 1024
+_BATCH_MESSAGES = 1_000_000  # the bound that counts is the one on bytes
+_TRIES = 5
+
+
+class _Answers(Sink):
+    """The answers of one request."""
+
+    def __init__(self) -> None:
+        self.messages: deque[Message] = deque()
+        self.waiter: asyncio.Future[None] | None = None
+        self.subscription: SinkSubscription | None = None
+        self.status: Message | None = None
+        self.is_broken = False
+        self.error: Exception | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.status is not None or self.is_broken
+
+    def deliver(self, message: Message) -> None:
+        """A chunk, or the status that ends the batch."""
+        if message.status:
+            self.status = message
+        else:
+            self.messages.append(message)
+        self._wake()
+
+    def failed(self, error: Exception) -> None:
+        """The connection is closed for good."""
+        self.error = error
+        self.on_disconnect(0)
+
+    def on_disconnect(self, handed: int) -> None:
+        """The rest went down with the connection."""
+        self.is_broken = True
+        self._wake()
+
+    async def arrival(self, timeout: float) -> bool:
+        """Wait for something to come; False if nothing does in time."""
+        self.waiter = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(timeout):
+                await self.waiter
+        except builtins.TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Await nothing more."""
+        if self.subscription is not None:
+            self.subscription.close()
+
+    def _wake(self) -> None:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+
+class Chunks:
+    """The messages on `subject` in order; `next` gives one after the other."""
+
+    def __init__(self, js: "JetStream", stream: str, subject: str, *, is_direct: bool) -> None:
+        self._js = js
+        self._stream = stream
+        self._subject = subject
+        self._is_direct = is_direct
+        self._after = 0  # sequence of the last message that was given out
+        self._previous = 0  # the sequence that the next message names as the one before it
+        self._answers: _Answers | None = None
+        self._ahead: _Answers | None = None  # those of the next batch
+        self._is_end = False
+
+    async def next(self) -> bytes | None:
+        """The next chunk; None if there is none. Raises `TimeoutError` if the server is silent."""
+        if not self._is_direct:
+            found = await message_after(self._js, self._stream, self._subject, self._after)
+            if found is None:
+                return None
+            self._after = found.sequence
+            return found.data
+        for _ in range(_TRIES):
+            while (message := await self._arrival()) is not None:
+                if self._accept(message):
+                    return message.data
+                self.close()  # one is missing before this: ask again from the last good one
+            if self._is_end:
+                return None
+        raise TimeoutError(
+            f"read chunks on {self._subject!r} of stream {self._stream!r}: the server fell silent "
+            f"{_TRIES} times"
+        )
+
+    def _accept(self, message: Message) -> bool:
+        previous = message.header("Nats-Last-Sequence")
+        if previous is not None and int(previous) != self._previous:
+            return False
+        self._after = self._previous = int(message.header("Nats-Sequence") or 0)
+        if previous is None:  # a server that knows no batches answers with one message
+            self.close()
+        return True
+
+    async def _arrival(self) -> Message | None:
+        """The next message; None if nothing came in time, or nothing is left."""
+        while True:
+            answers = self._answers
+            if answers is None:
+                answers = self._answers = self._request(self._after + 1)
+                self._previous = 0
+            if not answers.messages and not answers.is_over:
+                if not await answers.arrival(self._js.timeout):
+                    self.close()
+                    return None
+            if answers.status is not None and self._ahead is None:
+                self._request_ahead(answers.status)
+            if answers.messages:
+                return answers.messages.popleft()
+            if answers.error is not None:
+                raise answers.error
+            if answers.is_broken or not self._is_whole(answers):
+                self.close()
+                return None
+            answers.close()
+            self._answers, self._ahead, self._previous = self._ahead, None, 0
+            if self._answers is None:
+                self._is_end = True
+                return None
+
+    def _request_ahead(self, status: Message) -> None:
+        """A batch has come whole and is being read: have the next one sent meanwhile."""
+        if status.status == 204 and status.header("Nats-Num-Pending") != "0":
+            last = int(status.header("Nats-Last-Sequence") or 0)
+            if last:
+                self._ahead = self._request(last + 1)
+
+    def _is_whole(self, answers: _Answers) -> bool:
+        """Whether the batch that ended with a status held all that the server sent."""
+        status = answers.status
+        assert status is not None
+        code = status.status
+        if code == 404:
+            return True
+        if code == 204:
+            return int(status.header("Nats-Last-Sequence") or 0) == self._previous
+        said = "the stream is gone" if code == 503 else f"{code} {status.description}"
+        raise IncompleteObjectError(
+            f"read chunks on {self._subject!r} of stream {self._stream!r}: {said}"
+        )
+
+    def _request(self, sequence: int) -> _Answers:
+        connection = self._js.connection
+        inbox = connection.new_inbox()
+        answers = _Answers()
+        answers.subscription = connection.open_sink(inbox, answers)
+        body = {"seq": sequence, "next_by_subj": self._subject}
+        body |= {"batch": _BATCH_MESSAGES, "max_bytes": BATCH_BYTES}
+        subject = f"{self._js.api.prefix}.DIRECT.GET.{self._stream}"
+        connection.publish_nowait(subject, msgspec.json.encode(body), reply=inbox)
+        return answers
+
+    def close(self) -> None:
+        """Ask for no more."""
+        for answers in (self._answers, self._ahead):
+            if answers is not None:
+                answers.close()
+        self._answers = self._ahead = None

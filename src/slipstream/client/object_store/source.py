@@ -1,0 +1,78 @@
+"""Where the bytes of an object come from: anything that holds or yields bytes, cut into chunks."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from pathlib import Path
+from typing import BinaryIO, Protocol, TypeAlias
+
+# Files are read in another thread, this much at a time.
+FILE_READ_BYTES = 4 * 1024 * 1024
+
+
+class Readable(Protocol):
+    """A file, or whatever reads like one."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Up to `size` bytes; b"" at the end."""
+        ...
+
+
+Data: TypeAlias = (
+    bytes | bytearray | memoryview | str | Path | Readable | Iterable[bytes] | AsyncIterable[bytes]
+)
+
+
+async def chunks_of(data: Data, size: int) -> AsyncIterator[memoryview]:
+    """`data` in chunks of `size` bytes, the last one shorter; text is UTF-8, a `Path` a file."""
+    if isinstance(data, str):
+        data = data.encode()
+    if isinstance(data, bytes | bytearray | memoryview):
+        view = memoryview(data).cast("B")
+        for at in range(0, len(view), size):
+            yield view[at : at + size]
+        return
+    held = bytearray()
+    async for piece in _pieces(data):
+        if not held and len(piece) % size == 0:
+            for at in range(0, len(piece), size):
+                yield memoryview(piece)[at : at + size]
+            continue
+        held += piece
+        at = 0
+        whole = len(held) - len(held) % size
+        cut, held = memoryview(bytes(held[:whole])), held[whole:]
+        for at in range(0, whole, size):
+            yield cut[at : at + size]
+    if held:
+        yield memoryview(held)
+
+
+async def _pieces(data: object) -> AsyncIterator[bytes]:
+    if isinstance(data, Path):
+        file: BinaryIO = await asyncio.to_thread(data.open, "rb")
+        try:
+            async for piece in _read(file):
+                yield piece
+        finally:
+            file.close()
+    elif hasattr(data, "read"):
+        async for piece in _read(data):
+            yield piece
+    elif isinstance(data, AsyncIterable):
+        async for piece in data:
+            yield piece
+    elif isinstance(data, Iterable):
+        for piece in data:
+            yield piece
+    else:
+        raise TypeError(
+            "an object is bytes, text, a Path, a file opened in binary mode, or an iterable or "
+            f"async iterable of bytes, not {type(data).__name__}"
+        )
+
+
+async def _read(file: Readable) -> AsyncIterator[bytes]:
+    while piece := await asyncio.to_thread(file.read, FILE_READ_BYTES):
+        if not isinstance(piece, bytes):
+            raise TypeError("what is read has to be bytes: open the file with 'rb'")
+        yield piece

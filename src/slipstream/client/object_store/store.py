@@ -1,0 +1,371 @@
+"""An object store: objects of any size, kept as chunks in a stream (spec kv-object.md).
+
+    store = await js.create_object_store("backups")
+    info = await store.put("monday.tar", Path("monday.tar"))
+    await store.get_file("monday.tar", Path("restored.tar"))
+
+An object's bytes are its chunks; what describes it is the last message on its meta subject, written
+after all chunks were acknowledged. Putting a name again replaces the object, and the old chunks go.
+"""
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slipstream.client.jetstream.errors import StreamNotFoundError
+from slipstream.client.jetstream.names import new_name
+from slipstream.client.object_store.chunks import Chunks
+from slipstream.client.object_store.errors import (
+    BadObjectError,
+    LinkError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StoreNotFoundError,
+)
+from slipstream.client.object_store.info import (
+    CHUNK_BYTES,
+    STREAM_PREFIX,
+    ObjectInfo,
+    ObjectLink,
+    ObjectOptions,
+    ObjectStoreStatus,
+    check_store,
+    chunk_subject,
+    digest_text,
+    meta_subject,
+    read_info,
+    write_info,
+)
+from slipstream.client.object_store.reader import ObjectReader, Progress
+from slipstream.client.object_store.source import Data, chunks_of
+from slipstream.client.object_store.watch import ObjectWatch
+from slipstream.client.latest import last_message
+
+if TYPE_CHECKING:
+    from slipstream.client.jetstream import JetStream
+    from slipstream.client.jetstream.info import StreamInfo
+    from slipstream.client.jetstream.stream import Stream
+
+# Chunks whose acknowledgement is awaited, in bytes: enough to keep server and socket busy.
+IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
+_LINKS_MAX = 16
+
+
+class ObjectStore:
+    """A store; made by `js.object_store` and `js.create_object_store`."""
+
+    def __init__(self, js: "JetStream", info: "StreamInfo") -> None:
+        self._js = js
+        self._stream_name = info.config.name
+        self._bucket = info.config.name.removeprefix(STREAM_PREFIX)
+        self._is_direct = info.config.allow_direct
+
+    @property
+    def bucket(self) -> str:
+        """The store's name."""
+        return self._bucket
+
+    @property
+    def stream_name(self) -> str:
+        """The stream behind it."""
+        return self._stream_name
+
+    async def status(self) -> ObjectStoreStatus:
+        """How much it holds, its limits, and the stream's own info."""
+        stream = await self._stream()
+        return ObjectStoreStatus(self._bucket, await stream.info())
+
+    async def _stream(self) -> "Stream":
+        try:
+            return await self._js.stream(self._stream_name)
+        except StreamNotFoundError as error:
+            raise self._is_gone() from error
+
+    def _is_gone(self) -> StoreNotFoundError:
+        return StoreNotFoundError(f"object store {self._bucket!r}: it does not exist (any more)")
+
+    # -- putting -------------------------------------------------------------------------------
+
+    async def put(
+        self,
+        name: str,
+        data: Data,
+        *,
+        description: str = "",
+        headers: Mapping[str, list[str]] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        chunk_size: int = CHUNK_BYTES,
+        progress: Progress | None = None,
+    ) -> ObjectInfo:
+        """Store an object, replacing the one of that name; what describes it.
+
+        `data` is bytes, text, a `Path`, a file open for reading bytes, or an iterable or async
+        iterable of bytes. If it fails, also if it is cancelled, the chunks sent so far are
+        removed and the former object stays. Raises `BadObjectError` and what `publish` raises.
+        """
+        if chunk_size < 1:
+            raise BadObjectError(f"put {name!r}: chunk_size={chunk_size}, a chunk has 1 byte or more")
+        old = await self._find(name)
+        options = ObjectOptions(max_chunk_size=chunk_size)
+        info = ObjectInfo(
+            name=name,
+            description=description,
+            headers=dict(headers or {}),
+            metadata=dict(metadata or {}),
+            options=options,
+            bucket=self._bucket,
+            nuid=new_name(),
+        )
+        try:
+            await self._send_chunks(info, data, chunk_size, progress)
+            await self._send_info(info)
+        except BaseException:
+            await asyncio.shield(self._remove_chunks(info.nuid))
+            raise
+        if old is not None and not old.deleted and old.nuid:
+            await self._remove_chunks(old.nuid)
+        stored = await self._find(name)
+        return info if stored is None else stored
+
+    async def put_file(self, path: Path, name: str = "", **options: Any) -> ObjectInfo:
+        """Store the file at `path`, as `name` or the path's text; `options` are those of `put`."""
+        return await self.put(name or str(path), Path(path), **options)
+
+    async def _send_chunks(
+        self, info: ObjectInfo, data: Data, chunk_size: int, progress: Progress | None
+    ) -> None:
+        subject = chunk_subject(self._bucket, info.nuid)
+        total = len(data) if isinstance(data, bytes | bytearray | memoryview) else -1
+        sha = hashlib.sha256()
+        awaited: deque[Any] = deque()
+        in_flight_max = max(1, IN_FLIGHT_BYTES_MAX // chunk_size)
+        try:
+            async for chunk in chunks_of(data, chunk_size):
+                awaited.append(await self._js.publish_async(subject, chunk))
+                sha.update(chunk)
+                info.size += len(chunk)
+                info.chunks += 1
+                if progress is not None:
+                    progress(info.size, total)
+                if len(awaited) >= in_flight_max:
+                    await awaited.popleft()
+            while awaited:
+                await awaited.popleft()
+        finally:
+            for future in awaited:
+                future.cancel()
+        info.digest = digest_text(sha.digest())
+
+    async def _send_info(self, info: ObjectInfo) -> None:
+        subject = meta_subject(self._bucket, info.name)
+        await self._js.publish(subject, write_info(info), rollup="sub")
+
+    async def _remove_chunks(self, nuid: str) -> None:
+        stream = await self._stream()
+        await stream.purge(filter=chunk_subject(self._bucket, nuid))
+
+    # -- getting -------------------------------------------------------------------------------
+
+    async def open(
+        self, name: str, *, show_deleted: bool = False, progress: Progress | None = None
+    ) -> ObjectReader:
+        """Begin to read an object, following links; a reader to iterate over.
+
+        Raises `ObjectNotFoundError`, `LinkError`.
+        """
+        store: ObjectStore = self
+        info = await self.info(name, show_deleted=show_deleted)
+        for _ in range(_LINKS_MAX):
+            link = info.link
+            if link is None:
+                subject = chunk_subject(store._bucket, info.nuid)
+                chunks = Chunks(
+                    self._js, store._stream_name, subject, is_direct=store._is_direct
+                )
+                return ObjectReader(info, chunks, progress)
+            if not link.name:
+                raise LinkError(
+                    f"get {name!r} from object store {self._bucket!r}: it is a link to the whole "
+                    f"store {link.bucket!r}. Open that and get an object from it"
+                )
+            if link.bucket != store._bucket:
+                store = await self._js.object_store(link.bucket)
+            info = await store.info(link.name)
+        raise LinkError(f"get {name!r} from object store {self._bucket!r}: its links go in a circle")
+
+    async def get(
+        self, name: str, *, show_deleted: bool = False, progress: Progress | None = None
+    ) -> bytes:
+        """An object's bytes. Raises `ObjectNotFoundError`, `LinkError`, `DigestMismatchError`."""
+        async with await self.open(name, show_deleted=show_deleted, progress=progress) as reader:
+            return await reader.read()
+
+    async def get_text(self, name: str) -> str:
+        """An object's text."""
+        return (await self.get(name)).decode()
+
+    async def get_file(
+        self, name: str, path: Path, *, progress: Progress | None = None
+    ) -> ObjectInfo:
+        """Write an object to the file at `path`; what describes it.
+
+        The file appears when it is whole and its digest is right, not before.
+        """
+        path = Path(path)
+        partial = path.with_name(f"{path.name}.{new_name()}.part")
+        async with await self.open(name, progress=progress) as reader:
+            file = await asyncio.to_thread(partial.open, "wb")
+            try:
+                async for chunk in reader:
+                    await asyncio.to_thread(file.write, chunk)
+                await asyncio.to_thread(file.close)
+                partial.replace(path)
+            except BaseException:
+                file.close()
+                partial.unlink(missing_ok=True)
+                raise
+            return reader.info
+
+    async def info(self, name: str, *, show_deleted: bool = False) -> ObjectInfo:
+        """What describes an object. Raises `ObjectNotFoundError`."""
+        found = await self._find(name)
+        if found is None or (found.deleted and not show_deleted):
+            what = "there is none" if found is None else "it is deleted"
+            raise ObjectNotFoundError(f"object {name!r} of store {self._bucket!r}: {what}")
+        return found
+
+    async def _find(self, name: str) -> ObjectInfo | None:
+        """The info of an object, also of a deleted one."""
+        subject = meta_subject(self._bucket, name)
+        try:
+            message = await last_message(self._js, self._stream_name, subject, self._is_direct)
+        except StreamNotFoundError as error:
+            raise self._is_gone() from error
+        return None if message is None else read_info(message.data, message.timestamp_ns)
+
+    # -- changing ------------------------------------------------------------------------------
+
+    async def delete(self, name: str) -> None:
+        """Delete an object; its info stays, marked. Raises `ObjectNotFoundError`."""
+        info = await self.info(name, show_deleted=True)
+        gone = msgspec.structs.replace(info, deleted=True, size=0, chunks=0, digest="")
+        await self._send_info(gone)
+        if info.nuid:
+            await self._remove_chunks(info.nuid)
+
+    async def update_meta(
+        self,
+        name: str,
+        *,
+        new_name: str | None = None,
+        description: str | None = None,
+        headers: Mapping[str, list[str]] | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> ObjectInfo:
+        """Change what describes an object (its name too); what is not given stays.
+
+        Raises `ObjectNotFoundError`, and `ObjectExistsError` if the new name is taken.
+        """
+        info = await self.info(name)
+        changes: dict[str, Any] = {"name": new_name or name}
+        if description is not None:
+            changes["description"] = description
+        if headers is not None:
+            changes["headers"] = dict(headers)
+        if metadata is not None:
+            changes["metadata"] = dict(metadata)
+        changed = msgspec.structs.replace(info, **changes)
+        if changed.name != name:
+            taken = await self._find(changed.name)
+            if taken is not None and not taken.deleted:
+                raise ObjectExistsError(
+                    f"rename object {name!r} of store {self._bucket!r}: there is an object "
+                    f"{changed.name!r} already. Delete it first"
+                )
+        await self._send_info(changed)
+        if changed.name != name:
+            stream = await self._stream()
+            await stream.purge(filter=meta_subject(self._bucket, name))
+        return await self.info(changed.name)
+
+    async def add_link(self, name: str, target: ObjectInfo) -> ObjectInfo:
+        """Let `name` lead to another object, of this store or another one.
+
+        Raises `LinkError` if the target is deleted or a link itself, `ObjectExistsError` if `name`
+        is an object.
+        """
+        if target.deleted:
+            raise LinkError(f"link {name!r} to {target.name!r}: that object is deleted")
+        if target.is_link:
+            raise LinkError(
+                f"link {name!r} to {target.name!r}: that is a link itself. Link to the object that "
+                "it leads to"
+            )
+        return await self._add_link(name, ObjectLink(target.bucket, target.name))
+
+    async def add_bucket_link(self, name: str, bucket: str) -> ObjectInfo:
+        """Let `name` lead to a whole store. Raises `ObjectExistsError` if `name` is an object."""
+        return await self._add_link(name, ObjectLink(check_store(bucket)))
+
+    async def _add_link(self, name: str, link: ObjectLink) -> ObjectInfo:
+        there = await self._find(name)
+        if there is not None and not there.deleted and not there.is_link:
+            raise ObjectExistsError(
+                f"link {name!r} in object store {self._bucket!r}: there is an object of that name"
+            )
+        info = ObjectInfo(
+            name=name,
+            options=ObjectOptions(link=link),
+            bucket=self._bucket,
+            nuid=new_name(),
+        )
+        await self._send_info(info)
+        return await self.info(name)
+
+    async def seal(self) -> None:
+        """Make the store read-only, for good."""
+        stream = await self._stream()
+        config = (await stream.info()).config
+        await self._js.update_stream(config.replace(sealed=True))
+
+    # -- many at once --------------------------------------------------------------------------
+
+    async def watch(
+        self,
+        *,
+        include_history: bool = False,
+        updates_only: bool = False,
+        ignore_deletes: bool = False,
+    ) -> ObjectWatch:
+        """Infos of all objects as they are, then None once, then as they change."""
+        watch = ObjectWatch(
+            self._js,
+            stream=self._stream_name,
+            bucket=self._bucket,
+            include_history=include_history,
+            updates_only=updates_only,
+            ignore_deletes=ignore_deletes,
+        )
+        try:
+            await watch.start()
+        except StreamNotFoundError as error:
+            raise self._is_gone() from error
+        return watch
+
+    async def list(self, *, show_deleted: bool = False) -> list[ObjectInfo]:
+        """What describes every object, sorted by name; an empty list if there is none."""
+        found = [info async for info in self.iterate(show_deleted=show_deleted)]
+        return sorted(found, key=lambda info: info.name)
+
+    async def iterate(self, *, show_deleted: bool = False) -> AsyncIterator[ObjectInfo]:
+        """What describes every object, one by one, in the order in which they were put."""
+        async with await self.watch(ignore_deletes=not show_deleted) as watch:
+            async for info in watch:
+                if info is None:
+                    return
+                yield info

@@ -1,0 +1,76 @@
+"""Watching a store: what describes its objects as they are, None once, then every change."""
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from slipstream.client.feed import Feed
+from slipstream.client.jetstream.consumer_config import OrderedConsumerConfig
+from slipstream.client.object_store.info import ObjectInfo, read_info
+
+if TYPE_CHECKING:
+    from slipstream.client.jetstream import JetStream
+
+
+class ObjectWatch:
+    """Infos as they come; made by `ObjectStore.watch`.
+
+    None comes once, when all objects there were have been given (at once if there are none; never
+    with `updates_only`). `stop` ends it.
+    """
+
+    def __init__(
+        self,
+        js: "JetStream",
+        *,
+        stream: str,
+        bucket: str,
+        include_history: bool,
+        updates_only: bool,
+        ignore_deletes: bool,
+    ) -> None:
+        if include_history and updates_only:
+            raise ValueError("watch: give one of include_history and updates_only")
+        self._ignore_deletes = ignore_deletes
+        config = OrderedConsumerConfig(
+            filter_subjects=[f"$O.{bucket}.M.>"],
+            deliver_policy=(
+                "all" if include_history else "new" if updates_only else "last_per_subject"
+            ),
+            push=True,
+        )
+        self._feed = Feed(js, stream, config, has_mark=not updates_only)
+
+    async def start(self) -> None:
+        """Begin; done by `ObjectStore.watch`."""
+        await self._feed.start()
+
+    async def next(self) -> ObjectInfo | None:
+        """The next info, or None for the mark. Raises StopAsyncIteration once it is stopped."""
+        while True:
+            message = await self._feed.next()
+            if message is None:
+                return None
+            info = read_info(message.data, message.metadata.timestamp_ns)
+            if not (info.deleted and self._ignore_deletes):
+                return info
+
+    async def stop(self) -> None:
+        """End it. Whoever iterates is let go."""
+        self._feed.stop()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ObjectInfo | None:
+        return await self.next()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()

@@ -1,0 +1,124 @@
+"""A watch shows what is, says once that this was all, and then what changes."""
+
+import asyncio
+
+import pytest
+
+from slipstream.client.jetstream import JetStream
+from slipstream.client.kv import KeyValue, Operation, Watch
+from slipstream.client.kv.errors import BucketOptionError, InvalidKeyError
+from tests.client.kv.test_bucket import js, kv, name
+
+__all__ = ["js", "kv", "name"]
+
+
+async def initial(watch: Watch) -> list[tuple[str, object]]:
+    """Keys and values up to the mark."""
+    found = []
+    async with asyncio.timeout(10):
+        async for entry in watch:
+            if entry is None:
+                return found
+            found.append((entry.key, entry.value))
+    raise AssertionError("the watch ended before its mark")
+
+
+async def test_a_watch_begins_with_the_latest_values(kv: KeyValue) -> None:
+    for value in ("1", "2"):
+        await kv.put("a", value)
+    await kv.put("b", "3")
+    async with await kv.watch() as watch:
+        assert await initial(watch) == [("a", b"2"), ("b", b"3")]
+        await kv.put("c", "4")
+        await kv.delete("a")
+        changes = [await watch.next(), await watch.next()]
+    assert [(e.key, e.operation) for e in changes if e] == [
+        ("c", Operation.PUT),
+        ("a", Operation.DELETE),
+    ]
+
+
+async def test_an_empty_bucket_gives_the_mark_at_once(kv: KeyValue) -> None:
+    async with await kv.watch() as watch:
+        assert await initial(watch) == []
+
+
+async def test_a_watch_may_begin_with_the_history(kv: KeyValue) -> None:
+    for value in ("1", "2"):
+        await kv.put("a", value)
+    async with await kv.watch(include_history=True) as watch:
+        assert await initial(watch) == [("a", b"1"), ("a", b"2")]
+
+
+async def test_a_watch_may_begin_with_nothing(kv: KeyValue) -> None:
+    await kv.put("a", "1")
+    async with await kv.watch(updates_only=True) as watch:
+        await kv.put("b", "2")
+        entry = await watch.next()
+    assert entry is not None
+    assert entry.key == "b"
+
+
+async def test_a_watch_may_go_on_from_a_revision(kv: KeyValue) -> None:
+    await kv.put("a", "1")
+    second = await kv.put("b", "2")
+    await kv.put("c", "3")
+    async with await kv.watch(resume_from=second) as watch:
+        assert await initial(watch) == [("b", b"2"), ("c", b"3")]
+
+
+async def test_deletes_and_values_can_be_left_out(kv: KeyValue) -> None:
+    await kv.put("a", "1")
+    await kv.put("b", "2")
+    await kv.delete("a")
+    async with await kv.watch(ignore_deletes=True, meta_only=True) as watch:
+        assert await initial(watch) == [("b", b"")]
+
+
+async def test_several_patterns_are_watched_at_once(kv: KeyValue) -> None:
+    for key in ("a.1", "b.1", "c.1"):
+        await kv.put(key, key)
+    async with await kv.watch(["a.*", "c.>"]) as watch:
+        assert await initial(watch) == [("a.1", b"a.1"), ("c.1", b"c.1")]
+
+
+async def test_the_mark_comes_once_and_after_everything(kv: KeyValue) -> None:
+    for i in range(200):
+        await kv.put(f"k{i}", str(i))
+    async with await kv.watch() as watch:
+        assert len(await initial(watch)) == 200
+        await kv.put("k0", "new")
+        entry = await watch.next()
+    assert entry is not None
+    assert entry.value == b"new"
+
+
+async def test_stopping_lets_go_of_who_iterates(kv: KeyValue) -> None:
+    watch = await kv.watch()
+    await initial(watch)
+    waiting = asyncio.ensure_future(watch.next())
+    await asyncio.sleep(0)
+    await watch.stop()
+    with pytest.raises((StopAsyncIteration, RuntimeError)):
+        await asyncio.wait_for(waiting, 10)
+    await watch.stop()
+
+
+async def test_a_watch_leaves_no_consumer_behind(js: JetStream, kv: KeyValue) -> None:
+    async with await kv.watch():
+        assert (await kv.status()).stream_info.state.consumer_count == 1
+    for _ in range(50):
+        if not (await kv.status()).stream_info.state.consumer_count:
+            break
+        await asyncio.sleep(0.02)
+    assert (await kv.status()).stream_info.state.consumer_count == 0
+
+
+async def test_contradictions_and_bad_patterns_are_refused(kv: KeyValue) -> None:
+    with pytest.raises(BucketOptionError, match="give one of"):
+        await kv.watch(include_history=True, updates_only=True)
+    with pytest.raises(BucketOptionError, match="no keys"):
+        await kv.watch([])
+    for pattern in ("", ".a", "a..b", "a b"):
+        with pytest.raises(InvalidKeyError):
+            await kv.watch(pattern)
