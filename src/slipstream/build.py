@@ -51,6 +51,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.client.jetstream.publisher",
     "slipstream.client.jetstream.delivery",
     "slipstream.client.arrow.columns",
+    "slipstream.client.arrow.gather",
 )
 
 

@@ -39,9 +39,7 @@ class Found(msgspec.Struct, frozen=True):
         return None if value is None else value.decode("utf-8", "surrogateescape")
 
 
-async def last_message(
-    js: "JetStream", stream: str, subject: str, is_direct: bool
-) -> Found | None:
+async def last_message(js: "JetStream", stream: str, subject: str, is_direct: bool) -> Found | None:
     """The last message on `subject`, None if there is none. Raises `StreamNotFoundError`."""
     if is_direct:
         return await _direct(js, stream, f".{subject}", b"")

@@ -95,7 +95,9 @@ async def test_create_is_for_keys_without_a_value(kv: KeyValue) -> None:
 async def test_update_wants_the_latest_revision(kv: KeyValue) -> None:
     first = await kv.update("k", b"1", 0)
     second = await kv.update("k", b"2", first)
-    with pytest.raises(RevisionMismatchError, match=f"{first} was expected, the latest is {second}"):
+    with pytest.raises(
+        RevisionMismatchError, match=f"{first} was expected, the latest is {second}"
+    ):
         await kv.update("k", b"3", first)
     assert (await kv.get("k")).revision == second
 

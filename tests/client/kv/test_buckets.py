@@ -73,7 +73,7 @@ async def test_a_bucket_without_direct_gets_is_read_through_the_api(
 
 
 async def test_what_is_no_bucket_is_not_opened(js: JetStream, name: str) -> None:
-    with pytest.raises(BucketNotFoundError, match="there is none. Make it"):
+    with pytest.raises(BucketNotFoundError, match=r"there is none\. Make it"):
         await js.key_value(name)
     with pytest.raises(BucketNotFoundError):
         await js.delete_key_value(name)
@@ -157,5 +157,3 @@ async def test_sources_of_a_bucket_become_keys_of_it(js: JetStream, name: str) -
     assert (entry.key, entry.value) == ("k", b"1")
     await js.delete_key_value(f"{name}_s")
     await js.delete_key_value(name)
-
-

@@ -116,14 +116,8 @@ async def test_an_object_is_streamed_in_pieces_with_progress(store: ObjectStore)
         assert reader.info.size == 2_000_000
         first = await reader.read(100)
         rest = [chunk async for chunk in reader]
-    assert len(first) == 100
     assert seen[-1] == 2_000_000
-    assert first + await _rest(data, first) == data
-    assert b"".join(rest).endswith(data[-1000:])
-
-
-async def _rest(data: bytes, first: bytes) -> bytes:
-    return data[len(first) :]
+    assert first + b"".join(rest) == data
 
 
 async def test_read_gives_as_much_as_is_asked_for(store: ObjectStore) -> None:
@@ -143,10 +137,9 @@ async def test_files_go_both_ways(store: ObjectStore, tmp_path: Path) -> None:
     await store.put_file(source, "x")
     await store.get_file("x", tmp_path / "target")
     assert (tmp_path / "target").read_bytes() == source.read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
+    assert sorted(os.listdir(tmp_path)) == ["source", "target"]
     with pytest.raises(ObjectNotFoundError):
         await store.get_file("none", tmp_path / "target")
-    assert await store.get_text("x") if source.read_bytes().isascii() else True
 
 
 async def test_putting_again_replaces_the_object_and_its_chunks(

@@ -23,8 +23,8 @@ from slipstream.client.latest import message_after
 from slipstream.client.message import Message
 
 if TYPE_CHECKING:
-    from slipstream.client.connection import SinkSubscription
     from slipstream.client.jetstream import JetStream
+    from slipstream.client.sink_subscription import SinkSubscription
 
 PULL_EXPIRES_SECONDS = 30
 PULL_HEARTBEAT_SECONDS = 1

@@ -5,7 +5,7 @@ for message in await consumer.fetch(10, timeout=5):
     await message.ack()
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -29,6 +29,8 @@ from slipstream.client.jetstream.pull_options import (
 from slipstream.client.jetstream.source import ErrorHandler
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from slipstream.client.jetstream.context import JetStream
 
 FETCH_TIMEOUT = 30.0
@@ -158,6 +160,41 @@ class PullConsumer(Consumer):
         return await self._fetch(
             count, self._js.timeout, group, type, max_bytes=max_bytes, no_wait=True
         )
+
+    async def fetch_arrow(
+        self,
+        count: int,
+        *,
+        timeout: "float | timedelta" = FETCH_TIMEOUT,
+        max_bytes: int = 0,
+        no_wait: bool = False,
+        columns: "Iterable[str] | None" = None,
+        **group: Unpack[GroupOptions],
+    ) -> "pyarrow.RecordBatch":
+        """Up to `count` messages as one record batch; fewer, or none, after `timeout` seconds.
+
+        Acknowledge with `ack_batch`: the column `reply` says where. Needs pyarrow.
+        """
+        from slipstream.client.arrow import fetch
+
+        self.check_group(group.get("group", ""))
+        return await fetch.fetch_arrow(
+            self._js.connection,
+            subject=self._subject,
+            who=self.who,
+            count=count,
+            timeout=to_seconds(timeout),
+            max_bytes=max_bytes,
+            no_wait=no_wait,
+            columns=fetch.FETCH_COLUMNS if columns is None else columns,
+            group=group_of(group),
+        )
+
+    async def ack_batch(self, batch: "pyarrow.RecordBatch") -> None:
+        """Acknowledge the messages of a batch of `fetch_arrow`, or of the rows left of one."""
+        from slipstream.client.arrow import fetch
+
+        await fetch.ack_batch(self._js.connection, batch, self._info.config.ack_policy)
 
     async def next(
         self,

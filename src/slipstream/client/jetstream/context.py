@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from slipstream.client.codecs import codec_for, encode
+from slipstream.client.data_admin import DataAdmin
 from slipstream.client.errors import TimeoutError
 from slipstream.client.jetstream.api import Api, prefix_of
 from slipstream.client.jetstream.batch_publish import AtomicBatch, FastBatch
@@ -33,7 +34,7 @@ RETRIES = 2
 RETRY_WAIT = 0.25
 
 
-class JetStream(StreamAdmin, ConsumerAdmin):
+class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
     """JetStream through one connection; `Connection.jetstream` makes one.
 
     `timeout` bounds API requests and `publish`, `publish_ack_timeout` the wait of `publish_async`

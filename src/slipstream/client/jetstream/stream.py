@@ -19,6 +19,7 @@ from slipstream.client.jetstream.stored import StoredMessage
 from slipstream.client.jetstream.stream_config import StreamConfig
 
 if TYPE_CHECKING:
+    from slipstream.client.arrow.scan import Scan
     from slipstream.client.jetstream.context import JetStream
 
 
@@ -148,6 +149,24 @@ class Stream:
         """
         wanted = [subjects] if isinstance(subjects, str) else list(subjects)
         return stored.last_for(self._js.api, self._name, wanted, up_to_sequence, up_to_time)
+
+    def scan(
+        self,
+        start: "int | datetime" = 1,
+        end: "int | datetime | None" = None,
+        *,
+        subjects: "str | list[str] | None" = None,
+        **options: Any,
+    ) -> "Scan":
+        """The messages from `start` to `end` as an iterator of `pyarrow.RecordBatch`.
+
+        Both ends are sequences (inclusive) or times (`end` exclusive); without `end` it is what is
+        the last message when the scan begins. `options` are `columns`, `batch_rows` and
+        `batch_bytes`. Needs pyarrow. Raises `StreamNotFoundError`.
+        """
+        from slipstream.client.arrow.scan import Scan
+
+        return Scan(self._js, self._name, start=start, end=end, subjects=subjects, **options)
 
     async def delete_message(self, sequence: int) -> None:
         """Remove a message. Raises `ApiError` if there is none."""

@@ -1,4 +1,4 @@
-"""What a key-value bucket is told to be, and the stream that it becomes (kv-object.md section 2)."""
+"""What a key-value bucket is told to be, and the stream that it becomes (kv-object.md 2)."""
 
 import re
 from typing import Any

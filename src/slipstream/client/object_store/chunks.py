@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slipstream.client.errors import TimeoutError
+from slipstream.client.latest import message_after
 from slipstream.client.message import Message
 from slipstream.client.object_store.errors import IncompleteObjectError
 from slipstream.client.route import Sink
-from slipstream.client.latest import message_after
 
 if TYPE_CHECKING:
-    from slipstream.client.connection import SinkSubscription
     from slipstream.client.jetstream import JetStream
+    from slipstream.client.sink_subscription import SinkSubscription
 
 BATCH_BYTES = 8 * 1024 * 1024
 _BATCH_MESSAGES = 1_000_000  # the bound that counts is the one on bytes

@@ -1,16 +1,16 @@
 """What can go wrong with an object store (kv-object.md section 10).
 
-    ObjectStoreError
-    ├── InvalidStoreNameError      letters, digits, - and _ only
-    ├── StoreNotFoundError         no such store
-    ├── StoreExistsError           a store of that name exists with another configuration
-    ├── BadObjectError             a name is missing, or options contradict each other
-    ├── ObjectNotFoundError        no such object, or it is deleted
-    ├── ObjectExistsError          the name is taken: by a rename, or a link over an object
-    ├── LinkError                  a link that may not be made, or leads where nothing can be read
-    └── IncompleteObjectError      chunks are missing or have another size than was announced
-        └── DigestMismatchError    what was read is not what was put
-    └── ObjectChangedError         the object was replaced while it was read
+ObjectStoreError
+├── InvalidStoreNameError      letters, digits, - and _ only
+├── StoreNotFoundError         no such store
+├── StoreExistsError           a store of that name exists with another configuration
+├── BadObjectError             a name is missing, or options contradict each other
+├── ObjectNotFoundError        no such object, or it is deleted
+├── ObjectExistsError          the name is taken: by a rename, or a link over an object
+├── LinkError                  a link that may not be made, or leads where nothing can be read
+└── IncompleteObjectError      chunks are missing or have another size than was announced
+    └── DigestMismatchError    what was read is not what was put
+└── ObjectChangedError         the object was replaced while it was read
 """
 
 from slipstream.errors import Error
@@ -57,4 +57,3 @@ class IncompleteObjectError(ObjectStoreError):
 
 class DigestMismatchError(IncompleteObjectError):
     """The digest of what was read is not the one that was stored with it."""
-

@@ -1,7 +1,7 @@
 """Reading an object: chunk by chunk or whole, with its size and digest checked at the end.
 
-    async with await store.open("backup.tar") as reader:
-        async for chunk in reader: ...
+async with await store.open("backup.tar") as reader:
+    async for chunk in reader: ...
 """
 
 import hashlib
@@ -28,9 +28,7 @@ class ObjectReader:
     that nobody who reads to the end has read something else than what was put.
     """
 
-    def __init__(
-        self, info: ObjectInfo, chunks: Chunks, progress: Progress | None = None
-    ) -> None:
+    def __init__(self, info: ObjectInfo, chunks: Chunks, progress: Progress | None = None) -> None:
         self.info = info
         self._chunks: Chunks | None = chunks
         self._progress = progress
@@ -44,6 +42,9 @@ class ObjectReader:
         return self
 
     async def __anext__(self) -> bytes:
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            return rest
         chunk = await self._next()
         if chunk is None:
             raise StopAsyncIteration

@@ -19,6 +19,7 @@ import msgspec
 
 from slipstream.client.jetstream.errors import StreamNotFoundError
 from slipstream.client.jetstream.names import new_name
+from slipstream.client.latest import last_message
 from slipstream.client.object_store.chunks import Chunks
 from slipstream.client.object_store.errors import (
     BadObjectError,
@@ -44,7 +45,6 @@ from slipstream.client.object_store.info import (
 from slipstream.client.object_store.reader import ObjectReader, Progress
 from slipstream.client.object_store.source import Data, chunks_of
 from slipstream.client.object_store.watch import ObjectWatch
-from slipstream.client.latest import last_message
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
@@ -109,7 +109,9 @@ class ObjectStore:
         removed and the former object stays. Raises `BadObjectError` and what `publish` raises.
         """
         if chunk_size < 1:
-            raise BadObjectError(f"put {name!r}: chunk_size={chunk_size}, a chunk has 1 byte or more")
+            raise BadObjectError(
+                f"put {name!r}: chunk_size={chunk_size}, a chunk has 1 byte or more"
+            )
         old = await self._find(name)
         options = ObjectOptions(max_chunk_size=chunk_size)
         info = ObjectInfo(
@@ -184,9 +186,7 @@ class ObjectStore:
             link = info.link
             if link is None:
                 subject = chunk_subject(store._bucket, info.nuid)
-                chunks = Chunks(
-                    self._js, store._stream_name, subject, is_direct=store._is_direct
-                )
+                chunks = Chunks(self._js, store._stream_name, subject, is_direct=store._is_direct)
                 return ObjectReader(info, chunks, progress)
             if not link.name:
                 raise LinkError(
@@ -196,7 +196,9 @@ class ObjectStore:
             if link.bucket != store._bucket:
                 store = await self._js.object_store(link.bucket)
             info = await store.info(link.name)
-        raise LinkError(f"get {name!r} from object store {self._bucket!r}: its links go in a circle")
+        raise LinkError(
+            f"get {name!r} from object store {self._bucket!r}: its links go in a circle"
+        )
 
     async def get(
         self, name: str, *, show_deleted: bool = False, progress: Progress | None = None

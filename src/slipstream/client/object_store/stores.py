@@ -65,9 +65,7 @@ async def update_store(js: "JetStream", config: ObjectStoreConfig) -> ObjectStor
     try:
         stream = await js.update_stream(stream_config(config))
     except StreamNotFoundError as error:
-        raise StoreNotFoundError(
-            f"update object store {config.bucket!r}: there is none"
-        ) from error
+        raise StoreNotFoundError(f"update object store {config.bucket!r}: there is none") from error
     return ObjectStore(js, stream.cached_info)
 
 
