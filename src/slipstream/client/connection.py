@@ -7,16 +7,13 @@ one of the servers.
 
 import asyncio
 import builtins
-import random
 from collections.abc import AsyncGenerator, Callable, Iterable
 from importlib import import_module
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slipstream.client.errors import (
     ConnectionClosedError,
-    InvalidSubjectError,
-    PermissionsError,
     SlowConsumerError,
     TimeoutError,
 )
@@ -30,23 +27,24 @@ from slipstream.client.events import (
     Events,
     SlowConsumer,
 )
-from slipstream.client.inbox import Inbox, Request
+from slipstream.client.inbox import Request
 from slipstream.client.lifeline import Lifeline
 from slipstream.client.message import Message
 from slipstream.client.options import ConnectOptions, Seconds, make_options, seconds
 from slipstream.client.outbox import Outbox
-from slipstream.client.payload import HeadersLike, Payload, subject_bytes
+from slipstream.client.payload import HeadersLike, Payload
 from slipstream.client.request_many import Sentinel, request_many
-from slipstream.client.route import ForeignSink, Route, Sink
+from slipstream.client.routing import Routing
 from slipstream.client.server_info import ServerInfo
 from slipstream.client.servers import parse_servers
-from slipstream.client.sink_subscription import SinkSubscription
 from slipstream.client.statistics import Statistics
 from slipstream.client.subscription import Handler, Subscription
-from slipstream.wire.nuid import Nuid
+
+if TYPE_CHECKING:
+    from slipstream.client.services import Discovery, Service
 
 
-class Connection:
+class Connection(Routing):
     """An open connection; `slipstream.connect` makes one.
 
     Leaving ``async with`` closes it; what was published before is sent. `drain` also waits until
@@ -56,16 +54,9 @@ class Connection:
     def __init__(self, urls: str | Iterable[str], options: ConnectOptions) -> None:
         self.options = options
         self.loop = asyncio.get_running_loop()
+        super().__init__(Outbox(self.loop, options.pending_bytes_max), options.inbox_prefix)
         self.events_hub = Events()
-        self.outbox = Outbox(self.loop, options.pending_bytes_max)
-        self.routes: dict[int, Route] = {}
         self._lifeline = Lifeline(self, options, parse_servers(urls))
-        self._next_sid = 1
-        self._nuid = Nuid(random.SystemRandom())
-        self._inbox = Inbox(f"{options.inbox_prefix}.{self._nuid.next()}.")
-        self._inbox_open = False
-        self._closed = False
-        self._draining = False
         if options.on_event is not None:
             self.events_hub.on(Event, options.on_event)
 
@@ -82,11 +73,6 @@ class Connection:
         self.events_hub.tell(Connected(self._lifeline.server.url))
 
     # -- what it is ----------------------------------------------------------------------------
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether a server listens now."""
-        return self._lifeline.link is not None and not self._closed
 
     @property
     def is_closed(self) -> bool:
@@ -131,11 +117,6 @@ class Connection:
             pending_bytes=self.outbox.pending,
             subscriptions=len(self.routes),
         )
-
-    @property
-    def requests_pending(self) -> int:
-        """How many requests await an answer."""
-        return len(self._inbox.requests)
 
     def events(self) -> EventIterator:
         """``async for event in nc.events()``: all that happens from now on, up to `Closed`."""
@@ -227,72 +208,7 @@ class Connection:
             subscription.start(handler)
         return subscription
 
-    def open_sink(self, subject: str, sink: Any, queue: str = "") -> SinkSubscription:
-        """Call ``sink.deliver(message)`` inside the read for each message: no task, no queue.
-
-        `sink` is a `Sink` or any object with `deliver` and, if it likes, `failed`, `on_disconnect`
-        and `on_reconnect`.
-        """
-        inner = sink if isinstance(sink, Sink) else ForeignSink(sink)
-        return SinkSubscription(self, self.open_route(subject, queue, inner))
-
-    def open_route(self, subject: str, queue: str, sink: Sink) -> Route:
-        """Subscribe; end it with `drop_route`."""
-        return self.add_route(Route(subject, queue, sink))
-
-    def add_route(self, route: Route) -> Route:
-        """Subscribe, with a new subscription id."""
-        self._check_open(f"subscribe to {route.subject!r}")
-        subject_bytes(route.subject)
-        if any(c in route.queue for c in " \t\r\n\f"):
-            raise InvalidSubjectError(
-                f"queue group {route.queue!r} has a blank or line break in it"
-            )
-        route.sid = self._next_sid
-        self._next_sid += 1
-        self.routes[route.sid] = route
-        if self.is_connected:
-            self.outbox.put_line(route.subscribe_lines())
-        return route
-
-    def drop_line(self, route: Route) -> None:
-        """Ask the server for no more; what has left it still arrives."""
-        if self.is_connected and route.sid in self.routes:
-            self.outbox.put_line(route.unsubscribe_line())
-
-    def drop_route(self, route: Route) -> None:
-        """Unsubscribe, now."""
-        self.drop_line(route)
-        self.routes.pop(route.sid, None)
-
-    def limit_route(self, route: Route, max_messages: int) -> None:
-        """Unsubscribe once `max_messages` have been delivered in all."""
-        route.max_messages = max_messages
-        if self.is_connected:
-            self.outbox.put_line(route.limit_line())
-
-    def route_ended(self, route: Route) -> None:
-        """The server has sent all that a route asked for, and has forgotten it."""
-        self.routes.pop(route.sid, None)
-        if isinstance(route.sink, Subscription):
-            route.sink.finish()
-
     # -- requests ------------------------------------------------------------------------------
-
-    def new_inbox(self) -> str:
-        """A subject that nobody else uses, for answers."""
-        return f"{self.options.inbox_prefix}.{self._nuid.next()}"
-
-    def open_reply(self, request: Request) -> str:
-        """A reply subject whose answers go to `request`; end it with `close_reply`."""
-        if not self._inbox_open:
-            self.open_route(self._inbox.subject, "", self._inbox)
-            self._inbox_open = True
-        return self._inbox.open(request)
-
-    def close_reply(self, request: Request) -> None:
-        """Await no more answers."""
-        self._inbox.close(request)
 
     async def request(
         self,
@@ -358,6 +274,23 @@ class Connection:
             TimeoutError(f"request to {request.subject!r}: {why} within {limit} s", sent=sent)
         )
 
+    # -- services ------------------------------------------------------------------------------
+
+    async def add_service(self, name: str, version: str, **options: Any) -> "Service":
+        """Offer a service (ADR-32); `options` are those of `Service`. Raises `ConfigError`."""
+        from slipstream.client.services import Service
+
+        service = Service(self, name, version, **options)
+        await service.start()
+        return service
+
+    @property
+    def services(self) -> "Discovery":
+        """Finds services: ``async for ping in nc.services.ping(): ...``"""
+        from slipstream.client.services import Discovery
+
+        return Discovery(self)
+
     # -- JetStream -----------------------------------------------------------------------------
 
     def jetstream(self, **options: Any) -> Any:
@@ -365,24 +298,6 @@ class Connection:
         return import_module("slipstream.client.jetstream").JetStream(self, **options)
 
     # -- complaints ----------------------------------------------------------------------------
-
-    def forbid(self, error: PermissionsError) -> None:
-        """The server refused a publish or a subscription: tell whoever asked for it."""
-        if error.operation == "publish":
-            if not self._inbox.forbid(error.subject, error):
-                self.events_hub.tell(ErrorEvent(error))
-            return
-        refused = [
-            route
-            for route in self.routes.values()
-            if route.subject == error.subject and route.queue == error.queue
-        ]
-        for route in refused:
-            self.routes.pop(route.sid, None)
-            if route.sink is self._inbox:
-                self._inbox_open = False
-            route.sink.failed(error)
-        self.events_hub.tell(ErrorEvent(error))
 
     def report_slow(self, subscription: Subscription) -> None:
         """A subscription drops messages."""
@@ -398,11 +313,6 @@ class Connection:
         self.events_hub.tell(ErrorEvent(error))
 
     # -- the end -------------------------------------------------------------------------------
-
-    def _check_open(self, call: str) -> None:
-        if self._closed or self._draining:
-            state = "closed" if self._closed else "draining"
-            raise ConnectionClosedError(f"{call}: the connection is {state}. Open another one")
 
     async def drain(self) -> None:
         """Unsubscribe everything, let what has come be handled, send what waits, then close.

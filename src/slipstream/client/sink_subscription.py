@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from slipstream.client.route import Route
 
 if TYPE_CHECKING:
-    from slipstream.client.connection import Connection
+    from slipstream.client.routing import Routing
 
 
 class SinkSubscription:
-    """What `Connection.open_sink` gives."""
+    """What `Routing.open_sink` gives."""
 
-    def __init__(self, connection: "Connection", route: Route) -> None:
+    def __init__(self, connection: "Routing", route: Route) -> None:
         self._connection = connection
         self.route = route
 

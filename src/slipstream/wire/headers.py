@@ -106,7 +106,9 @@ class Headers:
     __slots__ = ("_fields", "description", "status")
 
     def __init__(
-        self, fields: "Mapping[str, str | Iterable[str]] | Iterable[tuple[str, str]] | None" = None
+        self,
+        fields: "Headers | Mapping[str, str] | Mapping[str, str | Iterable[str]] | "
+        "Iterable[tuple[str, str]] | None" = None,
     ) -> None:
         self._fields: dict[str, list[str]] = {}
         self.status = 0
@@ -178,7 +180,7 @@ class Headers:
 
     def copy(self) -> "Headers":
         """An independent copy."""
-        return Headers(self)  # type: ignore[arg-type]
+        return Headers(self)
 
     def __getitem__(self, name: str) -> str:
         return self._fields[name][0]

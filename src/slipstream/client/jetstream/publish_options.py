@@ -92,7 +92,7 @@ def block_of(headers: HeadersLike | None, options: PublishOptions) -> bytes:
     if isinstance(headers, bytes):
         made = Headers.parse(headers)
     else:
-        made = Headers() if headers is None else Headers(headers)  # type: ignore[arg-type]
+        made = Headers() if headers is None else Headers(headers)
     for name, value in options.items():
         if value is not None:
             _add(made, name, value)
