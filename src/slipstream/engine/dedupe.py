@@ -20,15 +20,27 @@ class DuplicateWindow:
         return self._seqs.get(message_id, 0)
 
     def add(self, message_id: bytes, seq: int, now: int) -> int:
-        """Remember an id that `find` did not know."""
+        """Remember an id."""
         if not self.window:
             return 0
+        if message_id in self._seqs:
+            self._forget(message_id)
         self._seqs[message_id] = seq
         if self._arrivals and self._arrivals[-1][0] == now:
             self._arrivals[-1][1] += 1
         else:
             self._arrivals.append([now, 1])
         return 0
+
+    def _forget(self, message_id: bytes) -> None:
+        """An id has come again, as in a log that was harmed: its first arrival counts no more."""
+        place = list(self._seqs).index(message_id)
+        for arrival in self._arrivals:
+            if place < arrival[1]:
+                arrival[1] -= 1
+                break
+            place -= arrival[1]
+        del self._seqs[message_id]
 
     def expire(self, now: int) -> int:
         """Forget what is older than the window; when to look again (ns), 0 if nothing is left."""

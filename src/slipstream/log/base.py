@@ -284,7 +284,9 @@ class Log:
                 if used < 0 or used >= high:
                     high = middle
                     continue
-                if self._ts_at(block, used) >= ts:
+                if not self.read(block.base + used, self._scratch):
+                    return self.seq_at(ts)  # it was damaged, and is gone now
+                if self._scratch.ts >= ts:
                     high = middle
                 else:
                     low = used + 1

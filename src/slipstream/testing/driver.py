@@ -23,6 +23,7 @@ from slipstream.engine.jetstream import JetStream
 from slipstream.engine.options import SECOND, AccountLimits, EngineOptions
 from slipstream.engine.stream import Stream
 from slipstream.log.disk import Disk
+from slipstream.log.file_log import SEGMENT_BYTES
 from slipstream.log.stream_store import Store
 
 BEGIN = 1_700_000_000 * SECOND
@@ -303,12 +304,15 @@ class Driver:
         committer: HandCommitter | None = None,
         authenticator: Authenticator | None = None,
         seed: int = 1,
+        segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self.clock = Clock(now)
         self.committer = committer or HandCommitter()
         self.options = options or EngineOptions(server_name="here", jetstream=True)
         self.engine = Engine(self.clock, Random(seed), self.options, self.committer, authenticator)
-        self.store = Store(disk, "store") if disk is not None else None
+        self.store: Store | None = None
+        if disk is not None:
+            self.store = Store(disk, "store", segment_bytes=segment_bytes)
 
     def start(self, **limits: Any) -> "Driver":
         """Start JetStream, with limits (fields of `AccountLimits`) for the default account."""
@@ -349,5 +353,7 @@ class Driver:
         self.finish()
 
     def stop(self) -> None:
-        """Shut down in order: streams are synced and closed."""
+        """Shut down in order: what is on its way ends, streams are synced and closed."""
+        self.committer.release()
+        self.finish()
         self.engine.close()
