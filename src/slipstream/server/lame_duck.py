@@ -16,6 +16,7 @@ from slipstream.server.options import SECOND, LimitsOptions
 from slipstream.server.runtime import Runtime
 
 PAUSE_SECONDS_MAX = 1.0  # between two clients, when there are few
+LOOK_SECONDS = 0.1  # how often it looks whether all have gone by themselves
 
 
 class LameDuck:
@@ -46,7 +47,10 @@ class LameDuck:
     async def _send_away(self, end: Callable[[], None]) -> None:
         runtime = self._runtime
         sessions = runtime.engine.sessions
-        await asyncio.sleep(self._grace)
+        for _ in range(round(self._grace / LOOK_SECONDS)):
+            if not sessions:
+                break
+            await asyncio.sleep(LOOK_SECONDS)
         runtime.log.info("Closing existing clients")
         clients = list(sessions.values())
         random.shuffle(clients)

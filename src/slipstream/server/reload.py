@@ -18,6 +18,7 @@ from slipstream.server.config import Change, plan_reload
 from slipstream.server.engine_options import engine_options, prepare_accounts
 from slipstream.server.log_sinks import Sink
 from slipstream.server.logger import Logger, open_sink
+from slipstream.server.monitoring.start import limits_of_jetstream
 from slipstream.server.options import SECOND, ServerOptions
 from slipstream.server.process_files import write_pid_file
 from slipstream.server.runtime import Runtime
@@ -44,6 +45,8 @@ def reload_server(server: "Server", options: ServerOptions) -> None:
     if "jetstream.enabled" in changed and options.jetstream.enabled:
         _open_store(runtime, options)
     server.options = options
+    if server.monitoring is not None:
+        server.monitoring.monitor.follow(options, *limits_of_jetstream(options))
     _follow_log(runtime, options, sink)
     runtime.tls = tls
     runtime.write_deadline_seconds = options.limits.write_deadline / SECOND

@@ -43,6 +43,13 @@ class Monitor:
         self._cpu_used = time.process_time()
         self._cpu_percent = 0.0
 
+    def follow(self, options: ServerOptions, max_memory: int, max_storage: int) -> None:
+        """The server goes on with other options."""
+        self.options = options
+        self.max_memory = max_memory
+        self.max_storage = max_storage
+        self.loaded_at = self.engine.clock.now
+
     @property
     def now(self) -> int:
         """ns since the epoch; the engine's clock may be behind while nothing happens."""

@@ -17,14 +17,21 @@ from slipstream.server.tls import server_context
 
 def make_monitor(runtime: Runtime, options: ServerOptions) -> Monitor:
     """The monitor of a runtime; JetStream's directory exists, if there is one."""
-    enabled = options.jetstream.enabled
+    memory, storage = limits_of_jetstream(options)
     return Monitor(
         runtime.engine,
         options,
-        max_memory=memory_for_streams(options) if enabled else 0,
-        max_storage=disk_for_streams(options) if enabled else 0,
+        max_memory=memory,
+        max_storage=storage,
         stalls=lambda: runtime.stalls,
     )
+
+
+def limits_of_jetstream(options: ServerOptions) -> tuple[int, int]:
+    """Bytes of memory and of disk that JetStream may use; nothing where it is off."""
+    if not options.jetstream.enabled:
+        return 0, 0
+    return memory_for_streams(options), disk_for_streams(options)
 
 
 async def start_monitoring(
