@@ -16,16 +16,24 @@ if TYPE_CHECKING:
     from slipstream.client import Subscription as Subscription
     from slipstream.client import TimeoutError as TimeoutError
     from slipstream.client import connect as connect
+    from slipstream.client.jetstream import ConsumerConfig as ConsumerConfig
+    from slipstream.client.jetstream import JetStream as JetStream
+    from slipstream.client.jetstream import JetStreamMessage as JetStreamMessage
+    from slipstream.client.jetstream import StreamConfig as StreamConfig
     from slipstream.server import Server as Server
 
 __version__ = "0.1.0"
 __all__ = [
     "Connection",
+    "ConsumerConfig",
     "Error",
     "Headers",
+    "JetStream",
+    "JetStreamMessage",
     "Message",
     "NoRespondersError",
     "Server",
+    "StreamConfig",
     "Subscription",
     "TimeoutError",
     "__version__",
@@ -34,10 +42,14 @@ __all__ = [
 
 _HOME_OF = {
     "Connection": "slipstream.client",
+    "ConsumerConfig": "slipstream.client.jetstream",
     "Headers": "slipstream.client",
+    "JetStream": "slipstream.client.jetstream",
+    "JetStreamMessage": "slipstream.client.jetstream",
     "Message": "slipstream.client",
     "NoRespondersError": "slipstream.client",
     "Server": "slipstream.server",
+    "StreamConfig": "slipstream.client.jetstream",
     "Subscription": "slipstream.client",
     "TimeoutError": "slipstream.client",
     "connect": "slipstream.client",

@@ -49,6 +49,7 @@ class OwnServer:
             arguments = ["-c", str(path)]
             if self.port:
                 arguments += ["-p", str(self.port)]
+            arguments += ["-sd", str(self.directory / "store")]  # what it stored outlives it
             directory = self.directory / str(self._starts)
             self._real = start_nats_server(directory, *arguments)
             self.port = self._real.port

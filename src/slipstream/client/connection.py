@@ -43,6 +43,9 @@ from slipstream.client.subscription import Handler, Subscription
 if TYPE_CHECKING:
     from slipstream.client.services import Discovery, Service
 
+if TYPE_CHECKING:
+    from slipstream.client.jetstream import JetStream
+
 
 class Connection(Routing):
     """An open connection; `slipstream.connect` makes one.
@@ -293,9 +296,10 @@ class Connection(Routing):
 
     # -- JetStream -----------------------------------------------------------------------------
 
-    def jetstream(self, **options: Any) -> Any:
+    def jetstream(self, **options: Any) -> "JetStream":
         """The JetStream context; `options` are those of `JetStream`."""
-        return import_module("slipstream.client.jetstream").JetStream(self, **options)
+        context: JetStream = import_module("slipstream.client.jetstream").JetStream(self, **options)
+        return context
 
     # -- complaints ----------------------------------------------------------------------------
 

@@ -2,16 +2,27 @@
 
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 import slipstream
 from slipstream.client.errors import ClientError
 from slipstream.client.jetstream import JetStream, Stream
-from slipstream.client.jetstream.errors import StreamNotFoundError
+from slipstream.client.jetstream.errors import ApiError, StreamNotFoundError
 
 MakeStream = Callable[..., Awaitable[Stream]]
+T = TypeVar("T")
+
+
+async def or_skip(asking: Awaitable[T]) -> T:
+    """What is asked for; skips the test, in the server's own words, if it has no such feature."""
+    try:
+        return await asking
+    except ApiError as error:
+        if "not supported by this server" not in error.description:
+            raise
+        pytest.skip(error.description)
 
 
 @pytest.fixture

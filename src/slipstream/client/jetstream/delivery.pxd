@@ -12,7 +12,6 @@ cdef class Batch(Sink):
     cdef public Py_ssize_t wanted
     cdef public long long bytes
     cdef public bint heard
-    cdef public str pin_id
     cdef object _source
     cdef object _context
     cdef object _kind
@@ -40,6 +39,8 @@ cdef class Delivery(Sink):
     cdef public long long taken
     cdef public Py_ssize_t limit
     cdef public long long stop_after
+    cdef public bint grouped
+    cdef public str pin_id
     cdef public bint is_ended
     cdef object _error
     cdef object _notices

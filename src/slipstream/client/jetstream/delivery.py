@@ -60,7 +60,6 @@ class Batch(Sink):
         self.wanted = wanted
         self.bytes = 0
         self.heard = True  # something came since the last look
-        self.pin_id = ""
         self._source = source
         self._context = context
         self._kind = kind
@@ -119,7 +118,7 @@ class Delivery(Sink):
     bytes under `low_bytes`, if that is not 0). With `ordered`, `expected` is the consumer sequence
     that comes next and `last_sequence` the stream sequence that came last. `limit` bounds what is
     held where the server is not asked for each message (0: no bound); `stop_after` ends it after so
-    many messages (0: never).
+    many messages (0: never). With `grouped`, `pin_id` is the last that a message brought.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, context: Any, kind: Any) -> None:
@@ -138,6 +137,8 @@ class Delivery(Sink):
         self.taken = 0
         self.limit = 0
         self.stop_after = 0
+        self.grouped = False
+        self.pin_id = ""
         self.is_ended = False
         self._error: Exception | None = None
         self._notices: deque[Exception] = deque()
@@ -169,6 +170,8 @@ class Delivery(Sink):
             if self.source is not None:
                 self.source.on_overflow()
             return
+        if self.grouped:
+            self.pin_id = message.header("Nats-Pin-Id") or self.pin_id
         size = frames.end - frames.header_start + len(frames.subject) + len(frames.reply)
         self._ready.append(message)
         self.arrived += 1

@@ -13,8 +13,9 @@ from slipstream.client.jetstream.delivery import Batch
 from slipstream.client.jetstream.errors import (
     ConsumeError,
     JetStreamError,
-    NoConsumerResponseError,
+    LeadershipChangedError,
     NoHeartbeatError,
+    ServerShutdownError,
 )
 from slipstream.client.jetstream.message import JetStreamMessage
 from slipstream.client.jetstream.pull_options import GroupOptions, request_body
@@ -72,9 +73,10 @@ class Fetch:
         self._batch = Batch(self, context, kind, count)
         self._error: Exception | None = None
         self._position = 0
-        self._reconnected = False
+        self._moved = False
         self._silent = 0
         self._watch: asyncio.TimerHandle | None = None
+        self._again: asyncio.TimerHandle | None = None
 
     async def run(self) -> MessageBatch:
         """The messages; raises if trouble came before any message did."""
@@ -90,9 +92,9 @@ class Fetch:
             hand_back(batch.messages)
             raise
         finally:
-            timer.cancel()
-            if self._watch is not None:
-                self._watch.cancel()
+            for pending in (timer, self._watch, self._again):
+                if pending is not None:
+                    pending.cancel()
             connection.drop_route(route)
         if self._error is not None and not batch.messages:
             raise self._error
@@ -144,24 +146,29 @@ class Fetch:
         verdict, error = judge(message, self._who)
         if verdict is Verdict.ALIVE:
             return
-        if self._reconnected and isinstance(error, NoConsumerResponseError):
-            self._loop.call_later(NOT_BACK_YET, self._ask_again)
+        if isinstance(error, LeadershipChangedError | ServerShutdownError):
+            self._moved = True  # to another server, or this one comes back
+        if self._moved and verdict is Verdict.LOST:
+            self._again = self._loop.call_later(NOT_BACK_YET, self._ask_again)
             return
         self._stop(None if verdict is Verdict.DONE else error)
 
     def _ask_again(self) -> None:
-        if not self._batch.is_done:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if not self._batch.is_done and self._connection.is_connected:
             self._ask()
 
     def on_disconnect(self, handed: int) -> None:
         """The request is lost, unless it was still to be sent; `on_reconnect` asks again."""
         if self._position <= handed:
-            self._reconnected = True
+            self._moved = True
 
     def on_reconnect(self) -> None:
         """Ask again for what is missing."""
         self._batch.heard = True
-        if self._reconnected:
+        if self._moved:
             self._ask_again()
 
     def on_failure(self, error: Exception) -> None:

@@ -36,7 +36,7 @@ cdef class AckInbox(Sink):
     cdef object _timer
     cdef double _timer_at
 
-    @cython.locals(token="long long", deadline=double, publication=Publication)
+    @cython.locals(token="long long", deadline=double, publication=Publication, outbox=Outbox, reply=bytes)
     cpdef publish(self, bytes subject, bytes block, bytes body, double timeout, int retries)
     @cython.locals(subject=bytes, view="const unsigned char *", token="long long", i=Py_ssize_t, publication=Publication, message=Message, body=bytes)
     cpdef receive(self, ServerFrames frames, Outbox outbox)

@@ -141,9 +141,19 @@ class AckInbox(Sink):
             deadline = self._time() + timeout
         future = self._create_future()
         publication = Publication(future, token, subject, block, body, retries, deadline)
-        publication.position = self.outbox.put_message(
-            subject, self.prefix + b"%d" % token, block, body
-        )
+        reply = self.prefix + b"%d" % token
+        outbox = self.outbox
+        if self.pending or outbox.batching:
+            publication.position = outbox.put_message(subject, reply, block, body)
+        else:
+            # Whoever publishes one message after the other waits for each: send it now, the turn's
+            # end would cost another round of the loop.
+            outbox.batching = True
+            try:
+                publication.position = outbox.put_message(subject, reply, block, body)
+            finally:
+                outbox.batching = False
+            outbox.flush()
         self.pending[token] = publication
         if deadline > 0.0 and (self._timer is None or deadline < self._timer_at):
             self._arm(deadline)

@@ -3,8 +3,8 @@
 At most `max_messages` are asked for and held at any time; when less than the threshold is, another
 request asks for the difference. So memory is bounded however slow the taker is, and a taker that
 is fast never waits for a round trip. A request that ends without messages (408) is followed by
-another at once, one that is lost (leader changed, server gone) after a moment, and a silence longer
-than two heartbeats, or a new connection, starts over with a fresh inbox.
+another at once, one that is lost (leader changed, server gone) after a moment; a silence longer
+than two heartbeats, or a new connection, starts over.
 """
 
 from collections.abc import Awaitable, Callable
@@ -48,7 +48,6 @@ class PullSource(MessageSource):
         super().__init__(connection, delivery, who, pull.heartbeat, on_error)
         self.pull = pull
         self.subject = subject
-        self.pin_id = ""
         self._exists = exists
         self._once = once
         self._inbox = ""
@@ -56,19 +55,24 @@ class PullSource(MessageSource):
         delivery.low = pull.threshold_messages
         delivery.low_bytes = pull.threshold_bytes
         delivery.stop_after = pull.stop_after
+        delivery.grouped = bool(pull.group)
 
     async def start(self) -> None:
         """Open an inbox and ask."""
         self.begin()
 
     def begin(self) -> None:
-        """Start over: a fresh inbox, a full request."""
+        """Start over with a full request.
+
+        The inbox stays: what an earlier request still brings is as good as any.
+        """
         if self.is_closed:
             return
         self.delivery.forget_requests()
         self.delivery.silent = 0
-        self._inbox = self.connection.new_inbox()
-        self.open(self._inbox)
+        if self.route is None:
+            self._inbox = self.connection.new_inbox()
+            self.open(self._inbox)
         self.ask()
         self.watch()
 
@@ -93,7 +97,7 @@ class PullSource(MessageSource):
             max_bytes=size,
             heartbeat=pull.heartbeat,
             group=pull.group,
-            pin_id=self.pin_id,
+            pin_id=delivery.pin_id,
         )
         self._position = self.connection.publish_nowait(self.subject, body, reply=self._inbox)
         delivery.requested += count
@@ -158,7 +162,7 @@ class PullSource(MessageSource):
             return
         self.delivery.forget_requests()
         if isinstance(error, PinMismatchError):
-            self.pin_id = ""
+            self.delivery.pin_id = ""
         else:
             self.report(error)
         if isinstance(error, NoConsumerResponseError):

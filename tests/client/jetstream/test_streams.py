@@ -1,0 +1,194 @@
+"""Streams: making, changing, finding, reading, purging; what the API refuses."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import slipstream
+from slipstream.client.jetstream import JetStream, Stream, StreamConfig
+from slipstream.client.jetstream.errors import (
+    ApiError,
+    InvalidNameError,
+    MessageNotFoundError,
+    StreamExistsError,
+    StreamNotFoundError,
+)
+from slipstream.errors import ConfigError
+from tests.client.jetstream.conftest import MakeStream
+from tests.client.jetstream.test_consume import fill
+
+
+async def test_a_stream_is_what_it_was_asked_to_be(make_stream: MakeStream) -> None:
+    stream = await make_stream(
+        description="orders of the shop",
+        max_age=timedelta(hours=1),
+        max_msgs=1000,
+        max_msgs_per_subject=10,
+        discard="new",
+        duplicate_window=60,
+        metadata={"team": "billing"},
+    )
+    config = (await stream.info()).config
+    assert config.max_age == 3600.0
+    assert config.duplicate_window == 60.0
+    assert (config.max_msgs, config.max_msgs_per_subject, config.discard) == (1000, 10, "new")
+    assert config.metadata["team"] == "billing"
+    assert config.extra == {}
+
+
+async def test_creating_it_again_is_no_error_unless_it_differs(
+    js: JetStream, stream: Stream
+) -> None:
+    same = StreamConfig(name=stream.name, subjects=[f"{stream.name}.>"], storage="memory")
+    assert (await js.create_stream(same)).name == stream.name
+    with pytest.raises(StreamExistsError):
+        await js.create_stream(same, max_msgs=5)
+
+
+async def test_update_changes_some_fields_and_keeps_the_rest(stream: Stream) -> None:
+    info = await stream.update(max_msgs=5, description="small")
+    assert (info.config.max_msgs, info.config.description) == (5, "small")
+    assert info.config.subjects == [f"{stream.name}.>"]
+    with pytest.raises(ApiError) as refused:
+        await stream.update(storage="file")
+    assert refused.value.err_code == 10052
+
+
+async def test_create_or_update_does_either(js: JetStream, make_stream: MakeStream) -> None:
+    stream = await make_stream(max_msgs=5)
+    changed = stream.config.replace(max_msgs=7)
+    assert (await js.create_or_update_stream(changed)).config.max_msgs == 7
+    await stream.delete()
+    assert (await js.create_or_update_stream(changed)).config.max_msgs == 7
+    assert (await js.get_or_create_stream(changed, max_msgs=9)).config.max_msgs == 7
+
+
+async def test_what_is_not_there_is_not_found(js: JetStream) -> None:
+    with pytest.raises(StreamNotFoundError) as error:
+        await js.stream("NOTHERE")
+    assert "STREAM.INFO.NOTHERE" in str(error.value)
+    with pytest.raises(StreamNotFoundError):
+        await js.update_stream(name="NOTHERE")
+    with pytest.raises(StreamNotFoundError):
+        await js.delete_stream("NOTHERE")
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "a b", "a*", ">", "a/b", "a\\b"])
+async def test_names_that_cannot_be_are_not_sent(js: JetStream, name: str) -> None:
+    with pytest.raises(InvalidNameError):
+        await js.create_stream(name=name)
+    with pytest.raises(InvalidNameError):
+        await js.stream(name)
+
+
+async def test_streams_are_found_by_name_and_subject(
+    js: JetStream, make_stream: MakeStream
+) -> None:
+    stream = await make_stream()
+    assert stream.name in [name async for name in js.stream_names()]
+    assert [name async for name in js.stream_names(f"{stream.name}.a")] == [stream.name]
+    (info,) = [info async for info in js.streams(f"{stream.name}.>")]
+    assert info.name == stream.name
+    assert await js.stream_name_by_subject(f"{stream.name}.a") == stream.name
+    assert (await js.stream_by_subject(f"{stream.name}.a")).name == stream.name
+    with pytest.raises(StreamNotFoundError):
+        await js.stream_name_by_subject("nobody.listens")
+
+
+async def test_infos_count_subjects_and_list_what_is_missing(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 6)
+    await stream.delete_message(3)
+    info = await stream.info(subjects_filter=">", deleted_details=True)
+    assert info.state.subjects == {f"{stream.name}.{n}": 2 - (n == 2) for n in range(3)}
+    assert info.state.deleted == [3]
+    assert (info.state.messages, info.state.first_seq, info.state.last_seq) == (5, 1, 6)
+    assert (await stream.info(refresh=False)) is stream.cached_info
+
+
+async def test_purging_takes_all_or_some(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 12)
+    assert await stream.purge(filter=f"{stream.name}.0") == 4
+    assert await stream.purge(sequence=7) == 4
+    assert await stream.purge(keep=1) == 3
+    assert await stream.purge() == 1
+    with pytest.raises(ValueError, match="not by both"):
+        await stream.purge(sequence=1, keep=1)
+
+
+@pytest.mark.parametrize("allow_direct", [False, True])
+async def test_messages_are_read_by_sequence_subject_and_time(
+    js: JetStream, make_stream: MakeStream, allow_direct: bool
+) -> None:
+    stream = await make_stream(allow_direct=allow_direct)
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    await js.publish(f"{stream.name}.a", "one", headers={"Kind": "x"})
+    await js.publish(f"{stream.name}.b", "two")
+    await js.publish(f"{stream.name}.a", "three")
+    first = await stream.get_message(1)
+    assert (first.stream, first.subject, first.sequence) == (stream.name, f"{stream.name}.a", 1)
+    assert (first.data, dict(first.headers.items())) == (b"one", {"Kind": ["x"]})
+    assert first.time is not None
+    assert first.time > before
+    assert (await stream.get_last_message(f"{stream.name}.a")).data == b"three"
+    assert (await stream.get_next(2, f"{stream.name}.a")).sequence == 3
+    assert (await stream.get_first(f"{stream.name}.b")).sequence == 2
+    assert (await stream.get_at(before)).sequence == 1
+    with pytest.raises(MessageNotFoundError):
+        await stream.get_message(99)
+    with pytest.raises(MessageNotFoundError):
+        await stream.get_last_message(f"{stream.name}.z")
+
+
+async def test_a_direct_get_of_a_stream_without_it_is_said_so(stream: Stream) -> None:
+    with pytest.raises(StreamNotFoundError, match="direct"):
+        await stream.get_message(1, direct=True)
+
+
+async def test_batches_are_read_over_many_pages(js: JetStream, make_stream: MakeStream) -> None:
+    stream = await make_stream(allow_direct=True)
+    await fill(js, stream, 2500)
+    found = [message async for message in stream.get_batch(2300, sequence=101)]
+    assert [message.sequence for message in found] == list(range(101, 2401))
+    some = [m.sequence async for m in stream.get_batch(subject=f"{stream.name}.1")]
+    assert some == list(range(2, 2501, 3))
+    assert [m async for m in stream.get_batch(sequence=9999)] == []
+
+
+async def test_the_last_message_of_each_subject(js: JetStream, make_stream: MakeStream) -> None:
+    stream = await make_stream(allow_direct=True)
+    await fill(js, stream, 9)
+    found = [m async for m in stream.last_for(f"{stream.name}.*")]
+    assert [m.sequence for m in found] == [7, 8, 9]
+    earlier = [m.sequence async for m in stream.last_for([f"{stream.name}.0"], up_to_sequence=5)]
+    assert earlier == [4]
+    assert [m async for m in stream.last_for("nothing.*")] == []
+
+
+async def test_deleting_a_message(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 3)
+    await stream.delete_message(1)
+    await stream.secure_delete_message(2)
+    assert (await stream.info()).state.messages == 1
+    with pytest.raises(ApiError):
+        await stream.delete_message(1)
+
+
+async def test_account_info_counts(js: JetStream, stream: Stream) -> None:
+    info = await js.account_info()
+    assert info.streams >= 1
+    assert info.api.total > 0
+
+
+async def test_a_domain_is_a_prefix_and_excludes_another(nc: "slipstream.Connection") -> None:
+    assert nc.jetstream(domain="hub").prefix == "$JS.hub.API"
+    assert nc.jetstream(prefix="JS.other.").prefix == "JS.other"
+    with pytest.raises(ConfigError):
+        nc.jetstream(domain="hub", prefix="other")
+
+
+async def test_fields_that_are_unknown_are_kept_and_sent_back() -> None:
+    config = StreamConfig.from_wire({"name": "S", "newer_than_us": {"x": 1}, "max_age": 1_000_000})
+    assert config.max_age == 0.001
+    sent = config.replace(max_msgs=3).to_wire()
+    assert sent["newer_than_us"] == {"x": 1}
+    assert (sent["max_age"], sent["max_msgs"]) == (1_000_000, 3)
