@@ -57,6 +57,19 @@ class Authenticator(Protocol):
         """Who a client is that never says CONNECT; None where it has to."""
 
 
+class Observer(Protocol):
+    """Whoever wants to know of clients that come and go, and of new accounts."""
+
+    def account_added(self, account: Account) -> None:
+        """There is one more account."""
+
+    def admitted(self, session: ClientSession) -> None:
+        """A client has said who it is, or need not."""
+
+    def ended(self, facts: SessionFacts) -> None:
+        """A connection is over."""
+
+
 class Everyone:
     """No authentication: everyone is the same user of the default account."""
 
@@ -90,6 +103,7 @@ class Engine:
         key = base64.b32encode(bytes(random.randrange(256) for _ in range(35))).decode()
         self.server_id = "N" + key[:55]
         self.server_name = options.server_name or self.server_id
+        self.observer: Observer | None = None
         self.accounts: dict[str, Account] = {}
         self.default_account = self.add_account(DEFAULT_ACCOUNT)
         self.system_account = self.add_account(SYSTEM_ACCOUNT, AccountLimits(jetstream=False))
@@ -106,6 +120,8 @@ class Engine:
         """A new, empty account."""
         account = Account(name, self, self.random, limits or AccountLimits())
         self.accounts[name] = account
+        if self.observer is not None:
+            self.observer.account_added(account)
         return account
 
     def rename_system_account(self, name: str) -> None:
@@ -270,6 +286,8 @@ class Engine:
         if first and self.options.auth_required and session.timer is not None:
             session.timer.cancel()
             self._ping_later(session, self.options.first_ping)
+        if first and self.observer is not None:
+            self.observer.admitted(session)
 
     def session_closed(self, session: ClientSession) -> None:
         """A session is over: remember it, with what it was subscribed to, for monitoring."""
@@ -278,6 +296,8 @@ class Engine:
         facts = session_facts(session, SUBSCRIPTIONS_REMEMBERED_MAX, self.clock.now)
         self.ended_traffic.setdefault(facts.account, Traffic()).add(facts)
         self.closed_sessions.append(facts)
+        if self.observer is not None:
+            self.observer.ended(facts)
 
     # -- timers of sessions --------------------------------------------------------------------
 
@@ -310,6 +330,13 @@ class Engine:
         session.ping_sent = self.clock.now
         session.put_line(b"PING\r\n")
         session.timer = self.timers.after(interval, lambda: self._ping(session))
+
+    def send_lame_duck(self, session: ClientSession) -> None:
+        """Tell one client to look for another server, if it knows the word."""
+        if session.protocol >= 1:
+            before, self.lame_duck = self.lame_duck, True
+            self.send_info(session)
+            self.lame_duck = before
 
     def start_lame_duck(self) -> None:
         """Tell every client that knows the word to look for another server."""

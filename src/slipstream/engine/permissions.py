@@ -63,6 +63,8 @@ class Permissions:
         subscribe_deny: tuple[SubscribePattern, ...] = (),
         allow_responses: tuple[int, int] | None = None,
     ) -> None:
+        self.publish_allow = publish_allow
+        self.publish_deny = publish_deny
         self._allow = _trie(publish_allow)
         self._deny = _trie(publish_deny)
         self._publish_restricted = bool(publish_allow) or allow_responses is not None

@@ -60,7 +60,7 @@ class SessionFacts:
     name: str
     lang: str
     version: str
-    user: str
+    user: str  # who it is, or wanted to be
     account: str
     is_admitted: bool  # it has said who it is, or need not
     subscription_count: int
@@ -89,7 +89,7 @@ def session_facts(
         name=connect.name,
         lang=connect.lang,
         version=connect.version,
-        user=session.user.name if session.user is not None else "",
+        user=session.user.name if session.user is not None else connect.user,
         account=session.account.name,
         is_admitted=session.user is not None,
         subscription_count=len(session.subscriptions),

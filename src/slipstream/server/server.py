@@ -26,7 +26,11 @@ from slipstream.server.banner import announce, announce_jetstream, announce_list
 from slipstream.server.engine_options import engine_options, prepare_accounts
 from slipstream.server.logger import Logger, standard_logger
 from slipstream.server.monitoring import MonitoringListener
-from slipstream.server.monitoring.start import make_monitor, start_monitoring
+from slipstream.server.monitoring.start import (
+    make_monitor,
+    start_monitoring,
+    start_system_account,
+)
 from slipstream.server.options import JetStreamOptions, ServerOptions
 from slipstream.server.process_files import bracketed, urls
 from slipstream.server.reload import reload_server
@@ -145,6 +149,7 @@ class Server:
             if options.jetstream.enabled:
                 self._start_jetstream(runtime)
             monitor = make_monitor(runtime, options)
+            start_system_account(monitor)
             self.monitoring = await start_monitoring(monitor, options, log)
             self.port = await self._listen(runtime)
         except BaseException:

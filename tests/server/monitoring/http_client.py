@@ -40,3 +40,12 @@ def shape(value: Any) -> Any:
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return type(value).__name__
     return "number"
+
+
+def fields(value: Any, path: str = "") -> set[str]:
+    """The fields of an answer, each with its path and type; items of a list are alike."""
+    if isinstance(value, dict):
+        return {f for name, item in value.items() for f in fields(item, f"{path}.{name}")}
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return {f for item in value for f in fields(item, f"{path}[]")}
+    return {f"{path}: {value}"}

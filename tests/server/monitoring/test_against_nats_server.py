@@ -1,101 +1,19 @@
 """The endpoints of both servers in the same state: same fields, same types, same statuses."""
 
 import json
-import socket
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 
-import nats
 import pytest
-import pytest_asyncio
-from nats.aio.client import Client
 
-from slipstream import Server
-from slipstream.server.config import load_text
-from tests.fix_nats_server import start_nats_server, stop_nats_server
-from tests.server.monitoring.http_client import Answer, get, shape
-
-CONFIG = """
-host: 127.0.0.1
-port: -1
-http_port: -1
-server_name: twin
-server_tags: [Blue]
-server_metadata { place: here }
-jetstream { max_mem: 1GB, max_file: 1GB, domain: hub
-  limits { max_ack_pending: 9 } }
-accounts {
-  A { users: [{user: a, password: a}], jetstream: enabled, mappings { old: new } }
-  B { users: [{user: b, password: b}] }
-  SYS { users: [{user: s, password: s}] }
-}
-system_account: SYS
-"""
+from tests.server.monitoring.http_client import fields, shape
+from tests.server.monitoring.twins import Twins
 
 # What a single server without Go has no counterpart for.
 VARZ_OF_GO = {"git_commit", "feature_flags"}
 # Imports and exports by which nats-server lets accounts reach its own services.
 DETAIL_OF_NATS = {"imports", "exports"}
 
-
-@dataclass(slots=True)
-class Twins:
-    """Both servers after the same program."""
-
-    theirs: str  # where monitoring is
-    ours: str
-
-    def ask(self, path: str) -> tuple[Answer, Answer]:
-        """Both answers, theirs first."""
-        return get(self.theirs, path), get(self.ours, path)
-
-
-async def run_program(url: str) -> list[Client]:
-    a = await nats.connect(url, user="a", password="a", name="first")
-    js = a.jetstream(domain="hub")
-    await js.add_stream(name="S", subjects=["s.>"], max_bytes=1_000_000)
-    for i in range(5):
-        await js.publish(f"s.{i}", b"hello")
-    subscription = await js.pull_subscribe("s.>", "C", stream="S")
-    messages = await subscription.fetch(2)
-    await messages[0].ack_sync()
-    await a.subscribe("jobs.*", queue="workers")
-    await a.flush()
-    b = await nats.connect(url, user="b", password="b")
-    gone = await nats.connect(url, user="b", password="b", name="gone")
-    await gone.subscribe("x")
-    await gone.close()
-    return [a, b]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def twins(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Twins]:
-    directory = tmp_path_factory.mktemp("twins")
-    path = directory / "nats.conf"
-    path.write_text(CONFIG)
-    theirs = start_nats_server(directory, "-c", str(path))
-    options = load_text(f'store_dir: "{directory / "ours"}"\n{CONFIG}').options
-    with Server(config=options) as ours:
-        # Who starts nats-server waits until it accepts a connection, which counts.
-        socket.create_connection(("127.0.0.1", ours.port)).close()
-        clients = [*await run_program(theirs.url), *await run_program(ours.url)]
-        yield Twins(f"http://127.0.0.1:{theirs.monitor_port}", ours.monitoring_url)
-        for client in clients:
-            await client.close()
-    stop_nats_server(theirs)
-
-
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-def fields(value: Any, path: str = "") -> set[str]:
-    """The fields of an answer, each with its path and type; items of a list are alike."""
-    if isinstance(value, dict):
-        return {f for name, item in value.items() for f in fields(item, f"{path}.{name}")}
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return {f for item in value for f in fields(item, f"{path}[]")}
-    return {f"{path}: {value}"}
 
 
 def without(answer: dict[str, Any], names: set[str]) -> dict[str, Any]:

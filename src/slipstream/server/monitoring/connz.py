@@ -119,8 +119,8 @@ def _known(monitor: Monitor, options: ConnzOptions) -> list[SessionFacts]:
     found: list[SessionFacts] = []
     if options.state != CLOSED:
         sessions = engine.accounts[options.acc].sessions if options.acc else engine.sessions
-        shown = options.subscriptions or options.filter_subject
-        listed = _ALL if shown else 0
+        wanted = options.subscriptions or options.subscriptions_detail or options.filter_subject
+        listed = _ALL if wanted else 0
         found += [session_facts(session, listed) for session in sessions.values()]
     if options.state != OPEN:
         acc = options.acc

@@ -39,6 +39,7 @@ class Monitor:
         self.http_port = options.monitoring.http_port
         self.https_port = options.monitoring.https_port
         self.is_listening = True
+        self.reload: Callable[[], None] | None = None  # reads the configuration again; may raise
         self._cpu_at = time.monotonic()
         self._cpu_used = time.process_time()
         self._cpu_percent = 0.0

@@ -7,8 +7,12 @@ from msgspec.structs import replace
 from slipstream.errors import Error
 from slipstream.server.banner import disk_for_streams, memory_for_streams
 from slipstream.server.logger import Logger
+from slipstream.server.monitoring.envelope import Envelopes
 from slipstream.server.monitoring.listener import MonitoringListener
 from slipstream.server.monitoring.monitor import Monitor
+from slipstream.server.monitoring.statsz import Broadcast
+from slipstream.server.monitoring.system_events import SystemEvents
+from slipstream.server.monitoring.system_requests import SystemRequests
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import bracketed
 from slipstream.server.runtime import Runtime
@@ -32,6 +36,16 @@ def limits_of_jetstream(options: ServerOptions) -> tuple[int, int]:
     if not options.jetstream.enabled:
         return 0, 0
     return memory_for_streams(options), disk_for_streams(options)
+
+
+def start_system_account(monitor: Monitor) -> None:
+    """Answer `$SYS` requests, and tell the system account what happens."""
+    if monitor.options.no_system_account:
+        return
+    envelopes = Envelopes(monitor)
+    requests = SystemRequests(envelopes)
+    Broadcast(envelopes)
+    monitor.engine.observer = SystemEvents(envelopes, requests.attach)
 
 
 async def start_monitoring(

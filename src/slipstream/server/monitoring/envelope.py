@@ -1,0 +1,63 @@
+"""What messages on the system account begin with: which server sends them."""
+
+import gzip
+from typing import Any
+
+from slipstream.engine.options import VERSION
+from slipstream.engine.rfc3339 import time_text
+from slipstream.server.monitoring.monitor import Monitor
+from slipstream.server.monitoring.render import to_json
+
+_HAS_JETSTREAM = 1  # of `flags`
+_GZIP_HEADER = b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n"
+
+
+class Envelopes:
+    """Numbers and sends messages of the server on its system account and elsewhere."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self.monitor = monitor
+        self._sequence = 0
+
+    def server(self) -> dict[str, Any]:
+        """`server` of a message; each has the next number."""
+        engine, options = self.monitor.engine, self.monitor.options
+        self._sequence += 1
+        info: dict[str, Any] = {
+            "name": engine.server_name,
+            "host": options.host,
+            "id": engine.server_id,
+        }
+        if engine.options.domain:
+            info["domain"] = engine.options.domain
+        info["ver"] = VERSION
+        if options.server_tags:
+            info["tags"] = [tag.lower() for tag in options.server_tags]
+        if options.server_metadata:
+            info["metadata"] = options.server_metadata
+        info |= {
+            "jetstream": options.jetstream.enabled,
+            "flags": _HAS_JETSTREAM if options.jetstream.enabled else 0,
+            "seq": self._sequence,
+            "time": time_text(self.monitor.now),
+        }
+        return info
+
+    def event(self, kind: str) -> dict[str, Any]:
+        """How an event of the type ``io.nats.server.advisory.v1.<kind>`` begins."""
+        return {
+            "type": f"io.nats.server.advisory.v1.{kind}",
+            "id": self.monitor.engine.new_id(),
+            "timestamp": time_text(self.monitor.now),
+            "server": self.server(),
+        }
+
+
+def packed(answer: Any, request_header: bytes) -> tuple[bytes, bytes]:
+    """Header and body of an answer, compressed if the request says that it may be."""
+    body = to_json(answer, indent=0)
+    for line in request_header.lower().split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.strip() == b"accept-encoding" and b"gzip" in value:
+            return _GZIP_HEADER, gzip.compress(body, compresslevel=5)
+    return b"", body

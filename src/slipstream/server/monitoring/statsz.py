@@ -1,0 +1,77 @@
+"""The server's statistics as a message: an answer to PING, or sent while somebody listens."""
+
+import os
+from typing import Any
+
+from slipstream.engine.rfc3339 import time_text
+from slipstream.server.monitoring.envelope import Envelopes
+from slipstream.server.monitoring.monitor import Monitor, whole
+from slipstream.server.monitoring.render import to_json
+from slipstream.server.monitoring.varz import jetstream_varz
+
+_SECOND = 1_000_000_000
+FIRST_AFTER = _SECOND
+INTERVAL = 10 * _SECOND
+
+
+def statsz(monitor: Monitor) -> dict[str, Any]:
+    """What varz has, in the form of `$SYS`."""
+    engine = monitor.engine
+    total = monitor.total_traffic()
+    sent = {"msgs": total.out_msgs, "bytes": total.out_bytes}
+    received = {"msgs": total.in_msgs, "bytes": total.in_bytes}
+    cores = os.cpu_count() or 1
+    found: dict[str, Any] = {
+        "start": time_text(engine.started),
+        "mem": monitor.memory_bytes(),
+        "cores": cores,
+        "cpu": whole(monitor.cpu_percent()),
+        "connections": len(engine.sessions),
+        "total_connections": engine.total_sessions,
+        "active_accounts": sum(bool(account.sessions) for account in engine.accounts.values()),
+        "subscriptions": monitor.subscription_count(),
+        "sent": sent,
+        "sent_to_clients": sent,
+        "received": received,
+        "received_from_clients": received,
+        "slow_consumers": engine.slow_consumers,
+    }
+    rare = {"stale_connections": engine.stale_connections, "stalled_clients": monitor.stalls()}
+    found |= {name: count for name, count in rare.items() if count}
+    found["active_servers"] = 1
+    jetstream = jetstream_varz(monitor, with_store_dir=False)
+    if jetstream:
+        found["jetstream"] = jetstream
+    found["gomaxprocs"] = cores
+    return found
+
+
+class Broadcast:
+    """Publishes the statistics every 10 s while somebody listens; costs nothing while nobody does.
+
+    Everything runs in turns of the engine: when interest changes, and by its timers.
+    """
+
+    def __init__(self, envelopes: Envelopes) -> None:
+        self._envelopes = envelopes
+        engine = envelopes.monitor.engine
+        self._engine = engine
+        self._account = engine.system_account
+        self._subject = f"$SYS.SERVER.{engine.server_id}.STATSZ".encode()
+        self._waiting = False
+        self._account.watch_interest(self._subject, self._interest_changed)
+
+    def _interest_changed(self) -> None:
+        if not self._waiting:
+            self._wait(FIRST_AFTER)
+
+    def _wait(self, delay: int) -> None:
+        self._waiting = self._account.has_interest(self._subject)
+        if self._waiting:
+            self._engine.timers.after(delay, self._send)
+
+    def _send(self) -> None:
+        envelopes = self._envelopes
+        answer = {"server": envelopes.server(), "statsz": statsz(envelopes.monitor)}
+        self._account.send(self._subject, b"", b"", to_json(answer, indent=0))
+        self._wait(INTERVAL)

@@ -1,0 +1,291 @@
+"""`$SYS.REQ...`: the endpoints as requests to the system account (spec monitoring.md section 3).
+
+Every account also has the few requests that tell it about itself.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from slipstream.engine.account import Account
+from slipstream.engine.message import Inbound
+from slipstream.engine.routing import Service
+from slipstream.server.monitoring import shells
+from slipstream.server.monitoring.accounts import (
+    AccountzOptions,
+    AccstatzOptions,
+    account_detail,
+    accountz,
+    accstatz,
+)
+from slipstream.server.monitoring.connz import ConnzOptions, connz
+from slipstream.server.monitoring.envelope import Envelopes, packed
+from slipstream.server.monitoring.healthz import HealthzOptions, healthz
+from slipstream.server.monitoring.jsz import JszOptions, jsz
+from slipstream.server.monitoring.jsz import account_detail as jsz_account
+from slipstream.server.monitoring.monitor import Monitor
+from slipstream.server.monitoring.query import BadRequest
+from slipstream.server.monitoring.statsz import statsz
+from slipstream.server.monitoring.subsz import SubszOptions, subsz
+from slipstream.server.monitoring.system_events import connections_event
+from slipstream.server.monitoring.user_info import user_info
+from slipstream.server.monitoring.varz import varz
+
+PREFIX = "$SYS.REQ."
+OF_EVERY_ACCOUNT = ("USER.INFO", "SERVER.PING.CONNZ", "ACCOUNT.PING.CONNZ", "ACCOUNT.PING.STATZ")
+
+
+class Filter(msgspec.Struct, kw_only=True):
+    """Which servers a request is for; any may be in the body."""
+
+    server_name: str = ""
+    cluster: str = ""
+    host: str = ""
+    exact_match: bool = False
+    tags: list[str] = msgspec.field(default_factory=list)
+    domain: str = ""
+
+    def matches(self, monitor: Monitor) -> bool:
+        """Whether this server is meant."""
+        engine, options = monitor.engine, monitor.options
+        own_tags = {tag.lower() for tag in options.server_tags}
+        return (
+            self._is_like(self.server_name, engine.server_name)
+            and self._is_like(self.host, options.host)
+            and not self.cluster
+            and (not self.domain or self.domain == engine.options.domain)
+            and {tag.lower() for tag in self.tags} <= own_tags
+        )
+
+    def _is_like(self, wanted: str, own: str) -> bool:
+        return wanted == own if self.exact_match and wanted else wanted in own
+
+
+class _Client(msgspec.Struct):
+    cid: int = 0
+
+
+class _Interest(msgspec.Struct):
+    acc: str = ""
+    subject: str = ""
+    queue: str = ""
+
+
+class _Refused(Exception):
+    """An error for the envelope."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+Answer = dict[str, Any]  # what goes beside `server`
+Handler = Callable[[bytes], Answer]
+
+
+class SystemRequests:
+    """Answers what comes to the system account; `AccountRequests` what comes to the others."""
+
+    def __init__(self, envelopes: Envelopes) -> None:
+        self._envelopes = envelopes
+        self._monitor = envelopes.monitor
+        monitor = self._monitor
+        self._server: dict[str, Handler] = {
+            "STATSZ": lambda body: {"statsz": statsz(monitor)},
+            "VARZ": lambda body: _data(varz(monitor)),
+            "CONNZ": lambda body: _data(connz(monitor, _read(body, ConnzOptions))),
+            "SUBSZ": lambda body: _data(subsz(monitor, _read(body, SubszOptions))),
+            "JSZ": lambda body: _data(jsz(monitor, _read(body, JszOptions))),
+            "HEALTHZ": self._health,
+            "ACCOUNTZ": lambda body: _data(accountz(monitor, _read(body, AccountzOptions))),
+            "ACCSTATZ": lambda body: _data(accstatz(monitor, _read(body, AccstatzOptions))),
+            "ROUTEZ": lambda body: _data(shells.routez(monitor)),
+            "LEAFZ": lambda body: _data(shells.leafz(monitor)),
+            "GATEWAYZ": lambda body: _data(shells.gatewayz(monitor)),
+            "IPQUEUESZ": lambda body: _data(shells.ipqueuesz(monitor)),
+            "EXPVARZ": lambda body: _data(shells.expvarz(monitor)),
+            "RAFTZ": lambda body: _data({}),
+        }
+        self._orders: dict[str, Handler] = {
+            "KICK": self._kick,
+            "LDM": self._lame_duck,
+            "RELOAD": self._reload,
+        }
+        _SystemService(monitor.engine.system_account, self)
+        for account in monitor.engine.accounts.values():
+            if account is not monitor.engine.system_account:
+                self.attach(account)
+
+    def attach(self, account: Account) -> None:
+        """Answer what an account's clients ask about it."""
+        _AccountService(account, self)
+
+    # -- finding the handler -------------------------------------------------------------------
+
+    def handle(self, tokens: list[str], message: Inbound, own: Account | None) -> Any:
+        """The answer to the request behind `$SYS.REQ.`; None: there is no such request, and
+        "": this server is not meant, or there is nothing to say. `own` bounds what is told."""
+        body = message.body()
+        if tokens == ["USER", "INFO"]:
+            return self._enveloped(lambda _: _data(user_info(message.session)), b"")
+        if tokens == ["SERVER", "PING", "IDZ"]:
+            engine = self._monitor.engine
+            host = self._monitor.options.host
+            return {"name": engine.server_name, "host": host, "id": engine.server_id}
+        if tokens == ["ACCOUNT", "NSUBS"]:
+            return self._interest(body)
+        handler = self._find(tokens, own)
+        if handler is None:
+            return None
+        return self._enveloped(handler, body)
+
+    def _find(self, tokens: list[str], own: Account | None) -> Handler | None:
+        if own is not None:
+            return self._of_account(own.name, tokens[-1])
+        engine = self._monitor.engine
+        if tokens == ["SERVER", "PING"]:
+            return self._server["STATSZ"]
+        if len(tokens) != 3:
+            return None
+        kind, name, what = tokens
+        if kind == "SERVER" and name in ("PING", engine.server_id):
+            orders = self._orders if name != "PING" else {}
+            return self._server.get(what) or orders.get(what)
+        if kind == "ACCOUNT" and name == "PING":
+            return self._server.get("ACCSTATZ" if what == "STATZ" else what)
+        return self._of_account(name, what) if kind == "ACCOUNT" else None
+
+    def _of_account(self, name: str, what: str) -> Handler | None:
+        monitor = self._monitor
+        stats = AccstatzOptions(accounts=[name])
+        handlers: dict[str, Handler] = {
+            "CONNZ": lambda body: _data(connz(monitor, _read(body, ConnzOptions, acc=name))),
+            "SUBSZ": lambda body: _data(
+                subsz(monitor, _read(body, SubszOptions, account=name, subscriptions=True))
+            ),
+            "JSZ": lambda body: self._jetstream_of(name, body),
+            "INFO": lambda body: _data(account_detail(monitor, name)),
+            "STATZ": lambda body: _data(accstatz(monitor, stats)),
+            "LEAFZ": lambda body: _data(shells.leafz(monitor)),
+            "CONNS": lambda body: self._connections(name),
+        }
+        return handlers.get(what)
+
+    def _enveloped(self, handler: Handler, body: bytes) -> Any:
+        try:
+            if body.strip() and not _read(body, Filter).matches(self._monitor):
+                return ""
+            found = handler(body)
+        except (BadRequest, _Refused) as error:
+            code = error.code if isinstance(error, _Refused) else 500
+            found = {"error": {"code": code, "description": str(error)}}
+        return found if "server" in found else {"server": self._envelopes.server(), **found}
+
+    # -- handlers ------------------------------------------------------------------------------
+
+    def _health(self, body: bytes) -> Answer:
+        status, answer = healthz(self._monitor, _read(body, HealthzOptions))
+        return _data({"status": answer.pop("status"), "status_code": status, **answer})
+
+    def _jetstream_of(self, name: str, body: bytes) -> Answer:
+        account = self._monitor.engine.accounts.get(name)
+        if account is None or account.jetstream is None:
+            raise _Refused(500, f'account "{name}" not found')
+        return _data(jsz_account(self._monitor, account.jetstream, _read(body, JszOptions)))
+
+    def _connections(self, name: str) -> Answer:
+        if name not in self._monitor.engine.accounts:
+            raise _Refused(500, f"Account {name} does not exist")
+        return connections_event(self._envelopes, name)
+
+    def _interest(self, body: bytes) -> Any:
+        """How many subscriptions an account has with exactly this subject and queue."""
+        try:
+            asked = _read(body, _Interest)
+        except _Refused:
+            return ""
+        account = self._monitor.engine.accounts.get(asked.acc)
+        wanted = (asked.subject.encode(), asked.queue.encode())
+        return sum(
+            s.subject == wanted[0] and (not wanted[1] or s.queue == wanted[1])
+            for session in (account.sessions.values() if account is not None else ())
+            for s in session.subscriptions.values()
+        )
+
+    def _session(self, body: bytes) -> Any:
+        session = self._monitor.engine.sessions.get(_read(body, _Client).cid)
+        if session is None:
+            raise _Refused(500, "no such client or leafnode id")
+        return session
+
+    def _kick(self, body: bytes) -> Answer:
+        self._session(body).close("Kicked")
+        return {}
+
+    def _lame_duck(self, body: bytes) -> Answer:
+        self._monitor.engine.send_lame_duck(self._session(body))
+        return {}
+
+    def _reload(self, body: bytes) -> Answer:
+        if self._monitor.reload is None:
+            raise _Refused(500, "this server has no configuration file to reload")
+        try:
+            self._monitor.reload()
+        except ValueError as error:  # a ConfigError is one
+            raise _Refused(500, str(error)) from error
+        return {}
+
+
+class _SystemService(Service):
+    """`$SYS.REQ.>` of the system account."""
+
+    def __init__(self, account: Account, requests: SystemRequests) -> None:
+        self._account = account
+        self._requests = requests
+        account.add_service(f"{PREFIX}>".encode(), self)
+
+    def handle(self, message: Inbound) -> int:
+        return _respond(self._requests, self._account, message, None)
+
+
+class _AccountService(Service):
+    """What every other account may ask about itself."""
+
+    def __init__(self, account: Account, requests: SystemRequests) -> None:
+        self._account = account
+        self._requests = requests
+        for name in OF_EVERY_ACCOUNT:
+            account.add_service(f"{PREFIX}{name}".encode(), self)
+
+    def handle(self, message: Inbound) -> int:
+        return _respond(self._requests, self._account, message, self._account)
+
+
+def _respond(
+    requests: SystemRequests, account: Account, message: Inbound, own: Account | None
+) -> int:
+    """1 if the request is known, whether or not there is something to say to it."""
+    tokens = message.subject.decode("utf-8", "replace")[len(PREFIX) :].split(".")
+    reply, header = message.reply, message.header()
+    answer = requests.handle(tokens, message, own)
+    if answer is None:
+        return 0
+    if reply and answer != "":
+        account.send(reply, b"", *packed(answer, header))
+    return 1
+
+
+def _data(data: Any) -> Answer:
+    return {"data": data}
+
+
+def _read(body: bytes, kind: type[Any], **fixed: Any) -> Any:
+    """Options from a request's body, which may be empty; `fixed` ones are not the asker's."""
+    if not body.strip():
+        return kind(**fixed)
+    try:
+        found = msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _Refused(400, str(error)) from error
+    return msgspec.structs.replace(found, **fixed) if fixed else found
