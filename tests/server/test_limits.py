@@ -240,6 +240,21 @@ def test_who_takes_slowly_but_steadily_stays(start: Starter) -> None:
         assert engine_of(server).slow_consumers == 0
 
 
+# -- INFO ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("advertised", "shown"), [("a.example:99", ("a.example", 99)), ("a.example", ("a.example", 0))]
+)
+def test_info_shows_the_advertised_address(
+    start: Starter, advertised: str, shown: tuple[str, int]
+) -> None:
+    server = start({"client_advertise": advertised})
+    with plain_client(server.port) as client:
+        info = client.info()
+    assert (info["host"], info["port"]) == (shown[0], shown[1] or server.port)
+
+
 # -- the server object ---------------------------------------------------------------------------
 
 

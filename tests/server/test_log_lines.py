@@ -8,6 +8,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -159,6 +161,10 @@ class Logged:
         )
         return [f"{level} {text}" for level, text in found]
 
+    def text(self) -> str:
+        """All of it."""
+        return self._stream.getvalue()
+
     def end(self) -> list[str]:
         """Stop the server first."""
         self.server.stop()
@@ -260,6 +266,29 @@ def test_a_stale_client_and_a_late_one_are_for_debugging(logged: Logged) -> None
         "[DBG] cid:1 - Stale Client Connection - Closing",
         "[DBG] cid:1 - Client connection closed: Stale Connection",
     ]
+
+
+def test_a_fault_of_the_server_costs_one_client_and_is_shown(logged: Logged) -> None:
+    port = logged.start(LoggingOptions())
+    runtime = logged.server.runtime
+    assert runtime is not None
+    with plain_client(port) as unlucky, plain_client(port) as other:
+        unlucky.info()
+        other.info()
+        connection: Any = next(c for c in runtime.connections if c.session.cid == 1)
+        session = connection.session
+
+        def fail(data: bytes) -> None:
+            connection.session = session
+            raise ValueError("planted")
+
+        connection.session = SimpleNamespace(receive=fail, close=session.close)
+        unlucky.send("PING\r\n")
+        assert unlucky.is_closed()
+        assert other.ping() == []
+    text = logged.text()
+    assert "cid:1 - acting on what it sent: ValueError('planted'); please report this" in text
+    assert 'raise ValueError("planted")' in text
 
 
 def test_an_embedded_server_speaks_through_the_logging_module(

@@ -197,14 +197,19 @@ class Engine:
     def send_info(self, session: ClientSession, connected: bool = False) -> None:
         """Send INFO; `connected` adds what is known once the account is."""
         options = self.options
+        host, port = options.host, options.port
+        if options.client_advertise:
+            advertised, _, number = options.client_advertise.rpartition(":")
+            known = bool(advertised) and number.isdigit()
+            host, port = (advertised, int(number)) if known else (options.client_advertise, port)
         info: dict[str, Any] = {
             "server_id": self.server_id,
             "server_name": self.server_name,
             "version": VERSION,
             "proto": 1,
             "go": "slipstream",
-            "host": options.host,
-            "port": options.port,
+            "host": host,
+            "port": port,
             "headers": not options.no_header_support,
             "max_payload": self.max_payload(session),
             "client_id": session.cid,
@@ -218,8 +223,6 @@ class Engine:
                 info[name] = True
         if options.domain:
             info["domain"] = options.domain
-        if options.client_advertise:
-            info["connect_urls"] = [options.client_advertise]
         if self.lame_duck:
             info["ldm"] = True
         if connected:

@@ -84,7 +84,11 @@ class Connection(asyncio.Protocol):
         runtime.enter()
         if self.log.tracing:
             self.log.received(data)
-        session.receive(data)
+        try:
+            session.receive(data)
+        except Exception as error:  # a fault of the server: it costs this client, not the others
+            runtime.log.fault(f"{self.log.label()} - acting on what it sent", error)
+            session.close("Internal Error")
         if self.log.tracing:
             self.log.show_received()
         if runtime.leave():

@@ -4,6 +4,8 @@ A `Logger` decides whether a line is wanted; a sink (`slipstream.server.log_sink
 somewhere. `debugging` and `tracing` tell whether such lines are worth making at all.
 """
 
+import traceback
+
 from slipstream.errors import ConfigError
 from slipstream.server.log_sinks import (
     DEBUG,
@@ -60,6 +62,12 @@ class Logger:
     def fatal(self, text: str) -> None:
         """Why the server ends."""
         self.sink.put(FATAL, text)
+
+    def fault(self, doing: str, error: BaseException) -> None:
+        """The server itself has failed at something: say where in the program."""
+        self.error(f"Internal error: {doing}: {error!r}; please report this")
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            self.error(f"    {line}")
 
     def reopen(self) -> None:
         """Write to a new file of the same name, after somebody has moved the old one."""

@@ -1,8 +1,10 @@
 """A server that is a whole process: its log, its files, its signals, its exit status."""
 
 import asyncio
+import resource
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from slipstream.errors import ConfigError, Error
 from slipstream.server.lame_duck import LameDuck
@@ -23,12 +25,30 @@ def run_process(program: str, options: ServerOptions, loader: Loader) -> int:
     except Error as error:
         print(f"{program}: {error}", file=sys.stderr)
         return 1
+    raise_file_limit()
     loop = new_loop()
+    loop.set_exception_handler(lambda _, context: log_fault(log, context))
     try:
         return loop.run_until_complete(ServerProcess(program, options, loader, log).run())
     finally:
         loop.close()
         log.sink.close()
+
+
+def raise_file_limit() -> None:
+    """As many open files as the system lets this process have: each client needs one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def log_fault(log: Logger, context: dict[str, Any]) -> None:
+    """What the event loop could not hand to anybody."""
+    error = context.get("exception")
+    if isinstance(error, BaseException):
+        log.fault(str(context.get("message", "on the event loop")), error)
+    else:
+        log.error(f"Internal error: {context.get('message')}")
 
 
 class ServerProcess:

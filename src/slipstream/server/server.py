@@ -155,6 +155,7 @@ class Server:
         except BaseException:
             self._stop_monitoring()
             await runtime.close()
+            self._remove_temporary()
             raise
         runtime.engine.options.port = self.port
         self.runtime = runtime
@@ -201,6 +202,9 @@ class Server:
             await runtime.close()
             if self.options.jetstream.enabled:
                 self.log.info("JetStream Shutdown")
+        self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
         if self._temporary:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
