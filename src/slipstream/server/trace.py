@@ -104,7 +104,9 @@ class FrameTracer:
         self.show_received()
         at = 0
         while at < len(data):
-            line_end = data.index(b"\r\n", at)
+            line_end = data.find(b"\r\n", at)
+            if line_end <= at:
+                break  # not whole frames: nothing that a tracer may fail at
             line = _text(data[at:line_end])
             at = line_end + 2
             words = line.split()
