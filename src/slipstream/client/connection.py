@@ -32,13 +32,14 @@ from slipstream.client.lifeline import Lifeline
 from slipstream.client.message import Message
 from slipstream.client.options import ConnectOptions, Seconds, make_options, seconds
 from slipstream.client.outbox import Outbox
-from slipstream.client.payload import HeadersLike, Payload
+from slipstream.client.payload import HeadersLike, Payload, as_headers, payload_bytes
 from slipstream.client.request_many import Sentinel, request_many
 from slipstream.client.routing import Routing
 from slipstream.client.server_info import ServerInfo
 from slipstream.client.servers import parse_servers
 from slipstream.client.statistics import Statistics
 from slipstream.client.subscription import Handler, Subscription
+from slipstream.client.telemetry import telemetry_for
 
 if TYPE_CHECKING:
     from slipstream.client.services import Discovery, Service
@@ -59,6 +60,7 @@ class Connection(Routing):
         self.loop = asyncio.get_running_loop()
         super().__init__(Outbox(self.loop, options.pending_bytes_max), options.inbox_prefix)
         self.events_hub = Events()
+        self.telemetry = telemetry_for(options.tracer_provider)
         self._lifeline = Lifeline(self, options, parse_servers(urls))
         if options.on_event is not None:
             self.events_hub.on(Event, options.on_event)
@@ -149,7 +151,12 @@ class Connection(Routing):
         """
         if self.outbox.crowded:
             await self.outbox.room()
-        self.outbox.publish(subject, data, reply, headers)
+        if self.telemetry is None:
+            self.outbox.publish(subject, data, reply, headers)
+            return
+        body = payload_bytes(data)
+        with self.telemetry.publish(subject, len(body), as_headers(headers)) as sent:
+            self.outbox.publish(subject, body, reply, sent)
 
     def publish_nowait(
         self,
@@ -230,6 +237,16 @@ class Connection(Routing):
         limit = seconds(self.options.timeout if timeout is None else timeout)
         if self.outbox.crowded:
             await self.outbox.room()
+        if self.telemetry is None:
+            return await self._ask(subject, data, limit, headers)
+        body, fields = payload_bytes(data), as_headers(headers)
+        with self.telemetry.publish(subject, len(body), fields, operation="request") as sent:
+            return await self._ask(subject, body, limit, sent)
+
+    async def _ask(
+        self, subject: str, data: Payload, limit: float, headers: HeadersLike | None
+    ) -> Message:
+        """A request, sent and answered."""
         future: asyncio.Future[Message] = self.loop.create_future()
         request = Request(subject, future, None)
         reply = self.open_reply(request)

@@ -135,6 +135,13 @@ class Lifeline:
         self._unanswered = 0
         link.peer = self
         self._accept_info(handshake.latest)
+        if self._connection.telemetry is not None:
+            self._connection.telemetry.describe_connection(
+                host=server.host,
+                port=server.port,
+                client_id=self.info.client_id,
+                name=self._options.name,
+            )
         lines = [route.subscribe_lines() for route in self._connection.routes.values()]
         if lines:
             link.transport.write(b"".join(lines))
@@ -205,6 +212,7 @@ class Lifeline:
     def _accept_info(self, info: ServerInfo) -> None:
         self.info = info
         self.outbox.max_payload = info.max_payload
+        self.outbox.headers_known = info.headers
         if self.server is None or self._options.ignore_discovered_servers:
             return
         try:

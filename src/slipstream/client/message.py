@@ -4,8 +4,9 @@ What a message is made of is cut out of the read once; text and headers are deco
 asked for, and then kept.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from slipstream.client.codecs import decode
 from slipstream.client.errors import ClientError
 from slipstream.client.payload import HeadersLike, Payload, header_bytes, payload_bytes
 from slipstream.client.payload import subject_bytes as as_subject
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from slipstream.client.outbox import Outbox
     from slipstream.wire.server_frames import ServerFrames
 
+T = TypeVar("T")
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 
@@ -90,6 +92,14 @@ class Message:
         value = find(self._block, 0, len(self._block), name.encode())
         return None if value is None else value.decode("utf-8", "surrogateescape")
 
+    def decode(self, type: "type[T]") -> T:
+        """`data` as a value of `type`: a Struct, dataclass, pydantic model, `str`, or a `Codec`.
+
+        Raises `CodecError` if it is none.
+        """
+        decoded: T = decode(self.data, type, f"message {self.subject!r}")
+        return decoded
+
     @property
     def status(self) -> _int:
         """The status code that a server set; 0 in ordinary messages."""
@@ -134,7 +144,7 @@ class Message:
         reply = f", reply={self.reply!r}" if self._reply else ""
         headers = f", headers={dict(self.headers.items())!r}" if self._block else ""
         data = repr(self.data) if len(self.data) <= 64 else f"<{len(self.data)} bytes>"
-        return f"{type(self).__name__}({self.subject!r}, {data}{reply}{headers})"
+        return f"{self.__class__.__name__}({self.subject!r}, {data}{reply}{headers})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a received message belongs to its connection; send its parts instead")

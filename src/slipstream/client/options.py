@@ -68,6 +68,9 @@ class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     verbose: bool = False
     pedantic: bool = False
 
+    # OpenTelemetry: spans go here; None takes the provider that is set for the process, if any.
+    tracer_provider: Any = None
+
     # Events from the very first connect on: called with each `Event`.
     on_event: Callable[[Any], Any] | None = None
 

@@ -9,6 +9,7 @@ cdef class Outbox:
     cdef public Py_ssize_t bytes_max
     cdef public Py_ssize_t max_payload
     cdef public object transport
+    cdef public bint headers_known
     cdef public long long position
     cdef public long long handed
     cdef public long long messages

@@ -36,6 +36,7 @@ class Outbox:
         self.bytes_max = bytes_max
         self.max_payload = DEFAULT_MAX_PAYLOAD
         self.transport: Any = None  # None while no server listens
+        self.headers_known = True  # whether the server takes headers
         self.position = 0
         self.handed = 0
         self.messages = 0
@@ -76,6 +77,8 @@ class Outbox:
         before = out.size
         if self._closed or size > self.max_payload or before > self.bytes_max:
             raise self._refusal(subject, size)
+        if not self.headers_known and block:
+            raise self._refusal(subject, size)
         out.put_publish(subject, reply, block, body)
         self.messages += 1
         self.payload_bytes += size
@@ -110,6 +113,11 @@ class Outbox:
             return MaxPayloadError(
                 f"publish to {name!r}: {size} bytes with headers, but the server takes at most "
                 f"{self.max_payload} (its max_payload). Split the message or use an object store"
+            )
+        if self._out.size <= self.bytes_max:
+            return ClientError(
+                f"publish to {name!r}: the server takes no headers. Publish without them, or lift "
+                "no_header_support in its configuration"
             )
         return OutboundBufferFullError(
             f"publish to {name!r}: {self._out.size} bytes wait to be sent, the bound is "

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from slipstream.client.codecs import encode
 from slipstream.client.errors import InvalidSubjectError
 from slipstream.wire.headers import Headers
 
-Payload: TypeAlias = bytes | bytearray | memoryview | str
+# bytes, bytearray, memoryview, str, or anything else that `slipstream.client.codecs` encodes.
+Payload: TypeAlias = object
 HeadersLike: TypeAlias = Headers | Mapping[str, str] | bytes
 
 # A server closes the connection at 4096 bytes of arguments; sizes and blanks need some of them.
@@ -14,16 +16,10 @@ SUBJECTS_MAX_BYTES = 4000
 
 
 def payload_bytes(data: Payload) -> bytes:
-    """`data` as bytes; text as UTF-8. Raises TypeError for anything else."""
+    """`data` as bytes: text as UTF-8, other values by their codec. Raises `CodecError`."""
     if isinstance(data, bytes):
-        return data
-    if isinstance(data, str):
-        return data.encode()
-    if isinstance(data, bytearray | memoryview):
-        return bytes(data)
-    raise TypeError(
-        f"a payload is bytes, bytearray, memoryview or str, not {type(data).__name__}; encode it"
-    )
+        return data if type(data) is bytes else bytes(data)
+    return encode(data)
 
 
 def subject_bytes(subject: str) -> bytes:
@@ -51,6 +47,13 @@ def _what_is_wrong(subject: str, size: int) -> str:
     if size > SUBJECTS_MAX_BYTES:
         return f"a subject of {size} bytes is too long; the bound is {SUBJECTS_MAX_BYTES}"
     return f"{subject!r} has an empty token: no dot at either end, none beside another"
+
+
+def as_headers(headers: HeadersLike | None) -> Headers:
+    """A copy of `headers` as a multi-map."""
+    if isinstance(headers, bytes):
+        return Headers.parse(headers) if headers else Headers()
+    return Headers(headers)
 
 
 def header_bytes(headers: HeadersLike) -> bytes:

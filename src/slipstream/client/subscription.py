@@ -10,6 +10,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from slipstream.client.errors import SubscriptionClosedError, TimeoutError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 Handler = Callable[[Message], Awaitable[None] | None]
+NO_SPAN = nullcontext()
 logger = logging.getLogger("slipstream.client")
 
 
@@ -209,9 +211,10 @@ class Subscription(Sink):
         try:
             async for message in self:
                 try:
-                    result = handler(message)
-                    if result is not None and inspect.isawaitable(result):
-                        await result
+                    with self._span(message):
+                        result = handler(message)
+                        if result is not None and inspect.isawaitable(result):
+                            await result
                 except Exception as error:
                     logger.exception("the handler of %r raised", self.subject)
                     self._connection.report_error(error)
@@ -224,6 +227,10 @@ class Subscription(Sink):
         except Exception as error:
             # The subscription was refused: nobody iterates, so the event is where it shows.
             self._connection.report_error(error)
+
+    def _span(self, message: Message) -> AbstractContextManager[None]:
+        telemetry = self._connection.telemetry
+        return NO_SPAN if telemetry is None else telemetry.process(message, queue=self.queue)
 
     # -- ending --------------------------------------------------------------------------------
 
