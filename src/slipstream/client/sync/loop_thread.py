@@ -1,0 +1,111 @@
+"""A thread that runs an event loop for callers who have none."""
+
+import asyncio
+import concurrent.futures
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from slipstream.client.errors import ClientError
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop in a daemon thread of its own; `run` waits for what runs there.
+
+    Functions of the caller that are called back run in threads of their own, one for each
+    function, in order: so they may block, and may use the same API.
+    """
+
+    def __init__(self) -> None:
+        self._loop = _new_loop()
+        self._callbacks: list[ThreadPoolExecutor] = []
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="slipstream: event loop", daemon=True
+        )
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there in the caller's context; its result, or what it raises.
+
+        An interrupt (Ctrl-C) cancels it. Raises `ClientError` if the loop has been stopped, or if
+        the caller is the loop's own thread, which could only wait for itself.
+        """
+        if threading.current_thread() is self._thread or not self._thread.is_alive():
+            work.close()
+            raise ClientError(
+                "the connection of this object is closed: open another one"
+                if not self._thread.is_alive()
+                else "a blocking call from the event loop's own thread would wait for itself"
+            )
+        done: concurrent.futures.Future[T] = concurrent.futures.Future()
+        started: list[asyncio.Task[T]] = []
+        context = contextvars.copy_context()
+
+        def start() -> None:
+            task = self._loop.create_task(work, context=context)
+            started.append(task)
+            task.add_done_callback(finish)
+
+        def finish(task: "asyncio.Task[T]") -> None:
+            if task.cancelled():
+                done.cancel()
+                done.set_running_or_notify_cancel()
+            elif (error := task.exception()) is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(task.result())
+
+        self._loop.call_soon_threadsafe(start)
+        try:
+            return done.result()
+        except BaseException:
+            if not done.done():
+                self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
+            raise
+
+    def callback(self, function: Callable[..., Any]) -> Callable[..., "asyncio.Future[Any]"]:
+        """`function` for use in the loop: called in a thread of its own, what it gives is awaited.
+
+        Whoever does not await it goes on at once; the calls come one after the other all the same.
+        """
+        threads = ThreadPoolExecutor(1, thread_name_prefix="slipstream: callback")
+        self._callbacks.append(threads)
+
+        def called(*arguments: Any, **named: Any) -> "asyncio.Future[Any]":
+            return self._loop.run_in_executor(threads, lambda: function(*arguments, **named))
+
+        return called
+
+    def stop(self) -> None:
+        """End the loop and its thread; may be called twice, and from a callback."""
+        if not self._thread.is_alive():
+            return
+        self.run(_cancel_others())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        for threads in self._callbacks:
+            threads.shutdown(wait=False)
+
+
+async def _cancel_others() -> None:
+    """Cancel what is left of background work, and let it end."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

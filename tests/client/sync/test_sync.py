@@ -1,0 +1,136 @@
+"""The same API without await: calls, iterations, contexts, callbacks and futures."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+import pytest
+
+import slipstream
+import slipstream.sync
+from slipstream.client.jetstream.errors import StreamNotFoundError
+from slipstream.client.kv.errors import KeyNotFoundError
+from slipstream.client.sync.facade import ConnectionFacade, needs_facade
+from slipstream.wire.nuid import DIGITS
+
+
+@pytest.fixture
+def nc(server_url: str) -> Iterator[ConnectionFacade]:
+    with slipstream.sync.connect(server_url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def name(nc: Any) -> str:
+    """A name that no other test uses."""
+    return "sync_" + "".join(c for c in nc.new_inbox().rpartition(".")[2] if c in DIGITS)
+
+
+def test_messages_are_published_and_taken(nc: Any, name: str) -> None:
+    subscription = nc.subscribe(name)
+    for i in range(3):
+        nc.publish(name, str(i), headers={"N": str(i)})
+    first = subscription.next(timeout=5)
+    assert (first.subject, first.data, first.headers["N"]) == (name, b"0", "0")
+    rest = iter(subscription)
+    assert [next(rest).data, next(rest).data] == [b"1", b"2"]
+    subscription.unsubscribe()
+    assert list(subscription) == []
+
+
+def test_requests_are_answered_by_handlers_that_use_the_same_connection(nc: Any, name: str) -> None:
+    seen: list[str] = []
+
+    def answer(message: Any) -> None:
+        seen.append(threading.current_thread().name)
+        message.respond(nc.request(f"{name}.deeper", message.data, timeout=5).data.upper())
+
+    nc.subscribe(name, handler=answer)
+    nc.subscribe(f"{name}.deeper", handler=lambda message: message.respond(message.data + b"!"))
+    assert nc.request(name, b"hello", timeout=5).data == b"HELLO!"
+    assert seen[0].startswith("slipstream: callback")
+
+
+def test_streams_and_consumers_work_without_await(nc: Any, name: str) -> None:
+    js = nc.jetstream()
+    stream = js.create_stream(name=name, subjects=[f"{name}.>"])
+    for i in range(5):
+        ack = js.publish(f"{name}.{i}", str(i))
+    assert (ack.stream, ack.sequence) == (name, 5)
+    future = js.publish_async(f"{name}.5", b"5")
+    assert future.result(timeout=5).sequence == 6
+    assert future.done()
+    js.publish_async_complete()
+    consumer = stream.create_consumer(durable_name="c")
+    batch = consumer.fetch(4, timeout=5)
+    assert len(batch) == 4
+    assert [message.data for message in batch] == [b"0", b"1", b"2", b"3"]
+    for message in batch:
+        message.ack()
+    with consumer.messages() as messages:
+        message = next(iter(messages))
+        assert message.data == b"4"
+        message.ack_sync()
+    assert list(js.stream_names(subject=f"{name}.>")) == [name]
+    js.delete_stream(name)
+    with pytest.raises(StreamNotFoundError):
+        js.stream(name)
+
+
+def test_key_value_object_store_and_scan_are_there_too(nc: Any, name: str) -> None:
+    js = nc.jetstream()
+    kv = js.create_key_value(name)
+    revision = kv.put("a", b"1")
+    assert kv.get("a").value == b"1"
+    kv.update("a", b"2", revision)
+    with kv.watch() as watch:
+        assert [entry and entry.value for entry in islice(watch, 2)] == [b"2", None]
+    with pytest.raises(KeyNotFoundError):
+        kv.get("b")
+    assert [batch.num_rows for batch in js.stream(f"KV_{name}").scan()] == [1]
+    store = js.create_object_store(name)
+    done: list[int] = []
+    store.put("x", b"x" * 300_000, progress=lambda sent, _: done.append(sent))
+    with store.open("x") as reader:
+        assert sum(len(chunk) for chunk in reader) == 300_000
+    assert [info.name for info in store.list()] == ["x"]
+    js.delete_object_store(name)
+    js.delete_key_value(name)
+    assert done[-1:] == [300_000]
+
+
+def test_many_threads_may_share_a_connection(nc: Any, name: str) -> None:
+    nc.subscribe(name, handler=lambda message: message.respond(message.data))
+    with ThreadPoolExecutor(4) as threads:
+        answers = threads.map(lambda i: nc.request(name, str(i), timeout=5).data, range(40))
+    assert list(answers) == [str(i).encode() for i in range(40)]
+
+
+def test_closing_ends_the_thread_and_what_comes_after_is_told_so(server_url: str) -> None:
+    before = threading.active_count()
+    nc: Any = slipstream.sync.connect(server_url)
+    js = nc.jetstream()
+    nc.close()
+    assert threading.active_count() <= before
+    with pytest.raises(slipstream.Error, match="closed"):
+        js.publish("a", b"")
+    with slipstream.sync.connect(server_url) as drained:
+        drained.drain()
+
+
+def test_a_server_that_is_not_there_is_an_error_and_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with pytest.raises(slipstream.Error):
+        slipstream.sync.connect("nats://127.0.0.1:1", connect_timeout=1)
+    assert threading.active_count() <= before
+
+
+def test_plain_data_stays_what_it_is(nc: Any) -> None:
+    assert isinstance(nc.max_payload, int)
+    assert nc.is_connected is True
+    assert type(nc.stats).__name__ == "Statistics"
+    assert "request" in dir(nc)
+    assert repr(nc).startswith("<sync ")
+    assert not needs_facade(str)
