@@ -3,14 +3,13 @@
 What is asked is read and checked here; `direct_answer` sends what was found.
 """
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from slipstream.engine.direct_answer import Answer
 from slipstream.engine.message import Inbound
-from slipstream.engine.rfc3339 import time_ns
+from slipstream.engine.rfc3339 import text_ns
 from slipstream.engine.routing import Service
 from slipstream.log.base import Log
 from slipstream.log.record import Record
@@ -22,18 +21,23 @@ MULTI_SUBJECTS_MAX = 1024
 
 
 class DirectRequest(msgspec.Struct):
-    """A request's body; unknown fields are ignored."""
+    """A request's body; unknown fields are ignored. A time that is none raises ValueError."""
 
     seq: int = 0
     last_by_subj: str = ""
     next_by_subj: str = ""
-    start_time: datetime | None = None
+    start_time: str = ""
     batch: int = 0
     max_bytes: int = 0
     multi_last: list[str] = []
     up_to_seq: int = 0
-    up_to_time: datetime | None = None
+    up_to_time: str = ""
     no_hdr: bool = False
+
+    def __post_init__(self) -> None:
+        for text in (self.start_time, self.up_to_time):
+            if text:
+                text_ns(text)
 
 
 class DirectGet(Service):
@@ -97,7 +101,7 @@ class DirectGet(Service):
         """Up to so many messages in order, then the end marker."""
         log = self.stream.log
         patterns = (request.next_by_subj.encode(),) if request.next_by_subj else ()
-        start = log.seq_at(time_ns(request.start_time)) if request.start_time else request.seq
+        start = log.seq_at(text_ns(request.start_time)) if request.start_time else request.seq
         matching = log.filter(patterns)
         if not log.next(max(start, 1), matching, answer.record):
             answer.status(b"404 Message Not Found")
@@ -110,15 +114,15 @@ class DirectGet(Service):
         """The last message of each subject."""
         log = self.stream.log
         up_to = request.up_to_seq
-        if request.up_to_time is not None:
-            up_to = log.seq_at(time_ns(request.up_to_time) + 1) - 1
+        if request.up_to_time:
+            up_to = log.seq_at(text_ns(request.up_to_time) + 1) - 1
         up_to = up_to or log.last_seq
         patterns = tuple(subject.encode() for subject in request.multi_last)
         found = log.last_per_subject(patterns, up_to)
         if len(found) > MULTI_SUBJECTS_MAX:
             answer.status(b"413 Too Many Results")
             return
-        start = log.seq_at(time_ns(request.start_time)) if request.start_time else request.seq
+        start = log.seq_at(text_ns(request.start_time)) if request.start_time else request.seq
         found = [seq for seq in found if seq >= start]
         if not found:
             answer.status(b"404 No Results")
@@ -146,7 +150,7 @@ def find_message(log: Log, request: DirectRequest, record: Record) -> bool:
     if request.last_by_subj:
         seq = log.last_of(request.last_by_subj.encode("utf-8", "surrogateescape"))
         return bool(seq) and log.read(seq, record)
-    start = log.seq_at(time_ns(request.start_time)) if request.start_time else request.seq
+    start = log.seq_at(text_ns(request.start_time)) if request.start_time else request.seq
     if request.next_by_subj:
         return log.next(max(start, 1), log.filter((request.next_by_subj.encode(),)), record)
     if request.start_time:

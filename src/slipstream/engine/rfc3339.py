@@ -12,6 +12,19 @@ def time_text(ns: int) -> str:
     return text + (f".{rest:09d}".rstrip("0") if rest else "") + "Z"
 
 
+def text_ns(text: str) -> int:
+    """Nanoseconds since the epoch of RFC 3339 text, all nine digits kept; raises ValueError.
+
+    A `datetime` ends at microseconds, and one that is rounded up passes over messages.
+    """
+    whole, _, rest = text.partition(".")
+    digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
+    if "T" not in whole:
+        raise ValueError(f"{text!r} is not a time as RFC 3339 has it")
+    moment = datetime.fromisoformat(whole + rest[len(digits) :])
+    return time_ns(moment) + int(digits[:9].ljust(9, "0"))
+
+
 def time_ns(moment: datetime) -> int:
     """Nanoseconds since the epoch."""
     whole = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,7 +1,6 @@
 """The calls that read, delete and purge messages of a stream (spec streams.md section 7)."""
 
 import base64
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.api.dispatch import Operation, Request
@@ -36,12 +35,15 @@ def get(js: "JetStream", request: Request) -> dict[str, Any]:
         raise ApiError(10003)
     if asked.seq and asked.start_time:
         raise ApiError(10003)
-    wanted = DirectRequest(
-        seq=asked.seq,
-        last_by_subj=asked.last_by_subj,
-        next_by_subj=asked.next_by_subj,
-        start_time=_time(asked.start_time),
-    )
+    try:
+        wanted = DirectRequest(
+            seq=asked.seq,
+            last_by_subj=asked.last_by_subj,
+            next_by_subj=asked.next_by_subj,
+            start_time=asked.start_time,
+        )
+    except ValueError as error:
+        raise bad_json(str(error)) from error
     record = Record()
     if not find_message(stream.log, wanted, record):
         raise ApiError(10037)
@@ -55,15 +57,6 @@ def get(js: "JetStream", request: Request) -> dict[str, Any]:
         message["data"] = base64.b64encode(record.body()).decode()
     message["time"] = time_text(record.ts)
     return {"message": message}
-
-
-def _time(text: str) -> datetime | None:
-    if not text:
-        return None
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
-        raise bad_json(str(error)) from error
 
 
 def delete(js: "JetStream", request: Request) -> dict[str, Any]:
