@@ -5,11 +5,13 @@ is what this test reads, so the page cannot fall behind.
 """
 
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from slipstream.server import Server
+from tests.compatibility import stream_corpus
 from tests.compatibility.compare import differences, run
 from tests.compatibility.corpus import Entry, whole_corpus
 from tests.compatibility.raw_client import RawClient
@@ -29,13 +31,19 @@ def _documented() -> list[re.Pattern[str]]:
     ]
 
 
+PARTS: dict[str, Callable[[], Iterable[Entry]]] = {"corpus": whole_corpus} | {
+    part.__name__: part for part in stream_corpus.PARTS
+}
+
+
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("part", PARTS)
 def test_every_request_and_publish_is_answered_as_nats_server_answers_it(
-    jetstream_server: Server, nats_server: NatsServer
+    part: str, jetstream_server: Server, nats_server: NatsServer
 ) -> None:
     found: list[str] = []
     with RawClient(jetstream_server.port) as ours, RawClient(nats_server.port) as theirs:
-        for entry in whole_corpus():
+        for entry in PARTS[part]():
             found += differences(_name(entry), run(ours, entry), run(theirs, entry))
     documented = _documented()
     surprises = [line for line in found if not any(p.search(line) for p in documented)]

@@ -1,5 +1,7 @@
 """Accounts: subject spaces of their own, with their own JetStream and limits."""
 
+from typing import Any
+
 import pytest
 
 from slipstream.engine.options import API_LEVEL, AccountLimits
@@ -23,7 +25,8 @@ def driver_with(**limits: AccountLimits) -> Driver:
 
 def client_of(driver: Driver, name: str) -> Client:
     """A client of that account."""
-    return driver.client(**{"user": name, "pass": name})
+    credentials: dict[str, Any] = {"user": name, "pass": name}
+    return driver.client(**credentials)
 
 
 def test_accounts_do_not_hear_each_other() -> None:

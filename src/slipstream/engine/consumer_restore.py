@@ -11,10 +11,10 @@ from slipstream.engine.consumer_config import ENUMS, ConsumerConfig, emit
 from slipstream.engine.consumer_life import ConsumerLife, pause_moment
 from slipstream.engine.consumer_state import apply_state
 from slipstream.engine.errors import ApiError
+from slipstream.engine.json_body import convert
 from slipstream.engine.pull import PullDelivery
 from slipstream.engine.push import PushDelivery
 from slipstream.engine.rfc3339 import time_ns
-from slipstream.engine.stream_config import convert_strict
 from slipstream.errors import Error, StorageError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def restore_consumers(stream: "Stream") -> None:
     for name, store in list(stream.store.consumers()):
         try:
             meta = msgspec.json.decode(store.meta.load())
-            config: ConsumerConfig = convert_strict(meta["config"], ConsumerConfig, ENUMS)
+            config: ConsumerConfig = convert(meta["config"], ConsumerConfig, ENUMS)
             consumer = Consumer(stream, name, config, meta["created"], store)
         except (Error, OSError, msgspec.MsgspecError, KeyError) as error:
             stream.js.problem(

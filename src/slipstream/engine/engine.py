@@ -115,6 +115,7 @@ class Engine:
         self.ended_traffic: dict[str, Traffic] = {}  # of sessions that are gone, by account
         self.lame_duck = False
         self._apis: dict[str, ApiService | SystemApi] = {}
+        self.stored = {"file": 0, "memory": 0}  # bytes in streams of accounts that are limited
 
     def add_account(self, name: str, limits: AccountLimits | None = None) -> Account:
         """A new, empty account."""
@@ -154,10 +155,6 @@ class Engine:
         if account.jetstream is not None:
             account.jetstream.close()
             account.jetstream = None
-
-    def stored_bytes(self, storage: str) -> int:
-        """Bytes in streams of a kind of storage, of all accounts."""
-        return sum(a.jetstream.used(storage) for a in self.accounts.values() if a.jetstream)
 
     def close(self) -> None:
         """End everything: streams are synced and closed. Blocks."""

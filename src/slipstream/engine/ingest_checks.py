@@ -1,16 +1,19 @@
 """What headers ask of a publish, in the order in which nats-server looks (streams.md 6.2)."""
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from slipstream.engine.durations import parse_duration
 from slipstream.engine.errors import ApiError
 from slipstream.engine.message import Inbound
+from slipstream.engine.options import SECOND
 from slipstream.wire.headers import find, without, without_status
 
 if TYPE_CHECKING:
     from slipstream.engine.stream import Stream
 
-HEADER_BYTES_MAX = 65_535
+_INTEGER = re.compile(rb"[+-]?[0-9]+")
 
 
 @dataclass(slots=True)
@@ -25,29 +28,31 @@ class Verdict:
 def check_headers(stream: "Stream", subject: bytes, message: Inbound) -> Verdict:
     """Look at every header that means something. Raises `ApiError`."""
 
-    def value(name: bytes) -> bytes | None:
-        return find(message.data, message.header_start, message.body_start, name)
+    def value(name: bytes) -> bytes:
+        """The header's value; one without a value is as good as none."""
+        return find(message.data, message.header_start, message.body_start, name) or b""
 
     verdict = Verdict()
-    if value(b"Nats-Incr") is not None:
-        raise ApiError(10168)
+    if value(b"Nats-Batch-Id"):
+        raise ApiError(10174)
+    increment = value(b"Nats-Incr")
+    if increment:
+        raise ApiError(10168 if _INTEGER.fullmatch(increment) else 10171)
     expected_stream = value(b"Nats-Expected-Stream")
-    if expected_stream is not None and expected_stream != stream.name.encode():
+    if expected_stream and expected_stream != stream.name.encode():
         raise ApiError(10060)
-    if value(b"Nats-TTL") is not None:
+    ttl = value(b"Nats-TTL")
+    if ttl and _is_ttl(ttl):
         raise ApiError(10166)
     _check_subject_sequence(stream, subject, value(b"Nats-Expected-Last-Subject-Sequence"),
                             value(b"Nats-Expected-Last-Subject-Sequence-Subject"))  # fmt: skip
     expected = value(b"Nats-Expected-Last-Sequence")
-    if expected is not None and _number(expected) != stream.log.last_seq:
+    if expected and _number(expected) != stream.log.last_seq:
         raise ApiError(10071, seq=stream.log.last_seq)
-    if value(b"Nats-Schedule") is not None:
-        if stream.config.max_msg_size >= 0:
-            check_size(stream.config.max_msg_size, message)
-        raise ApiError(10188)
-    if value(b"Nats-Batch-Id") is not None:
-        raise ApiError(10174)
-    if value(b"Nats-Stream-Source") is not None:
+    _check_schedule(
+        subject, value(b"Nats-Schedule"), value(b"Nats-Scheduler"), value(b"Nats-Schedule-Next")
+    )
+    if value(b"Nats-Stream-Source"):
         raise ApiError(10227)
     message_id = value(b"Nats-Msg-Id")
     if message_id:
@@ -56,19 +61,38 @@ def check_headers(stream: "Stream", subject: bytes, message: Inbound) -> Verdict
         if verdict.duplicate_of:
             return verdict
     last_id = value(b"Nats-Expected-Last-Msg-Id")
-    if last_id is not None and last_id != stream.last_msg_id:
+    if last_id and last_id != stream.last_msg_id:
         raise ApiError(10070, id=stream.last_msg_id.decode("utf-8", "replace"))
     rollup = value(b"Nats-Rollup")
-    if rollup is not None:
+    if rollup:
         verdict.rollup = _rollup(stream, rollup)
+    if ttl:
+        raise ApiError(10165)
     return verdict
 
 
+def _is_ttl(value: bytes) -> bool:
+    """Whether it is a time to live: ``never``, a duration or whole seconds, of at least one."""
+    text = value.decode("utf-8", "replace")
+    if text.isdecimal():
+        return int(text) >= 1
+    return text == "never" or (parse_duration(text) or 0) >= SECOND
+
+
+def _check_schedule(subject: bytes, schedule: bytes, scheduler: bytes, following: bytes) -> None:
+    """Schedules are not there yet; what can not be one anyway is told apart."""
+    if schedule:
+        raise ApiError(10188)
+    if scheduler or following:
+        is_valid = following == b"purge" and scheduler and scheduler != subject
+        raise ApiError(10188 if is_valid else 10212)
+
+
 def _check_subject_sequence(
-    stream: "Stream", subject: bytes, expected: bytes | None, other: bytes | None
+    stream: "Stream", subject: bytes, expected: bytes, other: bytes
 ) -> None:
-    if expected is None:
-        if other is not None:
+    if not expected:
+        if other:
             raise ApiError(10193)
         return
     last = stream.log.last_of(other or subject)
@@ -91,26 +115,19 @@ def _number(text: bytes) -> int:
     return int(text) if text.isdigit() else -1
 
 
-def check_size(most: int, message: Inbound) -> None:
-    """The stream's bound on headers and body together. Raises `ApiError`."""
-    if message.end - message.header_start > most:
-        raise ApiError(10054)
+def remove_status(message: Inbound) -> None:
+    """Take the status out of the header's first line: it is not stored."""
+    _replace_header(message, without_status(message.header()))
 
 
-def clean_header(message: Inbound) -> None:
-    """Take out of the headers what is not stored. Raises `ApiError` if they are too long."""
-    size = message.body_start - message.header_start
-    if size > HEADER_BYTES_MAX:
-        raise ApiError(10097)
-    start = message.header_start
-    has_status = message.data[start + 8 : start + 10] != b"\r\n"
-    asked = find(message.data, start, message.body_start, b"Nats-Request-Info") is not None
-    if has_status or asked:
-        block = without_status(message.header()) if has_status else message.header()
-        if asked:
-            block = without(block, b"Nats-Request-Info")
-        body = message.body()
-        message.data = block + body
-        message.header_start = 0
-        message.body_start = len(block)
-        message.end = len(message.data)
+def remove_request_info(message: Inbound) -> None:
+    """Take out what the server itself tells the answerer of a request."""
+    if find(message.data, message.header_start, message.body_start, b"Nats-Request-Info"):
+        _replace_header(message, without(message.header(), b"Nats-Request-Info"))
+
+
+def _replace_header(message: Inbound, block: bytes) -> None:
+    message.data = block + message.body()
+    message.header_start = 0
+    message.body_start = len(block)
+    message.end = len(message.data)

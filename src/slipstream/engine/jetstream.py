@@ -32,6 +32,7 @@ class JetStream:
         self.engine = engine
         self.store = store
         self.streams: dict[str, Stream] = {}
+        self._stored = {"file": 0, "memory": 0}  # kept up to date where it is limited
         self.set_limits(account.limits)
         self.api_total = 0
         self.api_errors = 0
@@ -48,6 +49,8 @@ class JetStream:
             or server.max_memory > 0
             or server.max_storage > 0
         )
+        for stream in self.streams.values():
+            stream.configure(stream.config)
 
     @property
     def domain(self) -> str:
@@ -97,17 +100,20 @@ class JetStream:
         return sum(max(c.max_bytes, 0) for c in configs if c.storage == storage)
 
     def check_storage(self, storage: str, size: int) -> None:
-        """Whether `size` more bytes may be stored. Raises `ApiError`."""
-        if not self.has_storage_limits:
-            return
-        used = self.used(storage) + size
+        """Whether `size` more bytes may be stored where that is limited. Raises `ApiError`."""
+        used = self._stored[storage] + size
         account = self.limits.max_memory if storage == "memory" else self.limits.max_storage
         if 0 <= account < used:
             raise ApiError(10002)
         server = self.engine.options.jetstream_limits
         ceiling = server.max_memory if storage == "memory" else server.max_storage
-        if 0 < ceiling < self.engine.stored_bytes(storage) + size:
+        if 0 < ceiling < self.engine.stored[storage] + size:
             raise ApiError(10023)
+
+    def count_bytes(self, storage: str, change: int) -> None:
+        """A stream stores so much more, or less."""
+        self._stored[storage] += change
+        self.engine.stored[storage] += change
 
     def check_account(self, config: StreamConfig, is_new: bool) -> None:
         """What the account may have. Raises `ApiError`."""
@@ -153,7 +159,6 @@ class JetStream:
             raise ApiError(10049, err=str(error)) from error
         stream = Stream(self, config, log, store, created)
         self._begin(stream)
-        self.advisories.stream_action("CREATED", "create", stream.name)
         return stream
 
     def _begin(self, stream: Stream) -> None:
@@ -192,6 +197,7 @@ class JetStream:
             consumer.stop("Consumer Deleted", delete=True)
         stream.stop()
         del self.streams[stream.name]
+        self.count_bytes(stream.config.storage, -stream.counted)
         if stream.store is not None:
             stream.store.delete()
         stream.log.delete()
@@ -238,6 +244,8 @@ class JetStream:
                 consumer.stop("Server Shutdown", delete=False)
             stream.stop()
             stream.log.close()
+        for storage in ("file", "memory"):
+            self.count_bytes(storage, -self._stored[storage])
 
 
 def _meta(config: StreamConfig, created: int) -> bytes:

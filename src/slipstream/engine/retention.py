@@ -20,7 +20,8 @@ def check_room_for(stream: "Stream", subject: bytes, message: Inbound, rolls_up:
     log = stream.log
     header_size = message.body_start - message.header_start
     size = log.size_of(len(subject), header_size, message.end - message.body_start)
-    stream.js.check_storage(config.storage, size)
+    if stream.js.has_storage_limits:
+        stream.js.check_storage(config.storage, size)
     if config.discard != "new":
         return
     id = log.subjects.find(subject)
@@ -32,8 +33,8 @@ def check_room_for(stream: "Stream", subject: bytes, message: Inbound, rolls_up:
     if config.max_msgs > 0 and log.messages >= config.max_msgs and not replaces:
         raise ApiError(10077, err="maximum messages exceeded")
     if config.max_bytes > 0 and log.bytes + size > config.max_bytes:
-        freed = _size_of_oldest(stream, subject) if replaces else 0
-        if log.bytes + size - freed > config.max_bytes:
+        # Only what is no larger than the message that it replaces gets in.
+        if not replaces or _size_of_oldest(stream, subject) < size:
             raise ApiError(10077, err="maximum bytes exceeded")
 
 
@@ -57,6 +58,23 @@ def enforce_all(stream: "Stream") -> None:
     stream.enforce_limits(b"")
     stream.thinned()
     stream.watch_age()
+
+
+def drop_acked(stream: "Stream") -> None:
+    """Remove what all consumers that it was for are done with: the stream now goes by interest.
+
+    What was for nobody stays: it was stored when that did not matter.
+    """
+    log = stream.log
+    last = max((c.floor_stream_seq for c in stream.consumers.values()), default=0)
+    record = Record()
+    seq = log.first_seq
+    while seq <= last and log.next(seq, None, record) and record.seq <= last:
+        seq = record.seq + 1
+        interested = [*stream.unfiltered, *stream.filters.match(record.subject)]
+        if interested and not any(consumer.needs(record.seq) for consumer in interested):
+            log.remove(record.seq, False)
+    stream.mark_dirty()
 
 
 def drop_unneeded(stream: "Stream", among: SubjectFilter | None = None) -> None:

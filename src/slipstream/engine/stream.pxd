@@ -55,6 +55,8 @@ cdef class Stream(Service):
     cdef bint _limited
     cdef bint _interest
     cdef bint _no_ack
+    cdef bint _counts
+    cdef public long long counted
     cdef long long _max_msgs
     cdef long long _max_bytes
     cdef long long _max_per_subject
@@ -65,6 +67,8 @@ cdef class Stream(Service):
     @cython.locals(seq="unsigned long long")
     cpdef unsigned long long store_message(self, bytes subject, Inbound message, bint rolls_up=*) except? 0
     cpdef int mark_dirty(self) except -1
+    @cython.locals(change="long long")
+    cpdef settle(self)
     @cython.locals(seq="unsigned long long", id="long long")
     cpdef int enforce_limits(self, bytes subject) except -1
     @cython.locals(entry=tuple, n=Py_ssize_t, durable="unsigned long long", cover="unsigned long long")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.dedupe import DuplicateWindow
 from slipstream.engine.errors import ApiError
-from slipstream.engine.ingest_checks import check_headers, check_size, clean_header
+from slipstream.engine.ingest_checks import check_headers, remove_request_info, remove_status
 from slipstream.engine.message import Inbound
 from slipstream.engine.purging import after_purge
 from slipstream.engine.republish import Republisher
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
+HEADER_BYTES_MAX: _int = 65_535
 EXPIRE_AT_ONCE_MAX: _int = 20_000  # messages that one turn lets go by age
 SHORTEST_TIMER_NS: _int = 50_000_000
 
@@ -78,6 +79,7 @@ class Stream(Service):
         self._record = Record()
         self._age_timer: Any = None
         self._dedupe_timer: Any = None
+        self.counted = 0  # bytes that the account, if its storage is limited, knows of
         self.configure(config)
 
     def configure(self, config: StreamConfig) -> None:
@@ -93,8 +95,13 @@ class Stream(Service):
         self.ack_at_once = config.persist_mode == "async" or not self.engine.options.sync_always
         self.dedupe.window = config.duplicate_window
         transform = config.subject_transform
-        self.transform = Transform(transform.src or ">", transform.dest) if transform else None
-        self.republisher = Republisher(self, config.republish) if config.republish else None
+        self.transform = None
+        if transform is not None and transform.dest:
+            self.transform = Transform(transform.src, transform.dest, self.engine.random)
+        republish = config.republish
+        self.republisher = None
+        if republish is not None and republish.dest:
+            self.republisher = Republisher(self, republish)
         # Nothing but a header can make such a message anything but appended.
         self._plain = (
             self.transform is None
@@ -102,6 +109,9 @@ class Stream(Service):
             and config.discard == "old"
             and not self.js.has_storage_limits
         )
+        self._counts = self.js.has_storage_limits
+        if self._counts:
+            self.settle()
         self.watch_age()
 
     # -- storing -------------------------------------------------------------------------------
@@ -114,31 +124,32 @@ class Stream(Service):
                 subject = self.transform.map(subject)
             if not self._plain:
                 self._check_room(subject, message)
+            if self._max_size >= 0 and message.end - message.header_start > self._max_size:
+                raise ApiError(10054)
             if message.body_start > message.header_start:
+                size = message.body_start - message.header_start
+                if size > HEADER_BYTES_MAX:
+                    raise ApiError(10097)
                 headers = count_prefix(
                     message.data, message.header_start, message.body_start, b"Nats-"
                 )
+                if size < 12 or message.data[message.header_start + 8] != 13:
+                    remove_status(message)
                 if headers == 1:
                     message_id = find(
                         message.data, message.header_start, message.body_start, b"Nats-Msg-Id"
                     )
-                    if message_id is not None:
+                    if message_id:
                         known = self.dedupe.find(message_id)
                         if known:
                             self._promise(message.reply, known, True)
                             return 1
-                        if self._max_size >= 0:
-                            check_size(self._max_size, message)
                         seq = self.store_message(subject, message)
                         self._remember(message_id, seq)
                         self._promise(message.reply, seq, False)
                         return 1
                 if headers:
                     return self._handle_headers(subject, message)
-                clean_header(message)
-                self.last_msg_id = b""
-            if self._max_size >= 0:
-                check_size(self._max_size, message)
             seq = self.store_message(subject, message)
             self.last_msg_id = b""
             self._promise(message.reply, seq, False)
@@ -159,9 +170,7 @@ class Stream(Service):
         if verdict.duplicate_of:
             self._promise(message.reply, verdict.duplicate_of, True)
             return 1
-        clean_header(message)
-        if self._max_size >= 0:
-            check_size(self._max_size, message)
+        remove_request_info(message)
         seq = self.store_message(subject, message, verdict.rollup != "")
         if verdict.message_id:
             self._remember(verdict.message_id, seq)
@@ -183,6 +192,8 @@ class Stream(Service):
         if self._interest and not self.is_wanted(subject):
             seq = self.log.skip(self.clock.now)
         else:
+            if self.republisher is not None:
+                self.republisher.note(self.log.last_seq + 1, subject, message)
             seq = self.log.append(
                 subject,
                 message.data,
@@ -197,9 +208,18 @@ class Stream(Service):
                 self.enforce_limits(subject)
             if self._age_timer is None and self.config.max_age:
                 self.watch_age()
+        if self._counts:
+            self.settle()
         if not self.dirty:
             self.mark_dirty()
         return seq
+
+    def settle(self) -> None:
+        """Tell the account, whose storage is limited, how much more or less is stored here."""
+        change = self.log.bytes - self.counted
+        if change:
+            self.counted += change
+            self.js.count_bytes(self.config.storage, change)
 
     def _check_discard(self, subject: bytes, message: Inbound, rolls_up: bool) -> None:
         from slipstream.engine.retention import check_room_for
@@ -208,6 +228,8 @@ class Stream(Service):
 
     def mark_dirty(self) -> _int:
         """Have the log committed at the end of the turn."""
+        if self._counts:
+            self.settle()
         if not self.dirty and not self.closed:
             self.dirty = True
             self.turn.streams.append(self)
@@ -336,7 +358,7 @@ class Stream(Service):
         before = self.visible_seq
         self.visible_seq = last
         if self.republisher is not None:
-            self.republisher.publish(before + 1, last)
+            self.republisher.publish(last)
         for consumer in self.unfiltered:
             consumer.stored_many(before + 1, last)
         if self._fresh:

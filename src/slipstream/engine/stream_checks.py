@@ -129,6 +129,8 @@ def _check_transform(config: StreamConfig) -> None:
         return
     if transform.src and not is_pattern(transform.src.encode()):
         raise ApiError(10155, err=f"invalid subject {transform.src}")
+    if not transform.dest:
+        return  # changes nothing
     try:
         Transform(transform.src or ">", transform.dest)
     except TransformError as error:
@@ -139,6 +141,12 @@ def _check_republish(config: StreamConfig) -> None:
     republish = config.republish
     if republish is None:
         return
+    if not republish.src:
+        if config.pedantic:
+            raise pedantic_error("republish source can not be empty")
+        republish.src = ">"
+    if not republish.dest:
+        return  # goes nowhere
     dest = republish.dest.encode()
     transformed = config.subject_transform is not None
     if (

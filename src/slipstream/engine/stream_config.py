@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from slipstream.engine.errors import ApiError, bad_json
+from slipstream.engine.errors import ApiError
+from slipstream.engine.json_body import convert, decode
 from slipstream.engine.options import SECOND
 
 RETENTIONS = ("limits", "interest", "workqueue")
@@ -109,58 +110,15 @@ _ENUMS = {
 }
 
 
-def decode_strict(body: bytes, into: type[Any], enums: dict[str, tuple[str, ...]]) -> Any:
-    """Read JSON as nats-server does: null says nothing, unknown fields and wrong types are errors.
-
-    Raises `ApiError` 10025.
-    """
-    try:
-        raw = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise bad_json(_go_words(str(error))) from error
-    if not isinstance(raw, dict):
-        raise bad_json(f"an object was expected, not {type(raw).__name__}")
-    return convert_strict(raw, into, enums)
-
-
-def convert_strict(raw: dict[str, Any], into: type[Any], enums: dict[str, tuple[str, ...]]) -> Any:
-    """`decode_strict` for what is JSON already."""
-    for name, allowed in enums.items():
-        if name not in raw:
-            continue
-        value = raw[name]
-        if name == "discard" and isinstance(value, str):
-            value = value.lower()
-            raw[name] = value
-        if not isinstance(value, str) or value not in allowed:
-            shown = "null" if value is None else value
-            quoted = shown if value is None else f'\\"{shown}\\"'
-            raise bad_json(f'can not unmarshal "{quoted}"')
-    try:
-        return msgspec.convert({k: v for k, v in raw.items() if v is not None}, into)
-    except msgspec.ValidationError as error:
-        raise bad_json(_go_words(str(error))) from error
-
-
-def _go_words(text: str) -> str:
-    """The messages that clients look at, in nats-server's words."""
-    if text == "Input data was truncated":
-        return "unexpected EOF"
-    marker = "Object contains unknown field `"
-    if text.startswith(marker):
-        return f'json: unknown field "{text[len(marker) :].split("`", 1)[0]}"'
-    return text
-
-
-def read_config(body: bytes) -> StreamConfig:
+def read_config(body: bytes, strict: bool) -> StreamConfig:
     """A create or update request. Raises `ApiError` 10025."""
-    config: StreamConfig = decode_strict(body, StreamConfig, _ENUMS)
+    config: StreamConfig = convert(decode(body), StreamConfig, _ENUMS, strict)
     return config
 
 
 def load_config(raw: dict[str, Any]) -> StreamConfig:
     """A configuration as `emit` gave it."""
-    config: StreamConfig = convert_strict(dict(raw), StreamConfig, _ENUMS)
+    config: StreamConfig = convert(dict(raw), StreamConfig, _ENUMS)
     return config
 
 
@@ -175,8 +133,6 @@ def fill_defaults(config: StreamConfig, window_limit: int) -> bool:
         config.subjects = [config.name]
     if config.placement == Placement():
         config.placement = None
-    if config.republish is not None and not config.republish.src:
-        config.republish.src = ">"
     # Common clients ask for message TTLs in each bucket that they create, whether they use them or
     # not. Like servers before 2.11, this one goes without; publishing with a TTL is an error.
     config.allow_msg_ttl = False
@@ -192,12 +148,15 @@ def fill_defaults(config: StreamConfig, window_limit: int) -> bool:
         if 0 < window_limit < config.duplicate_window:
             config.duplicate_window = window_limit
             shrunk = True
-    if config.sealed:
-        config.max_age = 0
-        config.discard = "new"
-        config.deny_delete = config.deny_purge = True
-        config.allow_rollup_hdrs = False
     return shrunk
+
+
+def seal(config: StreamConfig) -> None:
+    """What else is so in a stream that becomes sealed."""
+    config.max_age = 0
+    config.discard = "new"
+    config.deny_delete = config.deny_purge = True
+    config.allow_rollup_hdrs = False
 
 
 def _is_dynamic(key: str) -> bool:
@@ -216,9 +175,12 @@ def emit(config: StreamConfig) -> dict[str, Any]:
         elif name == "metadata":
             level = "2" if config.persist_mode == "async" else "0"
             emitted[name] = {**value, "_nats.req.level": level}
-        elif name in ("placement", "subject_transform", "republish"):
+        elif name == "placement":
             if value is not None:
                 emitted[name] = _without_zeros(value)
+        elif name in ("subject_transform", "republish"):
+            if value is not None:
+                emitted[name] = {"src": value.src, "dest": value.dest, **_without_zeros(value)}
         elif name == "persist_mode":
             if value != "default":
                 emitted[name] = value

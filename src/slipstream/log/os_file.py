@@ -117,8 +117,13 @@ class OsFile:
 
     def sync(self) -> None:
         """fdatasync, after what is pending was written."""
-        self._flush()
-        os.fdatasync(self._fd)
+        try:
+            self._flush()
+            os.fdatasync(self._fd)
+        except (OSError, ValueError):
+            if self._fd >= 0:
+                raise
+            # Closed on the loop meanwhile: its segment or stream is gone, and nobody waits for it.
 
     def _flush(self) -> None:
         with self._lock:

@@ -14,6 +14,7 @@ from slipstream.wire.subjects import is_pattern, matches
 _FUNCTION = re.compile(r"^\{\{\s*(\w+)\s*\((.*)\)\s*\}\}$")
 _FNV_OFFSET = 2166136261
 _FNV_PRIME = 16777619
+_NUMBER_MAX = 2**31 - 1
 
 
 class TransformError(ConfigError):
@@ -39,7 +40,7 @@ class Transform:
         self.destination = destination
         self._random = random or Random(0)
         self._pattern = self.source.encode()
-        if not is_pattern(self._pattern) or not is_pattern(destination.encode()):
+        if not is_pattern(self._pattern):
             raise TransformError("invalid subject")
         tokens = self.source.split(".")
         self._tail = tokens[-1] == ">"
@@ -69,49 +70,59 @@ class Transform:
         if match is None:
             if token.startswith("{{") and token.endswith("}}"):
                 raise TransformError(f"invalid mapping destination: unknown function in {token}")
+            if not is_pattern(token.encode()):
+                raise TransformError("invalid mapping destination: invalid transform")
             return lambda _subject, _found: token
-        name = match[1][:1].lower() + match[1][1:]
-        args = [arg.strip() for arg in match[2].split(",")] if match[2].strip() else []
+        try:
+            return self._function(match[1], match[2], token)
+        except _WrongArgumentsError as error:
+            raise TransformError(f"invalid mapping destination: {error} in {token}") from error
+
+    def _function(self, name: str, arguments: str, token: str) -> Part:
+        """What a function in double braces makes of a subject."""
+        args = [arg.strip() for arg in arguments.split(",")] if arguments.strip() else []
         makers: dict[str, Callable[[list[str]], Part]] = {
             "wildcard": lambda a: self._wildcard(a, token),
-            "partition": self._partition,
+            "partition": lambda a: self._partition(a, token),
             "random": self._random_number,
-            "split": self._split,
-            "splitFromLeft": lambda a: self._cut(a, _split_left),
-            "splitFromRight": lambda a: self._cut(a, _split_right),
-            "sliceFromLeft": lambda a: self._cut(a, _slice_left),
-            "sliceFromRight": lambda a: self._cut(a, _slice_right),
-            "left": lambda a: self._cut(a, lambda text, n: text[:n]),
-            "right": lambda a: self._cut(a, lambda text, n: text[-n:] if n else ""),
+            "split": lambda a: self._split(a, token),
+            "splitFromLeft": lambda a: self._cut(a, token, _split_left),
+            "splitFromRight": lambda a: self._cut(a, token, _split_right),
+            "sliceFromLeft": lambda a: self._cut(a, token, _slice_left),
+            "sliceFromRight": lambda a: self._cut(a, token, _slice_right),
+            "left": lambda a: self._cut(a, token, lambda text, n: text[:n]),
+            "right": lambda a: self._cut(a, token, lambda text, n: text[-n:] if n else ""),
         }
         maker = makers.get(_canonical(name))
         if maker is None:
             raise TransformError(f"invalid mapping destination: unknown function in {token}")
         return maker(args)
 
-    def _index(self, text: str, token: str = "") -> int:
-        number = int(text) if text.isdigit() else 0
+    def _index(self, args: list[str], at: int, token: str) -> int:
+        """The wildcard that argument `at` names, from 0 on."""
+        number = self._number(args, at)
         if not 1 <= number <= len(self._stars):
+            which = f": [{number}]" if self._stars else ""
             raise TransformError(
-                "invalid mapping destination: wildcard index out of range in "
-                f"{token or text}: [{number}]"
+                f"invalid mapping destination: wildcard index out of range in {token}{which}"
             )
         return number - 1
 
-    def _wildcard(self, args: list[str], token: str = "") -> Part:
-        if len(args) != 1:
-            raise TransformError("invalid mapping destination: wildcard takes one argument")
-        at = self._index(args[0], token)
+    def _wildcard(self, args: list[str], token: str) -> Part:
+        _expect(args, 1)
+        at = self._index(args, 0, token)
         return lambda _subject, found: found[at]
 
     def _number(self, args: list[str], at: int) -> int:
-        if at >= len(args) or not args[at].isdigit():
-            raise TransformError("invalid mapping destination: a number is missing")
+        if at >= len(args) or not args[at].isdigit() or int(args[at]) > _NUMBER_MAX:
+            raise _WrongArgumentsError("function argument is invalid or in the wrong format")
         return int(args[at])
 
-    def _partition(self, args: list[str]) -> Part:
+    def _partition(self, args: list[str], token: str) -> Part:
         buckets = max(self._number(args, 0), 1)
-        places = [self._index(arg) for arg in args[1:]]
+        # The one subject that a source without wildcards has can only be hashed as a whole.
+        chosen = range(1, len(args)) if self._stars else ()
+        places = [self._index(args, at, token) for at in chosen]
 
         def part(subject: str, found: list[str]) -> str:
             text = "".join(found[at] for at in places) if places else subject
@@ -123,18 +134,28 @@ class Transform:
         bound = max(self._number(args, 0), 1)
         return lambda _subject, _found: str(self._random.randrange(bound))
 
-    def _split(self, args: list[str]) -> Part:
-        if len(args) != 2:
-            raise TransformError("invalid mapping destination: split takes two arguments")
-        at = self._index(args[0])
+    def _split(self, args: list[str], token: str) -> Part:
+        _expect(args, 2)
+        at = self._index(args, 0, token)
+        if not args[1]:
+            return lambda _subject, found: found[at]
         return lambda _subject, found: ".".join(p for p in found[at].split(args[1]) if p)
 
-    def _cut(self, args: list[str], cut: Callable[[str, int], str]) -> Part:
-        if len(args) != 2:
-            raise TransformError("invalid mapping destination: two arguments are needed")
-        at = self._index(args[0])
+    def _cut(self, args: list[str], token: str, cut: Callable[[str, int], str]) -> Part:
+        _expect(args, 2)
+        at = self._index(args, 0, token)
         size = self._number(args, 1)
         return lambda _subject, found: cut(found[at], size)
+
+
+class _WrongArgumentsError(Exception):
+    """A function's arguments are too few, too many or not what it takes."""
+
+
+def _expect(args: list[str], count: int) -> None:
+    if len(args) != count:
+        few = "not enough" if len(args) < count else "too many"
+        raise _WrongArgumentsError(f"{few} arguments passed to the function")
 
 
 def _canonical(name: str) -> str:

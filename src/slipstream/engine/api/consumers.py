@@ -25,10 +25,10 @@ from slipstream.engine.consumer_config import ENUMS, ConsumerConfig, fill_defaul
 from slipstream.engine.consumer_life import pause_moment
 from slipstream.engine.consumer_restore import begin_consumer
 from slipstream.engine.errors import ApiError, bad_json
+from slipstream.engine.json_body import convert, decode
 from slipstream.engine.push import PushDelivery
 from slipstream.engine.rfc3339 import time_text
 from slipstream.engine.stream import Stream
-from slipstream.engine.stream_config import convert_strict, decode_strict
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream import JetStream
@@ -57,10 +57,10 @@ def find(js: "JetStream", stream: str, name: str) -> Consumer:
 
 
 def _read(request: Request) -> tuple[CreateRequest, ConsumerConfig]:
-    asked: CreateRequest = decode_strict(request.body, CreateRequest, {})
+    asked: CreateRequest = convert(decode(request.body), CreateRequest, {}, request.strict)
     if asked.action not in ACTIONS:
         raise bad_json(f'unknown consumer action: "{asked.action}"')
-    config: ConsumerConfig = convert_strict(asked.config, ConsumerConfig, ENUMS)
+    config: ConsumerConfig = convert(asked.config, ConsumerConfig, ENUMS, request.strict)
     if asked.stream_name != request.tokens[0]:
         raise ApiError(10056)
     return asked, config

@@ -31,12 +31,12 @@ class Request:
     tokens: list[str]  # of the subject, behind the operation: the stream, the consumer ...
     body: bytes
     message: Inbound
+    strict: bool = True  # unknown fields are errors
 
     @property
     def is_empty(self) -> bool:
         """No bytes, or a JSON object without keys."""
-        body = self.body.strip()
-        return not body or body == b"{}" or body.replace(b" ", b"") == b"{}"
+        return not self.body or b"".join(self.body.split()) == b"{}"
 
     @property
     def has_json(self) -> bool:
@@ -90,7 +90,7 @@ class ApiService(Service):
         operation, tokens = self._find(rest)
         if operation is None:
             return 1
-        request = Request(tokens, message.body(), message)
+        request = Request(tokens, message.body(), message, self.js.engine.options.strict)
         self._answer(operation, request, subject)
         return 1
 

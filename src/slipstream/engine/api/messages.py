@@ -75,6 +75,8 @@ def delete(js: "JetStream", request: Request) -> dict[str, Any]:
         removed = stream.remove_message(asked.seq, not asked.no_erase)
     except StorageError as error:
         raise ApiError(10057, err=str(error)) from error
+    if not removed and asked.seq < stream.log.first_seq:
+        raise ApiError(10057, err="no message found")
     if not removed:
         raise ApiError(10043, seq=asked.seq)
     return {"success": True}

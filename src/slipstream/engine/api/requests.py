@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 
 from slipstream.engine.api.dispatch import Request
-from slipstream.engine.stream_config import decode_strict
+from slipstream.engine.json_body import convert, decode
 
 T = TypeVar("T")
 
@@ -61,6 +61,16 @@ class GetRequest(msgspec.Struct, forbid_unknown_fields=True):
     up_to_time: str = ""
 
 
+class SnapshotRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """STREAM.SNAPSHOT."""
+
+    deliver_subject: str = ""
+    no_consumers: bool = False
+    chunk_size: int = 0
+    window_size: int = 0
+    jsck: bool = False
+
+
 class PauseRequest(msgspec.Struct, forbid_unknown_fields=True):
     """CONSUMER.PAUSE."""
 
@@ -75,7 +85,7 @@ class ResetRequest(msgspec.Struct):
 
 def read_body(request: Request, into: type[T]) -> T:
     """The request's JSON. Raises `ApiError` 10025."""
-    found: T = decode_strict(request.body, into, {})
+    found: T = convert(decode(request.body), into, {}, request.strict)
     return found
 
 

@@ -3,10 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.api.dispatch import Operation, Request, page
-from slipstream.engine.api.requests import StreamInfoRequest, StreamPageRequest, read_optional
+from slipstream.engine.api.requests import (
+    SnapshotRequest,
+    StreamInfoRequest,
+    StreamPageRequest,
+    read_body,
+    read_optional,
+)
 from slipstream.engine.api.stream_info import SUBJECTS_PER_PAGE, stream_info
 from slipstream.engine.errors import ApiError
-from slipstream.engine.retention import drop_unneeded, enforce_all
+from slipstream.engine.retention import drop_acked, enforce_all
 from slipstream.engine.stream import Stream
 from slipstream.engine.stream_checks import (
     check_asked,
@@ -16,8 +22,8 @@ from slipstream.engine.stream_checks import (
     check_request,
     check_update,
 )
-from slipstream.engine.stream_config import StreamConfig, fill_defaults, read_config, same
-from slipstream.wire.subjects import overlaps
+from slipstream.engine.stream_config import StreamConfig, fill_defaults, read_config, same, seal
+from slipstream.wire.subjects import is_literal, overlaps
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream import JetStream
@@ -29,7 +35,7 @@ _PAGE_ZEROS = {"total": 0, "offset": 0, "limit": 0}
 
 def _read_checked(js: "JetStream", request: Request, is_new: bool) -> StreamConfig:
     """The configuration of a create or update request, with defaults, checked by itself."""
-    config = read_config(request.body)
+    config = read_config(request.body, request.strict)
     check_request(config, request.tokens[0])
     if is_new:
         check_create(config)
@@ -52,7 +58,9 @@ def create(js: "JetStream", request: Request) -> dict[str, Any]:
     js.check_account(config, is_new=True)
     check_overlap(config, (s.config for s in js.streams.values()))
     stream = js.create_stream(config)
-    return {**stream_info(stream), "did_create": True}
+    answer = {**stream_info(stream), "did_create": True}
+    js.advisories.stream_action("CREATED", "create", stream.name)  # the stream may store it
+    return answer
 
 
 def update(js: "JetStream", request: Request) -> dict[str, Any]:
@@ -60,6 +68,8 @@ def update(js: "JetStream", request: Request) -> dict[str, Any]:
     config = _read_checked(js, request, is_new=False)
     stream = js.find(config.name)
     old = stream.config
+    if config.sealed and not old.sealed:
+        seal(config)
     check_update(old, config)
     _check_consumers(stream, config)
     js.check_account(config, is_new=False)
@@ -67,8 +77,8 @@ def update(js: "JetStream", request: Request) -> dict[str, Any]:
     js.update_stream(stream, config)
     enforce_all(stream)
     if config.retention == "interest" and old.retention != "interest":
-        drop_unneeded(stream)
-        stream.purged()
+        drop_acked(stream)
+        stream.thinned()
     return stream_info(stream)
 
 
@@ -112,7 +122,7 @@ def info(js: "JetStream", request: Request) -> dict[str, Any]:
         counts = stream.log.subject_counts(asked.subjects_filter.encode())
         if counts:
             paging, names = page(list(counts), asked.offset, SUBJECTS_PER_PAGE)
-            answer.update(paging)
+            answer.update(paging | {"offset": max(asked.offset, 0)})
             if names:
                 state["subjects"] = {name: counts[name] for name in names}
     return answer
@@ -147,9 +157,24 @@ def needs_cluster(_js: "JetStream", _request: Request) -> dict[str, Any]:
     raise ApiError(10010)
 
 
-def not_yet(_js: "JetStream", _request: Request) -> dict[str, Any]:
-    """Snapshot and restore are not there yet."""
+def snapshot(js: "JetStream", request: Request) -> dict[str, Any]:
+    """STREAM.SNAPSHOT is not there yet; what is wrong with the request is said first."""
+    if request.is_empty:
+        raise ApiError(10003)
+    asked = read_body(request, SnapshotRequest)
+    js.find(request.tokens[0])
+    if not is_literal(asked.deliver_subject.encode()):
+        raise ApiError(10015)
     raise ApiError(10064, err="not supported by this server yet")
+
+
+def restore(js: "JetStream", request: Request) -> dict[str, Any]:
+    """STREAM.RESTORE is not there yet."""
+    if request.is_empty:
+        raise ApiError(10003)
+    if request.tokens[0] in js.streams:
+        raise ApiError(10130)
+    raise ApiError(10062, err="not supported by this server yet")
 
 
 OPERATIONS = [
@@ -161,8 +186,18 @@ OPERATIONS = [
     Operation(
         "STREAM.LIST", 0, "stream_list_response", list_infos, {**_PAGE_ZEROS, "streams": None}
     ),
-    Operation("STREAM.SNAPSHOT", 1, "stream_snapshot_response", not_yet, {}),
-    Operation("STREAM.RESTORE", 1, "stream_restore_response", not_yet, {"deliver_subject": ""}),
-    Operation("STREAM.LEADER.STEPDOWN", 1, "stream_leader_stepdown_response", needs_cluster, {}),
-    Operation("STREAM.PEER.REMOVE", 1, "stream_remove_peer_response", needs_cluster, {}),
+    Operation("STREAM.SNAPSHOT", 1, "stream_snapshot_response", snapshot, {}),
+    Operation("STREAM.RESTORE", 1, "stream_restore_response", restore, {"deliver_subject": ""}),
+    *(
+        Operation(name, 1 + name.startswith("CONSUMER"), f"{response}_response", needs_cluster, {})
+        for name, response in (
+            ("STREAM.LEADER.STEPDOWN", "stream_leader_stepdown"),
+            ("STREAM.PEER.REMOVE", "stream_remove_peer"),
+            ("STREAM.PEER.EVACUATE", "stream_evacuate_peer"),
+            ("STREAM.CANCEL_MOVE", "stream_cancel_move"),
+            ("CONSUMER.LEADER.STEPDOWN", "consumer_leader_stepdown"),
+            ("CONSUMER.PEER.REMOVE", "consumer_remove_peer"),
+            ("CONSUMER.PEER.EVACUATE", "consumer_evacuate_peer"),
+        )
+    ),
 ]
