@@ -132,7 +132,7 @@ class StateSave:
 def _discard(disk: Disk, path: str) -> None:
     """Remove a directory in a way that a crash can not leave half of it."""
     above, name = os.path.split(path)
-    trash = f"{above}/{_TRASH}{name}"
+    trash = f"{above}/{_TRASH}{name[:200]}"  # a file name has at most 255 bytes
     disk.remove_tree(trash)
     if disk.exists(path):
         disk.rename(path, trash)
