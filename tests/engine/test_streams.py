@@ -1,4 +1,4 @@
-"""Streams through their API: what may be created and changed, and how it looks (streams.md 1, 2)."""
+"""Streams through their API: what may be, what may change, how it looks (streams.md 1, 2)."""
 
 from typing import Any
 
