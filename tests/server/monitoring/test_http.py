@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.server.monitoring.http_client import get
 
 from slipstream import Server
 from slipstream.server.options import JetStreamOptions, MonitoringOptions
+from tests.server.monitoring.http_client import get
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ import re
 
 import nats
 from nats.js.api import ConsumerConfig
-from tests.server.monitoring.http_client import get
 
 from slipstream import Server
+from tests.server.monitoring.http_client import get
 
 SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\} (-?[0-9.e+]+)')
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import nats
 import pytest
-from tests.fix_certificates import Authority
 
 from slipstream.server import Server
 from slipstream.server.config import load_text
 from slipstream.server.options import MonitoringOptions, TlsOptions
 from slipstream.server.tls import spki_sha256
+from tests.fix_certificates import Authority
 
 
 def read(server: Server, path: str, context: ssl.SSLContext) -> Any:

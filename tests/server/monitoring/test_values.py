@@ -1,12 +1,12 @@
 """Small things that endpoints show: durations, parameters, health of what has failed."""
 
 import pytest
-from tests.server.monitoring.http_client import get
 
 from slipstream import Server
 from slipstream.server.monitoring.monitor import uptime_text
 from slipstream.server.monitoring.query import BadRequest, Query
 from slipstream.server.monitoring.render import to_json
+from tests.server.monitoring.http_client import get
 
 SECOND = 1_000_000_000
 DAY = 86_400
