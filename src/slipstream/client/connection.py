@@ -343,17 +343,15 @@ class Connection(Routing):
         """
         if self._closed:
             return
-        subscriptions = [
-            route.sink for route in self.routes.values() if isinstance(route.sink, Subscription)
-        ]
+        sinks = [route.sink for route in self.routes.values()]
         limit = seconds(self.options.drain_timeout)
         try:
             async with asyncio.timeout(limit):
-                await asyncio.gather(*(subscription.drain() for subscription in subscriptions))
+                await asyncio.gather(*(sink.drain() for sink in sinks))
                 self._draining = False
                 await self.flush(limit)
         except builtins.TimeoutError:
-            waiting = sum(subscription.pending for subscription in subscriptions)
+            waiting = sum(sink.pending for sink in sinks if isinstance(sink, Subscription))
             raise TimeoutError(
                 f"drain: {waiting} messages were not handled within {limit} s (drain_timeout)"
             ) from None

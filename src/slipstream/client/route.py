@@ -30,6 +30,9 @@ class Sink:
     def failed(self, error: Exception) -> None:
         """No message will come any more: forbidden, or the connection was closed."""
 
+    async def drain(self) -> None:
+        """The connection will be closed: return when what has come is dealt with."""
+
     def on_disconnect(self, handed: _int) -> None:
         """The connection broke; what was published at a position over `handed` was not sent."""
 

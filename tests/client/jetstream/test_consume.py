@@ -410,6 +410,32 @@ async def test_draining_a_handler_waits_for_what_has_come(js: JetStream, stream:
     assert consuming.is_closed
 
 
+async def test_draining_the_connection_lets_a_handler_see_what_has_come(
+    server_url: str, js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 20)
+    consumer = await stream.create_consumer(durable_name="c")
+    seen: list[JetStreamMessage] = []
+
+    async def handle(message: JetStreamMessage) -> None:
+        await asyncio.sleep(0.001)
+        await message.ack()
+        seen.append(message)
+
+    async with await slipstream.connect(server_url) as nc:
+        mine = await nc.jetstream().consumer(stream.name, "c")
+        consuming = mine.consume(handle)
+        await until(lambda: _pending_or_acked(consumer, 20))
+        await nc.drain()
+    assert len(seen) == 20
+    assert consuming.is_closed
+    await until(lambda: _pending(consumer, 0))
+
+
+async def _pending_or_acked(consumer: PullConsumer, wanted: int) -> bool:
+    return (await consumer.info()).delivered.consumer_seq == wanted
+
+
 async def test_a_handler_may_stop_its_own_consuming(js: JetStream, stream: Stream) -> None:
     await fill(js, stream, 20)
     consumer = await stream.create_consumer(durable_name="c")

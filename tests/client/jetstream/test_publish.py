@@ -217,6 +217,16 @@ async def test_outcomes_are_told_to_the_handlers(
     assert errors == ["nobody.listens.here"]
 
 
+async def test_draining_the_connection_waits_for_acknowledgements(
+    server_url: str, stream: Stream
+) -> None:
+    async with await slipstream.connect(server_url) as nc:
+        js = nc.jetstream()
+        futures = [await js.publish_async(f"{stream.name}.a", b"x") for _ in range(50)]
+        await nc.drain()
+    assert [future.result().sequence for future in futures] == list(range(1, 51))
+
+
 async def test_closing_the_connection_ends_what_is_in_flight_with_an_error(
     server_url: str, make_stream: MakeStream
 ) -> None:

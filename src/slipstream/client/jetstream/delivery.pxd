@@ -42,6 +42,7 @@ cdef class Delivery(Sink):
     cdef public bint grouped
     cdef public str pin_id
     cdef public bint is_ended
+    cdef public object drainer
     cdef object _error
     cdef object _notices
     cdef object _context

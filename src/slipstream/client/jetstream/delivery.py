@@ -8,6 +8,7 @@ timer per message; what is seldom (statuses, heartbeats, reconnecting) is the so
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from slipstream.client.jetstream.message import JetStreamMessage, Metadata, delivered
@@ -140,6 +141,7 @@ class Delivery(Sink):
         self.grouped = False
         self.pin_id = ""
         self.is_ended = False
+        self.drainer: Callable[[], Awaitable[None]] | None = None
         self._error: Exception | None = None
         self._notices: deque[Exception] = deque()
         self._context = context
@@ -270,6 +272,11 @@ class Delivery(Sink):
                 self._waiter = self.loop.create_future()
             # Several may wait for the one future; none of them may cancel it for the others.
             await asyncio.shield(self._waiter)
+
+    async def drain(self) -> None:
+        """The connection will be closed: a handler sees what has come; an iterator ends."""
+        if self.drainer is not None:
+            await self.drainer()
 
     # -- what the connection says ---------------------------------------------------------------
 

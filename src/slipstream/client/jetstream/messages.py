@@ -129,6 +129,7 @@ class ConsumeContext:
     def __init__(self, messages: Messages, handler: Handler) -> None:
         self._messages = messages
         self._handler = handler
+        messages._queue.drainer = self.drain
         self._task = asyncio.get_running_loop().create_task(
             self._run(), name=f"slipstream: consume {messages._source.who}"
         )

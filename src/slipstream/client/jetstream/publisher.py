@@ -33,6 +33,7 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 
 # Deadlines are met to within this; so few looks cost nothing.
 TICK_SECONDS_MIN = 0.01
+DRAIN_SECONDS_MAX = 2.0
 
 
 class PubAck(
@@ -182,6 +183,14 @@ class AckInbox(Sink):
             future = self.loop.create_future()
             self._empty.append(future)
             await future
+
+    async def drain(self) -> None:
+        """The connection will be closed: give the acknowledgements in flight a while to come."""
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS_MAX):
+                await self.complete()
+        except TimeoutError:
+            return  # a stream that never acknowledges: closing ends them with an error
 
     # -- acknowledgements ----------------------------------------------------------------------
 

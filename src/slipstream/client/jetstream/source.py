@@ -114,6 +114,7 @@ class MessageSource:
     def on_failure(self, error: Exception) -> None:
         """The subscription was refused, or the connection is closed for good."""
         self.close()
+        self.delivery.give_up()  # nothing could be acknowledged any more
         # Closing the connection is how a program ends: the iteration ends with it.
         self.delivery.end(None if isinstance(error, ConnectionClosedError) else error)
 
