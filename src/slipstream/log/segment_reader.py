@@ -18,7 +18,6 @@ from slipstream.log.record import (
     FIXED_SIZE,
     HAS_HEADER,
     MAGIC,
-    MESSAGE,
     Record,
     decode,
     length_at,
@@ -112,12 +111,14 @@ class SegmentReader:
             data = self.file_of(segment).pread(offset, limit - offset)
         except OSError:
             data = b""
-        kind = data[9] if len(data) > 9 and data[8] == MAGIC else MESSAGE
+        kind = data[9] if len(data) > 9 and data[8] == MAGIC else 0
         length = length_at(data, 0)
         if not FIXED_SIZE <= length <= limit - offset:
             length = limit - offset
         size = length + (8 if kind & HAS_HEADER else 6)
-        return Remains(offset, data, size, kind & 0x0F == ERASED)
+        record = Record()
+        whole = decode(data, 0, segment.salt, segment.base, record) > 0
+        return Remains(offset, data, size, whole and record.kind == ERASED)
 
     def file_of(self, segment: Segment) -> File:
         """The segment's file, open."""

@@ -243,4 +243,5 @@ class Store:
 
 def _escape(name: str) -> str:
     """A name as a file name: anything but letters, digits and a few signs is percent-encoded."""
-    return quote(name, safe="$-_@=+ ") or "%00"
+    escaped = quote(name, safe="$-_@=+ ") or "%00"
+    return "%2E" + escaped[1:] if escaped.startswith(".") else escaped

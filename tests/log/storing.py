@@ -1,0 +1,46 @@
+"""What tests of the file log do all the time."""
+
+from slipstream.log.base import Log
+from slipstream.log.file_log import FileLog
+from slipstream.log.record import Record
+
+
+def commit(log: FileLog, jobs: bool = True) -> None:
+    """What a committer does; with `jobs` also what comes of it."""
+    batch = log.prepare_sync()
+    if batch is not None:
+        batch.run()
+        log.finish_sync(batch)
+    if jobs:
+        for job in log.take_jobs():
+            job.run()
+            job.finish()
+
+
+def put(log: Log, subject: bytes, body: bytes) -> int:
+    """Store a message without headers."""
+    return log.append(subject, body, 0, 0, len(body), 1_000 + log.last_seq)
+
+
+def body_of(seq: int, size: int = 100) -> bytes:
+    """A body that names its message."""
+    return (b"message %d " % seq).ljust(size, b".")
+
+
+def fill(log: Log, count: int) -> None:
+    """Store so many messages on s.0, s.1, s.2."""
+    for _ in range(count):
+        seq = log.last_seq + 1
+        put(log, b"s.%d" % (seq % 3), body_of(seq))
+
+
+def readable(log: Log) -> list[int]:
+    """The sequences that can be read; each has the body that it was given."""
+    found = []
+    record = Record()
+    seq = 1
+    while log.next(seq, None, record):
+        assert record.body() == body_of(record.seq)
+        found.append(record.seq)
+        seq = record.seq + 1
+    return found

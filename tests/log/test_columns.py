@@ -1,0 +1,148 @@
+"""Columns and the subject index: both builds do the same with the same calls."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slipstream.log.columns import GONE, Column
+from slipstream.log.subject_index import SubjectFilter, SubjectIndex
+from slipstream.wire.subjects import matches
+from tests.log.twins import load_twins
+
+twin_index, twin_columns, _ = load_twins()
+
+values = st.lists(st.one_of(st.just(GONE), st.integers(0, 40)), max_size=60)
+TOKENS = (b"a", b"b", b"long-token")
+PATTERNS = ((b"a.>",), (b"*.b",), (b"a.b",), (b"a.b", b"b.a"), (b">",), (b"a.*.b", b"b"))
+
+
+def column(kind: Any, content: list[int]) -> Any:
+    made = kind()
+    for value in content:
+        made.append(value)
+    return made
+
+
+def content(made: Any) -> list[int]:
+    return [made.get(i) for i in range(made.size)]
+
+
+@given(values, st.integers(-2, 70), st.integers(-2, 70))
+def test_twin_columns_find_and_count_the_same(numbers: list[int], low: int, high: int) -> None:
+    here, there = column(Column, numbers), column(twin_columns.Column, numbers)
+    assert here.size == there.size == len(numbers)
+    assert here.next_used(low) == there.next_used(low)
+    assert here.count_used(low, high) == there.count_used(low, high)
+    for value in (0, 7, 40):
+        assert here.last_of(low, value) == there.last_of(low, value)
+
+
+@given(values, st.sampled_from((1, 2, 4)))
+def test_a_packed_column_comes_back(numbers: list[int], width: int) -> None:
+    here, there = column(Column, numbers), column(twin_columns.Column, numbers)
+    packed = here.pack(width)
+    assert packed == there.pack(width)
+    assert content(Column.unpack(packed, width)) == numbers
+    names = [value * 3 for value in range(41)]
+    renamed = [GONE if value == GONE else value * 3 for value in numbers]
+    assert content(Column.unpack(packed, width, names)) == renamed
+    assert content(twin_columns.Column.unpack(packed, width, names)) == renamed
+
+
+def test_a_packed_column_that_names_nothing_is_refused() -> None:
+    for kind in (Column, twin_columns.Column):
+        with pytest.raises(ValueError, match="names an entry"):
+            kind.unpack(column(Column, [5]).pack(1), 1, [0, 1])
+
+
+@given(values)
+def test_dense_names_and_statistics_agree(numbers: list[int]) -> None:
+    here, found = column(Column, numbers).translate()
+    there, expected = column(twin_columns.Column, numbers).translate()
+    assert (content(here), found) == (content(there), expected)
+    assert here.stats(len(found)) == there.stats(len(found))
+
+
+@given(st.lists(st.integers(0, 1000), max_size=40))
+def test_steps_come_back(steps: list[int]) -> None:
+    offsets = [32 + sum(steps[: n + 1]) for n in range(len(steps))]
+    here, there = column(Column, offsets), column(twin_columns.Column, offsets)
+    packed = here.pack_steps(32)
+    assert packed == there.pack_steps(32)
+    assert content(Column.unpack_steps(packed, 32)) == offsets
+    assert content(twin_columns.Column.unpack_steps(packed, 32)) == offsets
+
+
+@given(values, st.binary(max_size=10), st.integers(0, 70))
+def test_burying_and_cutting_agree(numbers: list[int], dead: bytes, size: int) -> None:
+    here, there = column(Column, numbers), column(twin_columns.Column, numbers)
+    for made in (here, there):
+        made.bury(bytearray(dead))
+        made.truncate(size)
+    assert content(here) == content(there)
+
+
+def test_places_outside_are_refused() -> None:
+    for kind in (Column, twin_columns.Column):
+        made = column(kind, [1, 2])
+        for i in (-1, 2):
+            with pytest.raises(IndexError):
+                made.get(i)
+            with pytest.raises(IndexError):
+                made.set(i, 0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_twin_indexes_agree_under_random_use(seed: int) -> None:
+    random = Random(seed)
+    here, there = SubjectIndex(), twin_index.SubjectIndex()
+    filters = [(SubjectFilter(here, p), twin_index.SubjectFilter(there, p)) for p in PATTERNS]
+    live: dict[bytes, list[int]] = {}
+    for seq in range(1, 400):
+        if random.random() < 0.6 or not live:
+            subject = b".".join(random.choices(TOKENS, k=random.randint(1, 3)))
+            for index in (here, there):
+                index.added(index.intern(subject), seq)
+            live.setdefault(subject, []).append(seq)
+        else:
+            subject = random.choice(sorted(live))
+            gone = random.choice(live[subject])
+            for index in (here, there):
+                index.removed(index.find(subject), gone)
+            live[subject].remove(gone)
+            if not live[subject]:
+                del live[subject]
+        assert here.live == there.live == len(live)
+        for subject, sequences in live.items():
+            for index in (here, there):
+                id = index.find(subject)
+                assert index.subject(id) == subject
+                assert index.count(id) == len(sequences)
+                assert index.first(id) in (0, sequences[0])
+                assert index.last(id) in (0, sequences[-1])
+        for ours, theirs in filters:
+            wanted = {s for s in live if any(matches(p, s) for p in ours.patterns)}
+            assert {here.subject(i) for i in ours.ids()} == wanted
+            assert {there.subject(i) for i in theirs.ids()} == wanted
+            assert ours.total() == theirs.total() == sum(len(live[s]) for s in wanted)
+    assert here.find(b"never.seen") == there.find(b"never.seen") == -1
+
+
+def test_a_filter_does_not_take_a_new_subject_for_the_old_one_that_had_its_id() -> None:
+    for kind, filter_kind in (
+        (SubjectIndex, SubjectFilter),
+        (twin_index.SubjectIndex, twin_index.SubjectFilter),
+    ):
+        index = kind()
+        matching = filter_kind(index, (b"a.*",))
+        id = index.intern(b"a.x")
+        index.added(id, 1)
+        assert matching.accepts(id)
+        index.removed(id, 1)
+        other = index.intern(b"b.x")
+        index.added(other, 2)
+        assert other == id
+        assert not matching.accepts(other)
