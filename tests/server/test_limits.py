@@ -1,6 +1,5 @@
 """What one client may cost, and that those who exceed it harm nobody else."""
 
-import asyncio
 import contextlib
 import socket
 import threading
@@ -253,26 +252,3 @@ def test_info_shows_the_advertised_address(
     with plain_client(server.port) as client:
         info = client.info()
     assert (info["host"], info["port"]) == (shown[0], shown[1] or server.port)
-
-
-# -- the server object ---------------------------------------------------------------------------
-
-
-async def test_a_server_runs_on_the_callers_loop(tmp_path: Path) -> None:
-    async with Server(store_dir=str(tmp_path)) as server:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        assert (await reader.readline()).startswith(b"INFO ")
-        assert server.client_count == 1
-        writer.close()
-    with pytest.raises(ConnectionRefusedError):
-        await asyncio.open_connection("127.0.0.1", server.port)
-
-
-def test_a_temporary_store_is_removed_and_a_named_one_stays(tmp_path: Path) -> None:
-    with Server() as server:
-        temporary = Path(server.options.jetstream.store_dir)
-        assert temporary.is_dir()
-    assert not temporary.exists()
-    with Server(store_dir=str(tmp_path / "named")):
-        pass
-    assert (tmp_path / "named").is_dir()

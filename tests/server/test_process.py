@@ -4,18 +4,36 @@ import json
 import re
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from slipstream import __version__
 from slipstream.engine.options import VERSION
+from slipstream.server.command import Program, run
+from slipstream.server.options import ServerOptions
 from tests.fix_server_process import CLI, SERVER, StartProcess, run_to_end
 from tests.server.plain_client import plain_client
 
 LINE = re.compile(
     r"^\[(\d+)\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(TRC|DBG|INF|WRN|ERR|FTL)\] (.*)$"
 )
+
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command line that starts no server, in this process: status, stdout, stderr."""
+
+    def ran(*words: str) -> tuple[int, str, str]:
+        status = run(Program("slipstream-server", ServerOptions), words)
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return ran
 
 
 def test_start_and_end_are_told_in_the_order_that_scripts_look_for(
@@ -118,56 +136,53 @@ def test_a_store_has_one_server(start_server: StartProcess, tmp_path: Path) -> N
     assert "[FTL] Can't start JetStream: another server uses the store directory" in last
 
 
-def test_certificates_that_can_not_be_used_are_a_readable_end(tmp_path: Path) -> None:
+def test_certificates_that_can_not_be_used_are_a_readable_end(
+    command: Command, tmp_path: Path
+) -> None:
     file = tmp_path / "file"
     file.write_text("nothing")
     ended = run_to_end(*SERVER, "-p", "-1", "--tlscert", str(file), "--tlskey", str(file))
     assert ended.returncode == 1
     assert "error parsing X509 certificate/key pair" in ended.stderr
-    missing = run_to_end(*SERVER, "-p", "-1", "--tls")
-    assert missing.returncode == 1
-    assert "cert_file is missing" in missing.stderr
+    status, _, err = command("-p", "-1", "--tls")
+    assert status == 1
+    assert "cert_file is missing" in err
 
 
-def test_the_version_is_printed_as_nats_server_does() -> None:
-    for words in (["-v"], ["--version"], ["version"]):
-        ended = run_to_end(*SERVER, *words)
-        assert (ended.returncode, ended.stdout) == (0, f"nats-server: v{VERSION}\n")
+@pytest.mark.parametrize("word", ["-v", "--version", "version"])
+def test_the_version_is_printed_as_nats_server_does(command: Command, word: str) -> None:
+    assert command(word) == (0, f"nats-server: v{VERSION}\n", "")
 
 
-def test_the_help_goes_to_stdout_and_what_is_wrong_to_stderr() -> None:
-    for words in (["-h"], ["--help"], ["help"]):
-        ended = run_to_end(*SERVER, *words)
-        assert ended.returncode == 0
-        assert ended.stdout.startswith("\nUsage: slipstream-server [options]\n")
-    assert "cert_file" in run_to_end(*SERVER, "--help_tls").stdout
-    ended = run_to_end(*SERVER, "-foo")
-    assert ended.returncode == 0
-    assert ended.stderr == "flag provided but not defined: -foo\n"
-    assert ended.stdout.startswith("\nUsage: ")
+def test_the_help_goes_to_stdout_and_what_is_wrong_to_stderr(command: Command) -> None:
+    for word in ("-h", "--help", "help"):
+        status, out, err = command(word)
+        assert (status, err) == (0, "")
+        assert out.startswith("\nUsage: slipstream-server [options]\n")
+    assert "cert_file" in command("--help_tls")[1]
+    status, out, err = command("-foo")
+    assert (status, err) == (0, "flag provided but not defined: -foo\n")
+    assert out.startswith("\nUsage: ")
 
 
-def test_a_stray_word_is_no_command() -> None:
-    ended = run_to_end(*SERVER, "extra")
-    assert ended.returncode == 1
-    assert ended.stderr == 'slipstream-server: unrecognized command: "extra"\n'
+def test_a_stray_word_is_no_command(command: Command) -> None:
+    assert command("extra") == (1, "", 'slipstream-server: unrecognized command: "extra"\n')
 
 
-def test_t_checks_the_configuration_and_starts_nothing(tmp_path: Path) -> None:
+def test_t_checks_the_configuration_and_starts_nothing(command: Command, tmp_path: Path) -> None:
     path = tmp_path / "server.conf"
     path.write_text("port: -1\n")
-    ended = run_to_end(*SERVER, "-t", "-c", str(path))
-    assert ended.returncode == 0
+    status, _, err = command("-t", "-c", str(path))
+    assert status == 0
     valid = rf"slipstream-server: configuration file {path} is valid \(sha256:\w{{64}}\)\n"
-    assert re.fullmatch(valid, ended.stderr)
+    assert re.fullmatch(valid, err)
     path.write_text("port: -1\nfoo: 1\n")
-    ended = run_to_end(*SERVER, "-t", "-c", str(path))
-    assert ended.returncode == 1
-    assert f'{path}:2:1: unknown field "foo"' in ended.stderr
+    status, _, err = command("-t", "-c", str(path))
+    assert status == 1
+    assert f'{path}:2:1: unknown field "foo"' in err
     path.write_text("ping_interval: 5\n")  # a warning, which counts here
-    assert run_to_end(*SERVER, "-t", "-c", str(path)).returncode == 1
-    ended = run_to_end(*SERVER, "-t")
-    assert "must specify [-c, --config] option" in ended.stderr
+    assert command("-t", "-c", str(path))[0] == 1
+    assert "must specify [-c, --config] option" in command("-t")[2]
 
 
 def test_flags_override_the_configuration_file(start_server: StartProcess, tmp_path: Path) -> None:
@@ -182,17 +197,17 @@ def test_flags_override_the_configuration_file(start_server: StartProcess, tmp_p
 
 
 def test_signals_are_sent_by_pid_and_by_pid_file(
-    start_server: StartProcess, tmp_path: Path
+    start_server: StartProcess, command: Command, tmp_path: Path
 ) -> None:
     pid_file = tmp_path / "server.pid"
     server = start_server("-P", str(pid_file))
-    assert run_to_end(*SERVER, "--signal", f"reopen={pid_file}").returncode == 0
+    assert command("--signal", f"reopen={pid_file}")[0] == 0
     server.wait_for('Trapped "user defined signal 1" signal')
     server.wait_for("File log re-open ignored, not a file logger")
-    assert run_to_end(*SERVER, f"-sl=quit={server.process.pid}").returncode == 0
+    assert command(f"-sl=quit={server.process.pid}")[0] == 0
     assert server.wait_for_end() == 0
     other = start_server()
-    assert run_to_end(*SERVER, "--signal", f"stop={other.process.pid}").returncode == 0
+    assert command("--signal", f"stop={other.process.pid}")[0] == 0
     assert other.wait_for_end() == -signal.SIGKILL
 
 
@@ -205,10 +220,12 @@ def test_signals_are_sent_by_pid_and_by_pid_file(
         ("quit=99999999", 'signal "quit" 99999999: no such process'),
     ],
 )
-def test_a_signal_that_can_not_be_sent_says_why(signal_flag: str, text: str) -> None:
-    ended = run_to_end(*SERVER, "--signal", signal_flag)
-    assert ended.returncode == 1
-    assert text in ended.stderr
+def test_a_signal_that_can_not_be_sent_says_why(
+    command: Command, signal_flag: str, text: str
+) -> None:
+    status, _, err = command("--signal", signal_flag)
+    assert status == 1
+    assert text in err
 
 
 def test_slipstream_serve_has_jetstream_on_and_its_store_here(tmp_path: Path) -> None:

@@ -63,10 +63,10 @@ def load_text(
 
 
 def _load(tree: Value, file: str, options: ServerOptions | None) -> Loaded:
-    if not tree.data:
-        raise ConfigError(f"{file}: config has no values or is empty: write at least one directive")
     found = ServerOptions() if options is None else options
     notes = Notes()
+    if not tree.data:
+        notes.warnings.append(f"{file}: config has no values or is empty")
     try:
         TOP.fill(tree, found, notes)
     except Wrong as error:
