@@ -3,7 +3,7 @@
 What is asked is read and checked here; `direct_answer` sends what was found.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -20,24 +20,34 @@ if TYPE_CHECKING:
 MULTI_SUBJECTS_MAX = 1024
 
 
+Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Count = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+
+
 class DirectRequest(msgspec.Struct):
     """A request's body; unknown fields are ignored. A time that is none raises ValueError."""
 
-    seq: int = 0
+    seq: Sequence = 0
     last_by_subj: str = ""
     next_by_subj: str = ""
-    start_time: str = ""
-    batch: int = 0
-    max_bytes: int = 0
+    start_time: str | None = None
+    batch: Count = 0
+    max_bytes: Count = 0
     multi_last: list[str] = []
-    up_to_seq: int = 0
-    up_to_time: str = ""
+    up_to_seq: Sequence = 0
+    up_to_time: str | None = None
     no_hdr: bool = False
 
     def __post_init__(self) -> None:
         for text in (self.start_time, self.up_to_time):
-            if text:
+            if text is not None:
                 text_ns(text)
+
+    @property
+    def says_which(self) -> bool:
+        """Whether any message is asked for at all."""
+        by_subject = self.last_by_subj or self.next_by_subj or self.multi_last
+        return bool(by_subject or self.seq) or self.start_time is not None
 
 
 class DirectGet(Service):
@@ -64,12 +74,13 @@ class DirectGet(Service):
         if level:
             answer.status(b"412 Required Api Level")
             return 1
-        body = message.body().strip()
+        body = message.body()
         if not body and not by_subject:
             answer.status(b"408 Empty Request")
             return 1
         try:
-            request = msgspec.json.decode(body, type=DirectRequest) if body else DirectRequest()
+            asked = msgspec.json.decode(body, type=DirectRequest | None) if body else None
+            request = asked or DirectRequest()
         except msgspec.MsgspecError:
             answer.status(b"408 Malformed Request")
             return 1
@@ -78,7 +89,7 @@ class DirectGet(Service):
                 answer.status(b"408 Bad Request")
                 return 1
             request.last_by_subj = by_subject.decode("utf-8", "surrogateescape")
-        if request == DirectRequest():
+        if not request.says_which:
             answer.status(b"408 Empty Request")
             return 1
         self._answer(answer, request)
@@ -86,7 +97,7 @@ class DirectGet(Service):
 
     def _answer(self, answer: Answer, request: DirectRequest) -> None:
         answer.plain = request.no_hdr
-        if _is_contradictory(request):
+        if is_contradictory(request):
             answer.status(b"408 Bad Request")
         elif request.multi_last:
             self._multi(answer, request)
@@ -101,7 +112,7 @@ class DirectGet(Service):
         """Up to so many messages in order, then the end marker."""
         log = self.stream.log
         patterns = (request.next_by_subj.encode(),) if request.next_by_subj else ()
-        start = log.seq_at(text_ns(request.start_time)) if request.start_time else request.seq
+        start = _start(log, request)
         matching = log.filter(patterns)
         if not log.next(max(start, 1), matching, answer.record):
             answer.status(b"404 Message Not Found")
@@ -113,36 +124,40 @@ class DirectGet(Service):
     def _multi(self, answer: Answer, request: DirectRequest) -> None:
         """The last message of each subject."""
         log = self.stream.log
-        up_to = request.up_to_seq
-        if request.up_to_time:
+        answer.plain = False
+        up_to = request.up_to_seq or log.last_seq
+        if request.up_to_time is not None:
             up_to = log.seq_at(text_ns(request.up_to_time) + 1) - 1
-        up_to = up_to or log.last_seq
         patterns = tuple(subject.encode() for subject in request.multi_last)
-        found = log.last_per_subject(patterns, up_to)
+        found = log.last_per_subject(patterns, up_to) if up_to else []
         if len(found) > MULTI_SUBJECTS_MAX:
             answer.status(b"413 Too Many Results")
             return
-        start = log.seq_at(text_ns(request.start_time)) if request.start_time else request.seq
-        found = [seq for seq in found if seq >= start]
         if not found:
             answer.status(b"404 No Results")
             return
+        found = [seq for seq in found if seq >= request.seq]
         answer.limit(request.batch or len(found), request.max_bytes, len(found))
         answer.of_sequences(found, up_to)
 
 
-def _is_contradictory(request: DirectRequest) -> bool:
-    asked = (request.seq, request.last_by_subj, request.next_by_subj, request.start_time)
+def is_contradictory(request: DirectRequest) -> bool:
+    """Whether it asks for two things at once."""
+    by_time = request.start_time is not None
+    if request.seq and by_time:
+        return True
     if request.multi_last:
-        later = request.up_to_seq and request.up_to_time
-        return bool(request.last_by_subj or request.next_by_subj or later)
-    if not any(asked):
-        return True
-    if request.last_by_subj and (request.seq or request.next_by_subj or request.start_time):
-        return True
-    if request.seq and request.start_time:
-        return True
-    return bool(request.batch and request.last_by_subj)
+        both = request.up_to_seq and request.up_to_time is not None
+        return bool(request.last_by_subj or request.next_by_subj or both)
+    elsewhere = request.seq or request.next_by_subj or by_time or request.batch
+    return bool(request.last_by_subj and elsewhere)
+
+
+def _start(log: Log, request: DirectRequest) -> int:
+    """The sequence from which on to look."""
+    if request.start_time is None:
+        return request.seq
+    return log.seq_at(text_ns(request.start_time))
 
 
 def find_message(log: Log, request: DirectRequest, record: Record) -> bool:
@@ -150,9 +165,9 @@ def find_message(log: Log, request: DirectRequest, record: Record) -> bool:
     if request.last_by_subj:
         seq = log.last_of(request.last_by_subj.encode("utf-8", "surrogateescape"))
         return bool(seq) and log.read(seq, record)
-    start = log.seq_at(text_ns(request.start_time)) if request.start_time else request.seq
+    start = _start(log, request)
     if request.next_by_subj:
         return log.next(max(start, 1), log.filter((request.next_by_subj.encode(),)), record)
-    if request.start_time:
+    if request.start_time is not None:
         return log.next(start, None, record)
     return log.read(request.seq, record)

@@ -11,7 +11,7 @@ from slipstream.engine.api.requests import (
     read_body,
     read_optional,
 )
-from slipstream.engine.direct_get import DirectRequest, find_message
+from slipstream.engine.direct_get import DirectRequest, find_message, is_contradictory
 from slipstream.engine.errors import ApiError, bad_json
 from slipstream.engine.rfc3339 import time_text
 from slipstream.errors import StorageError
@@ -26,15 +26,6 @@ def get(js: "JetStream", request: Request) -> dict[str, Any]:
     if request.is_empty:
         raise ApiError(10003)
     asked = read_body(request, GetRequest)
-    stream = js.find(request.tokens[0])
-    if asked.batch or asked.max_bytes or asked.multi_last:
-        raise ApiError(10003)
-    if not (asked.seq or asked.last_by_subj or asked.next_by_subj or asked.start_time):
-        raise ApiError(10003)
-    if asked.last_by_subj and (asked.seq or asked.next_by_subj or asked.start_time):
-        raise ApiError(10003)
-    if asked.seq and asked.start_time:
-        raise ApiError(10003)
     try:
         wanted = DirectRequest(
             seq=asked.seq,
@@ -44,6 +35,11 @@ def get(js: "JetStream", request: Request) -> dict[str, Any]:
         )
     except ValueError as error:
         raise bad_json(str(error)) from error
+    stream = js.find(request.tokens[0])
+    if asked.batch or asked.max_bytes or asked.multi_last:
+        raise ApiError(10003)
+    if not wanted.says_which or is_contradictory(wanted):
+        raise ApiError(10003)
     record = Record()
     if not find_message(stream.log, wanted, record):
         raise ApiError(10037)
