@@ -267,3 +267,59 @@ async def test_a_callback_that_raises_does_no_harm(server_url: str) -> None:
 async def test_an_unknown_event_is_refused(nc: slipstream.Connection) -> None:
     with pytest.raises(slipstream.Error, match="reconnected"):
         nc.on("reconected", print)
+
+
+async def test_closing_cancels_handlers_and_draining_lets_them_finish(server_url: str) -> None:
+    ended: list[str] = []
+    for end in ("close", "drain"):
+        nc = await slipstream.connect(server_url)
+        begun = asyncio.Event()
+
+        async def handle(message: Message, begun: asyncio.Event = begun, end: str = end) -> None:
+            begun.set()
+            await asyncio.sleep(0.05 if end == "drain" else 60)
+            ended.append(end)
+
+        subscription = await nc.subscribe(nc.new_inbox(), handler=handle)
+        await nc.publish(subscription.subject)
+        await begun.wait()
+        await (nc.drain() if end == "drain" else nc.close())
+    assert ended == ["drain"]
+
+
+async def test_while_draining_handlers_may_still_publish_but_nobody_may_subscribe(
+    server_url: str,
+) -> None:
+    refused: list[Exception] = []
+    async with await slipstream.connect(server_url) as other:
+        nc = await slipstream.connect(server_url)
+        subject = nc.new_inbox()
+        answers = await other.subscribe(subject + ".answer")
+        await other.flush()
+
+        async def handle(message: Message) -> None:
+            await asyncio.sleep(0.01)
+            try:
+                await nc.subscribe("more")
+            except slipstream.Error as error:
+                refused.append(error)
+            await nc.publish(subject + ".answer")
+
+        await nc.subscribe(subject, handler=handle)
+        await nc.publish(subject)
+        await nc.flush()
+        await nc.drain()
+        await answers.next(5)
+    assert ["draining" in str(error) for error in refused] == [True]
+
+
+async def test_what_was_published_is_sent_before_the_context_is_left(server_url: str) -> None:
+    async with await slipstream.connect(server_url) as other:
+        subscription = await other.subscribe(other.new_inbox())
+        await other.flush()
+        async with await slipstream.connect(server_url) as nc:
+            for _ in range(100):
+                await nc.publish(subscription.subject, b"x" * 100_000)
+        async with asyncio.timeout(10):
+            for _ in range(100):
+                await subscription.next()

@@ -290,3 +290,13 @@ async def test_events_tell_the_servers_name(proxy: Proxy) -> None:
         await until_disconnected(nc)
         await until_connected(nc)
     assert seen == [proxy.url]
+
+
+async def test_a_connection_can_be_made_anew_on_request(nc: slipstream.Connection) -> None:
+    subscription = await nc.subscribe(nc.new_inbox())
+    await nc.publish(subscription.subject, b"before")
+    await nc.reconnect()
+    await nc.publish(subscription.subject, b"after")
+    assert (await subscription.next(5)).data in (b"before", b"after")
+    assert nc.stats.reconnects == 1
+    assert 0 < await nc.rtt() < 5

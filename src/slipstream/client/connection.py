@@ -7,12 +7,15 @@ one of the servers.
 
 import asyncio
 import builtins
+import contextlib
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from slipstream.client.errors import (
+    ClientError,
     ConnectionClosedError,
     SlowConsumerError,
     TimeoutError,
@@ -25,6 +28,7 @@ from slipstream.client.events import (
     Event,
     EventIterator,
     Events,
+    Reconnected,
     SlowConsumer,
 )
 from slipstream.client.inbox import Request
@@ -47,6 +51,8 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
 
+logger = logging.getLogger("slipstream.client")
+
 
 class Connection(Routing):
     """An open connection; `slipstream.connect` makes one.
@@ -60,6 +66,7 @@ class Connection(Routing):
         self.loop = asyncio.get_running_loop()
         super().__init__(Outbox(self.loop, options.pending_bytes_max), options.inbox_prefix)
         self.events_hub = Events()
+        self._offered: list[Service] = []
         self.telemetry = telemetry_for(options.tracer_provider)
         self._lifeline = Lifeline(self, options, parse_servers(urls))
         if options.on_event is not None:
@@ -190,6 +197,26 @@ class Connection(Routing):
                 f"flush: {self.server_url} did not answer within {limit} s", sent=self.is_connected
             ) from None
 
+    async def rtt(self) -> float:
+        """Seconds until the server answers a ping; raises what `flush` raises."""
+        begin = self.loop.time()
+        await self.flush()
+        return self.loop.time() - begin
+
+    async def reconnect(self) -> None:
+        """Leave the server for another (or the same) one; return once a connection stands.
+
+        Raises `ConnectionClosedError` if there will be none.
+        """
+        self._check_open("reconnect")
+        events = self.events()
+        self._lifeline.leave()
+        async for event in events:
+            if isinstance(event, Reconnected):
+                events.close()
+                return
+        raise ConnectionClosedError("reconnect: no server took the connection; it is closed")
+
     # -- subscribing ---------------------------------------------------------------------------
 
     async def subscribe(
@@ -206,6 +233,7 @@ class Connection(Routing):
         Members of one `queue` share the messages. The `handler` (a function or coroutine function)
         is called for one message after the other. Raises `InvalidSubjectError`.
         """
+        self._check_not_draining(f"subscribe to {subject!r}")
         subscription = Subscription(
             self,
             subject,
@@ -302,6 +330,7 @@ class Connection(Routing):
 
         service = Service(self, name, version, **options)
         await service.start()
+        self._offered = [s for s in self._offered if not s.stopped] + [service]
         return service
 
     @property
@@ -336,19 +365,21 @@ class Connection(Routing):
     # -- the end -------------------------------------------------------------------------------
 
     async def drain(self) -> None:
-        """Unsubscribe everything, let what has come be handled, send what waits, then close.
+        """Stop services and unsubscribe, let what has come be handled, send what waits, close.
 
         Takes at most the `drain_timeout` option; then it closes all the same and raises
         `TimeoutError`.
         """
-        if self._closed:
+        if self._closed or self._draining:
             return
-        sinks = [route.sink for route in self.routes.values()]
+        self._draining = True
         limit = seconds(self.options.drain_timeout)
+        sinks = [route.sink for route in self.routes.values()]
         try:
             async with asyncio.timeout(limit):
+                for service in self._offered:
+                    await service.stop()
                 await asyncio.gather(*(sink.drain() for sink in sinks))
-                self._draining = False
                 await self.flush(limit)
         except builtins.TimeoutError:
             waiting = sum(sink.pending for sink in sinks if isinstance(sink, Subscription))
@@ -359,7 +390,7 @@ class Connection(Routing):
             await self.close()
 
     async def close(self) -> None:
-        """End it now: what waits to be sent is given to the socket, nothing more is awaited."""
+        """End it now: what waits to be sent is given to the socket, handlers are cancelled."""
         await self._end(None)
 
     async def give_up(self, error: Exception) -> None:
@@ -370,8 +401,11 @@ class Connection(Routing):
         if self._closed:
             return
         self._closed = True
-        self.outbox.flush()
+        self.outbox.resume()  # even a socket that takes little gets what there is
+        if self.outbox.pending:
+            logger.warning("closed with %d bytes that were never sent", self.outbox.pending)
         self.outbox.close()
+        subscriptions = self._subscriptions()
         routes = list(self.routes.values())
         self.routes.clear()
         reason = ConnectionClosedError(
@@ -382,9 +416,17 @@ class Connection(Routing):
                 route.sink.finish()
             else:
                 route.sink.failed(reason)
+        for subscription in subscriptions:
+            await subscription.stop_handler()
+        for service in self._offered:
+            await service.abandon()
         await self._lifeline.close()
         self.events_hub.tell(Closed(error))
         await self.events_hub.settle()
+
+    def _subscriptions(self) -> list[Subscription]:
+        sinks = [route.sink for route in self.routes.values()]
+        return [sink for sink in sinks if isinstance(sink, Subscription)]
 
     async def __aenter__(self) -> "Connection":
         return self
@@ -395,6 +437,9 @@ class Connection(Routing):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is None and self.is_connected and not self._closed:
+            with contextlib.suppress(ClientError):
+                await self.flush()
         await self.close()
 
     def __repr__(self) -> str:

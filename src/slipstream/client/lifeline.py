@@ -298,6 +298,11 @@ class Lifeline:
         if self.link is not None:
             self.link.transport.abort()
 
+    def leave(self) -> None:
+        """End the link because the owner asks for another one."""
+        self.outbox.flush()
+        self._break(ConnectionLostError(f"{self._connection.server_url} was left on request"))
+
     # -- pings ---------------------------------------------------------------------------------
 
     def ping(self, future: "asyncio.Future[None] | None" = None) -> None:

@@ -51,6 +51,7 @@ class Routing:
         `sink` is a `Sink` or any object with `deliver` and, if it likes, `failed`, `on_disconnect`
         and `on_reconnect`.
         """
+        self._check_not_draining(f"subscribe to {subject!r}")
         inner = sink if isinstance(sink, Sink) else ForeignSink(sink)
         return SinkSubscription(self, self.open_route(subject, queue, inner))
 
@@ -142,6 +143,9 @@ class Routing:
         self.events_hub.tell(ErrorEvent(error))
 
     def _check_open(self, call: str) -> None:
-        if self._closed or self._draining:
-            state = "closed" if self._closed else "draining"
-            raise ConnectionClosedError(f"{call}: the connection is {state}. Open another one")
+        if self._closed:
+            raise ConnectionClosedError(f"{call}: the connection is closed. Open another one")
+
+    def _check_not_draining(self, call: str) -> None:
+        if self._draining:
+            raise ConnectionClosedError(f"{call}: the connection is draining. Open another one")

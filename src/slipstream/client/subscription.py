@@ -243,7 +243,7 @@ class Subscription(Sink):
         self._messages.clear()
         self._bytes = 0
         self.finish()
-        await self._stop_task()
+        await self.stop_handler()
 
     async def drain(self) -> None:
         """Ask for no more, and return once every message that has come was taken."""
@@ -261,7 +261,8 @@ class Subscription(Sink):
         if self._task is not None and self._task is not asyncio.current_task():
             await asyncio.wait([self._task])
 
-    async def _stop_task(self) -> None:
+    async def stop_handler(self) -> None:
+        """Cancel the handler, if there is one, and return once it has ended."""
         task = self._task
         if task is None or task is asyncio.current_task() or task.done():
             return

@@ -93,6 +93,14 @@ class Endpoint:
         if tasks:
             await asyncio.wait(tasks)
 
+    async def abandon(self) -> None:
+        """Stop at once: the connection is closed."""
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
     async def _serve(self, subscription: "Subscription") -> None:
         try:
             async for message in subscription:

@@ -194,6 +194,12 @@ class Service(Group):
                 for monitor in self._monitors:
                     monitor.close()
 
+    async def abandon(self) -> None:
+        """Stop at once: the connection is closed."""
+        self._stopped = True
+        for endpoint in self.endpoints:
+            await endpoint.abandon()
+
     async def __aenter__(self) -> "Service":
         return self
 
