@@ -4,10 +4,13 @@ import asyncio
 
 import msgspec
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import slipstream
 from slipstream.client.errors import MaxPayloadError
-from slipstream.client.jetstream import JetStream, Schedule, Stream
+from slipstream.client.jetstream import JetStream, JetStreamMessage, Schedule, Stream
 from slipstream.client.jetstream.errors import (
     ApiError,
     NoStreamError,
@@ -245,3 +248,27 @@ async def test_a_hundred_tasks_may_publish_at_once(js: JetStream, stream: Stream
         *(js.publish(f"{stream.name}.{number}", b"x") for number in range(100))
     )
     assert sorted(ack.sequence for ack in acks) == list(range(1, 101))
+
+
+async def test_spans_follow_a_message_through_the_stream(server_url: str, stream: Stream) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    subject = f"{stream.name}.traced"
+    async with await slipstream.connect(server_url, tracer_provider=provider) as nc:
+        js = nc.jetstream()
+        await js.publish(subject, Order(1, "tea"), headers={"Kind": "web"}, message_id="one")
+        await (await js.publish_async(subject, b"two"))
+        consumer = await js.create_consumer(stream.name, durable_name="c")
+        await consumer.consume(JetStreamMessage.ack, stop_after=2).closed()
+    spans = exporter.get_finished_spans()
+    published = {s.context.span_id for s in spans if s.name == f"{subject} publish" and s.context}
+    parents = {s.parent.span_id for s in spans if s.name == f"{subject} process" and s.parent}
+    assert len(published) == 2
+    assert published == parents
+    assert (await stream.get_message(1)).headers["Nats-Msg-Id"] == "one"
+
+
+async def test_a_line_break_cannot_be_smuggled_into_a_header(js: JetStream, stream: Stream) -> None:
+    with pytest.raises(ValueError, match="line break"):
+        await js.publish(f"{stream.name}.a", b"x", message_id="a\r\nNats-Rollup: all")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import slipstream
-from slipstream.client.jetstream import JetStream, JetStreamMessage
+from slipstream.client.jetstream import JetStream, JetStreamMessage, PullConsumer, Stream
 from slipstream.client.jetstream.errors import (
     ConsumerDeletedError,
     NoHeartbeatError,
@@ -183,10 +183,13 @@ async def test_what_was_never_sent_is_sent_on_the_next_connection(
     async with await slipstream.connect(proxy.url, reconnect_wait=0.02) as nc:
         js: JetStream = nc.jetstream()
         await js.publish(f"{stream.name}.a", b"before")
+        proxy.refuse = True
         proxy.cut()
         await until(lambda: _disconnected(nc))
-        ack = await js.publish(f"{stream.name}.a", b"meanwhile", timeout=5)
-        assert ack.sequence == 2
+        publishing = asyncio.ensure_future(js.publish(f"{stream.name}.a", b"later", timeout=10))
+        await asyncio.sleep(0)
+        proxy.refuse = False
+        assert (await publishing).sequence == 2
 
 
 async def _disconnected(nc: "slipstream.Connection") -> bool:
@@ -229,3 +232,43 @@ async def test_cutting_under_an_ordered_consumer_repeats_nothing(
                 if len(seen) == 300:
                     break
     assert seen == list(range(1, 301))
+
+
+@pytest.mark.parametrize("steps", range(6))
+async def test_cancelling_anywhere_leaves_nothing_behind(
+    nc: "slipstream.Connection", js: JetStream, make_stream: MakeStream, steps: int
+) -> None:
+    stream = await make_stream()
+    consumer = await stream.create_consumer(durable_name="c")
+    await js.publish(f"{stream.name}.a", b"x")
+    before = nc.stats.subscriptions
+
+    async def iterate(messages: slipstream.client.jetstream.Messages) -> None:
+        async with messages:
+            async for message in messages:
+                await message.in_progress()
+
+    for work in (
+        consumer.fetch(10, timeout=30),
+        iterate(consumer.messages()),
+        iterate(stream.ordered_consumer().messages()),
+        iterate(stream.ordered_consumer(push=True).messages()),
+        js.publish("nobody.listens.here", b"x"),
+    ):
+        task = asyncio.ensure_future(work)
+        for _ in range(steps):
+            await asyncio.sleep(0.0005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await until(lambda: _same(nc, before))
+    await until(lambda: _only(stream, consumer))
+
+
+async def _same(nc: "slipstream.Connection", subscriptions: int) -> bool:
+    return nc.stats.subscriptions == subscriptions
+
+
+async def _only(stream: Stream, consumer: PullConsumer) -> bool:
+    names = [name async for name in stream.consumer_names()]
+    return names == ["c"] and (await consumer.info()).num_waiting == 0

@@ -9,7 +9,8 @@ on how many may be in flight; at the bound it waits, or raises if so asked.
 
 import asyncio
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -25,7 +26,8 @@ from slipstream.client.jetstream.message import JetStreamMessage
 from slipstream.client.jetstream.publish_options import PublishOptions, block_of
 from slipstream.client.jetstream.publisher import AckInbox, PubAck
 from slipstream.client.jetstream.stream_admin import StreamAdmin
-from slipstream.client.payload import HeadersLike, subject_bytes
+from slipstream.client.payload import HeadersLike, as_headers, subject_bytes
+from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection
@@ -73,7 +75,6 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         self._acks.on_ack = on_publish_ack
         self._acks.on_error = on_publish_error
         self._acks_subject = inbox + "*"
-        self._is_open = False
         self._subject = ""
         self._subject_bytes = b""
 
@@ -106,10 +107,13 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         if self._outbox.crowded:
             await self._outbox.room()
         limit = self.timeout if timeout is None else to_seconds(timeout)
-        future: asyncio.Future[PubAck] = self._send(
-            subject, data, headers, type, options, limit, retries
-        )
-        return await future
+        future: asyncio.Future[PubAck]
+        if self.connection.telemetry is None:
+            future = self._send(subject, data, headers, type, options, limit, retries)
+            return await future
+        with self._span(subject, data, headers, type) as (body, sent):
+            future = self._send(subject, body, sent, None, options, limit, retries)
+            return await future
 
     async def publish_async(
         self,
@@ -134,10 +138,24 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         if self._outbox.crowded:
             await self._outbox.room()
         limit = self._ack_timeout if timeout is None else to_seconds(timeout)
-        future: asyncio.Future[PubAck] = self._send(
-            subject, data, headers, type, options, limit, retries
-        )
+        future: asyncio.Future[PubAck]
+        if self.connection.telemetry is None:
+            future = self._send(subject, data, headers, type, options, limit, retries)
+            return future
+        with self._span(subject, data, headers, type) as (body, sent):
+            future = self._send(subject, body, sent, None, options, limit, retries)
         return future
+
+    @contextmanager
+    def _span(
+        self, subject: str, data: Any, headers: HeadersLike | None, kind: Any
+    ) -> Iterator[tuple[bytes, Headers]]:
+        """A span around a publish; gives the payload, and the headers with its context in them."""
+        body = encode(data, None if kind is None else codec_for(kind))
+        telemetry = self.connection.telemetry
+        assert telemetry is not None
+        with telemetry.publish(subject, len(body), as_headers(headers)) as sent:
+            yield body, sent
 
     def _send(
         self,
@@ -152,7 +170,7 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         if subject is not self._subject:
             self._subject_bytes = subject_bytes(subject)
             self._subject = subject
-        if not self._is_open:
+        if not self._acks.is_open:
             self._open()
         if kind is not None:
             body = encode(data, codec_for(kind))
@@ -164,7 +182,7 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
     def _open(self) -> None:
         """Begin to receive acknowledgements: with the first publish."""
         self.connection.open_route(self._acks_subject, "", self._acks)
-        self._is_open = True
+        self._acks.is_open = True
 
     async def _slot(self, subject: str) -> None:
         bound = self._acks.in_flight_max

@@ -25,6 +25,7 @@ from slipstream.client.jetstream.errors import ConsumeStoppedError
 from slipstream.client.jetstream.fetch import hand_back
 from slipstream.client.jetstream.message import JetStreamMessage
 from slipstream.client.jetstream.source import MessageSource, logger
+from slipstream.client.subscription import NO_SPAN
 
 Handler: TypeAlias = Callable[[JetStreamMessage], Awaitable[Any] | None]
 
@@ -136,11 +137,13 @@ class ConsumeContext:
 
     async def _run(self) -> None:
         messages, handler, since_rest = self._messages, self._handler, 0
+        telemetry = messages._source.connection.telemetry
         async for message in messages:
             try:
-                result = handler(message)
-                if result is not None and inspect.isawaitable(result):
-                    await result
+                with NO_SPAN if telemetry is None else telemetry.process(message):
+                    result = handler(message)
+                    if result is not None and inspect.isawaitable(result):
+                        await result
             except Exception as error:
                 logger.exception("the handler of %s raised", messages._source.who)
                 if messages._source.on_error is not None:

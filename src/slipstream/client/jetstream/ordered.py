@@ -84,6 +84,9 @@ class Incarnations:
                 )
             except StreamNotFoundError:
                 raise
+            except asyncio.CancelledError:
+                self._delete(name)
+                raise
             except (Error, TimeoutError) as error:
                 self._check_attempts(attempts, error)
                 await asyncio.sleep(wait)
@@ -105,10 +108,14 @@ class Incarnations:
 
     def forget(self) -> None:
         """Delete the current one; whether that works is of no interest, it would fade away."""
-        if self.info is not None and self._js.connection.is_connected:
-            endpoint = f"{self._js.api.prefix}.CONSUMER.DELETE.{self._stream}.{self.info.name}"
-            self._js.connection.publish_nowait(endpoint)
+        if self.info is not None:
+            self._delete(self.info.name)
         self.info = None
+
+    def _delete(self, name: str) -> None:
+        if self._js.connection.is_connected:
+            endpoint = f"{self._js.api.prefix}.CONSUMER.DELETE.{self._stream}.{name}"
+            self._js.connection.publish_nowait(endpoint)
 
     def config(self, name: str, deliver_subject: str) -> ConsumerConfig:
         """The configuration of the next one."""

@@ -9,7 +9,7 @@ from typing import Literal, TypedDict
 import msgspec
 
 from slipstream.client.jetstream.document import time_to_wire, to_nanoseconds
-from slipstream.client.payload import HeadersLike, header_bytes
+from slipstream.client.payload import HeadersLike, as_headers, header_bytes
 from slipstream.wire.headers import Headers
 
 _SECOND = 1_000_000_000
@@ -89,10 +89,12 @@ def block_of(headers: HeadersLike | None, options: PublishOptions) -> bytes:
     """
     if not options:
         return b"" if headers is None else header_bytes(headers)
-    if isinstance(headers, bytes):
-        made = Headers.parse(headers)
-    else:
-        made = Headers() if headers is None else Headers(headers)
+    if headers is None and len(options) == 1 and "message_id" in options:
+        # The one that is given for each of many messages.
+        one = options["message_id"]
+        if isinstance(one, str) and "\r" not in one and "\n" not in one:
+            return b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n" % one.encode()
+    made = as_headers(headers)
     for name, value in options.items():
         if value is not None:
             _add(made, name, value)

@@ -23,6 +23,7 @@ cdef class AckInbox(Sink):
     cdef public bytes prefix
     cdef public Py_ssize_t in_flight_max
     cdef public double retry_wait
+    cdef public bint is_open
     cdef public object on_ack
     cdef public object on_error
     cdef public dict pending

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from slipstream.client.errors import ConnectionClosedError
 from slipstream.client.jetstream.errors import (
     JetStreamError,
     NoStreamError,
@@ -112,6 +113,7 @@ class AckInbox(Sink):
         self.prefix = prefix.encode()
         self.in_flight_max = in_flight_max
         self.retry_wait = retry_wait
+        self.is_open = False  # subscribed
         self.on_ack: Callable[[str, PubAck], None] | None = None
         self.on_error: Callable[[str, Exception], None] | None = None
         self.pending: dict[_int, Publication] = {}
@@ -336,10 +338,12 @@ class AckInbox(Sink):
                 self._fail(publication, self._interrupted(publication, True))
 
     def failed(self, error: Exception) -> None:
-        """The connection is closed: nothing more will be acknowledged."""
+        """The connection is closed, or the inbox is forbidden: nothing will be acknowledged."""
+        self.is_open = False
+        closed = isinstance(error, ConnectionClosedError)
         for publication in list(self.pending.values()):
             sent = publication.position <= self.outbox.handed
-            self._fail(publication, self._interrupted(publication, sent))
+            self._fail(publication, self._interrupted(publication, sent) if closed else error)
         while self._slots:
             self._free_slot()
 
