@@ -17,7 +17,7 @@ import msgspec
 
 from slipstream.engine.durations import duration_text
 from slipstream.errors import ConfigError
-from slipstream.server.config.blocks import Block
+from slipstream.server.config.blocks import Block, Directive
 from slipstream.server.config.directives import TOP
 from slipstream.server.options import ServerOptions
 
@@ -147,6 +147,17 @@ def _live(block: Block, prefix: str = "") -> Iterator[tuple[str, bool]]:
             yield from _live(directive.inner, f"{path}.")
         else:
             yield path, directive.reloadable
+
+
+def is_live(prefix: str, directive: Directive) -> bool:
+    """Whether a running server can take a directive over; `prefix` is the path of its block."""
+    live = dict(_live(TOP))
+    path = prefix + (directive.option or directive.name)
+    while path:
+        if path in live:
+            return live[path]
+        path = path.rpartition(".")[0]  # a block that is taken over as a whole
+    return directive.reloadable
 
 
 def _camel_case(name: str) -> str:
