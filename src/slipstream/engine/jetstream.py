@@ -46,8 +46,8 @@ class JetStream:
         self.has_storage_limits = (
             limits.max_memory >= 0
             or limits.max_storage >= 0
-            or server.max_memory > 0
-            or server.max_storage > 0
+            or server.max_memory >= 0
+            or server.max_storage >= 0
         )
         for stream in self.streams.values():
             stream.configure(stream.config)
@@ -107,7 +107,7 @@ class JetStream:
             raise ApiError(10002)
         server = self.engine.options.jetstream_limits
         ceiling = server.max_memory if storage == "memory" else server.max_storage
-        if 0 < ceiling < self.engine.stored[storage] + size:
+        if 0 <= ceiling < self.engine.stored[storage] + size:
             raise ApiError(10023)
 
     def count_bytes(self, storage: str, change: int) -> None:
@@ -126,13 +126,14 @@ class JetStream:
         largest = limits.memory_max_stream_bytes if memory else limits.storage_max_stream_bytes
         if 0 < largest < config.max_bytes:
             raise ApiError(10122)
+        account = limits.max_memory if memory else limits.max_storage
+        server = self.engine.options.jetstream_limits
+        ceiling = server.max_memory if memory else server.max_storage
+        wanted = 0
         if config.max_bytes > 0:
             wanted = self.reserved(config.storage, config.name) + config.max_bytes
-            account = limits.max_memory if memory else limits.max_storage
-            server = self.engine.options.jetstream_limits
-            ceiling = server.max_memory if memory else server.max_storage
-            if 0 <= account < wanted or 0 < ceiling < wanted:
-                raise ApiError(10028 if memory else 10047)
+        if ceiling == 0 or 0 <= account < wanted or 0 <= ceiling < wanted:
+            raise ApiError(10028 if memory else 10047)
 
     # -- streams -------------------------------------------------------------------------------
 

@@ -12,13 +12,14 @@ API_LEVEL = 0
 
 
 class JetStreamLimits(msgspec.Struct, kw_only=True):
-    """Ceilings of the whole server; 0 is none, sizes in bytes, times in ns."""
+    """Ceilings of the whole server; 0 is none (of sizes, which are in bytes: -1), times in ns."""
 
-    max_memory: int = 0
-    max_storage: int = 0
+    max_memory: int = -1  # 0: no memory streams at all
+    max_storage: int = -1
     max_ack_pending: int = 0
     max_request_batch: int = 0
     duplicate_window: int = 0
+    default_max_consumers: int = 0  # of a stream that does not say
 
 
 class EngineOptions(msgspec.Struct, kw_only=True):

@@ -38,11 +38,12 @@ def engine_options(options: ServerOptions) -> EngineOptions:
         strict=js.strict,
         sync_always=js.sync_always,
         jetstream_limits=EngineLimits(
-            max_memory=max(js.max_memory_store, 0),
-            max_storage=max(js.max_file_store, 0),
+            max_memory=js.max_memory_store,
+            max_storage=js.max_file_store,
             max_ack_pending=js.limits.max_ack_pending,
             max_request_batch=js.limits.max_request_batch,
             duplicate_window=js.limits.duplicate_window,
+            default_max_consumers=js.limits.default_max_consumers,
         ),
     )
 

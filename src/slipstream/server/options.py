@@ -138,7 +138,7 @@ class JetStreamLimits(msgspec.Struct, kw_only=True):
     max_ack_pending: int = 0
     max_request_batch: int = 0
     duplicate_window: int = 0
-    default_max_consumers: int = 1000
+    default_max_consumers: int = 0  # of a stream that does not say
 
 
 class JetStreamOptions(msgspec.Struct, kw_only=True):
@@ -152,10 +152,6 @@ class JetStreamOptions(msgspec.Struct, kw_only=True):
     sync_interval: int = 2 * MINUTE  # between fdatasyncs where not sync_always
     domain: str = ""
     strict: bool = True  # refuse unknown fields of API requests
-    max_buffered_msgs: int = 100_000  # waiting to enter one stream
-    max_buffered_size: int = 128 * MIB  # likewise
-    request_queue_limit: int = 10_000  # API requests waiting
-    info_queue_limit: int = 0  # of INFO, LIST and NAMES; 0 is request_queue_limit
     limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
 
 
@@ -357,7 +353,5 @@ def _jetstream(options: ServerOptions) -> Iterator[str]:
 
 
 def _counts(jetstream: JetStreamOptions) -> Iterator[tuple[str, Any]]:
-    for name in ("max_buffered_msgs", "max_buffered_size", "request_queue_limit"):
-        yield name, getattr(jetstream, name)
-    for name in ("max_ack_pending", "max_request_batch", "duplicate_window"):
+    for name in JetStreamLimits.__struct_fields__:
         yield f"limits.{name}", getattr(jetstream.limits, name)

@@ -75,6 +75,8 @@ class ServerProcess:
         except Error as error:
             self._log.fatal(str(error))
             return 1
+        if self._server.monitoring is not None:
+            self._server.monitoring.monitor.reload = self._reload_and_tell
         self._write_ports_file()
         tune_garbage_collector()
         await self._end.wait()
@@ -98,7 +100,8 @@ class ServerProcess:
         elif command == "quit" or self._lame_duck is None:
             self._end.set()
 
-    def _reload(self) -> None:
+    def _reload(self) -> str:
+        """Read the configuration again; what is wrong with it, "" for nothing."""
         try:
             if not self._server.options.config_file:
                 raise ConfigError(
@@ -110,6 +113,18 @@ class ServerProcess:
             self._server.reload_here(options)
         except Error as error:
             self._log.error(f"Failed to reload server configuration: {error}")
+            return str(error)
+        return ""
+
+    def _reload_and_tell(self, done: Callable[[str], None]) -> None:
+        """For the system account, whose request is still being handled."""
+
+        def act() -> None:
+            outcome = self._reload()
+            if self._server.runtime is not None:
+                self._server.runtime.turn(lambda: done(outcome))
+
+        asyncio.get_running_loop().call_soon(act)
 
     def _start_lame_duck(self) -> None:
         if self._lame_duck is None and self._server.runtime is not None:

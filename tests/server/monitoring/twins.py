@@ -22,7 +22,7 @@ server_name: twin
 server_tags: [Blue]
 server_metadata { place: here }
 jetstream { max_mem: 1GB, max_file: 1GB, domain: hub
-  limits { max_ack_pending: 9 } }
+  limits { max_ack_pending: 9, default_max_consumers: 1000 } }
 accounts {
   A { users: [{user: a, password: a}], jetstream: enabled, mappings { old: new } }
   B { users: [{user: b, password: b}] }

@@ -138,6 +138,8 @@ def _create(
 
 def _check_count(js: "JetStream", stream: Stream) -> None:
     most = stream.config.max_consumers
+    if most <= 0:
+        most = js.engine.options.jetstream_limits.default_max_consumers
     if 0 < most <= len(stream.consumers):
         raise ApiError(10026)
     account = js.limits.max_consumers

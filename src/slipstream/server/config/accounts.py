@@ -203,7 +203,7 @@ AUTHORIZATION = Block(
         optional(
             "timeout",
             Timeout,
-            "How long a client may take to authenticate; with TLS, tls.timeout + 1 s.",
+            "How long a client may take to authenticate; 0 is 2 s, with TLS tls.timeout + 1 s.",
             reloadable=True,
         ),
         optional("users", Users, "Users of the default account.", reloadable=True, inner=USER),

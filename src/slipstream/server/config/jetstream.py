@@ -75,7 +75,12 @@ LIMITS = Block(
         optional(
             "duplicate_window", DurationText, "Ceiling of a stream's; 0 is none.", reloadable=True
         ),
-        optional("default_max_consumers", Integer, "Of streams that do not say.", reloadable=True),
+        optional(
+            "default_max_consumers",
+            Integer,
+            "Consumers of a stream that does not say; 0 is any number.",
+            reloadable=True,
+        ),
         no_effect("max_ha_assets", Integer, "Replicated streams and consumers."),
         no_effect("batch", block_kind(BATCH, JetStreamLimits), "Batch publishing."),
     ),
@@ -114,10 +119,6 @@ JETSTREAM = Block(
         ),
         optional("domain", String, "Makes the API answer as $JS.<domain>.API too."),
         optional("strict", Boolean, "Refuse unknown fields in API requests."),
-        optional("max_buffered_msgs", Count, "Messages waiting to enter one stream."),
-        optional("max_buffered_size", StoreSize, "Bytes waiting to enter one stream."),
-        optional("request_queue_limit", Integer, "API requests waiting; more are dropped."),
-        optional("info_queue_limit", Integer, "The same for INFO, LIST and NAMES."),
         optional(
             "limits",
             block_kind(LIMITS, JetStreamLimits),
@@ -128,6 +129,10 @@ JETSTREAM = Block(
         refused("prev_encryption_key prev_key prev_ek", "The key before, while it is changed."),
         refused("cipher", "Of encryption at rest."),
         refused("tpm", "A key sealed in a TPM."),
+        no_effect("max_buffered_msgs", Count, "Messages are stored as they come, none queue."),
+        no_effect("max_buffered_size", StoreSize, "Messages are stored as they come, none queue."),
+        no_effect("request_queue_limit", Integer, "API requests are answered as they come."),
+        no_effect("info_queue_limit", Integer, "API requests are answered as they come."),
         no_effect("max_concurrent_io", integer_between(4, 8192), "Disk requests at a time."),
         no_effect("max_outstanding_catchup", StoreSize, "Bytes on their way to replicas."),
         no_effect("unique_tag", String, "Placement of replicas."),

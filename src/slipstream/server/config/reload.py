@@ -32,10 +32,6 @@ _SIZES = frozenset({"jetstream.max_memory_store", "jetstream.max_file_store"})
 _NAMES = {
     "allow_non_tls": "AllowNonTLS",
     "jetstream.domain": "JetStreamDomain",
-    "jetstream.info_queue_limit": "JetStreamInfoQueueLimit",
-    "jetstream.max_buffered_msgs": "StreamMaxBufferedMsgs",
-    "jetstream.max_buffered_size": "StreamMaxBufferedSize",
-    "jetstream.request_queue_limit": "JetStreamRequestQueueLimit",
     "jetstream.strict": "NoJetStreamStrict",
     "limits.max_subscriptions": "MaxSubs",
     "monitoring.host": "HTTPHost",

@@ -39,7 +39,8 @@ class Monitor:
         self.http_port = options.monitoring.http_port
         self.https_port = options.monitoring.https_port
         self.is_listening = True
-        self.reload: Callable[[], None] | None = None  # reads the configuration again; may raise
+        # Reads the configuration again and tells in a turn what was wrong with it, "" for nothing.
+        self.reload: Callable[[Callable[[str], None]], None] | None = None
         self._cpu_at = time.monotonic()
         self._cpu_used = time.process_time()
         self._cpu_percent = 0.0

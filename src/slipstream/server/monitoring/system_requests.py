@@ -110,7 +110,6 @@ class SystemRequests:
         self._orders: dict[str, Handler] = {
             "KICK": self._kick,
             "LDM": self._lame_duck,
-            "RELOAD": self._reload,
         }
         _SystemService(monitor.engine.system_account, self)
         for account in monitor.engine.accounts.values():
@@ -227,14 +226,17 @@ class SystemRequests:
         self._monitor.engine.send_lame_duck(self._session(body))
         return {}
 
-    def _reload(self, body: bytes) -> Answer:
+    def reload(self, answer: Callable[[Any], None]) -> None:
+        """Have the configuration read again; `answer` is called afterwards, with what to say."""
+
+        def done(error: str) -> None:
+            outcome = {"error": {"code": 500, "description": error}} if error else {}
+            answer({"server": self._envelopes.server(), **outcome})
+
         if self._monitor.reload is None:
-            raise _Refused(500, "this server has no configuration file to reload")
-        try:
-            self._monitor.reload()
-        except ValueError as error:  # a ConfigError is one
-            raise _Refused(500, str(error)) from error
-        return {}
+            done("this server has no configuration file to reload")
+        else:
+            self._monitor.reload(done)
 
 
 class _SystemService(Service):
@@ -243,9 +245,14 @@ class _SystemService(Service):
     def __init__(self, account: Account, requests: SystemRequests) -> None:
         self._account = account
         self._requests = requests
+        self._reload = f"{PREFIX}SERVER.{account.engine.server_id}.RELOAD".encode()
         account.add_service(f"{PREFIX}>".encode(), self)
 
     def handle(self, message: Inbound) -> int:
+        if message.subject == self._reload:
+            reply, header = message.reply, message.header()
+            self._requests.reload(lambda answer: _send(self._account, reply, answer, header))
+            return 1
         return _respond(self._requests, self._account, message, None)
 
 
@@ -271,9 +278,14 @@ def _respond(
     answer = requests.handle(tokens, message, own)
     if answer is None:
         return 0
-    if reply and answer != "":
-        account.send(reply, b"", *packed(answer, header))
+    if answer != "":
+        _send(account, reply, answer, header)
     return 1
+
+
+def _send(account: Account, reply: bytes, answer: Any, request_header: bytes) -> None:
+    if reply:
+        account.send(reply, b"", *packed(answer, request_header))
 
 
 def _data(data: Any) -> Answer:

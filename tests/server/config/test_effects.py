@@ -1,0 +1,61 @@
+"""Limits of a configuration file hold in the server that it configures."""
+
+from pathlib import Path
+
+import nats
+import pytest
+from nats.js.client import JetStreamContext
+from nats.js.errors import APIError
+
+from slipstream import Server
+from slipstream.server.config import load_text
+
+
+def server(directory: Path, jetstream: str) -> Server:
+    text = f'host: 127.0.0.1, port: -1, jetstream {{ store_dir: "{directory}", {jetstream} }}'
+    return Server(config=load_text(text).options)
+
+
+async def refusal(js: JetStreamContext, storage: str) -> int | None:
+    """The err_code with which a stream is refused."""
+    try:
+        await js.add_stream(name=storage, subjects=[storage], storage=storage)
+    except APIError as error:
+        return error.err_code
+    return None
+
+
+async def test_a_size_of_0_is_none_at_all(tmp_path: Path) -> None:
+    async with server(tmp_path, "max_mem: 0") as one:
+        client = await nats.connect(one.url)
+        assert await refusal(client.jetstream(), "memory") == 10028
+        assert await refusal(client.jetstream(), "file") is None
+        await client.close()
+
+
+async def test_no_disk_is_no_file_stream(tmp_path: Path) -> None:
+    async with server(tmp_path, "max_file: 0, max_mem: 1M") as one:
+        client = await nats.connect(one.url)
+        assert await refusal(client.jetstream(), "file") == 10047
+        assert await refusal(client.jetstream(), "memory") is None
+        await client.close()
+
+
+async def test_a_stream_that_does_not_say_may_have_so_many_consumers(tmp_path: Path) -> None:
+    async with server(tmp_path, "limits { default_max_consumers: 2 }") as one:
+        client = await nats.connect(one.url)
+        js = client.jetstream()
+        await js.add_stream(name="S", subjects=["s"], storage="memory")
+        for name in ("a", "b"):
+            await js.add_consumer("S", durable_name=name)
+        with pytest.raises(APIError) as raised:
+            await js.add_consumer("S", durable_name="c")
+        assert raised.value.err_code == 10026
+        await client.close()
+
+
+async def test_publishers_are_not_slowed_down_where_that_is_off(tmp_path: Path) -> None:
+    options = load_text("host: 127.0.0.1, port: -1, no_fast_producer_stall: true").options
+    async with Server(config=options) as one:
+        assert one.runtime is not None
+        assert not one.runtime.stalls_publishers
