@@ -216,6 +216,24 @@ def test_who_takes_less_than_it_is_sent_is_cut_off_without_harm_to_others(
         assert b"-ERR" not in flood.slow.inbox
 
 
+def test_without_stalling_what_is_too_much_for_one_client_is_dropped_for_it(
+    start: Starter,
+) -> None:
+    server = start(max_pending=4 * MIB, no_fast_producer_stall=True)
+    with ExitStack() as stack:
+        flood = Flood(stack, server)
+        for _ in range(64):
+            flood.publish(16, 64 * 1024)
+        flood.wait_for(lambda: flood.taken >= 64 * MIB)
+        assert engine_of(server).slow_consumers == 0
+        received = 0
+        while not flood.slow.is_silent(0.2):
+            received += len(flood.slow.socket.recv(MIB))
+        assert 3 * MIB < received < 64 * MIB
+        flood.publisher.send("PUB a 2\r\nhi\r\n")
+        assert flood.slow.line() == "MSG a 1 2"
+
+
 def test_who_takes_nothing_for_the_write_deadline_is_cut_off(start: Starter) -> None:
     server = start(write_deadline=SECOND // 5, max_pending=256 * MIB)
     engine = engine_of(server)

@@ -380,13 +380,21 @@ class Engine:
         transport = session.transport
         transport.write(session.out.take())
         pending = transport.pending()
-        if pending > self.options.max_pending:
-            self.slow_consumers += 1
-            self.ended_traffic.setdefault(session.account.name, Traffic()).slow += 1
-            session.gone("Slow Consumer (Pending Bytes)")
-            transport.abort()
-        elif pending > self.options.max_pending >> 3:
-            self.turn.congested = True
+        options = self.options
+        if pending > options.max_pending:
+            self.cut_off(session, "Slow Consumer (Pending Bytes)")
+        elif pending > options.max_pending >> 3:
+            if not options.no_fast_producer_stall:
+                self.turn.congested = True
+            elif pending > options.max_pending * 3 >> 2:
+                session.behind = True
+
+    def cut_off(self, session: ClientSession, reason: str) -> None:
+        """Be rid of a client that does not keep up, at once: nobody else waits for it."""
+        self.slow_consumers += 1
+        self.ended_traffic.setdefault(session.account.name, Traffic()).slow += 1
+        session.gone(reason)
+        session.transport.abort()
 
     def new_id(self) -> str:
         """A 22-character id that does not repeat."""

@@ -32,6 +32,7 @@ class EngineOptions(msgspec.Struct, kw_only=True):
     max_payload: int = 1024 * 1024
     max_control_line: int = 4096
     max_pending: int = 64 * 1024 * 1024
+    no_fast_producer_stall: bool = False  # drop what a client that is far behind is sent
     max_connections: int = 65_536
     max_subscriptions: int = 0
     max_sub_tokens: int = 0

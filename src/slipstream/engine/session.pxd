@@ -23,6 +23,7 @@ cdef class ClientSession(Receiver):
     cdef public dict subscriptions
     cdef public bint flushing
     cdef public bint closed
+    cdef public bint behind
     cdef public bint ready
     cdef bint _greeted
     cdef public bint waiting

@@ -53,6 +53,7 @@ class ClientSession(Receiver):
         self.subscriptions: dict[bytes, Subscription] = {}
         self.flushing = False  # whether it stands in the turn's list
         self.closed = False
+        self.behind = False  # so far that what other clients publish is dropped
         self.ready = False  # may do more than CONNECT
         self._greeted = False  # has sent its first byte
         self.waiting = False  # for the authenticator; what comes in is held back
@@ -214,6 +215,8 @@ class ClientSession(Receiver):
             return False
         if message.session is self and not self.echo:
             return False
+        if self.behind and message.session is not None:
+            return False
         if self.permissions is not None:
             if self.permissions.must_filter(subscription.subject) and not (
                 self.permissions.may_receive(subject)
@@ -311,6 +314,7 @@ class ClientSession(Receiver):
 
     def drained(self) -> None:
         """The peer has taken (most of) what was pending."""
+        self.behind = False
         callbacks = self.drain_callbacks
         self.drain_callbacks = []
         for callback in callbacks:

@@ -142,9 +142,7 @@ class Connection(asyncio.Protocol):
             return
         runtime = self.runtime
         runtime.enter()
-        runtime.engine.slow_consumers += 1
-        self.session.gone("Slow Consumer (Write Deadline)")
-        self.abort()
+        runtime.engine.cut_off(self.session, "Slow Consumer (Write Deadline)")
         runtime.leave()
 
     def _stall(self) -> None:

@@ -21,6 +21,7 @@ def engine_options(options: ServerOptions) -> EngineOptions:
         max_payload=limits.max_payload,
         max_control_line=limits.max_control_line,
         max_pending=limits.max_pending,
+        no_fast_producer_stall=limits.no_fast_producer_stall,
         max_connections=limits.max_connections,
         max_subscriptions=limits.max_subscriptions,
         max_sub_tokens=limits.max_sub_tokens,
