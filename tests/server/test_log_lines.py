@@ -20,6 +20,7 @@ from slipstream.server.log_sinks import FileSink, StreamSink
 from slipstream.server.logger import Logger, open_logger, open_sink
 from slipstream.server.options import (
     AuthorizationOptions,
+    JetStreamOptions,
     LimitsOptions,
     LoggingOptions,
     ServerOptions,
@@ -297,3 +298,12 @@ def test_an_embedded_server_speaks_through_the_logging_module(
     with caplog.at_level(logging.INFO, "slipstream.server"), Server():
         pass
     assert ("slipstream.server", logging.INFO, "Server is ready") in caplog.record_tuples
+
+
+def test_a_stream_that_can_not_be_recovered_is_an_error(logged: Logged, tmp_path: Path) -> None:
+    broken = tmp_path / "jetstream" / "$G" / "S"
+    broken.mkdir(parents=True)
+    (broken / "meta.0").write_text("nonsense")
+    jetstream = JetStreamOptions(enabled=True, store_dir=str(tmp_path))
+    logged.start(LoggingOptions(), jetstream=jetstream)
+    assert "[ERR] JetStream stream '$G > S' could not be recovered: " in logged.text()

@@ -118,6 +118,7 @@ async def test_a_clean_restart_changes_nothing(start_server: StartProcess, tmp_p
     assert server.wait_for_end() == 0
 
     server = start_server(*store)
+    assert "Restored 50 messages and 1 consumers of stream '$G > LIMITS'" in server.log
     nc = await nats.connect(server.url)
     js = nc.jetstream()
     assert {i.config.name: comparable(i.state) for i in await js.streams_info()} == streams

@@ -114,6 +114,7 @@ class Engine:
         self.stale_connections = 0
         self.ended_traffic: dict[str, Traffic] = {}  # of sessions that are gone, by account
         self.lame_duck = False
+        self.on_problem: Callable[[str], None] = lambda text: None  # what an operator has to know
         self._apis: dict[str, ApiService | SystemApi] = {}
         self.stored = {"file": 0, "memory": 0}  # bytes in streams of accounts that are limited
 

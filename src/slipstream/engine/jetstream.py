@@ -61,6 +61,7 @@ class JetStream:
         """Something is wrong that an operator has to know; said once."""
         if text not in self.problems:
             self.problems.append(text)
+            self.engine.on_problem(text)
 
     # -- what publish acknowledgements look like -------------------------------------------------
 

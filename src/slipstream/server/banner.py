@@ -55,8 +55,8 @@ def _has_plain_password(options: ServerOptions) -> bool:
     return any(secret and not secret.startswith(_BCRYPT_PREFIXES) for secret in secrets)
 
 
-def announce_jetstream(log: Logger, options: ServerOptions, seconds: float) -> None:
-    """JetStream has started."""
+def announce_jetstream(log: Logger, engine: Engine, options: ServerOptions, seconds: float) -> None:
+    """JetStream has started, with what was there."""
     js = options.jetstream
     log.info("---------------- JETSTREAM ----------------")
     log.info(f"  Strict:          {str(js.strict).lower()}")
@@ -68,6 +68,13 @@ def announce_jetstream(log: Logger, options: ServerOptions, seconds: float) -> N
     log.info(f"  API Level:       {API_LEVEL}")
     log.info(f"  Durability:      {_durability(options)}")
     log.info("-------------------------------------------")
+    for account in engine.accounts.values():
+        if account.jetstream is not None:
+            for stream in account.jetstream.streams.values():
+                log.info(
+                    f"  Restored {stream.log.messages:,} messages and {len(stream.consumers)} "
+                    f"consumers of stream '{account.name} > {stream.name}'"
+                )
     log.info(f"Took {seconds * 1000:.3f}ms to start JetStream")
 
 

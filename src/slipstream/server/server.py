@@ -139,6 +139,7 @@ class Server:
             log=log,
         )
         runtime.engine.authenticator = make_authenticator(options, runtime.turn)
+        runtime.engine.on_problem = log.error
         runtime.write_deadline_seconds = options.limits.write_deadline / SECOND
         runtime.stalls_publishers = not options.limits.no_fast_producer_stall
         runtime.allow_non_tls = options.allow_non_tls
@@ -177,7 +178,7 @@ class Server:
             ) from error
         except StorageError as error:
             raise StorageError(f"Can't start JetStream: {error}") from error
-        announce_jetstream(self.log, self.options, time.perf_counter() - begin)
+        announce_jetstream(self.log, runtime.engine, self.options, time.perf_counter() - begin)
 
     async def _listen(self, runtime: Runtime) -> int:
         """Accept clients; the port. Raises `Error` if that is not possible."""
