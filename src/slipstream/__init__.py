@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream as JetStream
     from slipstream.client.jetstream import JetStreamMessage as JetStreamMessage
     from slipstream.client.jetstream import StreamConfig as StreamConfig
+    from slipstream.client.kv import KeyValue as KeyValue
+    from slipstream.client.kv import KeyValueConfig as KeyValueConfig
+    from slipstream.client.kv import KeyValueEntry as KeyValueEntry
+    from slipstream.client.kv.errors import KeyNotFoundError as KeyNotFoundError
+    from slipstream.client.object_store import ObjectInfo as ObjectInfo
+    from slipstream.client.object_store import ObjectStore as ObjectStore
+    from slipstream.client.object_store import ObjectStoreConfig as ObjectStoreConfig
     from slipstream.server import Server as Server
 
 __version__ = "0.1.0"
@@ -30,8 +37,15 @@ __all__ = [
     "Headers",
     "JetStream",
     "JetStreamMessage",
+    "KeyNotFoundError",
+    "KeyValue",
+    "KeyValueConfig",
+    "KeyValueEntry",
     "Message",
     "NoRespondersError",
+    "ObjectInfo",
+    "ObjectStore",
+    "ObjectStoreConfig",
     "Server",
     "StreamConfig",
     "Subscription",
@@ -46,8 +60,15 @@ _HOME_OF = {
     "Headers": "slipstream.client",
     "JetStream": "slipstream.client.jetstream",
     "JetStreamMessage": "slipstream.client.jetstream",
+    "KeyNotFoundError": "slipstream.client.kv.errors",
+    "KeyValue": "slipstream.client.kv",
+    "KeyValueConfig": "slipstream.client.kv",
+    "KeyValueEntry": "slipstream.client.kv",
     "Message": "slipstream.client",
     "NoRespondersError": "slipstream.client",
+    "ObjectInfo": "slipstream.client.object_store",
+    "ObjectStore": "slipstream.client.object_store",
+    "ObjectStoreConfig": "slipstream.client.object_store",
     "Server": "slipstream.server",
     "StreamConfig": "slipstream.client.jetstream",
     "Subscription": "slipstream.client",
