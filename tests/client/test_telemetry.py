@@ -1,5 +1,6 @@
 """Spans and their context in headers, when a tracer provider is set up; nothing otherwise."""
 
+import asyncio
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+import slipstream
 from slipstream.client.telemetry import Telemetry, has_context, processing, telemetry_for
 from slipstream.wire.headers import Headers
 
@@ -29,9 +31,9 @@ class Traces:
     exporter: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
 
     def __post_init__(self) -> None:
-        provider = TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-        found = telemetry_for(provider)
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        found = telemetry_for(self.provider)
         assert found is not None
         self.telemetry: Telemetry = found
 
@@ -87,3 +89,22 @@ def test_without_a_provider_there_is_no_telemetry_and_no_import() -> None:
         "assert telemetry_for() is None\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+async def test_a_stored_message_carries_its_publishers_context(server_url: str) -> None:
+    traces = Traces()
+    provider = traces.provider
+    async with await slipstream.connect(server_url, tracer_provider=provider) as nc:
+        js = nc.jetstream()
+        name = f"traced_{nc.new_inbox().rpartition('.')[2]}"
+        stream = await js.create_stream(name=name, subjects=[name])
+        await js.publish(name, b"x", message_id="1")
+        consumer = await stream.create_consumer(durable_name="c")
+        handled = asyncio.Event()
+        async with consumer.consume(lambda message: handled.set()):
+            await asyncio.wait_for(handled.wait(), 10)
+        await js.delete_stream(name)
+    spans = {span.name: span for span in traces.exporter.get_finished_spans()}
+    parent = spans[f"{name} process"].parent
+    assert parent is not None
+    assert parent.span_id == spans[f"{name} publish"].context.span_id

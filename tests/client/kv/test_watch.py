@@ -4,10 +4,12 @@ import asyncio
 
 import pytest
 
+import slipstream
 from slipstream.client.jetstream import JetStream
 from slipstream.client.kv import KeyValue, Operation, Watch
 from slipstream.client.kv.errors import BucketOptionError, InvalidKeyError
 from tests.client.kv.test_bucket import js, kv, name
+from tests.client.proxy import Proxy
 
 __all__ = ["js", "kv", "name"]
 
@@ -122,3 +124,19 @@ async def test_contradictions_and_bad_patterns_are_refused(kv: KeyValue) -> None
     for pattern in ("", ".a", "a..b", "a b"):
         with pytest.raises(InvalidKeyError):
             await kv.watch(pattern)
+
+
+async def test_a_watch_goes_on_after_the_connection_broke(server_url: str, kv: KeyValue) -> None:
+    await kv.put("a", "1")
+    async with (
+        asyncio.timeout(20),
+        Proxy(server_url) as proxy,
+        await slipstream.connect(proxy.url, reconnect_wait=0.01) as far,
+        await (await far.jetstream().key_value(kv.bucket)).watch() as watch,
+    ):
+        assert await initial(watch) == [("a", b"1")]
+        proxy.cut()
+        await kv.put("b", "2")
+        entry = await watch.next()
+        assert entry is not None  # the mark does not come twice
+        assert (entry.key, entry.value) == ("b", b"2")

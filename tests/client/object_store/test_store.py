@@ -26,6 +26,7 @@ from slipstream.client.object_store.errors import (
 )
 from slipstream.client.object_store.info import digest_text, same_digest
 from slipstream.wire.nuid import DIGITS
+from tests.client.proxy import Proxy
 
 SIZES = [0, 1, 1000, 128 * 1024, 128 * 1024 + 1, 3_000_000]
 
@@ -118,6 +119,22 @@ async def test_an_object_is_streamed_in_pieces_with_progress(store: ObjectStore)
         rest = [chunk async for chunk in reader]
     assert seen[-1] == 2_000_000
     assert first + b"".join(rest) == data
+
+
+async def test_reading_goes_on_after_the_connection_broke(
+    server_url: str, store: ObjectStore
+) -> None:
+    data = os.urandom(20_000_000)
+    await store.put("x", data)
+    async with (
+        asyncio.timeout(20),
+        Proxy(server_url) as proxy,
+        await slipstream.connect(proxy.url, reconnect_wait=0.01) as far,
+        await (await far.jetstream().object_store(store.bucket)).open("x") as reader,
+    ):
+        found = await reader.read(1000)
+        proxy.cut()
+        assert found + await reader.read() == data
 
 
 async def test_read_gives_as_much_as_is_asked_for(store: ObjectStore) -> None:

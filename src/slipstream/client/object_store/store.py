@@ -9,6 +9,7 @@ after all chunks were acknowledged. Putting a name again replaces the object, an
 """
 
 import asyncio
+import contextlib
 import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
@@ -45,6 +46,7 @@ from slipstream.client.object_store.info import (
 from slipstream.client.object_store.reader import ObjectReader, Progress
 from slipstream.client.object_store.source import Data, chunks_of
 from slipstream.client.object_store.watch import ObjectWatch
+from slipstream.errors import Error
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
@@ -127,7 +129,8 @@ class ObjectStore:
             await self._send_chunks(info, data, chunk_size, progress)
             await self._send_info(info)
         except BaseException:
-            await asyncio.shield(self._remove_chunks(info.nuid))
+            with contextlib.suppress(Error):  # what went wrong first is what is told
+                await asyncio.shield(self._remove_chunks(info.nuid))
             raise
         if old is not None and not old.deleted and old.nuid:
             await self._remove_chunks(old.nuid)
