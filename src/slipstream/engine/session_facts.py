@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from slipstream.engine.session import ClientSession
 
-SUBSCRIPTIONS_REMEMBERED_MAX = 1024  # of an ended connection
+SUBSCRIPTIONS_REMEMBERED_MAX = 64  # of an ended connection
 
 
 @dataclass(slots=True, frozen=True)

@@ -77,8 +77,10 @@ class Monitor:
     def total_traffic(self) -> Traffic:
         """The same of all accounts."""
         total = Traffic(slow=self.engine.slow_consumers)
-        for name in self.engine.accounts:
-            total.add(self.traffic(name))
+        for ended in self.engine.ended_traffic.values():
+            total.add(ended)
+        for session in self.engine.sessions.values():
+            total.add(session)
         return total
 
     def subscription_count(self) -> int:

@@ -106,30 +106,32 @@ def _add_jetstream(monitor: Monitor, found: _Metrics) -> None:
     now = monitor.now
     for account in engine.accounts.values():
         if account.jetstream is not None:
-            _add_account(found, account.jetstream, base, now)
+            _add_account(found, account.jetstream, server, now)
 
 
-def _add_account(found: _Metrics, js: JetStream, base: Labels, now: int) -> None:
+# Labels are text from here on: what all samples of an account or stream share is made once.
+
+
+def _add_account(found: _Metrics, js: JetStream, labels: str, now: int) -> None:
     name = js.account.name
-    labels = {**base, "account": name, "account_name": name, "account_id": name}
-    text = _labels(labels)
+    text = f"{labels},{_labels({'account': name, 'account_name': name, 'account_id': name})}"
     found.add("jetstream_account_max_memory", js.limits.max_memory, text)
     found.add("jetstream_account_max_storage", js.limits.max_storage, text)
     found.add("jetstream_account_memory_used", js.used("memory"), text)
     found.add("jetstream_account_storage_used", js.used("file"), text)
+    leader = js.engine.server_name
     for stream in js.streams.values():
-        of_stream = {
-            **labels,
+        own = {
             "stream_name": stream.name,
-            "stream_leader": base["server_name"],
+            "stream_leader": leader,
             "is_stream_leader": "true",
             "stream_raft_group": "",
         }
-        _add_stream(found, stream, of_stream, now)
+        _add_stream(found, stream, f"{text},{_labels(own)}", now)
 
 
-def _add_stream(found: _Metrics, stream: Stream, labels: Labels, now: int) -> None:
-    log, config, text = stream.log, stream.config, _labels(labels)
+def _add_stream(found: _Metrics, stream: Stream, text: str, now: int) -> None:
+    log, config = stream.log, stream.config
     numbers = {
         "total_messages": log.messages,
         "total_bytes": log.bytes,
@@ -145,15 +147,14 @@ def _add_stream(found: _Metrics, stream: Stream, labels: Labels, now: int) -> No
     idle = max(now - (log.last_ts or stream.created), 0) / _SECOND
     found.add("slipstream_stream_idle_seconds", round(idle, 3), text)
     found.add("slipstream_stream_lost_messages", len(log.lost.sequences), text)
+    leader = _labels(
+        {"consumer_leader": stream.js.engine.server_name, "is_consumer_leader": "true"}
+    )
     for consumer in stream.consumers.values():
-        of_consumer = {
-            **labels,
-            "consumer_name": consumer.name,
-            "consumer_leader": labels["stream_leader"],
-            "is_consumer_leader": "true",
-            "consumer_desc": consumer.config.description,
-        }
-        _add_consumer(found, consumer, _labels(of_consumer), now)
+        own = _labels(
+            {"consumer_name": consumer.name, "consumer_desc": consumer.config.description}
+        )
+        _add_consumer(found, consumer, f"{text},{leader},{own}", now)
 
 
 def _add_consumer(found: _Metrics, consumer: Consumer, labels: str, now: int) -> None:
@@ -184,4 +185,6 @@ def _labels(labels: Labels) -> str:
 
 
 def _escaped(text: str) -> str:
+    if text.isalnum():
+        return text
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
