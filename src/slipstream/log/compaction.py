@@ -131,7 +131,7 @@ class Compactor:
             log.disk.rename(job.path, segment.path)
         except OSError:
             return False
-        log.directory_changed()
+        log.dir_dirty = True
         segment.let_go()
         log.reader.changed(segment)
         if segment.ids is not None:

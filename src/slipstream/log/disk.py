@@ -38,6 +38,9 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes, giving back what was reserved behind it; `append` goes on there."""
 
+    def flush(self) -> None:
+        """Hand to the system what `append` has put off. Raises OSError."""
+
     def sync(self) -> None:
         """fdatasync: returns when the bytes written so far survive a power failure."""
 

@@ -40,6 +40,9 @@ class SyncBatch(Protocol):
     last_seq: int
     error: OSError | None
 
+    def flush(self) -> None:
+        """Hand it to the operating system: then it survives the end of the process. Blocks."""
+
     def run(self) -> None:
         """Block until the disk has it all. Never raises: a failure is kept in `error`."""
 
@@ -61,6 +64,9 @@ class FailedBatch:
         self.last_seq = last_seq
         self.error: OSError | None = OSError(why)
 
+    def flush(self) -> None:
+        """There is nothing to do."""
+
     def run(self) -> None:
         """There is nothing to do."""
 
@@ -74,6 +80,14 @@ class FileSyncBatch:
         self._directory = directory  # "" when nothing in it was created or removed
         self.last_seq = last_seq
         self.error: OSError | None = None
+
+    def flush(self) -> None:
+        """Hand what was written to the operating system, without waiting for the disk."""
+        try:
+            for file in self._files:
+                file.flush()
+        except OSError as error:
+            self.error = error
 
     def run(self) -> None:
         """fdatasync each file, then the directory if need be."""

@@ -26,7 +26,8 @@ cdef class FileLog(Log):
     cdef list _emptied
     cdef list _doomed
     cdef list _jobs
-    cdef bint _dir_dirty
+    cdef public bint dir_dirty
+    cdef bint _dir_in_flight
     cdef bint _written
     cdef object _lost
     cdef Py_ssize_t _reserved

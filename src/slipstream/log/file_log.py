@@ -75,7 +75,8 @@ class FileLog(Log):
         self._doomed: list[Segment] = []  # their files go when the batch under way has run
         self.compactor = Compactor(self)
         self._jobs: list[Job] = []
-        self._dir_dirty = False
+        self.dir_dirty = False  # names in it have changed
+        self._dir_in_flight = False
         self._written = False  # something was handed over that is not synced yet
         self._lost = Lost()
         self._reserved = 0  # how far the active segment can surely grow; 0 once failed
@@ -182,7 +183,7 @@ class FileLog(Log):
         self.blocks.append(segment)
         self._active = segment
         self._reserved = reserved
-        self._dir_dirty = True
+        self.dir_dirty = True
         return segment
 
     def _close_active(self, following: _int) -> None:
@@ -281,22 +282,24 @@ class FileLog(Log):
             told = self._tell_removed()
             self._write_out()
         except StorageError:
-            pass  # it has failed, and says why
+            pass  # `failed` says why
         if self.failed:
             return FailedBatch(self.last_seq, self.failed)
         if self._written and self._active is not None:
             self._will_sync(self._active)
         self._written = False
-        if not self._unsynced and not self._dir_dirty:
+        if not self._unsynced and not self.dir_dirty:
             return None
         self._doom_emptied(told)
         if told:
             self.compactor.draw_up()
-        files = [segment.file for segment in self._unsynced if segment.file is not None]
+        # A batch that was prepared before and did not run is part of this one.
         self._in_flight += self._unsynced
         self._unsynced = []
-        directory = self.directory if self._dir_dirty else ""
-        self._dir_dirty = False
+        self._dir_in_flight = self._dir_in_flight or self.dir_dirty
+        self.dir_dirty = False
+        files = list(dict.fromkeys(s.file for s in self._in_flight if s.file is not None))
+        directory = self.directory if self._dir_in_flight else ""
         return FileSyncBatch(self.disk, files, directory, self.last_seq)
 
     def _tell_removed(self) -> bool:
@@ -327,6 +330,7 @@ class FileLog(Log):
         for segment in self._in_flight:
             segment.unpin()
         self._in_flight = []
+        self._dir_in_flight = False
         if batch.error is not None:
             self._fail(batch.error)
         self.durable_seq = max(self.durable_seq, batch.last_seq)
@@ -372,10 +376,6 @@ class FileLog(Log):
     def active_base(self) -> _int:
         """Where the segment that is written to begins, or would."""
         return self._active.base if self._active is not None else self.last_seq + 1
-
-    def directory_changed(self) -> None:
-        """The next batch has to sync the directory."""
-        self._dir_dirty = True
 
     def set_lost(self, lost: Lost) -> None:
         """What damage has taken so far."""
@@ -468,7 +468,7 @@ class FileLog(Log):
         self._recorded_first = 0  # its records may be what told of the front: tell it again
         self.reader.forget(segment)
         self._emptied.append(segment)
-        self._dir_dirty = True
+        self.dir_dirty = True
 
     # -- the end -------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ class OsFile:
         self._flushed = self._size  # where they begin
         self._tail = b""  # what the last block holds before that
         self._zeroed = 0  # up to here every block was written before
-        self._lock = threading.Lock()  # for what `_flush` works on
+        self._lock = threading.Lock()  # for what `flush` works on
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -118,14 +118,15 @@ class OsFile:
     def sync(self) -> None:
         """fdatasync, after what is pending was written."""
         try:
-            self._flush()
+            self.flush()
             os.fdatasync(self._fd)
         except (OSError, ValueError):
             if self._fd >= 0:
                 raise
             # Closed on the loop meanwhile: its segment or stream is gone, and nobody waits for it.
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Hand what is pending to the operating system."""
         with self._lock:
             parts = self._pending
             if not parts:
@@ -181,7 +182,7 @@ class OsFile:
 
     def pwrite(self, offset: int, data: bytes) -> None:
         """Overwrite in place."""
-        self._flush()
+        self.flush()
         with self._lock:
             os.pwrite(self._fd, data, offset)
             if self._tail:
@@ -236,7 +237,7 @@ class OsFile:
         self._tail = os.pread(self._fd, self._size - begin, begin)
 
     def _end_direct(self) -> None:
-        self._flush()
+        self.flush()
         if self._direct >= 0:
             os.close(self._direct)
             self._direct = -1
@@ -252,7 +253,7 @@ class OsFile:
     def pread(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`, also of what is not synced yet."""
         if self._direct >= 0 and offset + size > self._flushed:
-            self._flush()  # or wait for the thread that does
+            self.flush()  # or wait for the thread that does
         return os.pread(self._fd, size, offset)
 
     def size(self) -> int:

@@ -31,7 +31,7 @@ class GroupCommitter:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="slipstream-disk")
         self._seconds = 0.0  # what an fdatasync takes, averaged
         self._since_probe = 0
-        self._lazy: set[Stream] = set()
+        self._lazy: dict[Stream, Any] = {}  # the latest batch of each stream synced by interval
         self.commits = 0
         self.slowest = 0.0
 
@@ -95,15 +95,15 @@ class GroupCommitter:
             stream.mark_dirty()
 
     def _sync_lazily(self, stream: "Stream", batch: Any) -> None:
-        """With relaxed durability: acknowledged already, synced now and then."""
+        """With relaxed durability: acknowledged already, written soon, synced now and then."""
         stream.synced(None)
+        self._threads.submit(batch.flush)
         if stream not in self._lazy:
-            self._lazy.add(stream)
-            delay = self._sync_interval or 1.0
-            self._loop.call_later(delay, self._sync_one, stream, batch)
+            self._loop.call_later(self._sync_interval or 1.0, self._sync_one, stream)
+        self._lazy[stream] = batch  # it covers those before it
 
-    def _sync_one(self, stream: "Stream", batch: Any) -> None:
-        self._lazy.discard(stream)
+    def _sync_one(self, stream: "Stream") -> None:
+        batch = self._lazy.pop(stream)
         if stream.closed or stream.syncing:
             return
         stream.syncing = True

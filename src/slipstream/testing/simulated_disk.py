@@ -374,6 +374,9 @@ class SimulatedFile:
         self._node.resize(size)
         self._node.reserved = self._size = size
 
+    def flush(self) -> None:
+        """Nothing is put off here."""
+
     def sync(self) -> None:
         """fdatasync."""
         self._begin_sync()
