@@ -148,7 +148,7 @@ class Connection(asyncio.Protocol):
     def _stall(self) -> None:
         """Read no more from this client for a moment."""
         transport = self._transport
-        if self._ending or transport.is_closing() or not self.runtime.stalls_publishers:
+        if self._ending or transport.is_closing():
             return
         self.runtime.stalls += 1
         if self.session is not None:

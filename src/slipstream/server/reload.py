@@ -50,7 +50,6 @@ def reload_server(server: "Server", options: ServerOptions) -> None:
     _follow_log(runtime, options, sink)
     runtime.tls = tls
     runtime.write_deadline_seconds = options.limits.write_deadline / SECOND
-    runtime.stalls_publishers = not options.limits.no_fast_producer_stall
     runtime.turn(lambda: _Reload(runtime, options, server.port).apply(changed))
     _say(runtime.log, options, plan)
 

@@ -42,7 +42,6 @@ class Runtime:
         self.committer = GroupCommitter(self.loop, self.turn, sync_interval)
         self.engine = Engine(self.clock, SystemRandom(), options, self.committer)
         self.connections: set[Connection] = set()
-        self.stalls_publishers = True
         self.stalls = 0  # how often a publisher rested, because somebody did not keep up
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at = 0

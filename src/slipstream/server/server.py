@@ -141,7 +141,6 @@ class Server:
         runtime.engine.authenticator = make_authenticator(options, runtime.turn)
         runtime.engine.on_problem = log.error
         runtime.write_deadline_seconds = options.limits.write_deadline / SECOND
-        runtime.stalls_publishers = not options.limits.no_fast_producer_stall
         runtime.allow_non_tls = options.allow_non_tls
         if options.tls is not None:
             runtime.tls = Tls(options.tls)
