@@ -160,6 +160,25 @@ async def test_a_pinned_client_gets_everything_until_it_is_unpinned(
         assert len(await waiting) == 1
 
 
+async def test_a_client_that_lost_its_pin_waits_in_line(js: JetStream, stream: Stream) -> None:
+    first = await or_skip(
+        stream.create_consumer(
+            durable_name="c",
+            priority_policy="pinned_client",
+            priority_groups=["A"],
+            priority_timeout=60,
+        )
+    )
+    second = await stream.consumer("c")
+    await fill(js, stream, 10)
+    assert len(await first.fetch(1, timeout=5, group="A")) == 1
+    await first.unpin("A")
+    assert len(await second.fetch(1, timeout=5, group="A")) == 1
+    assert await first.fetch(1, timeout=0.2, group="A") == []
+    await second.unpin("A")
+    assert len(await first.fetch(1, timeout=5, group="A")) == 1
+
+
 async def test_priorities_put_one_request_before_another(js: JetStream, stream: Stream) -> None:
     consumer = await or_skip(
         stream.create_consumer(

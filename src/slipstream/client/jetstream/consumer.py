@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.document import to_seconds
-from slipstream.client.jetstream.errors import ConsumerTypeError
+from slipstream.client.jetstream.errors import ConsumerTypeError, PinMismatchError
 from slipstream.client.jetstream.fetch import Fetch, MessageBatch
 from slipstream.client.jetstream.info import ConsumerInfo, ConsumerPauseInfo
 from slipstream.client.jetstream.message import JetStreamMessage
@@ -222,23 +222,32 @@ class PullConsumer(Consumer):
         if count < 1 or timeout <= 0:
             raise ValueError(f"fetch {count} messages in {timeout} s: both are to be positive")
         self.check_group(group.get("group", ""))
-        found = await Fetch(
-            self._js.connection,
-            subject=self._subject,
-            who=self.who,
-            context=self._js,
-            kind=kind,
-            count=count,
-            timeout=timeout,
-            max_bytes=max_bytes,
-            heartbeat=heartbeat,
-            no_wait=no_wait,
-            group=group_of(group),
-            pin_id=self._pin_id,
-        ).run()
-        if group and found:
-            self._pin_id = found[0].header("Nats-Pin-Id") or ""
-        return found
+        deadline = self._js.connection.loop.time() + timeout
+        while True:
+            fetch = Fetch(
+                self._js.connection,
+                subject=self._subject,
+                who=self.who,
+                context=self._js,
+                kind=kind,
+                count=count,
+                timeout=max(deadline - self._js.connection.loop.time(), 0.001),
+                max_bytes=max_bytes,
+                heartbeat=heartbeat,
+                no_wait=no_wait,
+                group=group_of(group),
+                pin_id=self._pin_id,
+            )
+            try:
+                found = await fetch.run()
+            except PinMismatchError:
+                if not self._pin_id:
+                    raise
+                self._pin_id = ""  # the pin has gone to another client: wait in line for it
+                continue
+            if group and found:
+                self._pin_id = found[0].header("Nats-Pin-Id") or ""
+            return found
 
     def check_group(self, group: str) -> None:
         """A consumer with priority groups needs one, any other none; raises ValueError."""
