@@ -219,3 +219,22 @@ async def test_statistics_count_messages_and_bytes(server_url: str) -> None:
         assert (stats.out_messages, stats.out_bytes) == (10, 50)
         assert (stats.in_messages, stats.in_bytes) == (10, 50)
         assert (stats.subscriptions, stats.reconnects, stats.pending_bytes) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "headers", [{"A": "b", "C": "ü"}, {"A": ["1", "2"]}, Headers({"A": "b"}), {"A": ""}]
+)
+async def test_headers_may_be_given_as_a_dict(
+    nc: slipstream.Connection, headers: dict[str, str]
+) -> None:
+    subscription = await nc.subscribe(nc.new_inbox())
+    await nc.publish(subscription.subject, headers=headers)
+    assert (await subscription.next(5)).headers == Headers(headers)
+
+
+@pytest.mark.parametrize("headers", [{" A": "c"}, {"A:": "c"}, {"": "c"}, {"A": "b\r\nC: d"}])
+async def test_headers_that_would_break_the_block_are_refused(
+    nc: slipstream.Connection, headers: dict[str, str]
+) -> None:
+    with pytest.raises(ValueError, match="header"):
+        await nc.publish("a", headers=headers)

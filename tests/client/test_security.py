@@ -246,3 +246,24 @@ async def test_answers_need_a_permission_for_the_inbox(make_server: MakeServer) 
     ) as nc:
         await nc.subscribe("service", handler=lambda m: m.respond(b"ok"))
         assert (await nc.request("service")).data == b"ok"
+
+
+async def test_what_proves_us_may_be_unreadable_for_a_while(make_server: MakeServer) -> None:
+    server = make_server("authorization { token: t0ken }")
+    answers = iter(["t0ken", OSError("no vault"), OSError("no vault"), "t0ken"])
+
+    def token() -> str:
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    async with await slipstream.connect(server.url, token=token, reconnect_wait=0.001) as nc:
+        await nc.reconnect()
+        await nc.flush()
+
+    def fail() -> str:
+        raise OSError("no vault")
+
+    with pytest.raises(CredentialsError, match="token raised: no vault"):
+        await slipstream.connect(server.url, token=fail)

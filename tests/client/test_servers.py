@@ -232,3 +232,17 @@ async def test_unknown_and_contradictory_options_are_refused() -> None:
         await slipstream.connect(user="a", token="b")
     with pytest.raises(ConfigError, match="inbox_prefix"):
         await slipstream.connect(inbox_prefix="a.*")
+
+
+async def test_a_function_in_the_options_that_raises_ends_the_connection() -> None:
+    def delay(rounds: int) -> float:
+        raise ZeroDivisionError("bad delay")
+
+    async with FakeServer(info()) as server:
+        nc = await slipstream.connect(server.url, reconnect_delay=delay)
+        events = nc.events()
+        server.answer = b"-ERR 'maximum connections exceeded'\r\n"
+        server.close_clients()
+        last = [event async for event in events][-1]
+        assert "bad delay" in str(last)
+        assert nc.is_closed

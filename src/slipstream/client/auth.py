@@ -1,6 +1,7 @@
 """Who we say we are: the fields of CONNECT that prove it (spec auth-accounts.md section 1)."""
 
 import base64
+from collections.abc import Callable
 
 from slipstream.client.errors import CredentialsError
 from slipstream.client.nkeys import KeyPair, read_credentials, read_seed
@@ -22,12 +23,11 @@ def auth_fields(options: ConnectOptions, server: ServerAddress, info: ServerInfo
         key = read_seed(options.nkey_seed)
         return {"nkey": key.public, **_signature(key, info)}
     if options.sign is not None:
-        jwt = options.user_jwt() if callable(options.user_jwt) else options.user_jwt
-        fields = {"jwt": jwt, "nkey": options.nkey}
-        fields["sig"] = _encode(options.sign(_nonce(info)))
+        fields = {"jwt": _text(options.user_jwt, "user_jwt"), "nkey": options.nkey}
+        fields["sig"] = _encode(_signed(options.sign, _nonce(info)))
         return {name: value for name, value in fields.items() if value}
     if options.token:
-        return {"auth_token": options.token() if callable(options.token) else options.token}
+        return {"auth_token": _text(options.token, "token")}
     if options.user:
         return {"user": options.user, "pass": options.password}
     if server.token:
@@ -35,6 +35,21 @@ def auth_fields(options: ConnectOptions, server: ServerAddress, info: ServerInfo
     if server.user:
         return {"user": server.user, "pass": server.password}
     return {}
+
+
+def _text(option: str | Callable[[], str], name: str) -> str:
+    """An option that may be a function."""
+    try:
+        return option() if callable(option) else option
+    except Exception as error:
+        raise CredentialsError(f"connect: the function given as {name} raised: {error}") from error
+
+
+def _signed(sign: Callable[[bytes], bytes], nonce: bytes) -> bytes:
+    try:
+        return sign(nonce)
+    except Exception as error:
+        raise CredentialsError(f"connect: the function given as sign raised: {error}") from error
 
 
 def _signature(key: KeyPair, info: ServerInfo) -> dict[str, str]:

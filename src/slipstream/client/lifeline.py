@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 # A server that refuses our credentials this often in a row is not asked again.
 REFUSALS_MAX = 2
+# Over how long the clients of a server that is gone spread their first attempts.
+SPREAD_SECONDS = 0.02
 # How long `close` waits for a server to take what was written.
 CLOSE_SECONDS_MAX = 2.0
 
@@ -80,7 +82,7 @@ class Lifeline:
         """Connect for the first time; raises `ConnectError` if no server takes us."""
         rounds = 0
         while True:
-            failures = await self._try_all()
+            failures = await self._try_all(first=True)
             if failures is None:
                 return
             if not self._options.wait_for_server or len(self.pool) == 0:
@@ -88,8 +90,12 @@ class Lifeline:
             rounds += 1
             await asyncio.sleep(self._wait_seconds(rounds))
 
-    async def _try_all(self) -> list[tuple[str, Exception]] | None:
-        """Try each server once; None if one took us, else what each said."""
+    async def _try_all(self, *, first: bool = False) -> list[tuple[str, Exception]] | None:
+        """Try each server once; None if one took us, else what each said.
+
+        A wrong option or an unreadable file is raised the `first` time: no other server makes it
+        better. Later it may pass, as when credentials are being replaced.
+        """
         failures: list[tuple[str, Exception]] = []
         for _ in range(len(self.pool)):
             server = self.pool.next()
@@ -99,9 +105,9 @@ class Lifeline:
                 link, handshake = await open_link(
                     server, self._options, self.outbox, self._connection.routes
                 )
-            except ConfigError:
-                raise  # no other server makes it better
             except Error as error:
+                if first and isinstance(error, ConfigError):
+                    raise
                 failures.append((server.url, error))
                 self._note_failure(server, error)
                 self.events.tell(ConnectFailed(server.url, error))
@@ -162,28 +168,32 @@ class Lifeline:
 
     async def _reconnect(self, cause: Exception) -> None:
         """Until a server takes us, or none is left."""
-        rounds = 0
-        failures: list[tuple[str, Exception]] = []
-        while len(self.pool):
-            rounds += 1
-            # The first round comes at once, spread a little: all clients of a server lose it
-            # together.
-            jitter = 0.0 if rounds > 1 else self._random.random() * 0.02
-            await asyncio.sleep(jitter or self._wait_seconds(rounds - 1))
-            try:
-                found = await self._try_all()
-            except Error as error:
-                failures.append(("", error))
-                break
-            if found is None:
-                self._task = None
-                self._tell_reconnected()
-                return
-            failures = found
+        try:
+            failures = await self._seek()
+        except Exception as error:  # of a function in the options
+            failures = [("", error)]
         self._task = None
+        if failures is None:
+            self._tell_reconnected()
+            return
         failure = _no_server(failures)
         failure.__cause__ = cause
         await self._connection.give_up(failure)
+
+    async def _seek(self) -> list[tuple[str, Exception]] | None:
+        """Try all servers over and over; None if one took us, else what they said last."""
+        rounds = 0
+        failures: list[tuple[str, Exception]] | None = []
+        while len(self.pool):
+            # The first round comes at once, spread a little: all clients of a server lose it
+            # together.
+            wait = self._wait_seconds(rounds) if rounds else self._random.random() * SPREAD_SECONDS
+            await asyncio.sleep(wait)
+            rounds += 1
+            failures = await self._try_all()
+            if failures is None:
+                return None
+        return failures
 
     def _tell_reconnected(self) -> None:
         assert self.server is not None

@@ -1,5 +1,6 @@
 """What users hand over, as the bytes that go on the wire: subjects, payloads, headers."""
 
+import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -10,6 +11,8 @@ from slipstream.wire.headers import Headers
 # bytes, bytearray, memoryview, str, or anything else that `slipstream.client.codecs` encodes.
 Payload: TypeAlias = object
 HeadersLike: TypeAlias = Headers | Mapping[str, str] | bytes
+
+_FIELD_NAME = re.compile(r"[!-9;-~]+").fullmatch  # visible ASCII without the colon
 
 # A server closes the connection at 4096 bytes of arguments; sizes and blanks need some of them.
 SUBJECTS_MAX_BYTES = 4000
@@ -62,4 +65,16 @@ def header_bytes(headers: HeadersLike) -> bytes:
         return headers
     if isinstance(headers, Headers):
         return headers.encode() if len(headers) or headers.status else b""
-    return Headers(headers).encode() if headers else b""
+    if not headers:
+        return b""
+    return _plain_block(headers) or Headers(headers).encode()
+
+
+def _plain_block(fields: Mapping[str, str]) -> bytes:
+    """The block of a dict of text, which is most of what there is; b"" for anything else."""
+    text = "NATS/1.0\r\n"
+    for name, value in fields.items():
+        if type(value) is not str or not _FIELD_NAME(name) or "\r" in value or "\n" in value:
+            return b""  # whatever is wrong, `Headers` says it
+        text += f"{name}: {value}\r\n"
+    return f"{text}\r\n".encode("utf-8", "surrogateescape")

@@ -10,7 +10,6 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from slipstream.client.errors import SubscriptionClosedError, TimeoutError
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 Handler = Callable[[Message], Awaitable[None] | None]
-NO_SPAN = nullcontext()
 logger = logging.getLogger("slipstream.client")
 
 
@@ -208,13 +206,19 @@ class Subscription(Sink):
 
     async def _handle(self, handler: Handler) -> None:
         since_rest = 0
+        telemetry = self._connection.telemetry
         try:
             async for message in self:
                 try:
-                    with self._span(message):
+                    if telemetry is None:
                         result = handler(message)
                         if result is not None and inspect.isawaitable(result):
                             await result
+                    else:
+                        with telemetry.process(message, queue=self.queue):
+                            result = handler(message)
+                            if result is not None and inspect.isawaitable(result):
+                                await result
                 except Exception as error:
                     logger.exception("the handler of %r raised", self.subject)
                     self._connection.report_error(error)
@@ -227,10 +231,6 @@ class Subscription(Sink):
         except Exception as error:
             # The subscription was refused: nobody iterates, so the event is where it shows.
             self._connection.report_error(error)
-
-    def _span(self, message: Message) -> AbstractContextManager[None]:
-        telemetry = self._connection.telemetry
-        return NO_SPAN if telemetry is None else telemetry.process(message, queue=self.queue)
 
     # -- ending --------------------------------------------------------------------------------
 
