@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from slipstream.errors import StorageError
+from slipstream.log.open_files import OpenFiles
 from slipstream.log.os_file import Buffers, OsFile, full_or
 
 
@@ -83,9 +84,13 @@ class Disk(Protocol):
 
 
 class OsDisk:
-    """The real disk. Directories are made for the owner alone (0700), files too (0600)."""
+    """The real disk. Directories are made for the owner alone (0700), files too (0600).
 
-    def __init__(self) -> None:
+    `open_files_max` bounds how many files it keeps open; 0 takes what the process may open.
+    """
+
+    def __init__(self, open_files_max: int = 0) -> None:
+        self.open_files = OpenFiles(open_files_max)
         self._buffers = Buffers()
         self._fallocate: Callable[..., int] | None = None
         libc = ctypes.CDLL(None, use_errno=True)
@@ -99,7 +104,7 @@ class OsDisk:
             self._fallocate = libc.fallocate
 
     def open(self, path: str) -> OsFile:
-        return OsFile(path, self._buffers, self._fallocate)
+        return OsFile(path, self._buffers, self._fallocate, self.open_files)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

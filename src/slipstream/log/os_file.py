@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable
 
 from slipstream.errors import DiskFullError
+from slipstream.log.open_files import OpenFiles
 
 BLOCK = 4096
 BUFFER_BYTES = 1024 * 1024  # of one direct write
@@ -69,11 +70,16 @@ class OsFile:
 
     __slots__ = (
         "_buffers",
+        "_busy",
+        "_closed",
         "_direct",
         "_fallocate",
         "_fd",
         "_flushed",
+        "_gate",
+        "_is_direct",
         "_lock",
+        "_open_files",
         "_path",
         "_pending",
         "_reserved",
@@ -82,7 +88,13 @@ class OsFile:
         "_zeroed",
     )
 
-    def __init__(self, path: str, buffers: Buffers, fallocate: "Callable[..., int] | None") -> None:
+    def __init__(
+        self,
+        path: str,
+        buffers: Buffers,
+        fallocate: "Callable[..., int] | None",
+        open_files: OpenFiles,
+    ) -> None:
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -97,36 +109,90 @@ class OsFile:
         self._flushed = self._size  # where they begin
         self._tail = b""  # what the last block holds before that
         self._zeroed = 0  # up to here every block was written before
-        self._lock = threading.Lock()  # for what `flush` works on
+        self._lock = threading.Lock()  # for what `_flush` works on
+        self._is_direct = False
+        self._open_files = open_files
+        self._gate = threading.Lock()  # for the descriptors, and for
+        self._busy = 0  # how many calls use them
+        self._closed = False
+        open_files.used(self)
+
+    # -- descriptors ---------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """The descriptors are needed until `_end`."""
+        with self._gate:
+            if self._fd < 0 and not self._closed:
+                self._open_again()
+            self._busy += 1
+        if not self._closed:
+            self._open_files.used(self)
+
+    def _end(self) -> None:
+        with self._gate:
+            self._busy -= 1
+
+    def _open_again(self) -> None:
+        flags = os.O_RDWR | os.O_CLOEXEC
+        try:
+            self._fd = os.open(self._path, flags)
+            if self._is_direct:
+                self._direct = os.open(self._path, flags | getattr(os, "O_DIRECT", 0))
+        except OSError as error:
+            raise full_or(error, f"opening {self._path} again") from error
+
+    def rest(self) -> bool:
+        """Give up the descriptors until they are needed again; False if they are in use."""
+        with self._gate:
+            if self._busy or self._pending or self._closed:
+                return False
+            for fd in (self._fd, self._direct):
+                if fd >= 0:
+                    os.close(fd)
+            self._fd = self._direct = -1
+        return True
 
     # -- writing -------------------------------------------------------------------------------
 
     def append(self, data: bytes) -> None:
         """Write at the end: at once through the page cache, or with the next `sync`."""
-        if self._direct >= 0:
+        if self._is_direct:
             self._pending.append(data)
             self._size += len(data)
             return
+        self._begin()
         try:
             _write_all(self._fd, data, self._size)
         except OSError as error:
             os.ftruncate(self._fd, self._size)
             self._reserved = self._size
             raise full_or(error, "appending to the log") from error
+        finally:
+            self._end()
         self._size += len(data)
 
     def sync(self) -> None:
         """fdatasync, after what is pending was written."""
+        self._begin()
         try:
-            self.flush()
+            self._flush()
             os.fdatasync(self._fd)
         except (OSError, ValueError):
-            if self._fd >= 0:
+            if not self._closed:
                 raise
             # Closed on the loop meanwhile: its segment or stream is gone, and nobody waits for it.
+        finally:
+            self._end()
 
     def flush(self) -> None:
         """Hand what is pending to the operating system."""
+        self._begin()
+        try:
+            self._flush()
+        finally:
+            self._end()
+
+    def _flush(self) -> None:
         with self._lock:
             parts = self._pending
             if not parts:
@@ -182,12 +248,16 @@ class OsFile:
 
     def pwrite(self, offset: int, data: bytes) -> None:
         """Overwrite in place."""
-        self.flush()
-        with self._lock:
-            os.pwrite(self._fd, data, offset)
-            if self._tail:
-                begin = self._flushed - len(self._tail)
-                self._tail = os.pread(self._fd, len(self._tail), begin)
+        self._begin()
+        try:
+            self._flush()
+            with self._lock:
+                os.pwrite(self._fd, data, offset)
+                if self._tail:
+                    begin = self._flushed - len(self._tail)
+                    self._tail = os.pread(self._fd, len(self._tail), begin)
+        finally:
+            self._end()
 
     # -- space ---------------------------------------------------------------------------------
 
@@ -200,7 +270,14 @@ class OsFile:
             return size + UNRESERVED_STEP
         if size <= self._reserved:
             return self._reserved
-        if self._direct < 0:
+        self._begin()
+        try:
+            return self._grow(size)
+        finally:
+            self._end()
+
+    def _grow(self, size: int) -> int:
+        if not self._is_direct:
             self._begin_direct()
         step = min(max(self._reserved, RESERVE_STEP_MIN), RESERVE_STEP_MAX)
         for wanted in (max(size, self._reserved + step), size):
@@ -232,29 +309,39 @@ class OsFile:
             self._direct = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | flag)
         except OSError:
             return  # not on this file system
+        self._is_direct = True
         self._flushed = self._size
         begin = self._size - self._size % BLOCK
         self._tail = os.pread(self._fd, self._size - begin, begin)
 
     def _end_direct(self) -> None:
-        self.flush()
+        self._flush()
+        self._is_direct = False
         if self._direct >= 0:
             os.close(self._direct)
             self._direct = -1
 
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes and give back what was reserved behind; `append` goes on there."""
-        self._end_direct()
-        os.ftruncate(self._fd, size)
+        self._begin()
+        try:
+            self._end_direct()
+            os.ftruncate(self._fd, size)
+        finally:
+            self._end()
         self._size = self._reserved = size
 
     # -- reading, the end ----------------------------------------------------------------------
 
     def pread(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`, also of what is not synced yet."""
-        if self._direct >= 0 and offset + size > self._flushed:
-            self.flush()  # or wait for the thread that does
-        return os.pread(self._fd, size, offset)
+        self._begin()
+        try:
+            if self._is_direct and offset + size > self._flushed:
+                self._flush()  # or wait for the thread that does
+            return os.pread(self._fd, size, offset)
+        finally:
+            self._end()
 
     def size(self) -> int:
         """Where `append` writes next. Behind it may lie zeros that were reserved."""
@@ -264,8 +351,12 @@ class OsFile:
         """Release it; what was appended is handed to the operating system."""
         if self._fd >= 0:
             self._end_direct()
-            os.close(self._fd)
+        with self._gate:
+            self._closed = True
+            if self._fd >= 0:
+                os.close(self._fd)
             self._fd = -1
+        self._open_files.forget(self)
 
 
 def _write_all(fd: int, data: "bytes | memoryview", offset: int) -> None:

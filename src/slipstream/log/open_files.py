@@ -1,0 +1,56 @@
+"""How many files a disk keeps open at once.
+
+A server may have tens of thousands of streams, and each wants a file to write to. Only those that
+are busy keep descriptors; the least recently used one gives its own up for another, and opens them
+again when it has something to do.
+"""
+
+import resource
+import threading
+from typing import Protocol
+
+OPEN_FILES_MAX = 4096
+TRIED_AT_ONCE = 8  # files that are asked to rest when there are too many
+
+
+class Resting(Protocol):
+    """A file that can do without its descriptors for a while."""
+
+    def rest(self) -> bool:
+        """Give them up; False if it is busy."""
+
+
+class OpenFiles:
+    """The files with descriptors, by how recently they were used. Any thread may call.
+
+    `most` is how many may be open; 0 takes a quarter of what the process may open.
+    """
+
+    def __init__(self, most: int = 0) -> None:
+        if not most:
+            soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            most = OPEN_FILES_MAX if soft < 0 else min(soft // 4, OPEN_FILES_MAX)
+        self.most = max(most, 1)
+        self._lock = threading.Lock()
+        self._recent: dict[Resting, None] = {}  # the oldest first
+
+    def __len__(self) -> int:
+        return len(self._recent)
+
+    def used(self, file: Resting) -> None:
+        """`file` has descriptors and was just used."""
+        with self._lock:
+            self._recent.pop(file, None)
+            self._recent[file] = None
+            if len(self._recent) <= self.most:
+                return
+            oldest = [other for other, _ in zip(self._recent, range(TRIED_AT_ONCE), strict=False)]
+        for other in oldest:
+            if other is not file and other.rest():
+                self.forget(other)
+                return
+
+    def forget(self, file: Resting) -> None:
+        """`file` has no descriptors any more."""
+        with self._lock:
+            self._recent.pop(file, None)

@@ -1,0 +1,91 @@
+"""However many files there are, only so many are open; the others open again when they must."""
+
+import os
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from slipstream.log.disk import OsDisk
+from slipstream.log.stream_store import Store
+from slipstream.testing.driver import Driver
+
+
+def descriptors() -> int:
+    """How many this process has open."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_the_least_recently_used_file_rests_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    disk = OsDisk(open_files_max=2)
+    before = descriptors()
+    files = [disk.open(str(tmp_path / f"{i}")) for i in range(10)]
+    for turn in range(3):
+        for i, file in enumerate(files):
+            file.reserve((turn + 1) * 10_000)
+            file.append(b"%d%d" % (i, turn))
+            file.sync()
+    assert len(disk.open_files) <= 2
+    assert descriptors() - before <= 4  # two for each
+    for i, file in enumerate(files):
+        assert file.pread(0, 6) == b"%d0%d1%d2" % (i, i, i)
+        file.close()
+    assert descriptors() == before
+
+
+def test_a_file_with_something_to_write_does_not_rest(tmp_path: Path) -> None:
+    disk = OsDisk(open_files_max=1)
+    file = disk.open(str(tmp_path / "a"))
+    file.reserve(10_000)
+    file.append(b"kept")
+    if file.rest():
+        pytest.skip("this file system has no direct writes, so nothing waits for the sync")
+    for i in range(20):
+        disk.open(str(tmp_path / f"other{i}"))
+    file.sync()
+    assert file.rest()
+    assert file.pread(0, 4) == b"kept"
+
+
+def test_threads_that_share_few_descriptors_never_read_anothers_bytes(tmp_path: Path) -> None:
+    disk = OsDisk(open_files_max=2)
+    files = [disk.open(str(tmp_path / f"{i}")) for i in range(8)]
+    for i, file in enumerate(files):
+        file.append(b"%d" % i * 5000)
+    wrong: list[int] = []
+
+    def read(start: int) -> None:
+        for turn in range(400):
+            i = (start + turn * 3) % len(files)
+            if files[i].pread(turn * 10, 10) != b"%d" % i * 10:
+                wrong.append(i)
+
+    threads = [Thread(target=read, args=(start,)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_many_streams_live_on_few_open_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = descriptors()
+    driver = Driver(OsDisk(open_files_max=5)).start()
+    client = driver.client()
+    for i in range(40):
+        client.api(f"STREAM.CREATE.S{i}", {"name": f"S{i}"})
+    for turn in range(3):
+        for i in range(40):
+            assert client.store(f"S{i}", b"%d" % turn)["seq"] == turn + 1
+    assert descriptors() - before <= 10
+    assert client.api("STREAM.MSG.GET.S7", {"seq": 2})["message"]["data"] == "MQ=="
+    driver.stop()
+    store = Store(OsDisk(open_files_max=5), "store")
+    assert len(list(store.streams("$G"))) == 40
+    again = Driver(OsDisk(open_files_max=5)).start()
+    assert descriptors() - before <= 10
+    assert again.client().store("S39")["seq"] == 4
+    again.stop()
