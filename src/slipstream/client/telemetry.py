@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
 
 NAME = "slipstream"
+NO_SPAN: AbstractContextManager[None] = nullcontext()  # where there is no telemetry
 _CONTEXT_FIELDS = ("traceparent", "tracestate", "baggage")
 
 

@@ -25,7 +25,7 @@ from slipstream.client.jetstream.errors import ConsumeStoppedError
 from slipstream.client.jetstream.fetch import hand_back
 from slipstream.client.jetstream.message import JetStreamMessage
 from slipstream.client.jetstream.source import MessageSource, logger
-from slipstream.client.subscription import NO_SPAN
+from slipstream.client.telemetry import NO_SPAN
 
 Handler: TypeAlias = Callable[[JetStreamMessage], Awaitable[Any] | None]
 
