@@ -130,6 +130,8 @@ class JetStream:
         account = limits.max_memory if memory else limits.max_storage
         server = self.engine.options.jetstream_limits
         ceiling = server.max_memory if memory else server.max_storage
+        if ceiling < 0:
+            ceiling = server.reservable_memory if memory else server.reservable_storage
         wanted = 0
         if config.max_bytes > 0:
             wanted = self.reserved(config.storage, config.name) + config.max_bytes

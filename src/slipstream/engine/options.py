@@ -16,6 +16,8 @@ class JetStreamLimits(msgspec.Struct, kw_only=True):
 
     max_memory: int = -1  # 0: no memory streams at all
     max_storage: int = -1
+    reservable_memory: int = -1  # what max_bytes may add up to, where max_memory is no bound
+    reservable_storage: int = -1
     max_ack_pending: int = 0
     max_request_batch: int = 0
     duplicate_window: int = 0

@@ -105,7 +105,10 @@ def disk_for_streams(options: ServerOptions) -> int:
     configured = options.jetstream.max_file_store
     if configured >= 0:
         return configured
-    return int(shutil.disk_usage(options.jetstream.store_dir).free * _SHARE_OF_MACHINE)
+    directory = os.path.abspath(options.jetstream.store_dir)
+    while not os.path.exists(directory):  # it may not have been made yet
+        directory = os.path.dirname(directory)
+    return int(shutil.disk_usage(directory).free * _SHARE_OF_MACHINE)
 
 
 def size(count: int) -> str:

@@ -4,6 +4,7 @@ from slipstream.engine.account import Account
 from slipstream.engine.engine import Engine
 from slipstream.engine.options import AccountLimits, EngineOptions
 from slipstream.engine.options import JetStreamLimits as EngineLimits
+from slipstream.server.banner import disk_for_streams, memory_for_streams
 from slipstream.server.options import AccountOptions, MappingOptions, ServerOptions
 from slipstream.wire.transforms import Mappings
 
@@ -41,6 +42,8 @@ def engine_options(options: ServerOptions) -> EngineOptions:
         jetstream_limits=EngineLimits(
             max_memory=js.max_memory_store,
             max_storage=js.max_file_store,
+            reservable_memory=memory_for_streams(options) if js.enabled else -1,
+            reservable_storage=disk_for_streams(options) if js.enabled else -1,
             max_ack_pending=js.limits.max_ack_pending,
             max_request_batch=js.limits.max_request_batch,
             duplicate_window=js.limits.duplicate_window,

@@ -146,8 +146,8 @@ class JetStreamOptions(msgspec.Struct, kw_only=True):
 
     enabled: bool = False
     store_dir: str = ""  # a `jetstream` directory is made inside; "" lets the caller choose
-    max_memory_store: int = -1  # -1: 75% of the machine's memory; 0: none
-    max_file_store: int = -1  # -1: 75% of the disk's free space; 0: none
+    max_memory_store: int = -1  # 0: none; -1: no bound, 75% of the machine's may be reserved
+    max_file_store: int = -1  # 0: none; -1: likewise, of the disk's free space
     sync_always: bool = True  # fdatasync before each (group of) acknowledgements
     sync_interval: int = 2 * MINUTE  # between fdatasyncs where not sync_always
     domain: str = ""

@@ -41,6 +41,17 @@ async def test_no_disk_is_no_file_stream(tmp_path: Path) -> None:
         await client.close()
 
 
+async def test_streams_may_not_reserve_more_than_the_machine_has(tmp_path: Path) -> None:
+    async with server(tmp_path, "") as one:
+        client = await nats.connect(one.url)
+        js = client.jetstream()
+        for storage, code in (("file", 10047), ("memory", 10028)):
+            with pytest.raises(APIError) as raised:
+                await js.add_stream(name="S", subjects=["s"], storage=storage, max_bytes=2**60)
+            assert raised.value.err_code == code
+        await client.close()
+
+
 async def test_a_stream_that_does_not_say_may_have_so_many_consumers(tmp_path: Path) -> None:
     async with server(tmp_path, "limits { default_max_consumers: 2 }") as one:
         client = await nats.connect(one.url)

@@ -2,12 +2,14 @@
 
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slipstream import Server
+from slipstream.server.monitoring import http
 from slipstream.server.options import JetStreamOptions, MonitoringOptions
 from tests.server.monitoring.http_client import get
 
@@ -51,6 +53,14 @@ def test_a_request_may_come_in_pieces(server: Server) -> None:
         for byte in b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n":
             connection.sendall(bytes([byte]))
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_a_request_that_does_not_end_is_given_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "HEAD_SECONDS_MAX", 0.05)
+    with suppress(ConnectionResetError):
+        assert talk(server, b"GET /varz HTTP/1.1\r\n", end=False) == b""
 
 
 def test_head_has_no_body(server: Server) -> None:

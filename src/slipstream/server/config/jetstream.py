@@ -100,14 +100,15 @@ JETSTREAM = Block(
         optional(
             "max_memory_store max_mem_store max_mem",
             StoreSize,
-            "Memory for memory streams; -1 is 75% of the machine's, 0 none. "
-            "A reload may only raise it.",
+            "Memory for memory streams; 0 is none, -1 no bound, but streams may reserve "
+            "(max_bytes) only 75% of the machine's. A reload may only raise it.",
             reloadable=True,
         ),
         optional(
             "max_file_store max_file",
             StoreSize,
-            "Disk for file streams; -1 is 75% of what is free, 0 none. A reload may only raise it.",
+            "Disk for file streams; 0 is none, -1 no bound, but streams may reserve (max_bytes) "
+            "only 75% of what is free at the start. A reload may only raise it.",
             reloadable=True,
         ),
         optional(
