@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import socket
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,6 +93,14 @@ def test_the_ports_file_lives_as_long_as_the_server_and_the_pid_file_longer(
     server.wait_for_end()
     assert not server.ports_file.exists()
     assert pid_file.exists()
+
+
+def test_the_ports_file_lists_the_monitoring_port_too(start_server: StartProcess) -> None:
+    server = start_server("-m", "-1")
+    (url,) = json.loads(server.ports_file.read_text())["monitoring"]
+    assert f"Starting http monitor on {url.removeprefix('http://')}\n" in server.log
+    with urllib.request.urlopen(f"{url}/healthz") as answer:
+        assert json.load(answer) == {"status": "ok"}
 
 
 def test_on_all_addresses_the_ports_file_lists_each(start_server: StartProcess) -> None:

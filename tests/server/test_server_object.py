@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,17 @@ def test_a_temporary_store_is_removed_and_a_named_one_stays(tmp_path: Path) -> N
     with Server(store_dir=str(tmp_path / "named")):
         pass
     assert (tmp_path / "named").is_dir()
+
+
+def test_a_named_store_among_temporary_files_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Server():
+        pass
+    assert "Temporary storage directory used" not in caplog.text
+    with tempfile.TemporaryDirectory() as directory, Server(store_dir=directory):
+        pass
+    assert "Temporary storage directory used, data could be lost" in caplog.text
 
 
 async def test_what_was_stored_is_there_for_the_next_one(tmp_path: Path) -> None:

@@ -177,6 +177,8 @@ class Server:
             ) from error
         except StorageError as error:
             raise StorageError(f"Can't start JetStream: {error}") from error
+        if not self._temporary and os.path.abspath(directory).startswith(tempfile.gettempdir()):
+            self.log.warn("Temporary storage directory used, data could be lost on system reboot")
         announce_jetstream(self.log, runtime.engine, self.options, time.perf_counter() - begin)
 
     async def _listen(self, runtime: Runtime) -> int:
@@ -277,6 +279,7 @@ class Server:
             loop.run_until_complete(self._serve(loop))
         finally:
             loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
 
     async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
