@@ -1,43 +1,112 @@
 """`slipstream`: one command for the server and for what one does with streams.
 
-A thin dispatcher: the first word names a command and the module that has it, which is imported only
-then, so that `--help` and `--version` answer at once.
+A thin dispatcher: the table names every command and the module that has it, which is imported only
+then, so that `--help` and `--version` answer at once. Options of the connection (`--server`,
+`--user`, `--context` ...) may stand anywhere on the line, as with the `nats` tool.
 """
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
-# Command -> (module, function taking the remaining words and returning the exit status, summary).
+from slipstream.cli.global_options import OPTIONS, UsageError, take_options
+from slipstream.errors import Error
+
+OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130  # exit codes; see docs/cli.md
+
+# Command -> (module, what it has there, summary). `serve` reads its own words; the rest is Typer.
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "serve": ("slipstream.server.command", "serve", "Run a server with JetStream"),
+    "pub": ("slipstream.cli.publish", "pub_app", "Publish messages"),
+    "sub": ("slipstream.cli.subscribe", "sub_app", "Show the messages of subjects"),
+    "request": ("slipstream.cli.publish", "request_app", "Send a request and show the answers"),
+    "reply": ("slipstream.cli.subscribe", "reply_app", "Answer requests"),
+    "stream": ("slipstream.cli.stream", "app", "Manage streams"),
+    "consumer": ("slipstream.cli.consumer", "app", "Manage consumers and read from them"),
+    "kv": ("slipstream.cli.kv", "app", "Key-value buckets"),
+    "object": ("slipstream.cli.objects", "app", "Object stores"),
+    "account": ("slipstream.cli.account", "app", "What the account uses and may use"),
+    "server": ("slipstream.cli.server", "app", "Look after a server"),
+    "bench": ("slipstream.cli.bench", "app", "Measure a server"),
+    "events": ("slipstream.cli.events", "app", "Show advisories as they happen"),
+    "latency": ("slipstream.cli.latency", "latency_app", "Measure how long a message takes"),
+    "rtt": ("slipstream.cli.latency", "rtt_app", "Measure the round trip to the server"),
+    "context": ("slipstream.cli.context", "app", "Named connections, shared with the nats tool"),
+    "errors": ("slipstream.cli.error_codes", "app", "Look up JetStream's error codes"),
+    "why": ("slipstream.cli.why", "app", "Say why a consumer does or does not get messages"),
+    "top": ("slipstream.cli.top", "app", "Watch streams, consumers and rates"),
+    "cheat": ("slipstream.cli.cheat", "app", "Show examples"),
+    "completion": ("slipstream.cli.completion", "app", "Completion for bash, zsh and fish"),
 }
+ALIASES = {"req": "request", "str": "stream", "con": "consumer", "obj": "object"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    name = words[0] if words else "--help"
+    try:
+        return _dispatch(words)
+    except UsageError as error:
+        print(f"slipstream: {error}", file=sys.stderr)
+        return MISUSED
+    except Error as error:
+        print(f"slipstream: {error}", file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def _dispatch(words: list[str]) -> int:
+    if words[:1] == ["serve"]:
+        return int(load("serve")(words[1:]))
+    if words[:1] == ["__complete"]:
+        from slipstream.cli.completion import complete
+
+        return complete(words[1:])
+    given, rest = take_options(words)
+    name = ALIASES.get(rest[0], rest[0]) if rest else "--help"
     if name in ("--version", "version"):
         return _print_version()
     if name in ("--help", "-h", "help"):
         print(usage())
-        return 0
+        return OK
     if name not in COMMANDS:
-        print(
-            f'slipstream: there is no command "{name}": `slipstream --help` lists them',
-            file=sys.stderr,
-        )
-        return 2
-    module, function, _ = COMMANDS[name]
-    command: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
-    return command(words[1:])
+        raise UsageError(f'there is no command "{name}": `slipstream --help` lists them')
+    return run(name, rest[1:], given)
+
+
+def load(name: str) -> Any:
+    module, attribute, _ = COMMANDS[name]
+    return getattr(import_module(module), attribute)
+
+
+def run(name: str, words: list[str], given: dict[str, Any]) -> int:
+    """Run a command with the options of the connection that were given; its exit status."""
+    import typer
+
+    from slipstream.cli.session import Settings, use
+
+    command = typer.main.get_command(load(name))
+    with use(Settings(**given)):
+        try:
+            status = command(words, prog_name=f"slipstream {name}", standalone_mode=False)
+        except typer.Abort:
+            return INTERRUPTED
+        except typer.TyperException as error:
+            text = " ".join(error.format_message().split())
+            raise UsageError(f"{text} (`slipstream {name} --help` says more)") from error
+    return status if isinstance(status, int) else OK
 
 
 def usage() -> str:
     """The help."""
     lines = ["Usage: slipstream <command> [options]", "", "Commands:"]
     lines += [f"  {name:<12} {summary}" for name, (_, _, summary) in COMMANDS.items()]
+    lines += ["", "Options of the connection, anywhere on the line:"]
+    lines += [f"  {option.usage():<28} {option.summary}" for option in OPTIONS]
     lines += ["", "`slipstream <command> --help` says more. `slipstream --version`: what this is."]
     return "\n".join(lines)
 
@@ -46,7 +115,7 @@ def _print_version() -> int:
     from slipstream import __version__, build
 
     print(f"slipstream {__version__} ({build.describe()})")
-    return 0
+    return OK
 
 
 if __name__ == "__main__":

@@ -1,0 +1,75 @@
+"""`slipstream cheat`: examples to copy."""
+
+from typing import Annotated
+
+import typer
+
+from slipstream.cli.global_options import UsageError
+from slipstream.cli.output import say
+from slipstream.cli.session import new_app
+
+app = new_app(group=False)
+
+EXAMPLES = {
+    "serve": """\
+# a server with JetStream, its data in ./slipstream-data
+slipstream serve
+# as a configuration file says, with HTTP monitoring
+slipstream serve -c server.conf -m 8222""",
+    "pub": """\
+# one message, and 10 with a number in each
+slipstream pub orders.new "Order #1001"
+slipstream pub orders.new "Order {{Count}}" --count 10 --sleep 100ms
+# with a header, stored in a stream for certain
+slipstream pub orders.new hello -H "Nats-Msg-Id: 1" --jetstream""",
+    "sub": """\
+slipstream sub "orders.>"
+slipstream sub "orders.>" --queue workers
+# everything a stream has, then what comes
+slipstream sub "orders.>" --stream ORDERS --all""",
+    "request": """\
+slipstream reply help "you asked for {{Request}}"
+slipstream request help please
+slipstream request survey "" --replies 3""",
+    "stream": """\
+slipstream stream add ORDERS --subjects "orders.>" --storage file --retention limits --defaults
+slipstream stream ls
+slipstream stream info ORDERS
+slipstream stream view ORDERS
+slipstream stream get ORDERS 12
+slipstream stream purge ORDERS --subject orders.old --force
+slipstream stream backup ORDERS ./backup""",
+    "consumer": """\
+slipstream consumer add ORDERS order-processor --pull --deliver all --ack explicit --defaults
+slipstream consumer next ORDERS order-processor --count 3 --ack
+slipstream consumer report ORDERS
+slipstream why ORDERS order-processor""",
+    "kv": """\
+slipstream kv add CONFIG --history 5
+slipstream kv put CONFIG rate 10
+slipstream kv get CONFIG rate --raw
+slipstream kv watch CONFIG""",
+    "object": """\
+slipstream object add FILES
+slipstream object put FILES video.mp4
+slipstream object get FILES video.mp4 --output copy.mp4""",
+    "bench": """\
+slipstream bench pub test --msgs 1000000 --size 128
+slipstream bench js bench.x --msgs 100000 --create
+slipstream bench fetch --msgs 100000""",
+    "context": """\
+slipstream context add prod --server nats://prod:4222 --creds prod.creds --select
+slipstream --context prod stream ls""",
+}
+
+
+@app.command("cheat")
+def cheat(
+    section: Annotated[str, typer.Argument(metavar="SECTION", help="Only this one")] = "",
+) -> None:
+    """Show examples."""
+    if section and section not in EXAMPLES:
+        raise UsageError(f'no examples for "{section}"; there are {", ".join(EXAMPLES)}')
+    for name, text in EXAMPLES.items():
+        if not section or section == name:
+            say(f"# {name}\n\n{text}\n")

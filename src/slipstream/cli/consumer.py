@@ -1,0 +1,238 @@
+"""`slipstream consumer`: make, change, look at and remove consumers."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from slipstream.cli import consumer_read
+from slipstream.cli.config_options import with_config_options
+from slipstream.cli.consumer_options import (
+    CONSUMER_OPTIONS,
+    ask_consumer,
+    config_fields,
+    new_config,
+)
+from slipstream.cli.consumer_tables import list_consumers, report_consumers, show_consumer
+from slipstream.cli.output import print_json, say
+from slipstream.cli.prompts import confirm, require
+from slipstream.cli.session import command, jetstream, new_app, wants_json
+from slipstream.cli.values import duration, later, show_duration, show_time
+from slipstream.client.jetstream import ConsumerConfig, ConsumerInfo
+from slipstream.errors import ConfigError
+
+app = new_app("Manage consumers and read from them.")
+
+StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream")]
+Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer")]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask")]
+
+
+@command(app, "add")
+@with_config_options(CONSUMER_OPTIONS)
+async def add(
+    *,
+    stream: StreamName = "",
+    name: Name = "",
+    config: Annotated[Path | None, typer.Option("--config", help="JSON file")] = None,
+    defaults: Annotated[bool, typer.Option("--defaults", help="Ask nothing")] = False,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Not durable")] = False,
+    given: dict[str, Any],
+) -> None:
+    """Create a consumer."""
+    stream = require("Stream", stream, "STREAM")
+    if config is not None:
+        made = _read_config(config).replace(**config_fields(given))
+    else:
+        name = require("Consumer name", name, "CONSUMER")
+        if not defaults:
+            given = ask_consumer(given)
+        made = new_config(name, config_fields(given))
+    if ephemeral:
+        made = made.replace(durable_name="", name=name)
+    async with jetstream() as js:
+        if made.deliver_subject:
+            info = (await js.create_push_consumer(stream, made)).cached_info
+        else:
+            info = (await js.create_consumer(stream, made)).cached_info
+    _show(info, "")
+
+
+def _read_config(path: Path) -> ConsumerConfig:
+    try:
+        found = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"the configuration {path} can not be read: {error}") from error
+    return ConsumerConfig.from_wire(found.get("config", found))
+
+
+def _show(info: ConsumerInfo, title: str) -> None:
+    if wants_json():
+        print_json(info)
+    else:
+        show_consumer(info, title)
+
+
+@command(app, "edit")
+@with_config_options(CONSUMER_OPTIONS)
+async def edit(
+    *,
+    stream: StreamName,
+    name: Name,
+    force: Force = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change")] = False,
+    given: dict[str, Any],
+) -> None:
+    """Change a consumer."""
+    async with jetstream() as js:
+        before = (await js.consumer_info(stream, name)).config
+        fields = config_fields(given)
+        if "filter_subject" in fields:
+            fields["filter_subjects"] = []
+        elif "filter_subjects" in fields:
+            fields["filter_subject"] = ""
+        after = before.replace(**fields)
+        old, new = before.to_wire(), after.to_wire()
+        changed = sorted(field for field in {*old, *new} if old.get(field) != new.get(field))
+        if not changed:
+            raise ConfigError(f"consumer edit: nothing of {stream} > {name} would change")
+        if not wants_json():
+            say("Differences (-old +new):")
+            for field in changed:
+                say(f"  - {field}: {old.get(field)}\n  + {field}: {new.get(field)}")
+        if dry_run:
+            return
+        confirm(f"Really edit Consumer {stream} > {name}?", force)
+        if after.deliver_subject:
+            info = (await js.update_push_consumer(stream, after)).cached_info
+        else:
+            info = (await js.update_consumer(stream, after)).cached_info
+    _show(info, "")
+
+
+@command(app, "info")
+async def info(stream: StreamName, name: Name) -> None:
+    """Show a consumer's configuration and state."""
+    async with jetstream() as js:
+        found = await js.consumer_info(stream, name)
+    _show(found, "")
+
+
+@command(app, "ls")
+async def ls(
+    stream: StreamName,
+    names: Annotated[bool, typer.Option("--names", "-n", help="Only their names")] = False,
+) -> None:
+    """List a stream's consumers."""
+    async with jetstream() as js:
+        infos = sorted([c async for c in js.consumers(stream)], key=lambda c: c.name)
+    if wants_json():
+        print_json([one.name for one in infos] if names else infos)
+    elif names:
+        for one in infos:
+            say(one.name)
+    elif infos:
+        list_consumers(stream, infos)
+    else:
+        say("No Consumers defined")
+
+
+@command(app, "report")
+async def report(stream: StreamName) -> None:
+    """Compare a stream's consumers."""
+    async with jetstream() as js:
+        found = await js.stream_info(stream)
+        infos = sorted([c async for c in js.consumers(stream)], key=lambda c: c.name)
+    if wants_json():
+        print_json(infos)
+    elif infos:
+        report_consumers(found, infos)
+    else:
+        say("No Consumers defined")
+
+
+@command(app, "find")
+async def find(
+    stream: StreamName,
+    pull: Annotated[bool, typer.Option("--pull", help="Pull consumers")] = False,
+    push: Annotated[bool, typer.Option("--push", help="Push consumers")] = False,
+    bound: Annotated[bool, typer.Option("--bound", help="Somebody listens or waits")] = False,
+    ack_pending: Annotated[int, typer.Option("--ack-pending", help="At least so many out")] = 0,
+    pending: Annotated[int, typer.Option("--pending", help="At least so many unprocessed")] = 0,
+    idle: Annotated[str, typer.Option("--idle", help="Nothing delivered for so long")] = "",
+    invert: Annotated[bool, typer.Option("--invert", help="Those that do not match")] = False,
+) -> None:
+    """Find consumers by their state."""
+    idle_s = duration(idle)
+
+    def is_wanted(one: ConsumerInfo) -> bool:
+        last = one.delivered.last_active or one.created
+        since = (datetime.now(UTC) - last).total_seconds() if last else float("inf")
+        is_push = bool(one.config.deliver_subject)
+        checks = [
+            not pull or not is_push,
+            not push or is_push,
+            not bound or one.push_bound or one.num_waiting > 0,
+            one.num_ack_pending >= ack_pending,
+            one.num_pending >= pending,
+            not idle or since > idle_s,
+        ]
+        return all(checks)
+
+    async with jetstream() as js:
+        found = [one async for one in js.consumers(stream) if is_wanted(one) != invert]
+    found.sort(key=lambda one: one.name)
+    if wants_json():
+        print_json([one.name for one in found])
+    else:
+        say("\n".join(one.name for one in found) or "No Consumers found")
+
+
+@command(app, "rm")
+async def rm(stream: StreamName, name: Name, force: Force = False) -> None:
+    """Remove a consumer."""
+    confirm(f"Really delete Consumer {stream} > {name}?", force)
+    async with jetstream() as js:
+        await js.delete_consumer(stream, name)
+
+
+@command(app, "pause")
+async def pause(
+    stream: StreamName,
+    name: Name,
+    until: Annotated[str, typer.Argument(metavar="UNTIL", help="A time, or how long: 1h")],
+    force: Force = False,
+) -> None:
+    """Deliver nothing for a while."""
+    when = later(until)
+    confirm(f"Really pause Consumer {stream} > {name} until {show_time(when)}?", force)
+    async with jetstream() as js:
+        answer = await js.pause_consumer(stream, name, when)
+    if wants_json():
+        print_json(answer)
+    else:
+        left = show_duration(answer.pause_remaining)
+        say(f"Paused {stream} > {name} until {show_time(answer.pause_until)} ({left})")
+
+
+@command(app, "resume")
+async def resume(stream: StreamName, name: Name, force: Force = False) -> None:
+    """Deliver again."""
+    confirm(f"Really resume Consumer {stream} > {name}?", force)
+    async with jetstream() as js:
+        await js.resume_consumer(stream, name)
+    say(f"Consumer {stream} > {name} was resumed")
+
+
+@command(app, "unpin")
+async def unpin(stream: StreamName, name: Name, group: str, force: Force = False) -> None:
+    """Let another client of a group take over."""
+    confirm(f"Really unpin client from group {stream} > {name} > {group}?", force)
+    async with jetstream() as js:
+        await js.unpin_consumer(stream, name, group)
+    say(f"Group {group} of {stream} > {name} was unpinned")
+
+
+app.add_typer(consumer_read.app)

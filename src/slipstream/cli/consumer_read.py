@@ -1,0 +1,123 @@
+"""`slipstream consumer next|sub`: read messages and acknowledge them."""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from slipstream.cli.message_text import say_bytes, show_headers
+from slipstream.cli.output import note, print_json, say
+from slipstream.cli.session import command, jetstream, new_app, wants_json
+from slipstream.cli.values import duration
+from slipstream.client.jetstream import JetStreamMessage
+from slipstream.errors import ConfigError
+
+app = new_app()
+
+StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream")]
+Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer")]
+Ack = Annotated[bool, typer.Option("--ack/--no-ack", help="Acknowledge what is shown")]
+Raw = Annotated[bool, typer.Option("--raw", "-r", help="Only the bodies")]
+
+
+def _show(message: JetStreamMessage, raw: bool) -> None:
+    if raw:
+        say_bytes(message.data)
+        return
+    meta = message.metadata
+    if wants_json():
+        headers = {key: message.headers.get_all(key) for key in message.headers}
+        print_json(
+            {
+                "subject": message.subject,
+                "stream_seq": meta.stream_sequence,
+                "consumer_seq": meta.consumer_sequence,
+                "deliveries": meta.num_delivered,
+                "pending": meta.num_pending,
+                "headers": headers,
+                "data": message.data.decode("utf-8", "replace"),
+            }
+        )
+        return
+    say(
+        f"[{datetime.now():%H:%M:%S}] subj: {message.subject} / tries: {meta.num_delivered} / "
+        f"cons seq: {meta.consumer_sequence} / str seq: {meta.stream_sequence} / "
+        f"pending: {meta.num_pending}\n"
+    )
+    show_headers(message.headers)
+    say_bytes(message.data)
+    say()
+
+
+async def _settle(message: JetStreamMessage, ack: bool, nak: bool, term: bool, raw: bool) -> None:
+    """Acknowledge for certain: this returns once the server has taken note."""
+    quiet = raw or wants_json()
+    if term:
+        await message.term()
+        text = "Terminated message"
+    elif nak:
+        await message.nak()
+        text = "Negatively acknowledged message"
+    elif ack:
+        await message.ack_sync()
+        text = "Acknowledged message"
+    else:
+        return
+    if not quiet:
+        note(text + "\n")
+
+
+@command(app, "next")
+async def next_(
+    stream: StreamName,
+    name: Name,
+    count: Annotated[int, typer.Option("--count", help="How many messages", min=1)] = 1,
+    ack: Ack = True,
+    nak: Annotated[bool, typer.Option("--nak", help="Ask for it again")] = False,
+    term: Annotated[bool, typer.Option("--term", help="Never deliver it again")] = False,
+    raw: Raw = False,
+    wait: Annotated[str, typer.Option("--wait", help="How long to wait for a message")] = "5s",
+) -> None:
+    """Take the next messages of a pull consumer."""
+    shown = 0
+    async with jetstream() as js:
+        consumer = await js.consumer(stream, name)
+        while shown < count:
+            message = await consumer.next(timeout=duration(wait))
+            if message is None:
+                break
+            _show(message, raw)
+            await _settle(message, ack and not (nak or term), nak, term, raw)
+            shown += 1
+    if not shown:
+        raise ConfigError(
+            f"consumer next: no message came within {wait}; "
+            f"`slipstream why {stream} {name}` says why"
+        )
+
+
+@command(app, "sub")
+async def sub(
+    stream: StreamName,
+    name: Name,
+    ack: Ack = True,
+    raw: Raw = False,
+    count: Annotated[int, typer.Option("--count", help="Stop after so many; 0: never")] = 0,
+    deliver_group: Annotated[str, typer.Option("--queue", help="Deliver group")] = "",
+) -> None:
+    """Show and acknowledge messages as they come, until Ctrl-C."""
+    shown = 0
+    async with jetstream() as js:
+        info = await js.consumer_info(stream, name)
+        if info.config.deliver_subject:
+            source = (await js.push_consumer(stream, name)).messages()
+        else:
+            # One at a time, so that nothing is left unacknowledged when we stop.
+            source = (await js.consumer(stream, name)).messages(max_messages=1)
+        async with source as messages:
+            async for message in messages:
+                _show(message, raw)
+                await _settle(message, ack and info.config.ack_policy != "none", False, False, raw)
+                shown += 1
+                if count and shown >= count:
+                    return

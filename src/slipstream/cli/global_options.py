@@ -1,0 +1,78 @@
+"""The options of the connection, which may stand anywhere on the line."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from slipstream.errors import Error
+
+
+class UsageError(Error):
+    """The line can not be understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option; `metavar` is "" for a flag."""
+
+    names: tuple[str, ...]
+    metavar: str
+    summary: str
+
+    @property
+    def field(self) -> str:
+        """Its name in `Settings`."""
+        return self.names[0][2:].replace("-", "_")
+
+    def usage(self) -> str:
+        """How it is written."""
+        return ", ".join(reversed(self.names)) + (f" {self.metavar}" if self.metavar else "")
+
+
+OPTIONS = (
+    Option(("--server", "-s"), "URL", "the server, or several with commas (NATS_URL)"),
+    Option(("--context",), "NAME", "a saved context (NATS_CONTEXT)"),
+    Option(("--user",), "USER", "user name, or a token (NATS_USER)"),
+    Option(("--password",), "PASSWORD", "password (NATS_PASSWORD)"),
+    Option(("--creds",), "FILE", "credentials file (NATS_CREDS)"),
+    Option(("--nkey",), "FILE", "file with an NKey seed (NATS_NKEY)"),
+    Option(("--tlscert",), "FILE", "client certificate (NATS_CERT)"),
+    Option(("--tlskey",), "FILE", "its private key (NATS_KEY)"),
+    Option(("--tlsca",), "FILE", "authorities to trust (NATS_CA)"),
+    Option(("--tlsfirst",), "", "TLS handshake before the server says anything"),
+    Option(("--timeout",), "TIME", "how long to wait for an answer (NATS_TIMEOUT)"),
+    Option(("--js-domain",), "DOMAIN", "JetStream domain"),
+    Option(("--js-api-prefix",), "SUBJECT", "prefix of the JetStream API"),
+    Option(("--inbox-prefix",), "SUBJECT", "prefix of inboxes (NATS_INBOX_PREFIX)"),
+    Option(("--connection-name",), "NAME", "how the server calls this connection"),
+    Option(("--no-context",), "", "ignore the selected context"),
+    Option(("--json", "-j"), "", "print whole objects as JSON"),
+)
+
+
+def take_options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """The options of the connection, as fields of `Settings`, and the words that are left.
+
+    Raises `UsageError` for an option without its value.
+    """
+    by_name = {name: option for option in OPTIONS for name in option.names}
+    given: dict[str, Any] = {}
+    rest: list[str] = []
+    left = iter(words)
+    for word in left:
+        if word == "--":
+            rest += [word, *left]
+            break
+        name, equals, value = word.partition("=")
+        option = by_name.get(name)
+        if option is None:
+            rest.append(word)
+        elif not option.metavar:
+            given[option.field] = value != "false"
+        elif equals:
+            given[option.field] = value
+        else:
+            following = next(left, None)
+            if following is None:
+                raise UsageError(f"{name} needs a value: {option.usage()}")
+            given[option.field] = following
+    return given, rest

@@ -1,0 +1,309 @@
+"""`slipstream kv`: key-value buckets."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from slipstream.cli.message_text import say_bytes
+from slipstream.cli.output import note, print_json, properties, say, table
+from slipstream.cli.prompts import confirm
+from slipstream.cli.session import command, jetstream, new_app, wants_json
+from slipstream.cli.values import duration, show_duration, show_size, show_stamp, show_time, size
+from slipstream.client.kv import KeyValueConfig, KeyValueEntry, KeyValueStatus
+
+app = new_app("Key-value buckets.")
+
+Bucket = Annotated[str, typer.Argument(metavar="BUCKET", help="The bucket")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The key")]
+Value = Annotated[
+    str | None, typer.Argument(metavar="VALUE", help="The value; from stdin if there is none")
+]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask")]
+
+
+def _value_of(value: str | None) -> bytes:
+    return sys.stdin.buffer.read() if value is None else value.encode("utf-8", "surrogateescape")
+
+
+def _show_status(status: KeyValueStatus, title: str) -> None:
+    if wants_json():
+        print_json(status.stream_info)
+        return
+    config = status.stream_info.config
+    bound = show_size(config.max_bytes) if config.max_bytes > 0 else "unlimited"
+    largest = show_size(config.max_msg_size) if config.max_msg_size > 0 else "unlimited"
+    sections = [
+        (
+            "Configuration",
+            [
+                ("Bucket Name", status.bucket),
+                ("History Kept", str(status.history)),
+                ("Values Stored", f"{status.values:,}"),
+                ("Compressed", str(status.is_compressed).lower()),
+                ("Per-Key TTL Supported", str(config.allow_msg_ttl).lower()),
+                ("Backing Store Kind", status.backing_store),
+                ("Bucket Size", show_size(status.bytes)),
+                ("Maximum Bucket Size", bound),
+                ("Maximum Value Size", largest),
+                ("Maximum Age", show_duration(status.ttl) if status.ttl else "unlimited"),
+                ("JetStream Stream", status.stream_info.name),
+                ("Storage", config.storage.title()),
+            ],
+        )
+    ]
+    properties(title, sections)
+
+
+@command(app, "add")
+async def add(
+    bucket: Bucket,
+    history: Annotated[int, typer.Option("--history", help="Values kept of each key")] = 1,
+    ttl: Annotated[str, typer.Option("--ttl", help="How long values live")] = "",
+    marker_ttl: Annotated[str, typer.Option("--marker-ttl", help="TTL of delete markers")] = "",
+    storage: Annotated[str, typer.Option("--storage", help="file or memory")] = "file",
+    replicas: Annotated[int, typer.Option("--replicas", help="Copies in a cluster")] = 1,
+    max_value_size: Annotated[str, typer.Option("--max-value-size", help="Like 1MB")] = "-1",
+    max_bucket_size: Annotated[str, typer.Option("--max-bucket-size", help="Like 1GB")] = "-1",
+    description: Annotated[str, typer.Option("--description", help="What it is for")] = "",
+    compress: Annotated[bool, typer.Option("--compress/--no-compress", help="On disk")] = False,
+) -> None:
+    """Create a bucket."""
+    config = KeyValueConfig(
+        bucket=bucket,
+        description=description,
+        history=history,
+        ttl=duration(ttl),
+        limit_marker_ttl=duration(marker_ttl),
+        max_value_size=size(max_value_size),
+        max_bytes=size(max_bucket_size),
+        storage=storage,  # type: ignore[arg-type]
+        num_replicas=replicas,
+        compression=compress,
+    )
+    async with jetstream() as js:
+        made = await js.create_key_value(config)
+        _show_status(await made.status(), f"Information for Key-Value Store Bucket {bucket}")
+
+
+@command(app, "put")
+async def put(bucket: Bucket, key: Key, value: Value = None) -> None:
+    """Store a value."""
+    async with jetstream() as js:
+        kv = await js.key_value(bucket)
+        data = _value_of(value)
+        revision = await kv.put(key, data)
+        _written(key, data, revision)
+
+
+def _written(key: str, data: bytes, revision: int) -> None:
+    if wants_json():
+        print_json({"key": key, "revision": revision})
+    else:
+        say(data.decode("utf-8", "replace"))
+
+
+@command(app, "create")
+async def create(
+    bucket: Bucket,
+    key: Key,
+    value: Value = None,
+    ttl: Annotated[str, typer.Option("--ttl", help="How long it lives")] = "",
+) -> None:
+    """Store a value if the key has none."""
+    async with jetstream() as js:
+        kv = await js.key_value(bucket)
+        data = _value_of(value)
+        revision = await kv.create(key, data, ttl=duration(ttl) or None)
+        _written(key, data, revision)
+
+
+@command(app, "update")
+async def update(bucket: Bucket, key: Key, value: Value = None, revision: int = 0) -> None:
+    """Store a value if REVISION is the latest of the key."""
+    async with jetstream() as js:
+        kv = await js.key_value(bucket)
+        data = _value_of(value)
+        new = await kv.update(key, data, revision)
+        _written(key, data, new)
+
+
+@command(app, "get")
+async def get(
+    bucket: Bucket,
+    key: Key,
+    revision: Annotated[int, typer.Option("--revision", help="Not the latest, but this")] = 0,
+    raw: Annotated[bool, typer.Option("--raw", help="Only the value")] = False,
+) -> None:
+    """Show a value."""
+    async with jetstream() as js:
+        kv = await js.key_value(bucket)
+        entry = await kv.get(key, revision=revision or None)
+    if wants_json():
+        print_json(_json(entry))
+        return
+    if not raw:
+        say(f"{bucket} > {key} revision: {entry.revision} created @ {show_time(entry.created)}\n")
+    say_bytes(entry.data)
+
+
+def _json(entry: KeyValueEntry) -> dict[str, object]:
+    return {
+        "bucket": entry.bucket,
+        "key": entry.key,
+        "revision": entry.revision,
+        "operation": entry.operation.name,
+        "created": show_stamp(entry.created),
+        "value": entry.data.decode("utf-8", "replace"),
+    }
+
+
+@command(app, "del")
+async def delete(
+    bucket: Bucket,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Without one, the bucket")] = "",
+    force: Force = False,
+) -> None:
+    """Delete a key (its history stays), or a whole bucket."""
+    what = f"key {bucket} > {key}" if key else f"bucket {bucket}"
+    confirm(f"Delete {what}?", force)
+    async with jetstream() as js:
+        if key:
+            await (await js.key_value(bucket)).delete(key)
+        else:
+            await js.delete_key_value(bucket)
+
+
+@command(app, "purge")
+async def purge(bucket: Bucket, key: Key, force: Force = False) -> None:
+    """Delete a key with its history."""
+    confirm(f"Purge key {bucket} > {key}?", force)
+    async with jetstream() as js:
+        await (await js.key_value(bucket)).purge(key)
+
+
+@command(app, "rm")
+async def rm(bucket: Bucket, force: Force = False) -> None:
+    """Remove a bucket with all its keys."""
+    confirm(f"Delete bucket {bucket}?", force)
+    async with jetstream() as js:
+        await js.delete_key_value(bucket)
+
+
+@command(app, "history")
+async def history(bucket: Bucket, key: Key) -> None:
+    """Show the values that a key has had."""
+    async with jetstream() as js:
+        entries = await (await js.key_value(bucket)).history(key)
+    if wants_json():
+        print_json([_json(entry) for entry in entries])
+        return
+    rows = [
+        (
+            entry.key,
+            str(entry.revision),
+            entry.operation.name,
+            show_time(entry.created),
+            f"{len(entry.data):,}",
+            entry.data.decode("utf-8", "replace")[:40],
+        )
+        for entry in entries
+    ]
+    title = f"History for {bucket} > {key}"
+    table(title, ("Key", "Revision", "Op", "Created", "Length", "Value"), rows)
+
+
+@command(app, "watch")
+async def watch(
+    bucket: Bucket,
+    key: Annotated[str, typer.Argument(metavar="KEYS", help="A key or a pattern")] = ">",
+    all_history: Annotated[bool, typer.Option("--history", help="With what was before")] = False,
+    updates_only: Annotated[bool, typer.Option("--updates-only", help="Only changes")] = False,
+    count: Annotated[int, typer.Option("--count", help="Stop after so many; 0: never")] = 0,
+) -> None:
+    """Show values as they change, until Ctrl-C."""
+    shown = 0
+    async with jetstream() as js:
+        kv = await js.key_value(bucket)
+        changes = await kv.watch(key, include_history=all_history, updates_only=updates_only)
+        async with changes:
+            async for entry in changes:
+                if entry is None:
+                    continue
+                if wants_json():
+                    print_json(_json(entry))
+                else:
+                    text = entry.data.decode("utf-8", "replace")
+                    say(
+                        f"[{show_time(entry.created)}] {entry.operation.name} {bucket} > "
+                        f"{entry.key}: {text}"
+                    )
+                shown += 1
+                if count and shown >= count:
+                    return
+
+
+@command(app, "ls")
+async def ls(
+    bucket: Annotated[str, typer.Argument(metavar="BUCKET", help="Without one: buckets")] = "",
+    key: Annotated[str, typer.Argument(metavar="KEYS", help="Only these")] = ">",
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With the values")] = False,
+) -> None:
+    """List buckets, or the keys of one."""
+    async with jetstream() as js:
+        if not bucket:
+            await _list_buckets([status async for status in js.key_values()])
+            return
+        kv = await js.key_value(bucket)
+        keys = await kv.keys(key)
+        entries = [await kv.get(one) for one in keys] if verbose else []
+    if wants_json():
+        print_json([_json(entry) for entry in entries] if verbose else keys)
+    elif verbose:
+        rows = [
+            (e.key, str(e.revision), show_time(e.created), e.data.decode("utf-8", "replace")[:60])
+            for e in entries
+        ]
+        table(f"Contents for bucket {bucket}", ("Key", "Revision", "Created", "Value"), rows)
+    else:
+        say("\n".join(keys) or f"No keys found in bucket {bucket}")
+
+
+async def _list_buckets(statuses: list[KeyValueStatus]) -> None:
+    statuses.sort(key=lambda status: status.bucket)
+    if wants_json():
+        print_json([status.stream_info for status in statuses])
+        return
+    if not statuses:
+        say("No Key-Value buckets found")
+        return
+    rows = [
+        (
+            status.bucket,
+            status.stream_info.config.description,
+            show_time(status.stream_info.created),
+            show_size(status.bytes),
+            f"{status.values:,}",
+            show_time(status.stream_info.state.last_ts) if status.values else "never",
+        )
+        for status in statuses
+    ]
+    columns = ("Bucket", "Description", "Created", "Size", "Values", "Last Update")
+    table("Key-Value Buckets", columns, rows)
+
+
+@command(app, "info")
+async def info(bucket: Bucket) -> None:
+    """Show what a bucket is and holds."""
+    async with jetstream() as js:
+        status = await (await js.key_value(bucket)).status()
+    _show_status(status, f"Information for Key-Value Store Bucket {bucket}")
+
+
+@command(app, "compact")
+async def compact(bucket: Bucket, force: Force = False) -> None:
+    """Remove what is left of deleted keys."""
+    confirm(f"Remove all delete markers of {bucket}?", force)
+    async with jetstream() as js:
+        gone = await (await js.key_value(bucket)).purge_deletes(-1)
+    note(f"{gone:,} deleted keys were removed")

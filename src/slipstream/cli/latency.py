@@ -1,0 +1,85 @@
+"""`slipstream rtt` and `slipstream latency`."""
+
+import asyncio
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from slipstream.cli.output import count_bar, print_json, say
+from slipstream.cli.session import (
+    DEFAULT_SERVER,
+    command,
+    connection,
+    new_app,
+    round_trip,
+    settings,
+    wants_json,
+)
+from slipstream.cli.values import show_duration
+from slipstream.client.message import Message
+
+rtt_app = new_app(group=False)
+latency_app = new_app(group=False)
+
+
+@command(rtt_app, "rtt")
+async def rtt(
+    iterations: Annotated[int, typer.Argument(help="How many round trips", min=1)] = 5,
+) -> None:
+    """Measure the round trip to each server."""
+    found = {}
+    for url in (settings().server or DEFAULT_SERVER).split(","):
+        async with connection(server=url) as nc:
+            times = [await round_trip(nc) for _ in range(iterations)]
+            found[url] = sum(times) / len(times)
+    if wants_json():
+        print_json([{"url": url, "rtt": seconds} for url, seconds in found.items()])
+        return
+    for url, seconds in found.items():
+        say(f"{url}:\n\n   rtt: {show_duration(seconds)} (average of {iterations})\n")
+
+
+@command(latency_app, "latency")
+async def latency(
+    server_b: Annotated[str, typer.Option("--server-b", help="Where messages come out")] = "",
+    size: Annotated[int, typer.Option("--size", help="Bytes of a message", min=0)] = 8,
+    count: Annotated[int, typer.Option("--msgs", help="How many messages", min=1)] = 10_000,
+    rate: Annotated[int, typer.Option("--rate", help="Messages a second", min=1)] = 1000,
+) -> None:
+    """Measure how long a message takes from one connection to another."""
+    times: list[float] = []
+    sent: dict[int, float] = {}
+    done = asyncio.Event()
+
+    def arrived(message: Message) -> None:
+        times.append(perf_counter() - sent.pop(int(message.subject.rsplit(".", 1)[1])))
+        if len(times) == count:
+            done.set()
+
+    url = server_b or settings().server or DEFAULT_SERVER
+    async with connection(server=url) as receiver, connection() as sender:
+        inbox = receiver.new_inbox()
+        await receiver.subscribe(f"{inbox}.*", handler=arrived)
+        await receiver.flush()
+        body = b"x" * size
+        began = perf_counter()
+        with count_bar("Messages") as bar:
+            task = bar.add_task("", total=count)
+            for n in range(count):
+                pause = began + n / rate - perf_counter()
+                if pause > 0:
+                    await asyncio.sleep(pause)
+                sent[n] = perf_counter()
+                await sender.publish(f"{inbox}.{n}", body)
+                bar.update(task, completed=n + 1)
+        await asyncio.wait_for(done.wait(), 10)
+    times.sort()
+    marks = (("Minimum", 0.0), ("Median", 0.5), ("90th", 0.9), ("99th", 0.99), ("Maximum", 1.0))
+    picked = {name: times[min(int(part * count), count - 1)] for name, part in marks}
+    if wants_json():
+        print_json({name.lower(): seconds for name, seconds in picked.items()})
+        return
+    say(f"{count:,} messages of {size} bytes at {rate:,} a second\n")
+    for name, seconds in picked.items():
+        say(f"{name:>10}: {show_duration(seconds)}")

@@ -1,0 +1,266 @@
+"""`slipstream object`: stores of large objects."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from slipstream.cli.config_options import pairs_of
+from slipstream.cli.output import bytes_bar, note, print_json, properties, say, table
+from slipstream.cli.prompts import confirm
+from slipstream.cli.session import command, jetstream, new_app, wants_json
+from slipstream.cli.values import duration, show_duration, show_size, show_time, size
+from slipstream.client.object_store import ObjectInfo, ObjectStoreConfig, ObjectStoreStatus
+from slipstream.errors import ConfigError
+
+app = new_app("Object stores.")
+
+Bucket = Annotated[str, typer.Argument(metavar="BUCKET", help="The store")]
+Name = Annotated[str, typer.Argument(metavar="OBJECT", help="The object")]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask")]
+
+
+@command(app, "add")
+async def add(
+    bucket: Bucket,
+    ttl: Annotated[str, typer.Option("--ttl", help="How long objects live")] = "",
+    storage: Annotated[str, typer.Option("--storage", help="file or memory")] = "file",
+    replicas: Annotated[int, typer.Option("--replicas", help="Copies in a cluster")] = 1,
+    max_bucket_size: Annotated[str, typer.Option("--max-bucket-size", help="Like 1GB")] = "-1",
+    description: Annotated[str, typer.Option("--description", help="What it is for")] = "",
+    compress: Annotated[bool, typer.Option("--compress/--no-compress", help="On disk")] = False,
+    metadata: Annotated[list[str], typer.Option("--metadata", help="key=value")] = [],  # noqa: B006
+) -> None:
+    """Create a store."""
+    config = ObjectStoreConfig(
+        bucket=bucket,
+        description=description,
+        ttl=duration(ttl),
+        storage=storage,  # type: ignore[arg-type]
+        num_replicas=replicas,
+        max_bytes=size(max_bucket_size),
+        compression=compress,
+        metadata=pairs_of(metadata),
+    )
+    async with jetstream() as js:
+        made = await js.create_object_store(config)
+        _show_status(await made.status())
+
+
+def _show_status(status: ObjectStoreStatus) -> None:
+    if wants_json():
+        print_json(status.stream_info)
+        return
+    pairs = [
+        ("Bucket Name", status.bucket),
+        ("Description", status.description),
+        ("Size", show_size(status.size)),
+        ("Maximum Age", show_duration(status.ttl) if status.ttl else "unlimited"),
+        ("Sealed", str(status.is_sealed).lower()),
+        ("Compressed", str(status.is_compressed).lower()),
+        ("Storage", status.storage.title()),
+        ("Replicas", str(status.replicas)),
+        ("JetStream Stream", status.stream_info.name),
+    ]
+    pairs = [(label, value) for label, value in pairs if value]
+    properties(f"Information for Object Store Bucket {status.bucket}", [("Configuration", pairs)])
+
+
+@command(app, "put")
+async def put(
+    bucket: Bucket,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="- for stdin")],
+    name: Annotated[str, typer.Option("--name", help="Not the file's name, but this")] = "",
+    description: Annotated[str, typer.Option("--description", help="What it is")] = "",
+    header: Annotated[list[str], typer.Option("--header", "-H", help="Name: value")] = [],  # noqa: B006
+    metadata: Annotated[list[str], typer.Option("--metadata", help="key=value")] = [],  # noqa: B006
+    chunk_size: Annotated[str, typer.Option("--chunk-size", help="Like 128KiB")] = "128KiB",
+    force: Force = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No bar")] = False,
+) -> None:
+    """Store a file."""
+    if file == "-" and not name:
+        raise typer.BadParameter("an object from stdin needs --name")
+    path = Path(file)
+    if file != "-" and not path.is_file():
+        raise ConfigError(f"object put: there is no file {file}")
+    name = name or file
+    headers: dict[str, list[str]] = {}
+    for one in header:
+        key, _, value = one.partition(":")
+        headers.setdefault(key.strip(), []).append(value.strip())
+    async with jetstream() as js:
+        store = await js.object_store(bucket)
+        if not force and any(info.name == name for info in await store.list()):
+            confirm(f"Replace existing object {bucket} > {name}?", force)
+        with bytes_bar("Storing") as bar:
+            total = path.stat().st_size if file != "-" else None
+            task = bar.add_task("", total=total, visible=not no_progress)
+            info = await store.put(
+                name,
+                sys.stdin.buffer if file == "-" else path,
+                description=description,
+                headers=headers,
+                metadata=pairs_of(metadata),
+                chunk_size=size(chunk_size),
+                progress=lambda done, _: bar.update(task, completed=done),
+            )
+    _show_info(info)
+
+
+def _show_info(info: ObjectInfo) -> None:
+    if wants_json():
+        print_json(msgspec.to_builtins(info))
+        return
+    pairs = [
+        ("Description", info.description),
+        ("Size", show_size(info.size)),
+        ("Modification Time", show_time(info.modified)),
+        ("Chunks", f"{info.chunks:,}"),
+        ("Digest", info.digest),
+        ("ID", info.nuid),
+    ]
+    if info.deleted:
+        pairs.append(("Deleted", "true"))
+    if info.link is not None:
+        pairs.append(("Link", f"{info.link.bucket} > {info.link.name}".rstrip(" >")))
+    pairs += [(f"Metadata {key}", value) for key, value in sorted(info.metadata.items())]
+    pairs += [(f"Header {key}", ", ".join(values)) for key, values in sorted(info.headers.items())]
+    pairs = [(label, value) for label, value in pairs if value]
+    properties(f"Object information for {info.bucket} > {info.name}", [("", pairs)])
+
+
+@command(app, "get")
+async def get(
+    bucket: Bucket,
+    name: Name,
+    output: Annotated[str, typer.Option("--output", "-O", help="File to write; - for stdout")] = "",
+    force: Force = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No bar")] = False,
+) -> None:
+    """Fetch an object into a file; it appears when it is whole and its digest is right."""
+    async with jetstream() as js:
+        store = await js.object_store(bucket)
+        if output == "-":
+            async with await store.open(name) as reader:
+                async for chunk in reader:
+                    sys.stdout.buffer.write(chunk)
+            return
+        target = Path(output or Path(name).name)
+        if target.exists():
+            confirm(f"Overwrite {target}?", force)
+        with bytes_bar("Fetching") as bar:
+            task = bar.add_task("", total=None, visible=not no_progress)
+            info = await store.get_file(
+                name,
+                target,
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+    note(f"Wrote: {show_size(info.size)} to {target}")
+
+
+@command(app, "info")
+async def info(
+    bucket: Bucket,
+    name: Annotated[str, typer.Argument(metavar="OBJECT", help="Without one: the store")] = "",
+) -> None:
+    """Show what describes a store or an object."""
+    async with jetstream() as js:
+        store = await js.object_store(bucket)
+        if name:
+            _show_info(await store.info(name))
+        else:
+            _show_status(await store.status())
+
+
+@command(app, "ls")
+async def ls(
+    bucket: Annotated[str, typer.Argument(metavar="BUCKET", help="Without one: stores")] = "",
+    names: Annotated[bool, typer.Option("--names", "-n", help="Only their names")] = False,
+) -> None:
+    """List stores, or the objects of one."""
+    async with jetstream() as js:
+        if not bucket:
+            _list_stores([status async for status in js.object_stores()], names)
+            return
+        found = await (await js.object_store(bucket)).list()
+    if wants_json():
+        print_json([msgspec.to_builtins(one) for one in found])
+    elif names or not found:
+        say("\n".join(one.name for one in found) or f"No entries found in {bucket}")
+    else:
+        rows = [(one.name, show_size(one.size), show_time(one.modified)) for one in found]
+        table("Bucket Contents", ("Name", "Size", "Time"), rows)
+
+
+def _list_stores(statuses: list[ObjectStoreStatus], names: bool) -> None:
+    statuses.sort(key=lambda status: status.bucket)
+    if wants_json():
+        print_json([status.stream_info for status in statuses])
+    elif names or not statuses:
+        say("\n".join(status.bucket for status in statuses) or "No Object Store buckets found")
+    else:
+        rows = [
+            (
+                status.bucket,
+                status.description,
+                show_time(status.stream_info.created),
+                show_size(status.size),
+                show_time(status.stream_info.state.last_ts),
+            )
+            for status in statuses
+        ]
+        columns = ("Bucket", "Description", "Created", "Size", "Last Update")
+        table("Object Store Buckets", columns, rows)
+
+
+@command(app, "rm")
+async def rm(
+    bucket: Bucket,
+    name: Annotated[str, typer.Argument(metavar="OBJECT", help="Without one: the store")] = "",
+    force: Force = False,
+) -> None:
+    """Remove an object, or a whole store."""
+    what = f"object {bucket} > {name}" if name else f"bucket {bucket} with all its objects"
+    confirm(f"Delete {what}?", force)
+    async with jetstream() as js:
+        if name:
+            await (await js.object_store(bucket)).delete(name)
+        else:
+            await js.delete_object_store(bucket)
+
+
+@command(app, "watch")
+async def watch(
+    bucket: Bucket,
+    count: Annotated[int, typer.Option("--count", help="Stop after so many; 0: never")] = 0,
+) -> None:
+    """Show objects as they come and go, until Ctrl-C."""
+    shown = 0
+    async with jetstream() as js:
+        changes = await (await js.object_store(bucket)).watch()
+        async with changes:
+            async for one in changes:
+                if one is None:
+                    continue
+                if wants_json():
+                    print_json(msgspec.to_builtins(one))
+                elif one.deleted:
+                    say(f"[{show_time(one.modified)}] DEL {bucket} > {one.name}")
+                else:
+                    text = f"{show_size(one.size)} bytes in {one.chunks:,} chunks"
+                    say(f"[{show_time(one.modified)}] PUT {bucket} > {one.name}: {text}")
+                shown += 1
+                if count and shown >= count:
+                    return
+
+
+@command(app, "seal")
+async def seal(bucket: Bucket, force: Force = False) -> None:
+    """Let nothing change in a store any more. There is no way back."""
+    confirm(f"Really seal Bucket {bucket}? Sealed buckets can not be unsealed or modified.", force)
+    async with jetstream() as js:
+        await (await js.object_store(bucket)).seal()
+    say(f"Bucket {bucket} was sealed")

@@ -1,0 +1,201 @@
+"""From the options of the line, the environment and the selected context to a connection."""
+
+import asyncio
+import functools
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import msgspec
+import typer
+
+from slipstream.cli import context_files
+from slipstream.cli.values import duration
+
+if TYPE_CHECKING:
+    from slipstream.client.connection import Connection
+    from slipstream.client.jetstream.context import JetStream
+
+P = ParamSpec("P")
+
+INTERRUPTED = 130
+DEFAULT_SERVER = "nats://127.0.0.1:4222"
+# Environment variables of the `nats` tool.
+ENVIRONMENT = {
+    "NATS_URL": "server",
+    "NATS_CONTEXT": "context",
+    "NATS_USER": "user",
+    "NATS_PASSWORD": "password",
+    "NATS_TOKEN": "token",
+    "NATS_CREDS": "creds",
+    "NATS_NKEY": "nkey",
+    "NATS_CERT": "tlscert",
+    "NATS_KEY": "tlskey",
+    "NATS_CA": "tlsca",
+    "NATS_TIMEOUT": "timeout",
+    "NATS_INBOX_PREFIX": "inbox_prefix",
+}
+
+
+class Settings(msgspec.Struct, kw_only=True):
+    """The options of the connection, as given."""
+
+    server: str = ""
+    context: str = ""
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    creds: str = ""
+    nkey: str = ""
+    tlscert: str = ""
+    tlskey: str = ""
+    tlsca: str = ""
+    tlsfirst: bool = False
+    timeout: str = ""
+    js_domain: str = ""
+    js_api_prefix: str = ""
+    inbox_prefix: str = ""
+    connection_name: str = ""
+    no_context: bool = False
+    json: bool = False
+
+    def complete(self) -> "Settings":
+        """With what the environment and the context say where the line says nothing."""
+        found = msgspec.structs.asdict(self)
+        for variable, name in ENVIRONMENT.items():
+            found[name] = found[name] or os.environ.get(variable, "")
+        name = found["context"] or ("" if self.no_context else context_files.selected())
+        if name and not self.no_context:
+            saved = context_files.load(name)
+            for field, option in context_files.FIELDS.items():
+                found[option] = found[option] or saved.get(field) or found[option]
+        return Settings(**found)
+
+    def connect_options(self) -> dict[str, Any]:
+        """Arguments of `slipstream.connect`, after the URL."""
+        options: dict[str, Any] = {"name": self.connection_name or "slipstream CLI"}
+        if self.user and not self.password and not self.token:
+            options["token"] = self.user
+        elif self.user:
+            options |= {"user": self.user, "password": self.password}
+        names = {
+            "token": "token",
+            "creds": "credentials",
+            "nkey": "nkey_seed",
+            "tlscert": "tls_certificate",
+            "tlskey": "tls_key",
+            "tlsca": "tls_ca",
+            "tlsfirst": "tls_handshake_first",
+            "inbox_prefix": "inbox_prefix",
+        }
+        for name, option in names.items():
+            value = getattr(self, name)
+            if value:
+                options[option] = os.path.expanduser(value) if isinstance(value, str) else value
+        if self.timeout:
+            options["timeout"] = duration(self.timeout)
+        return options
+
+
+_given: ContextVar[Settings] = ContextVar("settings of the running command")
+
+
+@contextmanager
+def use(given: Settings) -> Iterator[None]:
+    """Run a command with these settings."""
+    token = _given.set(given)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def settings() -> Settings:
+    """The settings of the running command, complete."""
+    return _given.get().complete()
+
+
+def given_settings() -> Settings:
+    """The settings of the running command, as given on the line alone."""
+    return _given.get()
+
+
+def wants_json() -> bool:
+    """Whether `--json` was given."""
+    return _given.get().json
+
+
+@asynccontextmanager
+async def connection(server: str = "", **options: Any) -> "AsyncIterator[Connection]":
+    """An open connection; it is closed at the end, after what was published is sent."""
+    from slipstream.client import connect
+
+    asked = settings()
+    urls = (server or asked.server or DEFAULT_SERVER).split(",")
+    nc = await connect(urls, **asked.connect_options() | options)
+    async with nc:
+        yield nc
+
+
+@asynccontextmanager
+async def jetstream(**options: Any) -> "AsyncIterator[JetStream]":
+    """A JetStream context on a connection of its own; its connection is `js.connection`."""
+    asked = settings()
+    async with connection() as nc:
+        yield context_of(nc, asked, **options)
+
+
+def context_of(nc: "Connection", asked: Settings, **wanted: Any) -> "JetStream":
+    """The JetStream context that the settings ask for."""
+    if asked.js_domain:
+        wanted["domain"] = asked.js_domain
+    elif asked.js_api_prefix:
+        wanted["prefix"] = asked.js_api_prefix
+    if asked.timeout:
+        wanted["timeout"] = duration(asked.timeout)
+    made: JetStream = nc.jetstream(**wanted)
+    return made
+
+
+async def round_trip(nc: "Connection") -> float:
+    """Seconds from here to the server and back."""
+    began = perf_counter()
+    await nc.flush()
+    return perf_counter() - began
+
+
+def command(app: typer.Typer, name: str, **more: Any) -> Callable[..., Any]:
+    """Add a coroutine function to `app` as a command that runs in a loop of its own."""
+
+    def register(function: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                asyncio.run(function(*args, **kwargs))
+            except KeyboardInterrupt:
+                raise typer.Exit(INTERRUPTED) from None
+
+        app.command(name, **more)(call)
+        return call
+
+    return register
+
+
+def new_app(summary: str = "", group: bool = True) -> typer.Typer:
+    """A group of commands, or with `group` False an app of a single one."""
+    app = typer.Typer(
+        help=summary,
+        no_args_is_help=group,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    if group and summary:
+        app.callback(help=summary)(_nothing)  # so that a group of one command stays a group
+    return app
+
+
+def _nothing() -> None:
+    """A group does nothing by itself."""

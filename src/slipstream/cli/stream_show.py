@@ -1,0 +1,188 @@
+"""`slipstream stream ls|info|report|find|state|subjects|gaps`: look at streams."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from slipstream.cli.output import print_json, properties, say, table
+from slipstream.cli.session import command, jetstream, new_app, wants_json
+from slipstream.cli.stream_tables import list_streams, report_streams, show_config, show_stream
+from slipstream.cli.values import duration, show_size, show_time
+from slipstream.client.jetstream import StreamInfo
+
+app = new_app()
+
+Name = Annotated[str, typer.Argument(metavar="STREAM", help="The stream")]
+Subject = Annotated[str, typer.Option("--subject", help="Only streams that store this subject")]
+
+
+@command(app, "ls")
+async def ls(
+    subject: Subject = "",
+    names: Annotated[bool, typer.Option("--names", "-n", help="Only their names")] = False,
+    all_streams: Annotated[bool, typer.Option("--all", "-a", help="Also KV and objects")] = False,
+) -> None:
+    """List streams."""
+    async with jetstream() as js:
+        infos = [info async for info in js.streams(subject)]
+    if not all_streams:
+        infos = [info for info in infos if not info.name.startswith(("KV_", "OBJ_"))]
+    infos.sort(key=lambda info: info.name)
+    if wants_json():
+        print_json([info.name for info in infos] if names else infos)
+    elif names:
+        for info in infos:
+            say(info.name)
+    elif infos:
+        list_streams(infos)
+    else:
+        say("No Streams defined")
+
+
+@command(app, "info")
+async def info(
+    name: Name,
+    no_select: Annotated[bool, typer.Option("--no-select", help="Accepted, never asks")] = False,
+    config_only: Annotated[bool, typer.Option("--config", help="Only its configuration")] = False,
+) -> None:
+    """Show a stream's configuration and state."""
+    async with jetstream() as js:
+        found = await js.stream_info(name)
+    if config_only:
+        if wants_json():
+            print_json(found.config)
+        else:
+            show_config(found.config, f"Configuration for Stream {name}")
+    elif wants_json():
+        print_json(found)
+    else:
+        show_stream(found)
+
+
+@command(app, "state")
+async def state(name: Name) -> None:
+    """Show what a stream holds."""
+    async with jetstream() as js:
+        found = await js.stream_info(name)
+    if wants_json():
+        print_json(found.state)
+        return
+    now = found.state
+    properties(
+        f"State for Stream {name}",
+        [
+            (
+                "",
+                [
+                    ("Messages", f"{now.messages:,}"),
+                    ("Bytes", show_size(now.bytes)),
+                    ("First Sequence", f"{now.first_seq:,} @ {show_time(now.first_ts)}"),
+                    ("Last Sequence", f"{now.last_seq:,} @ {show_time(now.last_ts)}"),
+                    ("Deleted Messages", f"{now.num_deleted:,}"),
+                    ("Active Consumers", str(now.consumer_count)),
+                    ("Number of Subjects", f"{now.num_subjects:,}"),
+                ],
+            )
+        ],
+    )
+
+
+@command(app, "report")
+async def report(subject: Subject = "") -> None:
+    """Compare streams."""
+    async with jetstream() as js:
+        infos = [info async for info in js.streams(subject)]
+    infos.sort(key=lambda info: info.state.bytes, reverse=True)
+    if wants_json():
+        print_json(infos)
+    elif infos:
+        report_streams(infos)
+    else:
+        say("No Streams defined")
+
+
+@command(app, "subjects")
+async def subjects(
+    name: Name,
+    subject: Annotated[str, typer.Argument(metavar="FILTER", help="Only these")] = ">",
+    names: Annotated[bool, typer.Option("--names", "-n", help="Without the counts")] = False,
+) -> None:
+    """Show the subjects of a stream and how many messages each has."""
+    async with jetstream() as js:
+        found = (await js.stream_info(name, subjects_filter=subject)).state.subjects
+    if wants_json():
+        print_json(sorted(found) if names else found)
+    elif names:
+        for one in sorted(found):
+            say(one)
+    elif found:
+        rows = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+        title = f"{len(found)} Subjects in stream {name}"
+        table(title, ("Subject", "Count"), [(one, f"{count:,}") for one, count in rows])
+    else:
+        say(f"No subjects found matching {subject}")
+
+
+@command(app, "gaps")
+async def gaps(name: Name) -> None:
+    """Show the sequences without a message."""
+    async with jetstream() as js:
+        found = await js.stream_info(name, deleted_details=True)
+    runs = _runs(found.state.deleted)
+    if wants_json():
+        print_json({"stream": name, "first_seq": found.state.first_seq, "gaps": runs})
+    elif runs:
+        rows = [(f"{first:,}", f"{last:,}", f"{last - first + 1:,}") for first, last in runs]
+        title = f"{found.state.num_deleted:,} messages are gone from stream {name}"
+        table(title, ("First", "Last", "Messages"), rows)
+    else:
+        say(f"No deleted messages in {name}")
+
+
+def _runs(sequences: list[int]) -> list[tuple[int, int]]:
+    """Consecutive sequences as (first, last)."""
+    runs: list[tuple[int, int]] = []
+    for seq in sequences:
+        if runs and runs[-1][1] == seq - 1:
+            runs[-1] = (runs[-1][0], seq)
+        else:
+            runs.append((seq, seq))
+    return runs
+
+
+@command(app, "find")
+async def find(
+    subject: Subject = "",
+    empty: Annotated[bool, typer.Option("--empty", help="Without messages")] = False,
+    consumers: Annotated[int, typer.Option("--consumers", help="With fewer consumers")] = -1,
+    idle: Annotated[str, typer.Option("--idle", help="Nothing stored for so long")] = "",
+    created: Annotated[str, typer.Option("--created", help="Older than this")] = "",
+    invert: Annotated[bool, typer.Option("--invert", help="Those that do not match")] = False,
+    names: Annotated[bool, typer.Option("--names", "-n", help="Only their names")] = False,
+) -> None:
+    """Find streams by what they hold."""
+    idle_s, created_s = duration(idle), duration(created)
+
+    def is_wanted(info: StreamInfo) -> bool:
+        checks = [
+            not empty or info.state.messages == 0,
+            consumers < 0 or info.state.consumer_count < consumers,
+            not idle or _age(info.state.last_ts) > idle_s,
+            not created or _age(info.created) > created_s,
+        ]
+        return all(checks)
+
+    async with jetstream() as js:
+        found = [info async for info in js.streams(subject) if is_wanted(info) != invert]
+    found.sort(key=lambda info: info.name)
+    if wants_json():
+        print_json([info.name for info in found])
+    elif names or not found:
+        say("\n".join(info.name for info in found) or "No Streams found")
+    else:
+        list_streams(found)
+
+
+def _age(when: datetime | None) -> float:
+    return (datetime.now(UTC) - when).total_seconds() if when else float("inf")

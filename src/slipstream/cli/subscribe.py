@@ -1,0 +1,223 @@
+"""`slipstream sub` and `slipstream reply`."""
+
+import asyncio
+import os
+import random
+import subprocess
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from slipstream.cli.message_text import say_bytes, show_body, show_headers
+from slipstream.cli.output import note, print_json, say
+from slipstream.cli.session import command, connection, context_of, new_app, settings, wants_json
+from slipstream.cli.templates import Template
+from slipstream.cli.values import duration
+from slipstream.client.connection import Connection
+from slipstream.client.jetstream import OrderedConsumerConfig
+from slipstream.client.message import Message
+
+sub_app = new_app(group=False)
+reply_app = new_app(group=False)
+
+Queue = Annotated[str, typer.Option("--queue", help="Share the messages with this group")]
+
+
+def _clock() -> str:
+    return datetime.now().strftime("%H:%M:%S")
+
+
+@command(sub_app, "sub")
+async def sub(
+    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="What to show")],
+    queue: Queue = "",
+    count: Annotated[int, typer.Option("--count", help="Stop after so many; 0: never")] = 0,
+    wait: Annotated[str, typer.Option("--wait", help="Stop when nothing came for so long")] = "",
+    raw: Annotated[bool, typer.Option("--raw", "-r", help="Only the bodies")] = False,
+    headers_only: Annotated[bool, typer.Option("--headers-only", help="No bodies")] = False,
+    subjects_only: Annotated[bool, typer.Option("--subjects-only", help="No bodies")] = False,
+    translate: Annotated[str, typer.Option("--translate", help="Pipe bodies to this")] = "",
+    stream: Annotated[str, typer.Option("--stream", help="Read this stream")] = "",
+    all_messages: Annotated[bool, typer.Option("--all", help="Stream: from its begin")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Stream: only what is new")] = False,
+    last: Annotated[bool, typer.Option("--last", help="Stream: from the last on")] = False,
+    last_per_subject: Annotated[
+        bool, typer.Option("--last-per-subject", help="Stream: last of each, then new")
+    ] = False,
+    start_sequence: Annotated[int, typer.Option("--start-sequence", help="Stream")] = 0,
+) -> None:
+    """Show the messages of subjects, or of a stream, as they come."""
+    shower = Shower(raw, headers_only, subjects_only, translate, count)
+    policy = next(
+        (
+            name
+            for name, on in (
+                ("last_per_subject", last_per_subject),
+                ("last", last),
+                ("new", new),
+                ("by_start_sequence", start_sequence > 0),
+                ("all", all_messages or bool(stream)),
+            )
+            if on
+        ),
+        "",
+    )
+    async with connection() as nc:
+        if policy:
+            await _from_stream(nc, subjects, stream, policy, start_sequence, shower, wait)
+        else:
+            await _from_subjects(nc, subjects, queue, shower, wait)
+
+
+class Shower:
+    """Shows messages as the line asks, and counts them."""
+
+    def __init__(
+        self, raw: bool, headers_only: bool, subjects_only: bool, translate: str, count: int
+    ) -> None:
+        self._raw = raw
+        self._headers_only = headers_only
+        self._subjects_only = subjects_only
+        self._translate = translate
+        self._count = count
+        self.shown = 0
+
+    def show(self, message: Message, origin: str = "") -> bool:
+        """Show one; False when that was the last."""
+        self.shown += 1
+        if wants_json():
+            print_json(_json(message))
+        elif self._raw:
+            show_body(message.data, self._translate)
+        else:
+            reply = f' with reply "{message.reply}"' if message.reply and not origin else ""
+            say(f'[#{self.shown}] Received {origin}on "{message.subject}"{reply}')
+            if not self._subjects_only:
+                show_headers(message.headers)
+                if not self._headers_only:
+                    show_body(message.data, self._translate)
+                say()
+        return not self._count or self.shown < self._count
+
+
+def _json(message: Message) -> dict[str, Any]:
+    headers = {key: message.headers.get_all(key) for key in message.headers}
+    found: dict[str, Any] = {"subject": message.subject}
+    if message.reply:
+        found["reply"] = message.reply
+    if headers:
+        found["headers"] = headers
+    found["data"] = message.data.decode("utf-8", "replace")
+    return found
+
+
+async def _from_subjects(
+    nc: Connection, subjects: list[str], queue: str, shower: Shower, wait: str
+) -> None:
+    inbox: asyncio.Queue[Message] = asyncio.Queue()
+    for subject in subjects:
+        await nc.subscribe(subject, queue=queue, handler=inbox.put_nowait)
+    if not wants_json():
+        note(f"{_clock()} Subscribing on {', '.join(subjects)}")
+    await nc.flush()
+    limit = duration(wait) or None
+    while True:
+        try:
+            message = await asyncio.wait_for(inbox.get(), limit)
+        except TimeoutError:
+            return
+        if not shower.show(message):
+            return
+
+
+async def _from_stream(
+    nc: Connection,
+    subjects: list[str],
+    stream: str,
+    policy: str,
+    sequence: int,
+    shower: Shower,
+    wait: str,
+) -> None:
+    js = context_of(nc, settings())
+    name = stream or await js.stream_name_by_subject(subjects[0])
+    config = OrderedConsumerConfig(
+        filter_subjects=subjects,
+        deliver_policy=policy,  # type: ignore[arg-type]
+        opt_start_seq=sequence,
+    )
+    note(f"{_clock()} Subscribing to Stream {name} on {', '.join(subjects)}")
+    consumer = js.ordered_consumer(name, config)
+    limit = duration(wait) or None
+    async with consumer.messages() as messages:
+        while True:
+            message = await messages.next(limit)
+            if message is None:
+                return
+            origin = f"JetStream message: stream: {name} seq {message.sequence} "
+            if not shower.show(message, origin):
+                return
+
+
+@command(reply_app, "reply")
+async def reply(
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="What to answer")],
+    body: Annotated[str, typer.Argument(metavar="BODY", help="The answer")] = "",
+    queue: Queue = "NATS-RPLY-22",
+    echo: Annotated[bool, typer.Option("--echo", help="Send the request back")] = False,
+    run: Annotated[str, typer.Option("--command", help="Answer with what this prints")] = "",
+    header: Annotated[list[str], typer.Option("--header", "-H", help="Name: value")] = [],  # noqa: B006
+    sleep: Annotated[str, typer.Option("--sleep", help="Wait up to so long before")] = "",
+    count: Annotated[int, typer.Option("--count", help="Stop after so many; 0: never")] = 0,
+) -> None:
+    """Answer requests."""
+    if sum((bool(body), echo, bool(run))) != 1:
+        raise typer.BadParameter("give one of BODY, --echo and --command")
+    pause = duration(sleep)
+    answered = 0
+    async with connection() as nc:
+        subscription = await nc.subscribe(subject, queue=queue)
+        note(f'{_clock()} Listening on "{subject}" in group "{queue}"')
+        await nc.flush()
+        async for message in subscription:
+            answered += 1
+            note(f'{_clock()} [#{answered}] Received on subject "{message.subject}":')
+            show_headers(message.headers)
+            say_bytes(message.data)
+            if pause:
+                await asyncio.sleep(random.uniform(0, pause))
+            headers = dict(_pair(one) for one in header) or None
+            answer = await _answer(message, body, echo, run, answered)
+            if message.reply:
+                await nc.publish(message.reply, answer, headers=headers)
+            if count and answered >= count:
+                await nc.flush()
+                return
+
+
+def _pair(header: str) -> tuple[str, str]:
+    name, mark, value = header.partition(":")
+    if not mark:
+        raise typer.BadParameter(f'header "{header}" must be written Name: value')
+    return name.strip(), value.strip()
+
+
+async def _answer(message: Message, body: str, echo: bool, run: str, count: int) -> bytes:
+    if echo:
+        return message.data
+    if run:
+        # The request is data: it goes in by stdin and environment, never into the command line.
+        said = {"NATS_REQUEST_SUBJECT": message.subject}
+        done = await asyncio.to_thread(
+            subprocess.run,
+            run,
+            shell=True,
+            input=message.data,
+            capture_output=True,
+            check=False,
+            env=os.environ | said,
+        )
+        return done.stdout
+    headers = {key: message.headers[key] for key in message.headers}
+    return Template(body).render(count, message.data, headers)

@@ -1,0 +1,128 @@
+"""Durations, sizes and moments as people write them, and back."""
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+
+import typer
+
+_UNITS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 604800.0,
+    "M": 2592000.0,
+    "y": 31536000.0,
+    "Y": 31536000.0,
+}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|[smhdwMyY])")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?)(i?)B?", re.IGNORECASE)
+
+
+def duration(text: str) -> float:
+    """Seconds of "1h30m", "500ms", "2d", "1y"; a bare number counts seconds."""
+    text = text.strip()
+    if text in ("", "-1", "0", "never", "unlimited"):
+        return 0.0
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise typer.BadParameter(f'"{text}" is no duration; write it like 500ms, 30s, 1h30m, 2d')
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def size(text: str) -> int:
+    """Bytes of "1024", "10KB", "5MiB", "1G"; units are powers of 1024, -1 is no bound."""
+    text = text.strip()
+    if text in ("", "-1", "unlimited"):
+        return -1
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise typer.BadParameter(f'"{text}" is no size; write it like 1024, 10KiB, 5MB, 1G')
+    power = " KMGTP".index(match[2].upper() or " ")
+    return int(float(match[1]) * 1024**power)
+
+
+def moment(text: str) -> datetime:
+    """A point in time: RFC 3339, "2026-01-31 12:00", or how long ago ("1h")."""
+    try:
+        found = datetime.fromisoformat(text)
+        return found if found.tzinfo else found.astimezone()
+    except ValueError:
+        pass
+    try:
+        return datetime.now(UTC) - timedelta(seconds=duration(text))
+    except typer.BadParameter:
+        raise typer.BadParameter(
+            f'"{text}" is no time; write 2026-01-31T12:00:00Z, or how long ago: 1h30m'
+        ) from None
+
+
+def later(text: str) -> datetime:
+    """A point in time to come: RFC 3339, or how long from now ("1h")."""
+    try:
+        return (
+            moment(text) if "-" in text else datetime.now(UTC) + timedelta(seconds=duration(text))
+        )
+    except typer.BadParameter:
+        raise typer.BadParameter(
+            f'"{text}" is no time; write 2026-01-31T12:00:00Z, or how long from now: 1h30m'
+        ) from None
+
+
+def show_duration(length: "float | timedelta") -> str:
+    """As the `nats` tool writes durations: 1.50s, 2m0s, 1h0m0s, 3d4h0m0s."""
+    seconds = length.total_seconds() if isinstance(length, timedelta) else length
+    if seconds < 0:
+        return "-" + show_duration(-seconds)
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f}µs"
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g}ms"
+    if seconds < 60:
+        return f"{seconds:.2f}s"
+    left = round(seconds)
+    text = ""
+    for unit, length in (("y", 31536000), ("d", 86400), ("h", 3600), ("m", 60)):
+        if left >= length or text:
+            count, left = divmod(left, length)
+            text += f"{count}{unit}"
+    return f"{text}{left}s"
+
+
+def show_size(count: float) -> str:
+    """As the `nats` tool writes sizes: 512 B, 1.2 KiB, 5.0 MiB."""
+    if count < 1024:
+        return f"{count:.0f} B"
+    power = min(int(math.log(count, 1024)), 4)
+    scaled = count / 1024**power
+    unit = " KMGT"[power] + "iB"
+    return f"{scaled:.1f} {unit}" if scaled < 10 else f"{scaled:.0f} {unit}"
+
+
+def show_time(when: datetime | None) -> str:
+    """Local time to the second; "never" for none."""
+    return when.astimezone().strftime("%Y-%m-%d %H:%M:%S") if when else "never"
+
+
+def show_stamp(when: datetime | None) -> str:
+    """RFC 3339 in UTC; "" for none."""
+    return when.astimezone(UTC).isoformat().replace("+00:00", "Z") if when else ""
+
+
+def show_since(when: datetime | None) -> str:
+    """How long ago; "never" for none."""
+    if when is None or when.year < 1970:
+        return "never"
+    return show_duration(max((datetime.now(UTC) - when).total_seconds(), 0.0))
+
+
+def show_limit(count: int) -> str:
+    """A bound, or "unlimited"."""
+    return f"{count:,}" if count > 0 else "unlimited"

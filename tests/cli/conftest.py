@@ -1,0 +1,129 @@
+"""The real executable, run against both servers, with and without a terminal."""
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import slipstream
+from tests.fix_nats_server import start_nats_server
+
+SOURCE = Path(slipstream.__file__).parents[1]
+
+
+@dataclass(slots=True)
+class Done:
+    """How a command ended. On a terminal both outputs are one."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Cli:
+    """Runs `slipstream` as a person in a shell would."""
+
+    def __init__(self, url: str, home: Path) -> None:
+        self.url = url
+        self.home = home
+        self.env = os.environ | {
+            "NATS_URL": url,
+            "XDG_CONFIG_HOME": str(home),
+            "PYTHONPATH": str(SOURCE),
+            "TERM": "xterm-256color",
+        }
+
+    def __call__(self, *words: str, stdin: str = "", status: int = 0) -> Done:
+        """Without a terminal; the exit status has to be `status`."""
+        done = subprocess.run(
+            self.command(words),
+            input=stdin,
+            env=self.env,
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == status, f"{words}: {done.stdout}{done.stderr}"
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def on_terminal(self, *words: str, answers: str = "") -> Done:
+        """On a pseudo-terminal, typing `answers`."""
+        main, side = pty.openpty()
+        process = subprocess.Popen(
+            self.command(words),
+            stdin=side,
+            stdout=side,
+            stderr=side,
+            env=self.env,
+            cwd=self.home,
+            close_fds=True,
+        )
+        os.close(side)
+        os.write(main, answers.encode())
+        shown = b""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            readable, _, _ = select.select([main], [], [], 0.1)
+            if readable:
+                try:
+                    data = os.read(main, 65536)
+                except OSError:
+                    break
+                if not data:
+                    break
+                shown += data
+            elif process.poll() is not None:
+                break
+        os.close(main)
+        return Done(process.wait(10), shown.decode().replace("\r\n", "\n"), "")
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        """A command that goes on by itself."""
+        return subprocess.Popen(
+            self.command(words),
+            env=self.env,
+            cwd=self.home,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def command(self, words: tuple[str, ...]) -> list[str]:
+        """What is run."""
+        return [sys.executable, "-m", "slipstream.cli.main", *words]
+
+
+@pytest.fixture(scope="module", params=("slipstream", "nats-server"))
+def server_of_module(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A server of its own for each module of tests."""
+    directory = tmp_path_factory.mktemp("server")
+    if request.param == "slipstream":
+        with slipstream.Server(store_dir=str(directory)) as server:
+            yield server.url
+        return
+    real = start_nats_server(directory)
+    yield real.url
+    real.process.terminate()
+    real.process.wait(10)
+
+
+@pytest.fixture
+def cli(server_of_module: str, tmp_path: Path) -> Cli:
+    """The command line, with an empty configuration directory of its own."""
+    return Cli(server_of_module, tmp_path)
+
+
+@pytest.fixture
+def offline(tmp_path: Path) -> Cli:
+    """The command line where no server is."""
+    return Cli("nats://127.0.0.1:1", tmp_path)
