@@ -49,6 +49,7 @@ cdef class Consumer:
     cdef public long long paused_until
     cdef public long long last_activity
     cdef public object timer
+    cdef public long long timer_at
     cdef public object life
     cdef public bint acks
     cdef public bint ack_all

@@ -73,6 +73,7 @@ class Consumer:
         self.paused_until = 0
         self.last_activity = stream.clock.now
         self.timer: Any = None
+        self.timer_at = 0  # when the timer is due; 0: not set
         self.life: Any = None
         self.replay_at = 0
         self.replay_until = 0
@@ -239,7 +240,8 @@ class Consumer:
             deadline = self.deadline(now, count)
             self.pending.delivered_again(place, now, deadline)
             self.due.popleft()
-            self.watch(deadline)
+            if not self.timer_at or self.timer_at > deadline:
+                self.watch(deadline)
         else:
             if self.num_pending > 0:
                 self.num_pending -= 1
@@ -257,7 +259,7 @@ class Consumer:
                 if not self.holds:
                     self.holds = True
                     self.stream.holding.append(self)
-                if self.timer is None:
+                if not self.timer_at or self.timer_at > deadline:
                     self.watch(deadline)
             else:
                 self.floor_seq = self.delivered_seq
@@ -371,6 +373,12 @@ class Consumer:
         elif self.redelivered:
             self.redelivered.pop(seq, None)
         return 0
+
+    def lost(self, seq: _int) -> bool:
+        """One message has gone, and filters were changed since it went out. Whether any are out
+        still."""
+        vanished(self, seq)
+        return self.pending.size > 0
 
     def comes_first(self, seq: _int) -> bool:
         """With last_per_subject: whether `seq` is one of the messages to begin with."""

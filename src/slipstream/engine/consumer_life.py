@@ -1,9 +1,9 @@
 """A consumer's time: deadlines, pauses, inactivity, saving its state, its end.
 
 There is one timer for a consumer, set to the earliest thing that can happen; a consumer at rest has
-none. The state is saved at most every tenth of a second, later where much is pending; an
-acknowledgement that wants an answer has it saved and synced at once, and shares that with whoever
-waits meanwhile.
+none. The state is saved at most every tenth of a second, later where much is pending, and synced
+every second; an acknowledgement that wants an answer has it saved and synced at once, and shares
+that with whoever waits meanwhile.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from slipstream.engine.rfc3339 import time_ns, time_text
 from slipstream.log.stream_store import StateSave
 
 SAVE_EVERY_NS = SECOND // 10
+SYNC_EVERY_NS = SECOND
 PENDING_PER_SAVE = 2000  # so many more pending make the next save wait as long again
 
 
@@ -29,6 +30,7 @@ class ConsumerLife:
         self._saving = False
         self._save_timer: Any = None
         self._waiting: list[Callable[[], None]] = []
+        self._synced_at = 0
 
     def restart_at(self, seq: int) -> None:
         """Forget what is out, and go on with the first message at or after `seq`."""
@@ -59,11 +61,13 @@ class ConsumerLife:
                 return
             timer.cancel()
         consumer.timer = self._timers.at(when, self.tick)
+        consumer.timer_at = when
 
     def tick(self) -> None:
         """Do what is due, and set the timer for what comes next."""
         consumer = self.consumer
         consumer.timer = None
+        consumer.timer_at = 0
         if consumer.stopped:
             return
         now = consumer.clock.now
@@ -146,7 +150,7 @@ class ConsumerLife:
     def _save_later(self) -> None:
         self._save_timer = None
         if self.consumer.unsaved and not self._saving:
-            self._save(sync=False)
+            self._save(sync=self.consumer.clock.now - self._synced_at >= SYNC_EVERY_NS)
 
     def when_saved(self, callback: Callable[[], None]) -> None:
         """Call back once what is settled now survives a crash."""
@@ -163,6 +167,8 @@ class ConsumerLife:
         self._waiting = []
         consumer.unsaved = False
         self._saving = True
+        if sync:
+            self._synced_at = consumer.clock.now
 
         def done(error: Exception | None) -> None:
             self._saving = False

@@ -113,6 +113,10 @@ def restore_consumers(stream: "Stream") -> None:
             set_start(consumer)  # it never got as far as saving a position
         _fit(consumer)
         _connect(consumer)
+        if consumer.pending.size:  # whether its filters still match all of these is not known
+            consumer.holds = True
+            stream.holding.append(consumer)
+            stream.strays.append(consumer)
 
 
 def _fit(consumer: Consumer) -> None:

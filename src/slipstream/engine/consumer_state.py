@@ -13,10 +13,10 @@ from slipstream.errors import CorruptionError
 if TYPE_CHECKING:
     from slipstream.engine.consumer import Consumer
 
-VERSION = 1
-# version, delivered (consumer, stream, at), floor (consumer, stream, at), next sequence,
-# counts of: pending, redelivered, initial
-_HEAD = struct.Struct("<BQQQQQQQIII")
+VERSION = 2
+# version, when the consumer was created, delivered (consumer, stream, at), floor (consumer, stream,
+# at), next sequence, counts of: pending, redelivered, initial
+_HEAD = struct.Struct("<BQQQQQQQQIII")
 PENDING_SIZE = 32
 _REDELIVERED = struct.Struct("<QQ")
 _SEQUENCE = struct.Struct("<Q")
@@ -27,6 +27,7 @@ def encode_state(consumer: "Consumer") -> bytes:
     initial = consumer.initial[consumer.initial_at :]
     head = _HEAD.pack(
         VERSION,
+        consumer.created,
         consumer.delivered_seq,
         consumer.delivered_stream_seq,
         consumer.delivered_at,
@@ -51,8 +52,10 @@ def apply_state(consumer: "Consumer", data: bytes) -> None:
         fields = _HEAD.unpack_from(data)
         if fields[0] != VERSION:
             raise CorruptionError(f"a consumer's state has the unknown version {fields[0]}")
+        if fields[1] != consumer.created:
+            raise CorruptionError("this is the state of an earlier consumer of the same name")
         at = _HEAD.size
-        pending, redelivered, initial = fields[8:]
+        pending, redelivered, initial = fields[9:]
         consumer.pending.unpack(data[at : at + pending * PENDING_SIZE])
         at += pending * PENDING_SIZE
         for _ in range(redelivered):
@@ -62,9 +65,9 @@ def apply_state(consumer: "Consumer", data: bytes) -> None:
         first = [_SEQUENCE.unpack_from(data, at + i * 8)[0] for i in range(initial)]
     except (struct.error, ValueError) as error:
         raise CorruptionError(f"a consumer's state is too short: {error}") from error
-    consumer.delivered_seq, consumer.delivered_stream_seq, consumer.delivered_at = fields[1:4]
-    consumer.floor_seq, consumer.floor_stream_seq, consumer.acked_at = fields[4:7]
-    consumer.next_seq = fields[7]
+    consumer.delivered_seq, consumer.delivered_stream_seq, consumer.delivered_at = fields[2:5]
+    consumer.floor_seq, consumer.floor_stream_seq, consumer.acked_at = fields[5:8]
+    consumer.next_seq = fields[8]
     consumer.due.extend(
         seq
         for seq in consumer.pending.sequences()

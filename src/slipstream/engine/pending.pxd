@@ -12,6 +12,7 @@ cdef class PendingMessages:
 
     @cython.locals(n=Py_ssize_t)
     cdef int _make_room(self) except -1
+    @cython.locals(i=Py_ssize_t)
     cpdef int add(self, long long seq, long long consumer_seq, long long ts, long long deadline) except -1
     @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, guess="long long", found="long long")
     cpdef Py_ssize_t find(self, long long seq) except -2

@@ -37,6 +37,8 @@ cdef class Stream(Service):
     cdef public PatternTrie filters
     cdef public list unfiltered
     cdef public list holding
+    cdef public list strays
+    cdef list _joined
     cdef public object transform
     cdef public object republisher
     cdef public object direct

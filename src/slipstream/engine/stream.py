@@ -66,6 +66,8 @@ class Stream(Service):
         self.filters = PatternTrie()  # consumers with filters, by filter
         self.unfiltered: list[Any] = []
         self.holding: list[Any] = []  # consumers that may have messages out
+        self.strays: list[Any] = []  # of these, whose filters may not match what is out
+        self._joined: list[Any] = []  # consumers that began while messages were on their way
         self.transform: Transform | None = None
         self.republisher: Republisher | None = None
         self.direct: Any = None  # answers direct gets, where allowed
@@ -370,6 +372,11 @@ class Stream(Service):
                 for consumer in self.filters.match(subject):
                     consumer.stored(seq)
             self._fresh = self._fresh[n:]
+        if self._joined:
+            for consumer in self._joined:
+                consumer.wake()
+            if last >= self.log.last_seq:
+                self._joined = []
         return 0
 
     def _tell_removed(self, seq: _int, subject: bytes) -> _int:
@@ -378,6 +385,8 @@ class Stream(Service):
             consumer.removed(seq)
         for consumer in self.unfiltered:
             consumer.removed(seq)
+        if self.strays:
+            self.strays = [consumer for consumer in self.strays if consumer.lost(seq)]
         return 0
 
     def add_consumer(self, consumer: Any) -> None:
@@ -392,6 +401,8 @@ class Stream(Service):
                 self.filters.insert(pattern, consumer)
         else:
             self.unfiltered.append(consumer)
+        if self.log.last_seq > self.visible_seq:  # nobody has noted that these are for it
+            self._joined.append(consumer)
 
     def unlink_filters(self, consumer: Any) -> None:
         """Do not any more."""
@@ -405,8 +416,9 @@ class Stream(Service):
         if self.consumers.pop(consumer.name, None) is None:
             return
         self.unlink_filters(consumer)
-        if consumer in self.holding:
-            self.holding.remove(consumer)
+        for several in (self.holding, self.strays):
+            if consumer in several:
+                several.remove(consumer)
         if self._interest and not self.closed:
             from slipstream.engine.retention import drop_unneeded
 

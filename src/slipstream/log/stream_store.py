@@ -36,6 +36,11 @@ class TwinFile:
         self._synced = True  # whether it is durable; if not, the other slot is
         self._unsure = False  # it was read, and may be in the system's memory alone
         self._named: set[int] = set()  # slots whose names are durable
+        self._retired = False
+
+    def retire(self) -> None:
+        """Write no more: a save that is still on its way comes too late."""
+        self._retired = True
 
     def load(self) -> bytes:
         """The newest whole content; raises `CorruptionError` if there is none."""
@@ -57,6 +62,8 @@ class TwinFile:
 
         Raises OSError, `StorageError`; what was durable still is then.
         """
+        if self._retired:
+            return
         if self._unsure:
             file = self._disk.open(f"{self._path}.{self._slot}")
             self._sync(file, self._slot)
@@ -169,6 +176,8 @@ class ConsumerStore:
 
     def delete(self) -> None:
         """Remove everything, durably. Raises OSError."""
+        self.meta.retire()
+        self.state.retire()
         _discard(self._disk, self.path)
 
 

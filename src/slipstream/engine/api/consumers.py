@@ -163,6 +163,8 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> dict[
     consumer.life.save_config()
     if refiltered:
         stream.link_filters(consumer)
+        if consumer.pending.size and consumer not in stream.strays:
+            stream.strays.append(consumer)
         consumer.recount()
         if stream.config.retention == "interest":
             from slipstream.engine.retention import drop_unneeded

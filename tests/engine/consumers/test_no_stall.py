@@ -1,0 +1,67 @@
+"""By no order of events is a consumer with work, room and a waiting client left silent."""
+
+from typing import Any
+
+import pytest
+
+from slipstream.engine import acks, redelivery
+from slipstream.engine.consumer_life import ConsumerLife
+from slipstream.engine.pending import DUE
+from slipstream.engine.stream import Stream
+from slipstream.testing.driver import HandCommitter
+
+from .world import StalledError, World
+
+EVENTS = 150
+SEEDS_TO_FIND = 60
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_consumer_with_work_room_and_somebody_waiting_delivers(seed: int) -> None:
+    World(seed).run(EVENTS)
+
+
+def _finds(committer: type[HandCommitter] = HandCommitter) -> bool:
+    for seed in range(SEEDS_TO_FIND):
+        try:
+            World(seed, committer, counts=False).run(EVENTS)
+        except StalledError:
+            return True
+    return False
+
+
+class ForgetfulCommitter(HandCommitter):
+    """Tells consumers nothing of what was synced late: a waiting pull is not woken."""
+
+    def synced(self, stream: Stream, batch: Any) -> None:
+        if self.held:
+            stream.visible_seq = batch.last_seq
+        super().synced(stream, batch)
+
+
+def test_a_wake_up_lost_when_a_sync_is_late_is_found() -> None:
+    assert _finds(ForgetfulCommitter)
+
+
+def test_a_wake_up_lost_on_resume_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pause(life: ConsumerLife, until: int) -> None:
+        life.consumer.paused_until = until if until > life.consumer.clock.now else 0
+        life.watch(life.consumer.paused_until)
+
+    monkeypatch.setattr(ConsumerLife, "pause", pause)
+    assert _finds()
+
+
+def test_a_wake_up_lost_on_a_negative_acknowledgement_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nak(consumer: Any, seq: int, delay: int) -> None:
+        place = consumer.pending.find(seq)
+        if delay:
+            redelivery.nak(consumer, seq, delay)
+        elif place >= 0 and consumer.pending.deadline(place) != DUE:
+            consumer.pending.set_deadline(place, DUE)
+            consumer.due.append(seq)
+
+    monkeypatch.setattr(acks, "nak", nak)
+    assert _finds()
