@@ -35,7 +35,7 @@ class PushDelivery(Delivery):
         self._asked_at = 0  # how many of them had been sent when the open request went out
         self._asked: bytes = b""  # its reply subject; b"" when none is open
         self._next_beat = 0
-        self._free_at = 0  # with a rate limit: when the next message may go
+        self.free_at = 0  # with a rate limit: when the next message may go
         self._lost_interest_at = consumer.clock.now
 
     def begin(self) -> None:
@@ -84,12 +84,16 @@ class PushDelivery(Delivery):
         if not self.active or self._held_up:
             return False
         consumer = self.consumer
-        if consumer.config.flow_control and self._unanswered >= self._window:
+        if self.is_stalled():
             return False
-        if self._free_at > consumer.clock.now:
-            consumer.life.watch(self._free_at)
+        if self.free_at > consumer.clock.now:
+            consumer.life.watch(self.free_at)
             return False
         return True
+
+    def is_stalled(self) -> bool:
+        """Whether the client still owes the answer to a flow-control request."""
+        return self.consumer.config.flow_control and self._unanswered >= self._window
 
     def is_live(self) -> bool:
         """Whether the consumer is in use, as far as inactivity goes."""
@@ -134,8 +138,8 @@ class PushDelivery(Delivery):
 
     def _slow_down(self, size: int) -> None:
         now = self.consumer.clock.now
-        self._free_at = (
-            max(self._free_at, now) + size * 8 * SECOND // self.consumer.config.rate_limit_bps
+        self.free_at = (
+            max(self.free_at, now) + size * 8 * SECOND // self.consumer.config.rate_limit_bps
         )
 
     # -- flow control --------------------------------------------------------------------------

@@ -46,6 +46,13 @@ def _size_of_oldest(stream: "Stream", subject: bytes) -> int:
     return stream.log.size_of(len(subject), header_size, record.end - record.body_start)
 
 
+def thinned(stream: "Stream") -> None:
+    """Any messages may have gone: consumers look again."""
+    for consumer in list(stream.consumers.values()):
+        consumer.look_again()
+    stream.mark_dirty()
+
+
 def enforce_all(stream: "Stream") -> None:
     """Apply limits that have just become tighter to everything that is stored."""
     log = stream.log
@@ -56,7 +63,7 @@ def enforce_all(stream: "Stream") -> None:
             while log.subjects.find(subject) >= 0 and log.subjects.count(id) > most:
                 log.remove(log.first_of(subject), False)
     stream.enforce_limits(b"")
-    stream.thinned()
+    thinned(stream)
     stream.watch_age()
 
 

@@ -459,12 +459,6 @@ class Stream(Service):
             after_purge(consumer, pattern)
         self.mark_dirty()
 
-    def thinned(self) -> None:
-        """Any messages may have gone: consumers look again."""
-        for consumer in list(self.consumers.values()):
-            consumer.look_again()
-        self.mark_dirty()
-
     # -- age -----------------------------------------------------------------------------------
 
     def watch_age(self) -> None:

@@ -12,7 +12,7 @@ from slipstream.engine.api.requests import (
 )
 from slipstream.engine.api.stream_info import SUBJECTS_PER_PAGE, stream_info
 from slipstream.engine.errors import ApiError
-from slipstream.engine.retention import drop_acked, enforce_all
+from slipstream.engine.retention import drop_acked, enforce_all, thinned
 from slipstream.engine.stream import Stream
 from slipstream.engine.stream_checks import (
     check_asked,
@@ -78,7 +78,7 @@ def update(js: "JetStream", request: Request) -> dict[str, Any]:
     enforce_all(stream)
     if config.retention == "interest" and old.retention != "interest":
         drop_acked(stream)
-        stream.thinned()
+        thinned(stream)
     return stream_info(stream)
 
 

@@ -1,0 +1,201 @@
+"""What a pull request gets: messages, and statuses byte for byte (spec consumers.md section 6)."""
+
+import pytest
+
+from .conftest import MS, SECOND, Bench, sequences, statuses
+
+
+def test_messages_come_under_their_stored_subject_with_the_acknowledgement_as_reply(
+    bench: Bench,
+) -> None:
+    bench.consumer()
+    bench.publish("s.a", "s.b")
+    now = bench.driver.clock.now
+    found = bench.pull(batch=2)
+    assert [(m.subject, m.reply) for m in found] == [
+        ("s.a", f"$JS.ACK.S.c.1.1.1.{now}.1"),
+        ("s.b", f"$JS.ACK.S.c.1.2.2.{now}.0"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "delivered"), [(b"", 1), (b"3", 3), (b"0", 1), (b"many", 1), (b'{"batch":2}', 2)]
+)
+def test_a_request_may_be_empty_a_number_json_or_anything(
+    bench: Bench, body: bytes, delivered: int
+) -> None:
+    bench.consumer()
+    bench.publish("s.a", "s.a", "s.a", "s.a")
+    bench.client.publish("$JS.API.CONSUMER.MSG.NEXT.S.c", body, "_INBOX.t.x")
+    assert len(bench.client.take()) == delivered
+
+
+def test_a_request_without_a_reply_subject_is_ignored(bench: Bench) -> None:
+    bench.consumer()
+    bench.publish("s.a")
+    bench.client.publish("$JS.API.CONSUMER.MSG.NEXT.S.c")
+    assert bench.info()["num_waiting"] == 0
+
+
+def test_who_asks_a_consumer_that_is_not_there_hears_that_nobody_responds(bench: Bench) -> None:
+    [answer] = bench.client.ask("$JS.API.CONSUMER.MSG.NEXT.S.nobody")
+    assert answer.header == (
+        b"NATS/1.0 503\r\nNats-Subject: $JS.API.CONSUMER.MSG.NEXT.S.nobody\r\n\r\n"
+    )
+
+
+def test_no_wait_with_nothing_pending_is_answered_at_once(bench: Bench) -> None:
+    bench.consumer()
+    [answer] = bench.pull(batch=5, no_wait=True)
+    assert answer.header == b"NATS/1.0 404 No Messages\r\n\r\n"
+
+
+def test_no_wait_takes_what_is_there_and_ends(bench: Bench) -> None:
+    bench.consumer()
+    bench.publish("s.a", "s.a")
+    found = bench.pull(batch=5, no_wait=True)
+    assert sequences(found) == [1, 2]
+    assert statuses(found) == ["404 No Messages"]
+
+
+def test_no_wait_with_expires_waits_for_the_first_message_only(bench: Bench) -> None:
+    bench.consumer()
+    assert bench.pull(batch=5, no_wait=True, expires=SECOND) == []
+    bench.client.publish("s.a", b"x")
+    found = bench.client.take()
+    assert sequences(found) == [1]
+    assert statuses(found) == ["404 No Messages"]
+
+
+def test_no_wait_behind_requests_that_want_more_than_there_is_is_turned_away(bench: Bench) -> None:
+    bench.consumer(max_ack_pending=1)
+    bench.publish("s.a", "s.a", "s.a")
+    bench.pull(batch=10, expires=60 * SECOND)
+    [answer] = bench.pull(batch=1, no_wait=True)
+    assert answer.header == b"NATS/1.0 408 Requests Pending\r\n\r\n"
+
+
+def test_a_full_consumer_keeps_no_wait_requests_waiting(bench: Bench) -> None:
+    bench.consumer(max_ack_pending=2)
+    bench.publish("s.a", "s.a", "s.a")
+    found = bench.pull(batch=5, no_wait=True)
+    assert (sequences(found), statuses(found)) == ([1, 2], [])
+    bench.client.publish(found[0].reply, b"+ACK")
+    assert sequences(bench.client.take()) == [3]
+
+
+def test_an_expired_request_says_how_much_it_did_not_get(bench: Bench) -> None:
+    bench.consumer()
+    bench.publish("s.a")
+    assert sequences(bench.pull(batch=4, max_bytes=1000, expires=SECOND)) == [1]
+    size = len("s.a" + f"$JS.ACK.S.c.1.1.1.{bench.driver.clock.now}.0" + "x")
+    [answer] = bench.advance(SECOND)
+    assert answer.header == (
+        b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 3\r\n"
+        b"Nats-Pending-Bytes: %d\r\n\r\n" % (1000 - size)
+    )
+
+
+def test_a_message_that_does_not_fit_ends_the_request(bench: Bench) -> None:
+    bench.consumer()
+    bench.publish("s.a", body=b"x" * 200)
+    [answer] = bench.pull(batch=2, max_bytes=100)
+    assert answer.header == (
+        b"NATS/1.0 409 Message Size Exceeds MaxBytes\r\nNats-Pending-Messages: 2\r\n"
+        b"Nats-Pending-Bytes: 100\r\n\r\n"
+    )
+    assert bench.info()["num_pending"] == 1
+
+
+def test_a_full_batch_with_bytes_to_spare_is_reported(bench: Bench) -> None:
+    bench.consumer()
+    bench.publish("s.a", body=b"x" * 10)
+    found = bench.pull(batch=1, max_bytes=1000)
+    assert statuses(found) == ["409 Batch Completed"]
+    assert found[1].fields["Nats-Pending-Messages"] == "0"
+
+
+def test_heartbeats_come_while_nothing_else_does(bench: Bench) -> None:
+    bench.consumer()
+    bench.publish("s.a")
+    bench.pull(batch=3, expires=SECOND, idle_heartbeat=300 * MS)
+    found = bench.advance(650 * MS)
+    assert [m.header for m in found] == 2 * [
+        b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 1\r\nNats-Last-Stream: 1\r\n\r\n"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "config", "status"),
+    [
+        ({"expires": SECOND, "idle_heartbeat": 600 * MS}, {},
+         "400 Bad Request - heartbeat value too large"),
+        ({"batch": 11}, {"max_batch": 10}, "409 Exceeded MaxRequestBatch of 10"),
+        ({"expires": 2 * SECOND}, {"max_expires": SECOND}, "409 Exceeded MaxRequestExpires of 1s"),
+        ({"max_bytes": 101}, {"max_bytes": 100}, "409 Exceeded MaxRequestMaxBytes of 100"),
+        ({"priority": 10}, {}, "400 Bad Request - Priority must be between 0 and 9"),
+        ({"min_pending": 1}, {}, "400 Bad Request - Not a Overflow Priority consumer"),
+        ({"id": "me"}, {}, "400 Bad Request - Not a Pinned Client Priority consumer"),
+    ],
+)  # fmt: skip
+def test_requests_that_ask_too_much_are_refused(
+    bench: Bench, asked: dict[str, int], config: dict[str, int], status: str
+) -> None:
+    bench.consumer(**config)
+    [answer] = bench.pull(**asked)
+    assert answer.header == f"NATS/1.0 {status}\r\n\r\n".encode()
+
+
+def test_more_requests_than_max_waiting_are_refused_unless_they_have_heartbeats(
+    bench: Bench,
+) -> None:
+    bench.consumer(max_waiting=1)
+    bench.pull(expires=SECOND)
+    [answer] = bench.pull(expires=SECOND)
+    assert answer.header == b"NATS/1.0 409 Exceeded MaxWaiting\r\n\r\n"
+    assert bench.pull(expires=SECOND, idle_heartbeat=200 * MS) == []
+
+
+def test_requests_are_served_in_turn(bench: Bench) -> None:
+    bench.consumer()
+    one, two = bench.driver.client(), bench.driver.client()
+    bench.pull(client=one, batch=2, expires=SECOND)
+    bench.pull(client=two, batch=2, expires=SECOND)
+    bench.publish("s.a", "s.b", "s.c", "s.d")
+    assert (sequences(one.take()), sequences(two.take())) == ([1, 3], [2, 4])
+
+
+def test_a_request_whose_inbox_nobody_listens_to_is_dropped_without_a_word(bench: Bench) -> None:
+    bench.consumer()
+    bench.pull(batch=2)
+    bench.client.send(f"UNSUB {1000 + bench.pulls}\r\n".encode())
+    bench.pull(batch=1)
+    bench.client.publish("s.a", b"x")
+    assert [m.sid for m in bench.client.take()] == [str(1000 + bench.pulls)]
+    assert bench.info()["num_waiting"] == 0
+
+
+def test_a_deleted_consumer_says_so_to_those_who_wait(bench: Bench) -> None:
+    bench.consumer()
+    bench.pull(batch=3, expires=SECOND)
+    bench.client.publish("$JS.API.CONSUMER.DELETE.S.c")
+    [answer] = bench.client.take()
+    assert answer.header == b"NATS/1.0 409 Consumer Deleted\r\n\r\n"
+
+
+def test_a_client_that_falls_behind_does_not_hold_up_others(bench: Bench) -> None:
+    bench.consumer()
+    slow, quick = bench.driver.client(), bench.driver.client()
+    bench.pull(client=slow, batch=100, expires=60 * SECOND)
+    slow.transport.backlog = 1 << 26
+    for _ in range(4):
+        bench.publish("s.a", body=b"x" * 100_000)
+    held = sequences(slow.take())
+    held += sequences(bench.pull(client=quick, batch=100, expires=60 * SECOND))
+    bench.publish("s.a", "s.a")
+    assert held + sequences(quick.take()) == [1, 2, 3, 4, 5, 6]
+    assert bench.info()["num_waiting"] == 2
+    slow.transport.backlog = 0
+    slow.session.drained()
+    bench.publish("s.a", "s.a")
+    assert (len(sequences(slow.take())), len(sequences(quick.take()))) == (1, 1)
