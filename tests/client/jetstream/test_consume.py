@@ -194,6 +194,17 @@ async def test_a_double_ack_is_confirmed(js: JetStream, stream: Stream) -> None:
     assert message.is_acknowledged
 
 
+async def test_every_final_acknowledgement_may_be_confirmed(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 2)
+    consumer = await stream.create_consumer(durable_name="c")
+    first, second = await consumer.fetch(2, timeout=5)
+    await first.nak_sync(delay=60)
+    await second.term_sync("why")
+    assert (await consumer.info()).num_ack_pending == 1
+    with pytest.raises(AlreadyAcknowledgedError):
+        await second.ack_sync()
+
+
 async def test_nak_brings_a_message_back_and_term_does_not(js: JetStream, stream: Stream) -> None:
     await fill(js, stream, 2)
     consumer = await stream.create_consumer(durable_name="c")

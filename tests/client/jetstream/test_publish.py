@@ -272,3 +272,17 @@ async def test_spans_follow_a_message_through_the_stream(server_url: str, stream
 async def test_a_line_break_cannot_be_smuggled_into_a_header(js: JetStream, stream: Stream) -> None:
     with pytest.raises(ValueError, match="line break"):
         await js.publish(f"{stream.name}.a", b"x", message_id="a\r\nNats-Rollup: all")
+
+
+async def test_a_context_that_is_forgotten_leaves_no_subscription(
+    nc: "slipstream.Connection", stream: Stream
+) -> None:
+    before = nc.stats.subscriptions
+    for _ in range(3):
+        await nc.jetstream().publish(f"{stream.name}.a", b"x")
+    last = await nc.jetstream().publish_async(f"{stream.name}.a", b"x")
+    assert (await last).sequence == 4
+    await asyncio.sleep(0)
+    assert nc.stats.subscriptions <= before + 1
+    await nc.flush()
+    assert nc.stats.subscriptions == before

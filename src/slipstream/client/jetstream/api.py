@@ -1,5 +1,6 @@
 """Requests to ``$JS.API`` (spec jetstream-api.md): prefix, JSON both ways, errors, pages."""
 
+import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from slipstream.client.connection import Connection
 
 DEFAULT_PREFIX = "$JS.API"
+logger = logging.getLogger("slipstream.client.jetstream")
 
 
 def prefix_of(domain: str, prefix: str) -> str:
@@ -58,12 +60,14 @@ class Api:
         raw = body.to_wire() if isinstance(body, Document) else body
         data = b"" if raw is None else msgspec.json.encode(raw)
         subject = f"{self.prefix}.{endpoint}"
+        logger.debug("request %s %s", subject, data)
         try:
             message = await self.connection.request(subject, data, timeout=limit)
         except NoRespondersError as error:
             raise JetStreamNotEnabledError(
                 503, 10076, "nobody answers: JetStream is not enabled on this server", endpoint
             ) from error
+        logger.debug("answer to %s %s", subject, message.data)
         try:
             answer: dict[str, Any] = msgspec.json.decode(message.data)
         except msgspec.DecodeError as error:

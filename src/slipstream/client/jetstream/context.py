@@ -12,6 +12,7 @@ import builtins
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from slipstream.client.codecs import codec_for, encode
@@ -27,6 +28,7 @@ from slipstream.client.jetstream.publish_options import PublishOptions, block_of
 from slipstream.client.jetstream.publisher import AckInbox, PubAck
 from slipstream.client.jetstream.stream_admin import StreamAdmin
 from slipstream.client.payload import HeadersLike, as_headers, subject_bytes
+from slipstream.client.route import Route
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         self._acks.on_ack = on_publish_ack
         self._acks.on_error = on_publish_error
         self._acks_subject = inbox + "*"
+        self._route: Route | None = None
         self._subject = ""
         self._subject_bytes = b""
 
@@ -181,8 +184,16 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
 
     def _open(self) -> None:
         """Begin to receive acknowledgements: with the first publish."""
-        self.connection.open_route(self._acks_subject, "", self._acks)
+        self._route = self.connection.open_route(self._acks_subject, "", self._acks)
         self._acks.is_open = True
+
+    def __del__(self) -> None:
+        # A context may be made for a single publish: what it subscribed to ends with it, once its
+        # last acknowledgement has come.
+        route: Route | None = getattr(self, "_route", None)
+        if route is not None and not self.connection.loop.is_closed():
+            unsubscribe = partial(self.connection.drop_route, route)
+            self.connection.loop.call_soon_threadsafe(self._acks.retire, unsubscribe)
 
     async def _slot(self, subject: str) -> None:
         bound = self._acks.in_flight_max
@@ -230,8 +241,10 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
 
     # -- acknowledging -------------------------------------------------------------------------
 
-    async def request_ack(self, message: JetStreamMessage, timeout: float | None) -> None:
+    async def request_ack(
+        self, message: JetStreamMessage, word: bytes, timeout: float | None
+    ) -> None:
         """Acknowledge `message` and await the server's confirmation; see `ack_sync`."""
         await self.connection.request(
-            message.reply, b"+ACK", timeout=self.timeout if timeout is None else timeout
+            message.reply, word, timeout=self.timeout if timeout is None else timeout
         )

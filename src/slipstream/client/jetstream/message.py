@@ -208,13 +208,11 @@ class JetStreamMessage(Message):
 
     def nak(self, delay: "float | timedelta | None" = None) -> Awaitable[None]:
         """Not done: deliver it again, after `delay` seconds if given, else at once."""
-        if delay is None:
-            return self._finish(b"-NAK")
-        return self._finish(b'-NAK {"delay": %d}' % to_nanoseconds(delay))
+        return self._finish(_nak(delay))
 
     def term(self, reason: _str = "") -> Awaitable[None]:
         """Never deliver it again, though it is not done; `reason` goes into the advisory."""
-        return self._finish(b"+TERM " + reason.encode() if reason else b"+TERM")
+        return self._finish(_term(reason))
 
     def in_progress(self) -> Awaitable[None]:
         """Still at work: the consumer's `ack_wait` starts anew. May be called again and again."""
@@ -228,10 +226,23 @@ class JetStreamMessage(Message):
         Waits `timeout` seconds (the context's default if None). Raises `TimeoutError` if the server
         does not confirm; the message may be delivered again then.
         """
+        await self._confirm(b"+ACK", timeout)
+
+    async def nak_sync(
+        self, delay: "float | timedelta | None" = None, *, timeout: "float | None" = None
+    ) -> None:
+        """As `nak`, and the server has confirmed it; see `ack_sync`."""
+        await self._confirm(_nak(delay), timeout)
+
+    async def term_sync(self, reason: _str = "", *, timeout: "float | None" = None) -> None:
+        """As `term`, and the server has confirmed it; see `ack_sync`."""
+        await self._confirm(_term(reason), timeout)
+
+    async def _confirm(self, word: bytes, timeout: "float | None") -> None:
         self._way_back()
         if self._acknowledged:
             raise self._twice()
-        await self._context.request_ack(self, timeout)
+        await self._context.request_ack(self, word, timeout)
         self._acknowledged = True
 
     def _finish(self, word: bytes) -> "Sent":
@@ -258,6 +269,16 @@ class JetStreamMessage(Message):
             f"message {self.metadata.stream_sequence} of stream {self.metadata.stream!r} has had "
             "its final acknowledgement; only the first one counts"
         )
+
+
+def _nak(delay: "float | timedelta | None") -> bytes:
+    if delay is None:
+        return b"-NAK"
+    return b'-NAK {"delay": %d}' % to_nanoseconds(delay)
+
+
+def _term(reason: _str) -> bytes:
+    return b"+TERM " + reason.encode() if reason else b"+TERM"
 
 
 def delivered(

@@ -34,6 +34,7 @@ cdef class AckInbox(Sink):
     cdef object _time
     cdef object _slots
     cdef list _empty
+    cdef object _retired
     cdef object _timer
     cdef double _timer_at
 

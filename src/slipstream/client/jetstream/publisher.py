@@ -124,6 +124,7 @@ class AckInbox(Sink):
         self._time = self.loop.time
         self._slots: deque[asyncio.Future[None]] = deque()
         self._empty: list[asyncio.Future[None]] = []
+        self._retired: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
 
@@ -185,6 +186,12 @@ class AckInbox(Sink):
             future = self.loop.create_future()
             self._empty.append(future)
             await future
+
+    def retire(self, unsubscribe: Callable[[], None]) -> None:
+        """Nobody publishes here any more: `unsubscribe` when nothing is in flight."""
+        self._retired = unsubscribe
+        if not self.pending:
+            self._nothing_in_flight()
 
     async def drain(self) -> None:
         """The connection will be closed: give the acknowledgements in flight a while to come."""
@@ -294,6 +301,9 @@ class AckInbox(Sink):
         for future in empty:
             if not future.done():
                 future.set_result(None)
+        if self._retired is not None:
+            retired, self._retired = self._retired, None
+            retired()
 
     # -- giving up -----------------------------------------------------------------------------
 
