@@ -3,6 +3,7 @@
 They answer as a nats-server without those does, so that whatever reads them works.
 """
 
+import sys
 from typing import Any
 
 from slipstream.server.monitoring.monitor import Monitor
@@ -37,7 +38,5 @@ def ipqueuesz(monitor: Monitor) -> dict[str, Any]:
 
 def expvarz(monitor: Monitor) -> dict[str, Any]:
     """The process, as far as what Go's expvar shows has a counterpart."""
-    import sys
-
     size = monitor.memory_bytes()
     return {"cmdline": sys.argv, "memstats": {"Alloc": size, "Sys": size}}
