@@ -257,6 +257,18 @@ def test_what_is_wrong_with_a_client_is_an_error(logged: Logged, sent: str, line
     assert line in found
 
 
+def test_what_a_client_sent_instead_of_nats_is_shown_without_secrets(logged: Logged) -> None:
+    port = logged.start(LoggingOptions(), authorization=ANN)
+    for sent in ("GET / HTTP/1.1\r\n", f"CONNECT {WHO}\r\nNONSENSE\r\n"):
+        with plain_client(port) as client:
+            client.info()
+            client.send(sent)
+            client.is_closed()
+    text = "\n".join(logged.end())
+    assert "secret" not in text
+    assert """proto='CONNECT {"verbose":false,"user":"ann","pass":"[REDACTED]",""" in text
+
+
 def test_a_stale_client_and_a_late_one_are_for_debugging(logged: Logged) -> None:
     limits = LimitsOptions(ping_interval=SECOND // 20, ping_max=1)
     port = logged.start(LoggingOptions(debug=True), limits=limits)
@@ -283,7 +295,7 @@ def test_a_fault_of_the_server_costs_one_client_and_is_shown(logged: Logged) -> 
             connection.session = session
             raise ValueError("planted")
 
-        connection.session = SimpleNamespace(receive=fail, close=session.close)
+        connection.session = SimpleNamespace(receive=fail, close=session.close, closed=True)
         unlucky.send("PING\r\n")
         assert unlucky.is_closed()
         assert other.ping() == []

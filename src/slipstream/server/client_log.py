@@ -7,7 +7,7 @@ Lines begin with who it is (spec config-cli.md section 10), as far as that is kn
 
 from typing import TYPE_CHECKING, Any
 
-from slipstream.server.trace import FrameTracer
+from slipstream.server.trace import FrameTracer, excerpt
 
 if TYPE_CHECKING:
     from slipstream.engine.session import ClientSession
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 # Closing reasons that an operator should hear of, and what is said.
 _ERRORS = {
-    "Protocol Violation": "Client parser ERROR: not a NATS operation, or arguments that make none",
+    "Protocol Violation": "Client parser ERROR: not a NATS operation, or arguments that make none"
+    ": proto='{last}'",
     "Maximum Control Line Exceeded": "maximum control line exceeded",
     "Maximum Message Payload Exceeded": "maximum payload exceeded: more than {max_payload} bytes",
     "Authentication Failure": "authentication error{user}",
@@ -36,13 +37,14 @@ _SLOW = {
 class ClientLog:
     """One connection's lines."""
 
-    __slots__ = ("_connection", "_is_closed", "_log", "_tracer", "tracing")
+    __slots__ = ("_connection", "_is_closed", "_last", "_log", "_tracer", "tracing")
 
     def __init__(self, log: "Logger", connection: "Connection") -> None:
         self._log = log
         self._connection = connection
         self._tracer: FrameTracer | None = None
         self._is_closed = False
+        self._last = b""
         self.tracing = False
         self.follow()
 
@@ -80,6 +82,10 @@ class ClientLog:
         """Something about it is wrong."""
         self._log.error(f"{self.label()} - {text}")
 
+    def ended_by(self, data: bytes) -> None:
+        """These bytes made the server close the connection."""
+        self._last = data
+
     def closed(self) -> None:
         """Its connection has ended; said once."""
         session = self._connection.session
@@ -103,6 +109,7 @@ class ClientLog:
             "max_payload": session.engine.max_payload(session),
             "max_pending": session.engine.options.max_pending,
             "write_deadline": self._connection.runtime.write_deadline_seconds,
+            "last": excerpt(self._last),
             "user": f' - User "{user}"' if user else "",
         }
 

@@ -91,6 +91,8 @@ class Connection(asyncio.Protocol):
             session.close("Internal Error")
         if self.log.tracing:
             self.log.show_received()
+        if session.closed:
+            self.log.ended_by(data)
         if runtime.leave():
             self._stall()
 

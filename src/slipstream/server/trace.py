@@ -85,7 +85,7 @@ class FrameTracer:
             self._line("<<-", _NAMES[op])
         else:
             if op == CONNECT:
-                arguments = _SECRET.sub(r"\1[REDACTED]\2", arguments)
+                arguments = without_secrets(arguments)
             self._line("<<-", f"{_NAMES[op]} {arguments}")
         if op == CONNECT:
             self._connected = True
@@ -129,6 +129,8 @@ class FrameTracer:
             if header == body:
                 return
             end = body
+        if header == end:
+            return
         longest = options.max_traced_msg_len
         shown = data[header:end]
         if 0 < longest < len(shown):
@@ -140,6 +142,17 @@ class FrameTracer:
 
     def _put(self, text: str) -> None:
         self._log.trace(f"{self._label(self._connected)} - {text}")
+
+
+def excerpt(data: bytes, size_max: int = 64) -> str:
+    """The beginning of what a client sent, as one printable line and without secrets."""
+    text = without_secrets(_quoted(data[: 16 * size_max]).replace('\\"', '"'))
+    return text if len(text) <= size_max else text[:size_max] + "..."
+
+
+def without_secrets(text: str) -> str:
+    """A CONNECT as the log may show it."""
+    return _SECRET.sub(r"\1[REDACTED]\2", text)
 
 
 def _text(data: bytes) -> str:
