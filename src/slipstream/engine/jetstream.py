@@ -12,6 +12,7 @@ from slipstream.engine.message import Inbound
 from slipstream.engine.options import API_LEVEL
 from slipstream.engine.stream import Stream
 from slipstream.engine.stream_config import StreamConfig, emit, load_config
+from slipstream.engine.subject_claims import SubjectClaims
 from slipstream.errors import Error, StorageError
 from slipstream.log.base import Log
 from slipstream.log.memory_log import MemoryLog
@@ -32,6 +33,7 @@ class JetStream:
         self.engine = engine
         self.store = store
         self.streams: dict[str, Stream] = {}
+        self.claims = SubjectClaims()
         self._stored = {"file": 0, "memory": 0}  # kept up to date where it is limited
         self.set_limits(account.limits)
         self.api_total = 0
@@ -168,6 +170,7 @@ class JetStream:
     def _begin(self, stream: Stream) -> None:
         """Take what is published from now on."""
         self.streams[stream.name] = stream
+        self.claims.add(stream.name, stream.config.subjects)
         for subject in stream.config.subjects:
             self.account.add_service(subject.encode(), stream)
         if stream.config.allow_direct:
@@ -181,6 +184,8 @@ class JetStream:
                 stream.store.meta.save(_meta(config, stream.created), sync=True)
             except (StorageError, OSError) as error:
                 raise ApiError(10069, err=str(error)) from error
+        self.claims.remove(old.subjects)
+        self.claims.add(stream.name, config.subjects)
         for subject in old.subjects:
             if subject not in config.subjects:
                 self.account.remove_service(subject.encode(), stream)
@@ -200,6 +205,7 @@ class JetStream:
         for consumer in list(stream.consumers.values()):
             consumer.stop("Consumer Deleted", delete=True)
         stream.stop()
+        self.claims.remove(stream.config.subjects)
         del self.streams[stream.name]
         self.count_bytes(stream.config.storage, -stream.counted)
         if stream.store is not None:

@@ -1,10 +1,9 @@
 """Which stream configurations are refused, in nats-server's order and words (streams.md 1.1)."""
 
-from collections.abc import Iterable
-
 from slipstream.engine.errors import ApiError, config_error, pedantic_error
 from slipstream.engine.options import SECOND
 from slipstream.engine.stream_config import StreamConfig, unsupported
+from slipstream.engine.subject_claims import SubjectClaims
 from slipstream.wire.subjects import is_name, is_pattern, is_subset, overlaps
 from slipstream.wire.transforms import Transform, TransformError
 
@@ -181,14 +180,10 @@ def check_update(old: StreamConfig, new: StreamConfig) -> None:
         raise config_error("stream configuration update can not change persist mode")
 
 
-def check_overlap(config: StreamConfig, others: Iterable[StreamConfig]) -> None:
-    """No two streams of an account may store the same message."""
-    for other in others:
-        if other.name == config.name:
-            continue
-        for mine in config.subjects:
-            if any(overlaps(mine.encode(), theirs.encode()) for theirs in other.subjects):
-                raise ApiError(10065)
+def check_overlap(config: StreamConfig, claims: SubjectClaims) -> None:
+    """No two streams of an account may store the same message. Raises `ApiError`."""
+    if any(claims.is_taken(subject, config.name) for subject in config.subjects):
+        raise ApiError(10065)
 
 
 def _go_duration(ns: int) -> str:

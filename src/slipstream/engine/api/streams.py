@@ -56,7 +56,7 @@ def create(js: "JetStream", request: Request) -> dict[str, Any]:
             raise ApiError(10058)
         return {**stream_info(existing), "did_create": True}
     js.check_account(config, is_new=True)
-    check_overlap(config, (s.config for s in js.streams.values()))
+    check_overlap(config, js.claims)
     stream = js.create_stream(config)
     answer = {**stream_info(stream), "did_create": True}
     js.advisories.stream_action("CREATED", "create", stream.name)  # the stream may store it
@@ -73,7 +73,7 @@ def update(js: "JetStream", request: Request) -> dict[str, Any]:
     check_update(old, config)
     _check_consumers(stream, config)
     js.check_account(config, is_new=False)
-    check_overlap(config, (s.config for s in js.streams.values()))
+    check_overlap(config, js.claims)
     js.update_stream(stream, config)
     enforce_all(stream)
     if config.retention == "interest" and old.retention != "interest":
