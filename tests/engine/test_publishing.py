@@ -410,8 +410,9 @@ def test_a_work_queue_keeps_what_nobody_has_taken(client: Client) -> None:
     client.store("s.a")
     config = {"durable_name": "c", "ack_policy": "explicit"}
     client.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
-    (job,) = client.ask("$JS.API.CONSUMER.MSG.NEXT.S.c", {"batch": 1, "no_wait": True})
-    assert job.body == b"x"
+    client.publish("$JS.API.CONSUMER.MSG.NEXT.S.c", b"1", "_INBOX.t.pull")
+    (job,) = client.take()
+    assert (job.subject, job.body) == ("s.a", b"x")
     client.api("CONSUMER.DELETE.S.c")
     assert state(client)["messages"] == 1
 
