@@ -13,7 +13,7 @@ import bcrypt
 import pytest
 
 from slipstream.engine.options import SECOND
-from slipstream.server import Server
+from slipstream.server import Server, connection
 from slipstream.server.options import AuthorizationOptions, LimitsOptions, UserOptions
 from tests.server.plain_client import PlainClient, plain_client
 
@@ -255,6 +255,21 @@ def test_who_takes_slowly_but_steadily_stays(start: Starter) -> None:
         while taken < 24 * 512 * 1024:
             taken += len(flood.slow.socket.recv(256 * 1024))
         assert engine_of(server).slow_consumers == 0
+
+
+def test_a_closed_client_may_take_its_time_for_what_was_sent_before(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "LINGER_SECONDS", 0.1)
+    with ExitStack() as stack:
+        flood = Flood(stack, start())
+        flood.publish(40, 512 * 1024)
+        flood.slow.send("NONSENSE\r\n")
+        received = b""
+        while chunk := flood.slow.socket.recv(MIB):
+            received = received[-100:] + chunk
+            time.sleep(0.01)
+        assert received.endswith(b"-ERR 'Unknown Protocol Operation'\r\n")
 
 
 # -- INFO ----------------------------------------------------------------------------------------

@@ -198,19 +198,21 @@ class Connection(asyncio.Protocol):
             return
         if transport.can_write_eof():
             transport.write_eof()
-        self._linger(self._sent)
+        until = self.runtime.loop.time() + self.runtime.write_deadline_seconds
+        self._linger(self._sent - self.unsent(), until)
 
-    def _linger(self, sent_before: int) -> None:
+    def _linger(self, taken_before: int, until: float) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = self.runtime.loop.call_later(LINGER_SECONDS, self._end, sent_before)
+        loop = self.runtime.loop
+        self._deadline = loop.call_later(LINGER_SECONDS, self._end, taken_before, until)
 
-    def _end(self, sent_before: int) -> None:
+    def _end(self, taken_before: int, until: float) -> None:
         """Close for good, unless the client is still taking what is meant for it."""
         self._deadline = None
-        taken = self._sent - self._transport.get_write_buffer_size()
-        if taken < self._sent and taken > sent_before:
-            self._linger(taken)
+        taken = self._sent - self.unsent()
+        if taken_before < taken < self._sent and self.runtime.loop.time() < until:
+            self._linger(taken, until)
         else:
             self._transport.abort()
 
