@@ -166,6 +166,8 @@ async def test_fetch_refuses_what_cannot_be(js: JetStream, stream: Stream) -> No
     consumer = await stream.create_consumer(durable_name="c")
     with pytest.raises(ValueError, match="positive"):
         await consumer.fetch(0)
+    with pytest.raises(ValueError, match="half of the timeout"):
+        await consumer.fetch(1, timeout=1, heartbeat=0.6)
     with pytest.raises(ValueError, match="no priority groups"):
         await consumer.fetch(1, group="A")
 
@@ -361,6 +363,30 @@ async def test_an_iterator_left_by_break_gives_up_its_subscription(
         break
     await asyncio.sleep(0)
     assert nc.stats.subscriptions == before
+
+
+async def test_taking_messages_that_are_there_lets_others_run(
+    js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 400)
+    consumer = await stream.create_consumer(durable_name="c")
+    async with consumer.messages() as messages:
+        first = await messages.next(timeout=5)
+        assert first is not None
+        await until(lambda: _pending_taken(messages, 399))
+        turns: list[int] = []
+        other = asyncio.ensure_future(_count_turns(turns))
+        async for message in messages:
+            if message.sequence == 399:
+                break
+        other.cancel()
+    assert len(turns) >= 3
+
+
+async def _count_turns(turns: list[int]) -> None:
+    while True:
+        turns.append(0)
+        await asyncio.sleep(0)
 
 
 async def test_a_handler_is_called_for_each_message(js: JetStream, stream: Stream) -> None:

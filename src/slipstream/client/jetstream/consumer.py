@@ -221,6 +221,8 @@ class PullConsumer(Consumer):
     ) -> MessageBatch:
         if count < 1 or timeout <= 0:
             raise ValueError(f"fetch {count} messages in {timeout} s: both are to be positive")
+        if heartbeat < 0 or heartbeat > timeout / 2:
+            raise ValueError(f"heartbeat is at most half of the timeout ({timeout} s)")
         self.check_group(group.get("group", ""))
         deadline = self._js.connection.loop.time() + timeout
         while True:

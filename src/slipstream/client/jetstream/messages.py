@@ -29,9 +29,6 @@ from slipstream.client.telemetry import NO_SPAN
 
 Handler: TypeAlias = Callable[[JetStreamMessage], Awaitable[Any] | None]
 
-# A handler that never waits must not keep others from running.
-MESSAGES_PER_TURN = 128
-
 
 class Messages(Iteration):
     """An endless (or bounded) iterator over a consumer's messages."""
@@ -136,7 +133,7 @@ class ConsumeContext:
         )
 
     async def _run(self) -> None:
-        messages, handler, since_rest = self._messages, self._handler, 0
+        messages, handler = self._messages, self._handler
         telemetry = messages._source.connection.telemetry
         async for message in messages:
             try:
@@ -148,10 +145,6 @@ class ConsumeContext:
                 logger.exception("the handler of %s raised", messages._source.who)
                 if messages._source.on_error is not None:
                     messages._source.report(error)
-            since_rest += 1
-            if since_rest >= MESSAGES_PER_TURN:
-                since_rest = 0
-                await asyncio.sleep(0)
 
     @property
     def is_closed(self) -> bool:
