@@ -213,6 +213,35 @@ async def test_connecting_may_be_cancelled_at_every_await(server_url: str) -> No
         assert asyncio.all_tasks() == before
 
 
+@pytest.mark.parametrize("end", ["close", "drain", "flush"])
+async def test_ending_a_connection_may_be_cancelled_at_every_await(
+    server_url: str, end: str
+) -> None:
+    async def handle(message: Message) -> None:
+        await asyncio.sleep(0.001)
+
+    before = asyncio.all_tasks()
+    for steps in range(1000):
+        nc = await slipstream.connect(server_url)
+        service = await nc.add_service("ends", "1.0.0")
+        await service.add_endpoint("e", lambda r: b"", subject=nc.new_inbox())
+        subscription = await nc.subscribe(nc.new_inbox(), handler=handle)
+        await nc.publish(subscription.subject)
+        task = asyncio.create_task(getattr(nc, end)())
+        for _ in range(steps):
+            if task.done():
+                break
+            await asyncio.sleep(0)
+        finished = task.done()
+        task.cancel()
+        await asyncio.wait([task])
+        await nc.close()
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before
+        if finished:
+            break
+
+
 # -- many answers ------------------------------------------------------------------------------
 
 

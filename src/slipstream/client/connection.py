@@ -42,7 +42,7 @@ from slipstream.client.routing import Routing
 from slipstream.client.server_info import ServerInfo
 from slipstream.client.servers import parse_servers
 from slipstream.client.statistics import Statistics
-from slipstream.client.subscription import Handler, Subscription
+from slipstream.client.subscription import Handler, Subscription, settled
 from slipstream.client.telemetry import telemetry_for
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Connection(Routing):
         self.loop = asyncio.get_running_loop()
         super().__init__(Outbox(self.loop, options.pending_bytes_max), options.inbox_prefix)
         self.events_hub = Events()
+        self.handler_tasks: set[asyncio.Task[None]] = set()
         self._offered: list[Service] = []
         self.telemetry = telemetry_for(options.tracer_provider)
         self._lifeline = Lifeline(self, options, parse_servers(urls))
@@ -79,7 +80,8 @@ class Connection(Routing):
         except BaseException:
             self._closed = True
             self.outbox.close()
-            await self._lifeline.close()
+            self._lifeline.abandon()
+            await self._lifeline.wait_lost()
             raise
         assert self._lifeline.server is not None
         self.events_hub.tell(Connected(self._lifeline.server.url))
@@ -405,7 +407,6 @@ class Connection(Routing):
         if self.outbox.pending:
             logger.warning("closed with %d bytes that were never sent", self.outbox.pending)
         self.outbox.close()
-        subscriptions = self._subscriptions()
         routes = list(self.routes.values())
         self.routes.clear()
         reason = ConnectionClosedError(
@@ -416,17 +417,18 @@ class Connection(Routing):
                 route.sink.finish()
             else:
                 route.sink.failed(reason)
-        for subscription in subscriptions:
-            await subscription.stop_handler()
-        for service in self._offered:
-            await service.abandon()
-        await self._lifeline.close()
-        self.events_hub.tell(Closed(error))
+        # All is ended before anything is awaited, so that whoever cancels this leaves nothing.
+        tasks = [task for task in self.handler_tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        tasks += [task for service in self._offered for task in service.abandon()]
+        tasks += self._lifeline.abandon()
+        try:
+            await settled(tasks)
+            await self._lifeline.wait_lost()
+        finally:
+            self.events_hub.tell(Closed(error))
         await self.events_hub.settle()
-
-    def _subscriptions(self) -> list[Subscription]:
-        sinks = [route.sink for route in self.routes.values()]
-        return [sink for sink in sinks if isinstance(sink, Subscription)]
 
     async def __aenter__(self) -> "Connection":
         return self

@@ -364,26 +364,29 @@ class Lifeline:
 
     # -- the end -------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """End everything; returns once the socket is closed and nothing runs any more."""
+    def abandon(self) -> "list[asyncio.Task[None]]":
+        """End everything; the tasks that are left to wait for."""
         self.ended = True
         self._stop_watching()
-        task = self._task
-        self._task = None
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            await asyncio.wait([task])
         for _, future in self._pings:
             if future is not None and not future.done():
-                future.set_exception(_closed_while("flush"))
+                future.set_exception(
+                    ConnectionClosedError("flush: the connection was closed meanwhile")
+                )
         self._pings.clear()
-        link = self.link
-        if link is not None:
-            link.transport.close()
-            await self._wait_lost(link)
+        if self.link is not None:
+            self.link.transport.close()
+        task, self._task = self._task, None
+        if task is None or task is asyncio.current_task():
+            return []
+        task.cancel()
+        return [task]
 
-    async def _wait_lost(self, link: Link) -> None:
+    async def wait_lost(self) -> None:
         """Give what was written a moment to leave; then end the socket by force."""
+        link = self.link
+        if link is None:
+            return
         try:
             async with asyncio.timeout(CLOSE_SECONDS_MAX):
                 await self._gone.wait()
@@ -393,10 +396,6 @@ class Lifeline:
 
 def _broke(server: ServerAddress) -> Exception:
     return ConnectionLostError(f"{server.url} closed the connection")
-
-
-def _closed_while(call: str) -> Exception:
-    return ConnectionClosedError(f"{call}: the connection was closed meanwhile")
 
 
 def _no_server(failures: list[tuple[str, Exception]]) -> ConnectError:

@@ -27,6 +27,12 @@ Handler = Callable[[Message], Awaitable[None] | None]
 logger = logging.getLogger("slipstream.client")
 
 
+async def settled(tasks: "list[asyncio.Task[None]]") -> None:
+    """Return once all `tasks` have ended, however they did."""
+    if tasks:
+        await asyncio.wait(tasks)
+
+
 class Subscription(Sink):
     """Messages of a subject: ``async for message in subscription``, or `next`.
 
@@ -200,9 +206,12 @@ class Subscription(Sink):
 
     def start(self, handler: Handler) -> None:
         """Call `handler` for each message from a task of its own."""
-        self._task = self._connection.loop.create_task(
+        connection = self._connection
+        self._task = task = connection.loop.create_task(
             self._handle(handler), name=f"slipstream: handler of {self.subject}"
         )
+        connection.handler_tasks.add(task)
+        task.add_done_callback(connection.handler_tasks.discard)
 
     async def _handle(self, handler: Handler) -> None:
         since_rest = 0
@@ -243,7 +252,7 @@ class Subscription(Sink):
         self._messages.clear()
         self._bytes = 0
         self.finish()
-        await self.stop_handler()
+        await settled(self.abandon())
 
     async def drain(self) -> None:
         """Ask for no more, and return once every message that has come was taken."""
@@ -261,13 +270,12 @@ class Subscription(Sink):
         if self._task is not None and self._task is not asyncio.current_task():
             await asyncio.wait([self._task])
 
-    async def stop_handler(self) -> None:
-        """Cancel the handler, if there is one, and return once it has ended."""
-        task = self._task
-        if task is None or task is asyncio.current_task() or task.done():
-            return
-        task.cancel()
-        await asyncio.wait([task])
+    def abandon(self) -> "list[asyncio.Task[None]]":
+        """Cancel the handler, if there is one; its task, to wait for."""
+        if self._task is None or self._task is asyncio.current_task():
+            return []
+        self._task.cancel()
+        return [self._task]
 
     async def __aenter__(self) -> "Subscription":
         return self

@@ -93,13 +93,12 @@ class Endpoint:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def abandon(self) -> None:
-        """Stop at once: the connection is closed."""
+    def abandon(self) -> list[asyncio.Task[None]]:
+        """Stop at once, since the connection is closed; the tasks to wait for."""
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        return tasks
 
     async def _serve(self, subscription: "Subscription") -> None:
         try:

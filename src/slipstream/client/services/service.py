@@ -1,5 +1,6 @@
 """A service: its endpoints, and the answers to whoever asks what it is (ADR-32)."""
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -194,11 +195,10 @@ class Service(Group):
                 for monitor in self._monitors:
                     monitor.close()
 
-    async def abandon(self) -> None:
-        """Stop at once: the connection is closed."""
+    def abandon(self) -> list[asyncio.Task[None]]:
+        """Stop at once, since the connection is closed; the tasks to wait for."""
         self._stopped = True
-        for endpoint in self.endpoints:
-            await endpoint.abandon()
+        return [task for endpoint in self.endpoints for task in endpoint.abandon()]
 
     async def __aenter__(self) -> "Service":
         return self
