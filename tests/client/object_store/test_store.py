@@ -106,6 +106,18 @@ async def test_bytes_may_come_from_anywhere(
     assert await store.get("x") == data
 
 
+async def test_a_buffer_that_is_filled_anew_is_taken_as_it_was(store: ObjectStore) -> None:
+    def refilled() -> Iterator[Any]:
+        buffer = bytearray(256 * 1024)
+        for i in range(20):
+            buffer[:] = bytes([i]) * len(buffer)
+            yield buffer
+
+    await store.put("x", refilled())
+    data = await store.get("x")
+    assert data == b"".join(bytes([i]) * 256 * 1024 for i in range(20))
+
+
 async def test_an_object_is_streamed_in_pieces_with_progress(store: ObjectStore) -> None:
     data = os.urandom(2_000_000)
     sent: list[tuple[int, int]] = []

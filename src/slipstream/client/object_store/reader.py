@@ -4,12 +4,13 @@ async with await store.open("backup.tar") as reader:
     async for chunk in reader: ...
 """
 
-import hashlib
 from collections.abc import Callable
+from io import BytesIO
 from types import TracebackType
 from typing import Self, TypeAlias
 
 from slipstream.client.object_store.chunks import Chunks
+from slipstream.client.object_store.digest import Digest
 from slipstream.client.object_store.errors import (
     DigestMismatchError,
     IncompleteObjectError,
@@ -32,7 +33,7 @@ class ObjectReader:
         self.info = info
         self._chunks: Chunks | None = chunks
         self._progress = progress
-        self._sha = hashlib.sha256()
+        self._digest = Digest()
         self._bytes = 0
         self._count = 0
         self._rest = b""
@@ -56,11 +57,7 @@ class ObjectReader:
         Raises `IncompleteObjectError`, `DigestMismatchError`.
         """
         if size < 0:
-            parts = [self._rest]
-            self._rest = b""
-            while (chunk := await self._next()) is not None:
-                parts.append(chunk)
-            return b"".join(parts)
+            return await self._read_all()
         while not self._rest:
             chunk = await self._next()
             if chunk is None:
@@ -69,11 +66,20 @@ class ObjectReader:
         given, self._rest = self._rest[:size], self._rest[size:]
         return given
 
+    async def _read_all(self) -> bytes:
+        """The rest. Each chunk goes to its place at once: nothing is held twice."""
+        rest, self._rest = self._rest, b""
+        whole = BytesIO(bytes(len(rest) + max(self.info.size - self._bytes, 0)))
+        whole.write(rest)
+        while (chunk := await self._next()) is not None:
+            whole.write(chunk)
+        return whole.getvalue()
+
     async def _next(self) -> bytes | None:
         """The next chunk; the last one is checked before it is given out."""
         if self._count >= self.info.chunks:
             if not self._is_checked:
-                self._check_end()
+                await self._check_end()
             return None
         if self._chunks is None:
             raise ObjectStoreError(f"read object {self.info.name!r}: its reader is closed")
@@ -82,20 +88,20 @@ class ObjectReader:
             raise self._incomplete(f"{self.info.chunks - self._count} chunks are missing")
         self._count += 1
         self._bytes += len(chunk)
-        self._sha.update(chunk)
+        await self._digest.update(chunk)
         if self._progress is not None:
             self._progress(self._bytes, self.info.size)
         if self._count == self.info.chunks:
-            self._check_end()
+            await self._check_end()
         return chunk
 
-    def _check_end(self) -> None:
+    async def _check_end(self) -> None:
         self.close()
         self._is_checked = True
         info = self.info
         if self._bytes != info.size:
             raise self._incomplete(f"its chunks have {self._bytes} bytes, not {info.size}")
-        if info.digest and not same_digest(info.digest, self._sha.digest()):
+        if info.digest and not same_digest(info.digest, await self._digest.finish()):
             raise DigestMismatchError(
                 f"object {info.name!r} of store {info.bucket!r}: its bytes do not have the digest "
                 f"{info.digest}. It was damaged, or written by something that is no object store"

@@ -32,7 +32,9 @@ async def chunks_of(data: Data, size: int) -> AsyncIterator[memoryview]:
             yield view[at : at + size]
         return
     held = bytearray()
-    async for piece in _pieces(data):
+    async for given in _pieces(data):
+        # Whoever yields a bytearray may fill it anew as soon as the next piece is asked for.
+        piece = given if isinstance(given, bytes) else bytes(given)
         if not held and len(piece) % size == 0:
             for at in range(0, len(piece), size):
                 yield memoryview(piece)[at : at + size]
@@ -47,7 +49,7 @@ async def chunks_of(data: Data, size: int) -> AsyncIterator[memoryview]:
         yield memoryview(held)
 
 
-async def _pieces(data: object) -> AsyncIterator[bytes]:
+async def _pieces(data: object) -> AsyncIterator[bytes | bytearray | memoryview]:
     if isinstance(data, Path):
         file: BinaryIO = await asyncio.to_thread(data.open, "rb")
         try:

@@ -10,7 +10,6 @@ after all chunks were acknowledged. Putting a name again replaces the object, an
 
 import asyncio
 import contextlib
-import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from slipstream.client.jetstream.errors import StreamNotFoundError
 from slipstream.client.jetstream.names import new_name
 from slipstream.client.latest import last_message
 from slipstream.client.object_store.chunks import Chunks
+from slipstream.client.object_store.digest import Digest
 from slipstream.client.object_store.errors import (
     BadObjectError,
     LinkError,
@@ -146,13 +146,13 @@ class ObjectStore:
     ) -> None:
         subject = chunk_subject(self._bucket, info.nuid)
         total = len(data) if isinstance(data, bytes | bytearray | memoryview) else -1
-        sha = hashlib.sha256()
+        digest = Digest()
         awaited: deque[Any] = deque()
         in_flight_max = max(1, IN_FLIGHT_BYTES_MAX // chunk_size)
         try:
             async for chunk in chunks_of(data, chunk_size):
                 awaited.append(await self._js.publish_async(subject, chunk))
-                sha.update(chunk)
+                await digest.update(chunk)
                 info.size += len(chunk)
                 info.chunks += 1
                 if progress is not None:
@@ -164,7 +164,7 @@ class ObjectStore:
         finally:
             for future in awaited:
                 future.cancel()
-        info.digest = digest_text(sha.digest())
+        info.digest = digest_text(await digest.finish())
 
     async def _send_info(self, info: ObjectInfo) -> None:
         subject = meta_subject(self._bucket, info.name)
