@@ -173,17 +173,27 @@ class PushDelivery(Delivery):
     def on_time(self, now: int) -> int:
         """Send a heartbeat if it is time; when to look again, 0 for never."""
         consumer = self.consumer
-        if not consumer.config.idle_heartbeat or not self.active:
-            return 0
-        if self._next_beat <= now:
-            block = (
-                b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n"
-            ) % (consumer.delivered_seq, consumer.delivered_stream_seq)
-            if self._asked and self._unanswered >= self._window:
-                block += b"Nats-Consumer-Stalled: %b\r\n" % self._asked
-            self.account.send(self.subject, b"", block + b"\r\n", b"")
-            self._next_beat = now + consumer.config.idle_heartbeat
-        return self._next_beat
+        moments = []
+        if self.free_at > now:
+            moments.append(self.free_at)
+        elif self.free_at:
+            self.free_at = 0
+            consumer.wake()
+        if consumer.config.idle_heartbeat and self.active:
+            if self._next_beat <= now:
+                self._beat()
+                self._next_beat = now + consumer.config.idle_heartbeat
+            moments.append(self._next_beat)
+        return min((moment for moment in moments if moment), default=0)
+
+    def _beat(self) -> None:
+        consumer = self.consumer
+        block = (
+            b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n"
+        ) % (consumer.delivered_seq, consumer.delivered_stream_seq)
+        if self._asked and self.is_stalled():
+            block += b"Nats-Consumer-Stalled: %b\r\n" % self._asked
+        self.account.send(self.subject, b"", block + b"\r\n", b"")
 
     def request(self, reply: bytes, body: bytes) -> None:
         """A pull request that came with an acknowledgement: push consumers have none."""
