@@ -4,6 +4,7 @@
 width of their fields. Unknown fields are errors unless the server was told not to be strict.
 """
 
+from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -102,7 +103,7 @@ def _named(raw: dict[str, Any], into: type[Any], strict: bool) -> dict[str, Any]
 
     What has no place in the struct stays, and is an error, if `strict`; otherwise it goes.
     """
-    fields = {field.encode_name: field.type for field in msgspec.structs.fields(into)}
+    fields = _fields(into)
     found: dict[str, Any] = {}
     for key, value in raw.items():
         name = key if key in fields else key.lower()
@@ -110,12 +111,18 @@ def _named(raw: dict[str, Any], into: type[Any], strict: bool) -> dict[str, Any]
             if strict:
                 found[key] = value
             continue
-        inner = _struct_in(fields[name])
+        inner = fields[name]
         if inner is not None and isinstance(value, dict):
             found[name] = _named(value, inner, strict)
         elif value is not None:
             found[name] = value
     return found
+
+
+@cache
+def _fields(into: type[Any]) -> "dict[str, type[msgspec.Struct] | None]":
+    """The names of a struct's fields, each with the struct that it may hold."""
+    return {field.encode_name: _struct_in(field.type) for field in msgspec.structs.fields(into)}
 
 
 def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
