@@ -4,9 +4,10 @@
 width of their fields. Unknown fields are errors unless the server was told not to be strict.
 """
 
+from collections.abc import Hashable
 from functools import cache
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -120,9 +121,12 @@ def _named(raw: dict[str, Any], into: type[Any], strict: bool) -> dict[str, Any]
 
 
 @cache
-def _fields(into: type[Any]) -> "dict[str, type[msgspec.Struct] | None]":
+def _fields(into: Hashable) -> "dict[str, type[msgspec.Struct] | None]":
     """The names of a struct's fields, each with the struct that it may hold."""
-    return {field.encode_name: _struct_in(field.type) for field in msgspec.structs.fields(into)}
+    return {
+        field.encode_name: _struct_in(field.type)
+        for field in msgspec.structs.fields(cast(Any, into))
+    }
 
 
 def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
