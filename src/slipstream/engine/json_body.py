@@ -4,7 +4,6 @@
 width of their fields. Unknown fields are errors unless the server was told not to be strict.
 """
 
-from collections.abc import Hashable
 from functools import cache
 from types import UnionType
 from typing import Any, Union, cast, get_args, get_origin
@@ -104,7 +103,7 @@ def _named(raw: dict[str, Any], into: type[Any], strict: bool) -> dict[str, Any]
 
     What has no place in the struct stays, and is an error, if `strict`; otherwise it goes.
     """
-    fields = _fields(into)
+    fields = _fields(cast(Any, into))
     found: dict[str, Any] = {}
     for key, value in raw.items():
         name = key if key in fields else key.lower()
@@ -121,12 +120,9 @@ def _named(raw: dict[str, Any], into: type[Any], strict: bool) -> dict[str, Any]
 
 
 @cache
-def _fields(into: Hashable) -> "dict[str, type[msgspec.Struct] | None]":
+def _fields(into: Any) -> "dict[str, type[msgspec.Struct] | None]":
     """The names of a struct's fields, each with the struct that it may hold."""
-    return {
-        field.encode_name: _struct_in(field.type)
-        for field in msgspec.structs.fields(cast(Any, into))
-    }
+    return {field.encode_name: _struct_in(field.type) for field in msgspec.structs.fields(into)}
 
 
 def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
