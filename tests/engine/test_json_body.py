@@ -43,6 +43,7 @@ def test_names_have_no_case_at_any_depth() -> None:
 def test_null_says_nothing() -> None:
     assert read(b'{"name":null,"inner":null}') == Outer()
     assert read(b"null") == Outer()
+    assert read(b"") == Outer()
 
 
 def test_objects_one_after_the_other_are_read_into_the_same_request() -> None:
@@ -62,7 +63,7 @@ def test_an_enums_value_is_exact_but_for_discard() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"{", b"[]", b"1", b'{"seq":-1}', b'{"seq":9223372036854775808}',
+        b"{", b"[]", b"1", b'{"seq":-1}', b'{"seq":9223372036854775808}',
         b'{"max_msgs":-9223372036854775809}', b'{"max_msg_size":2147483648}',
         b'{"max_msgs":1.5}', b'{"max_msgs":1.0}', b'{"max_msgs":"1"}', b'{"max_msgs":true}',
         b'{"many":[9223372036854775808]}', b'{"name":1}', b'{"bogus":1}',
