@@ -140,7 +140,11 @@ async def ours_scan(url: str, n: int, what: str) -> dict[str, float]:
 
 
 async def theirs_scan(url: str, n: int, what: str) -> dict[str, float]:
-    """nats-py has no scan: an ordered consumer's messages into lists, which is what one writes."""
+    """nats-py has no scan: an ordered consumer's messages into rows, which is what one writes.
+
+    A tenth of the messages is enough to tell.
+    """
+    n //= 10
     nc = await nats.connect(url, pending_size=64 << 20)
     js = nc.jetstream()
     name = f"scan_{os.getpid()}"

@@ -105,12 +105,11 @@ async def _modernised(js: "JetStream", wanted: "StreamConfig") -> "StreamInfo | 
     changed = there.replace(discard=wanted.discard, allow_direct=wanted.allow_direct)
     if changed == there:
         return None
-    updated = await js.update_stream(changed)
+    await js.update_stream(changed)
     try:
         return (await js.create_stream(wanted)).cached_info
     except StreamExistsError:
-        await js.update_stream(there)
-        del updated
+        await js.update_stream(there)  # something else differs too: leave it as it was
         return None
 
 
