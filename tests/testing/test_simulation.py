@@ -33,6 +33,11 @@ def test_damage_costs_the_damaged_message_and_is_reported(seed: int) -> None:
     Simulation(seed, damage=True).run(STEPS)
 
 
+@pytest.mark.parametrize("seed", range(200, 210))
+def test_full_and_failing_disks_break_no_promise(seed: int) -> None:
+    Simulation(seed, trouble=True).run(STEPS)
+
+
 def test_a_seed_tells_the_same_story_again() -> None:
     stories = [Simulation(4711).run(STEPS).history for _ in range(2)]
     assert stories[0] == stories[1]

@@ -248,7 +248,8 @@ class Stream(Service):
             id = log.subjects.find(subject)
             while id >= 0 and log.subjects.count(id) > self._max_per_subject:
                 seq = log.first_of(subject)
-                log.remove(seq, False)
+                if not log.remove(seq, False):
+                    break
                 self._tell_removed(seq, subject)
         while self._max_msgs > 0 and log.messages > self._max_msgs:
             log.remove(log.first_seq, False)

@@ -8,10 +8,15 @@ docs/storage.md).
 """
 
 import re
+from typing import TYPE_CHECKING, Any
 
 from slipstream.errors import StorageError
+from slipstream.log.columns import GONE
 from slipstream.log.disk import Disk
 from slipstream.log.durability import Lost
+
+if TYPE_CHECKING:
+    from slipstream.log.file_log import FileLog
 
 _NAME = re.compile(r"(\d{20}-\d+)(?:\.lost-(\d+)-(\d+))?")
 
@@ -38,14 +43,34 @@ def set_aside(
     return True
 
 
-def try_set_aside(
-    disk: Disk, directory: str, base: int, offset: int, data: bytes, seq: int
-) -> None:
-    """`set_aside` for the lost message `seq`, if the disk lets us: it still is where it was."""
-    try:
-        set_aside(disk, directory, base, offset, data, seq, seq)
-    except (OSError, StorageError):
-        return
+def lose(log: "FileLog", segment: Any, seq: int) -> None:
+    """Go on without message `seq`, which can not be read; say so unless it was erased."""
+    i = seq - segment.base
+    if segment.ids is None:
+        log.reader.load(segment)
+    ids = segment.ids
+    found = log.reader.examine(segment, i)
+    if not found.erased and not log.replaying:
+        log.lost.add(seq, seq, len(found.data))
+        try:
+            place = found.offset
+            set_aside(log.disk, log.directory, segment.base, place, found.data, seq, seq)
+        except (OSError, StorageError):
+            pass  # it is still where it was
+    size = min(found.size, segment.bytes)
+    log._forgotten(segment, i, False)
+    log.subjects.removed(ids.get(i), seq)
+    ids.set(i, GONE)
+    segment.live -= 1
+    if segment.live == 0:
+        size = segment.bytes
+    segment.bytes -= size
+    log.messages -= 1
+    log.bytes -= size
+    if segment.live == 0:
+        log._drop_if_done(segment)
+    if seq == log.first_seq:
+        log.move_first(seq + 1)
 
 
 def recall(disk: Disk, directory: str) -> Lost:

@@ -26,6 +26,8 @@ cdef class FileLog(Log):
     cdef list _emptied
     cdef list _doomed
     cdef list _jobs
+    cdef list _footers
+    cdef list _footers_in_flight
     cdef public bint dir_dirty
     cdef bint _dir_in_flight
     cdef bint _written

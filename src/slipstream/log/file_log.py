@@ -75,6 +75,8 @@ class FileLog(Log):
         self._doomed: list[Segment] = []  # their files go when the batch under way has run
         self.compactor = Compactor(self)
         self._jobs: list[Job] = []
+        self._footers: list[Job] = []  # of segments that are not synced yet
+        self._footers_in_flight: list[Job] = []
         self.dir_dirty = False  # names in it have changed
         self._dir_in_flight = False
         self._written = False  # something was handed over that is not synced yet
@@ -103,7 +105,7 @@ class FileLog(Log):
             or segment.offsets.size >= PLACES_MAX
         ):
             segment = self._fresh_segment(self.last_seq + 1, length)
-        if segment.records_end + length > self._reserved:
+        if segment.records_end + length >= self._reserved:  # zeros behind say it is in use
             self._reserve(segment, segment.records_end + length + CONTROLS_ROOM)
         seq = self.last_seq + 1
         at = segment.records_end
@@ -172,10 +174,11 @@ class FileLog(Log):
         segment = Segment(base, f"{self.directory}/{base:020d}.seg")
         try:
             segment.file = self.disk.open(segment.path)
-            reserved = segment.file.reserve(HEADER_SIZE + length)
+            reserved = segment.file.reserve(HEADER_SIZE + length + CONTROLS_ROOM)
             segment.file.append(encode_header(base))
         except DiskFullError:
             segment.let_go()
+            self._unlink(segment)
             raise
         except OSError as error:
             self._fail(error)
@@ -206,13 +209,17 @@ class FileLog(Log):
             self._found = None
             self._dropped(segment)
             return
-        self.request_footer(segment, following)
+        # Only once the records are durable: a sync that fails for the footer may take them along.
+        self._footers.append(self._footer(segment, following))
 
     def request_footer(self, segment: Segment, as_of: _int) -> None:
-        """Have a closed segment's footer written, off the hot path."""
-        draft = FooterDraft.of(segment, self.subjects, as_of)
-        self._jobs.append(FooterJob(segment, draft, self.reader.may_unload))
+        """Have the footer of a closed, durable segment written."""
+        self._jobs.append(self._footer(segment, as_of))
+
+    def _footer(self, segment: Segment, as_of: _int) -> Job:
         self.compactor.watch(segment)
+        draft = FooterDraft.of(segment, self.subjects, as_of)
+        return FooterJob(segment, draft, self.reader.may_unload)
 
     def _will_sync(self, segment: Segment) -> None:
         segment.pin()
@@ -225,7 +232,7 @@ class FileLog(Log):
         """
         size = 64 * 3 + RANGE.size * len(self._tombs)
         try:
-            if segment.records_end + size > self._reserved:
+            if segment.records_end + size >= self._reserved:
                 self._reserve(segment, segment.records_end + size)
         except DiskFullError:
             return False
@@ -296,6 +303,8 @@ class FileLog(Log):
         # A batch that was prepared before and did not run is part of this one.
         self._in_flight += self._unsynced
         self._unsynced = []
+        self._footers_in_flight += self._footers
+        self._footers = []
         self._dir_in_flight = self._dir_in_flight or self.dir_dirty
         self.dir_dirty = False
         files = list(dict.fromkeys(s.file for s in self._in_flight if s.file is not None))
@@ -331,17 +340,21 @@ class FileLog(Log):
             segment.unpin()
         self._in_flight = []
         self._dir_in_flight = False
-        if batch.error is not None:
-            self._fail(batch.error)
+        if batch.error is not None or self.failed:
+            self._fail(batch.error or OSError(self.failed))
         self.durable_seq = max(self.durable_seq, batch.last_seq)
         for segment in self._doomed:
             segment.let_go()
-            try:
-                self.disk.remove(segment.path)
-            except OSError:
-                pass  # the records say that nothing in it lives
+            self._unlink(segment)
         self._doomed = []
-        self._jobs.extend(self.compactor.released())
+        self._jobs += [*self._footers_in_flight, *self.compactor.released()]
+        self._footers_in_flight = []
+
+    def _unlink(self, segment: Segment) -> None:
+        try:
+            self.disk.remove(segment.path)
+        except OSError:
+            pass  # the records say that nothing in it lives
 
     def take_jobs(self) -> list[Job]:
         jobs = self._jobs
@@ -403,29 +416,7 @@ class FileLog(Log):
 
     def _lose(self, seq: _int) -> None:
         """Message `seq` can not be read: go on without it, and say so unless it was erased."""
-        block: Any = self._block_of(seq)
-        ids = self._ids(block)
-        i = seq - block.base
-        found = self.reader.examine(block, i)
-        if not found.erased and not self.replaying:
-            self._lost.add(seq, seq, len(found.data))
-            damage.try_set_aside(
-                self.disk, self.directory, block.base, found.offset, found.data, seq
-            )
-        size = min(found.size, block.bytes)
-        self._forgotten(block, i, False)
-        self.subjects.removed(ids.get(i), seq)
-        ids.set(i, GONE)
-        block.live -= 1
-        if block.live == 0:
-            size = block.bytes
-        block.bytes -= size
-        self.messages -= 1
-        self.bytes -= size
-        if block.live == 0:
-            self._drop_if_done(block)
-        if seq == self.first_seq:
-            self.move_first(seq + 1)
+        damage.lose(self, self._block_of(seq), seq)
 
     def _forgotten(self, block: Any, i: _int, erase: bool) -> _int:
         segment = block

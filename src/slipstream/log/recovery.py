@@ -133,6 +133,10 @@ def _open_segment(log: FileLog, found: _Found, name: str, following: str) -> Non
             log.disk.remove(path)  # created, but nothing was ever written to it
             found.last_seq = max(found.last_seq, base - 1)
             return
+    if base <= found.last_seq and not file.pread(HEADER_SIZE, file.size()).strip(b"\0"):
+        file.close()
+        log.disk.remove(path)  # begun in vain: the segment before it went on
+        return
     segment = Segment(base, path)
     segment.file = file
     found.last_seq = max(found.last_seq, base - 1)
@@ -196,7 +200,13 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
     found.take(segment, max(last_ts, tally.last_ts))
     found.last_seq = max(found.last_seq, segment.base + ids.size - 1)
     segment.written = segment.records_end = at
-    segment.file.truncate(at)
+    if len(data) != at:
+        # It was not closed in order. What was read may be in the system's memory alone and, after a
+        # sync that failed, taken for written: only writing it again makes it durable.
+        segment.file.truncate(at)
+        segment.file.pwrite(0, data[:at])
+        segment.file.sync()
+        log.disk.sync_dir(log.directory)
     log.blocks.append(segment)
     if not following:
         log.resume(segment)

@@ -152,6 +152,10 @@ class SimulatedDisk:
         failure = error or OSError(errno.EIO, "Input/output error")
         self._faults[operation] = (self.calls[operation] + nth, failure)
 
+    def heal(self) -> None:
+        """Nothing that `fail` asked for will happen any more."""
+        self._faults.clear()
+
     def flip(self, path: str, bit: int) -> None:
         """Turn over one bit of what is stored."""
         node = self._file(path)

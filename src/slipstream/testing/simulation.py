@@ -28,6 +28,7 @@ STREAM = "S"
 SUBJECTS = ("s.a", "s.b", "s.c.x", "s.c.y")
 ACK_WAIT = 5 * SECOND
 WINDOW = 120 * SECOND
+PLENTY = 1 << 40  # bytes of a disk that is not full
 HISTORY_SHOWN = 30
 
 
@@ -51,6 +52,7 @@ class Simulation:
         disk: SimulatedDisk | None = None,
         committer: Callable[[], HandCommitter] = HandCommitter,
         damage: bool = False,
+        trouble: bool = False,
     ) -> None:
         self.seed = seed
         self.random = Random(seed)
@@ -77,8 +79,11 @@ class Simulation:
             (2, self._remove),
             (3, self._rest),
             (1, self._crash),
+            (1, self._kill),
             (1, self._restart),
         ]
+        if trouble:
+            self.moves += [(3, self._fill_disk), (1, self._fail_operation)]
 
     # -- beginning -------------------------------------------------------------------------------
 
@@ -279,6 +284,17 @@ class Simulation:
         self._note(f"{ns / SECOND} s go by")
         self.driver.advance(ns)
 
+    def _fill_disk(self) -> None:
+        """There is hardly any space left, until the next rest."""
+        self._note("the disk is full")
+        self.disk.capacity = self.disk.used() + self.random.choice((0, 300, 5_000))
+
+    def _fail_operation(self) -> None:
+        """The disk fails to do something; a failed sync ends the stream until the next start."""
+        operation = self.random.choice(("sync", "sync", "append", "rename", "remove"))
+        self._note(f"{operation} will fail")
+        self.disk.fail(operation, self.random.randint(1, 4))
+
     def _settle_disk(self) -> None:
         """The disk does all that it was asked for."""
         while self.driver.committer.step():
@@ -288,6 +304,7 @@ class Simulation:
 
     def _rest(self) -> None:
         """Everything comes to rest without being pushed: then nothing may be held back."""
+        self.disk.capacity = PLENTY
         self._settle_disk()
         self._collect()
         self._settle_disk()
@@ -317,10 +334,17 @@ class Simulation:
         """The power fails; something may be damaged; the server comes back."""
         self._collect()
         self._note("crash")
+        self.disk.capacity = PLENTY
         self.crashes += 1
         self.disk.crash()
         if self._damage and self.random.random() < 0.7:
             self._harm()
+        self._come_back()
+
+    def _kill(self) -> None:
+        """The process ends, and the system does not: what it was given may still get lost."""
+        self._collect()
+        self._note("kill")
         self._come_back()
 
     def _restart(self) -> None:
@@ -328,6 +352,7 @@ class Simulation:
         self._settle_disk()
         self._collect()
         self._note("restart")
+        self.disk.capacity = PLENTY
         self.driver.stop()
         self._collect()
         if self.random.random() < 0.5:
@@ -336,6 +361,7 @@ class Simulation:
 
     def _come_back(self) -> None:
         self._waiting.clear()
+        self.disk.heal()
         self.driver = self._begin(self.driver.clock.now + SECOND)
         self.publisher = self.driver.client()
         self.ledger.restarted()
