@@ -79,7 +79,6 @@ cdef class Stream(Service):
     cdef int _ack(self, bytes reply, unsigned long long seq, bint duplicate) except -1
     @cython.locals(seq="unsigned long long", last="unsigned long long", count="unsigned long long")
     cdef int _announce(self) except -1
-    @cython.locals(subject=bytes)
     cpdef int acked(self, object consumer, unsigned long long seq) except -1
     cpdef bint remove_message(self, unsigned long long seq, bint erase) except -1
     cdef int _tell_removed(self, unsigned long long seq, bytes subject) except -1

@@ -94,6 +94,8 @@ class Stream(Service):
         self._max_size = config.max_msg_size
         self._limited = config.max_msgs > 0 or config.max_bytes > 0 or self._max_per_subject > 0
         self._interest = config.retention == "interest"
+        for consumer in self.consumers.values():
+            consumer.retains = config.retention != "limits"
         self.ack_at_once = config.persist_mode == "async" or not self.engine.options.sync_always
         self.dedupe.window = config.duplicate_window
         transform = config.subject_transform
@@ -426,20 +428,17 @@ class Stream(Service):
             drop_unneeded(self, consumer.matching)
 
     def acked(self, consumer: Any, seq: _int) -> _int:
-        """`consumer` is done with message `seq`: interest and work-queue streams may let it go."""
-        if self.config.retention == "limits":
+        """`consumer` is done with `seq`: an interest or work-queue stream may let it go."""
+        if len(self.consumers) == 1:
+            if self.log.remove(seq, False):
+                self.mark_dirty()
             return 0
         if self._interest:
             if not self.log.read(seq, self._record):
                 return 0
-            subject = self._record.subject
-            for other in self.unfiltered:
+            for other in self.unfiltered + self.filters.match(self._record.subject):
                 if other is not consumer and other.needs(seq):
                     return 0
-            if self.filters.size:
-                for other in self.filters.match(subject):
-                    if other is not consumer and other.needs(seq):
-                        return 0
         self.remove_message(seq, False)
         return 0
 

@@ -176,3 +176,14 @@ def test_sampled_acknowledgements_are_measured(bench: Bench) -> None:
     [metric] = [m.json() for m in bench.client.take()]
     assert metric["ack_time"] == 70 * MS
     assert (metric["stream_seq"], metric["consumer_seq"], metric["deliveries"]) == (1, 1, 1)
+
+
+def test_a_stream_that_becomes_an_interest_stream_lets_go_of_what_is_acknowledged(
+    bench: Bench,
+) -> None:
+    bench.consumer()
+    messages = take(bench, 2)
+    changed = {"name": "S", "subjects": ["s.>"], "storage": "memory", "retention": "interest"}
+    assert "error" not in bench.client.api("STREAM.UPDATE.S", changed)
+    bench.ack(messages[0])
+    assert bench.client.api("STREAM.INFO.S")["state"]["messages"] == 1
