@@ -108,3 +108,13 @@ def test_why_says_what_holds_a_consumer_up(cli: Cli) -> None:
     assert "2 (why.b" in cli("why", "WHY", "c").out
     cli("consumer", "pause", "WHY", "c", "1h", "--force")
     assert codes()[0] == "paused"
+
+
+def test_why_names_the_messages_that_used_up_their_deliveries(cli: Cli) -> None:
+    cli("stream", "add", "SPENT", "--subjects", "spent", "--defaults")
+    cli("consumer", "add", "SPENT", "c", "--pull", "--max-deliver", "1", "--wait", "100ms",
+        "--defaults")  # fmt: skip
+    cli("pub", "spent", "x", "--jetstream")
+    cli("consumer", "next", "SPENT", "c", "--no-ack")
+    cli("consumer", "next", "SPENT", "c", "--no-ack", "--wait", "1s", status=1)
+    assert cli("why", "SPENT", "c").out.startswith("Consumer SPENT > c gets no messages now.")

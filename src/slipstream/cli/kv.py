@@ -19,6 +19,7 @@ Key = Annotated[str, typer.Argument(metavar="KEY", help="The key")]
 Value = Annotated[
     str | None, typer.Argument(metavar="VALUE", help="The value; from stdin if there is none")
 ]
+Revision = Annotated[int, typer.Argument(metavar="REVISION", help="The latest of the key")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask")]
 
 
@@ -119,7 +120,7 @@ async def create(
 
 
 @command(app, "update")
-async def update(bucket: Bucket, key: Key, value: Value = None, revision: int = 0) -> None:
+async def update(bucket: Bucket, key: Key, value: Value = None, revision: Revision = 0) -> None:
     """Store a value if REVISION is the latest of the key."""
     async with jetstream() as js:
         kv = await js.key_value(bucket)

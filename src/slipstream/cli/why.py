@@ -1,25 +1,27 @@
 """`slipstream why`: why a consumer does or does not get messages, in plain words.
 
-Only the public protocol is asked, so it works on any server: what is certain is said as such, and
-what can only be concluded names its reason.
+Everything can be concluded from the public protocol, so it works on any server. A Slipstream server
+is also asked for what only it knows: which messages used up their deliveries, who does not keep up.
 """
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from slipstream.cli.output import print_json, say
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import show_duration, show_since, show_time
-from slipstream.client.errors import PermissionsError
+from slipstream.client.errors import NoRespondersError, PermissionsError, TimeoutError
 from slipstream.client.jetstream import ConsumerInfo, StreamInfo
 from slipstream.client.jetstream.context import JetStream
 from slipstream.client.jetstream.errors import MessageNotFoundError
 
 app = new_app(group=False)
 
+ONLY_THE_SERVER_KNOWS = {"slow_client", "flow_control", "rate_limit", "storage_failed", "replay"}
 OUT_SHOWN_MAX = 5  # messages that are out for acknowledgement, named one by one
 
 
@@ -70,9 +72,26 @@ async def explain(js: JetStream, info: ConsumerInfo, stream: StreamInfo) -> list
     reasons += _paused(info)
     reasons += await _pending(js, info, stream)
     reasons += await _outstanding(js, info)
-    reasons += _redelivery(info)
+    told = await _told_by_server(js, info)
+    reasons += _redelivery(info, told)
     reasons += _asking(info)
+    reasons += [
+        Reason(one["code"], one["sentence"])
+        for one in told.get("reasons", [])
+        if one["code"] in ONLY_THE_SERVER_KNOWS
+    ]
     return reasons
+
+
+async def _told_by_server(js: JetStream, info: ConsumerInfo) -> dict[str, Any]:
+    """What a Slipstream server says; nothing on other servers."""
+    subject = f"$SLIPSTREAM.CONSUMER.EXPLAIN.{info.stream_name}.{info.name}"
+    try:
+        answer = await js.connection.request(subject, b"")
+    except (NoRespondersError, TimeoutError):
+        return {}
+    found: dict[str, Any] = msgspec.json.decode(answer.data)
+    return found
 
 
 def _paused(info: ConsumerInfo) -> list[Reason]:
@@ -174,7 +193,7 @@ async def _name_messages(js: JetStream, info: ConsumerInfo, first: int) -> str:
     return ", ".join(names) + (f" and {more:,} more" if names and more > 0 else "")
 
 
-def _redelivery(info: ConsumerInfo) -> list[Reason]:
+def _redelivery(info: ConsumerInfo, told: dict[str, Any]) -> list[Reason]:
     """What comes again, and what does not any more."""
     config = info.config
     reasons = []
@@ -189,11 +208,14 @@ def _redelivery(info: ConsumerInfo) -> list[Reason]:
             f"in {show_duration(max(left, 0.0))} at the latest."
         )
         reasons.append(Reason("redelivery", text, False))
-    if config.max_deliver > 0 and info.num_redelivered > info.num_ack_pending:
-        given_up = info.num_redelivered - info.num_ack_pending
+    given_up = told.get("num_exhausted", max(info.num_redelivered - info.num_ack_pending, 0))
+    if config.max_deliver > 0 and given_up:
+        which = ", ".join(str(seq) for seq in told.get("exhausted", []))
         text = (
-            f"About {given_up:,} messages have used up their {config.max_deliver} deliveries "
-            "(max_deliver) and are not delivered again; the MAX_DELIVERIES advisories name them."
+            f"{given_up:,} messages have used up their {config.max_deliver} deliveries "
+            "(max_deliver) and are not delivered again: "
+            + (which or "the MAX_DELIVERIES advisories name them")
+            + "."
         )
         reasons.append(Reason("max_deliver", text, False))
     return reasons

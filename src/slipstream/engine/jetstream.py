@@ -6,6 +6,7 @@ import msgspec
 
 from slipstream.engine.advisories import Advisories
 from slipstream.engine.api.dispatch import ApiService
+from slipstream.engine.api.explain import ExplainService
 from slipstream.engine.direct_get import DirectGet
 from slipstream.engine.errors import ApiError
 from slipstream.engine.message import Inbound
@@ -245,6 +246,7 @@ class JetStream:
         """Answer the API."""
         from slipstream.engine.api.operations import OPERATIONS
 
+        ExplainService(self)
         return ApiService(self, OPERATIONS)
 
     def close(self) -> None:

@@ -1,0 +1,47 @@
+"""Slipstream's own question, beside nats-server's API: why does a consumer deliver or not?
+
+``$SLIPSTREAM.CONSUMER.EXPLAIN.<stream>.<consumer>`` is answered with `Explanation.as_json`, or with
+``{"error": {...}}`` as the API has errors. On other servers nobody listens there, so whoever asks
+is told so at once.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slipstream.engine.errors import ApiError
+from slipstream.engine.explain import explain
+from slipstream.engine.message import Inbound
+from slipstream.engine.routing import Service
+
+if TYPE_CHECKING:
+    from slipstream.engine.jetstream import JetStream
+
+PREFIX = b"$SLIPSTREAM.CONSUMER.EXPLAIN."
+
+
+class ExplainService(Service):
+    """Answers for the streams of one account."""
+
+    def __init__(self, js: "JetStream") -> None:
+        self.js = js
+        js.account.add_service(PREFIX + b"*.*", self)
+
+    def handle(self, message: Inbound) -> int:
+        names = message.subject[len(PREFIX) :].decode("utf-8", "surrogateescape").split(".")
+        try:
+            answer = self._explain(*names)
+        except ApiError as error:
+            answer = {"error": error.body}
+        if message.reply:
+            self.js.account.send(message.reply, b"", b"", msgspec.json.encode(answer))
+        return 1
+
+    def _explain(self, stream_name: str, consumer_name: str) -> dict[str, Any]:
+        stream = self.js.streams.get(stream_name)
+        if stream is None:
+            raise ApiError(10059)
+        consumer = stream.consumers.get(consumer_name)
+        if consumer is None:
+            raise ApiError(10014)
+        return explain(consumer).as_json()
