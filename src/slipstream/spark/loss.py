@@ -1,0 +1,75 @@
+"""What is a loss and what is a hole.
+
+Streams have holes by right: deleted messages, older values of a subject, messages whose TTL ended,
+work that was acknowledged. A loss is a message that the query had a claim to and that went before
+it was read. It shows as this:
+
+* the stream was made anew: its creation time is another one;
+* the stream ends before the sequence that was reached: it was restored from something older;
+* the front of the stream is behind a sequence that is still to be read: messages expired, were
+  pushed out by a limit, or were purged.
+
+Where the front moves by right (work-queue and interest retention, a limit per subject, TTLs) the
+last one is a hole, unless nothing at all is left and only a purge can have done that.
+"""
+
+import logging
+
+from slipstream.client.jetstream.document import time_to_wire
+from slipstream.client.jetstream.info import StreamInfo
+from slipstream.errors import Error
+
+log = logging.getLogger("slipstream.spark")
+
+
+class DataLossError(Error):
+    """Messages that were to be read are gone."""
+
+
+def front_moves_by_right(info: StreamInfo) -> bool:
+    """Whether messages at the stream's front go without being lost."""
+    config = info.config
+    if config.retention in ("workqueue", "interest") or config.allow_msg_ttl:
+        return True
+    return config.max_msgs_per_subject > 0 and bool(info.state.messages)
+
+
+def find_loss(info: StreamInfo, created: str, start: int, end: int) -> str:
+    """Why messages from `start` to before `end` are lost; empty if none is."""
+    name = info.config.name
+    now = time_to_wire(info.created) if info.created is not None else ""
+    if created and now and now != created:
+        return (
+            f"stream {name} was deleted and made anew at {now} (the query knows the one of "
+            f"{created}): {span(start, end)} of the old one cannot be read"
+        )
+    if start > info.state.last_seq + 1:
+        return (
+            f"stream {name} ends at {info.state.last_seq}, and the query has read up to "
+            f"{start - 1}: it was replaced by an older state"
+        )
+    first = info.state.first_seq
+    if start < min(first, end) and not front_moves_by_right(info):
+        return (
+            f"stream {name} begins at {first}: {span(start, min(first, end))} expired, were "
+            "pushed out by a limit or were purged before they were read"
+        )
+    return ""
+
+
+def span(start: int, end: int) -> str:
+    """Sequences `start` to before `end` in words."""
+    count = end - start
+    return f"sequences {start} to {end - 1} ({count})" if count > 1 else f"sequence {start}"
+
+
+def tell(loss: str, fail: bool) -> None:
+    """Raise `DataLossError` under `failOnDataLoss`, else log."""
+    if not loss:
+        return
+    if fail:
+        raise DataLossError(
+            f"{loss}. Set failOnDataLoss=false to go on with what is there, or start anew with "
+            "another checkpoint"
+        )
+    log.warning("%s; going on, as failOnDataLoss is false", loss)

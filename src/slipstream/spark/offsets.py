@@ -1,0 +1,119 @@
+"""Offsets: where a read begins and ends, as options say it and as the checkpoint keeps it.
+
+In a checkpoint an offset is a JSON object with one entry per stream:
+
+    {"ORDERS": {"next": 1042, "created": "2026-01-02T03:04:05.678901234Z"}}
+
+`next` is the first sequence that was not read. `created` is the stream's creation time: a stream
+that was deleted and made anew under the same name has another one.
+
+Options say it as words, as JSON of sequences (``{"ORDERS": 17}``: the first to be read, and as an
+end the first not to be read; -2 is the earliest, -1 the latest), or by time.
+"""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from slipstream.errors import ConfigError
+from slipstream.spark.options import SourceOptions
+from slipstream.spark.streams import StreamView
+
+EARLIEST = -2
+LATEST = -1
+_WORDS = {"earliest": EARLIEST, "latest": LATEST, "new": LATEST}
+
+Offset = dict[str, dict[str, Any]]
+
+
+def entry(view: StreamView, sequence: int) -> dict[str, Any]:
+    """The offset of one stream."""
+    return {"next": sequence, "created": view.created}
+
+
+def check_offsets(options: SourceOptions) -> None:
+    """Raise `ConfigError` for what can be seen to be wrong without a server."""
+    if not options.streams:
+        raise ConfigError(
+            "jetstream: the option stream is missing; it names the stream to read, or several "
+            "as 'A,B'"
+        )
+    for kind in ("starting", "ending"):
+        for stream in options.streams:
+            _wanted(options, kind, stream)
+
+
+async def starting(options: SourceOptions, view: StreamView, default: int) -> int:
+    """The first sequence to be read."""
+    wanted = _wanted(options, "starting", view.name)
+    return await _resolve(view, default if wanted is None else wanted)
+
+
+async def ending(options: SourceOptions, view: StreamView) -> int:
+    """The first sequence not to be read any more."""
+    wanted = _wanted(options, "ending", view.name)
+    return min(await _resolve(view, LATEST if wanted is None else wanted), view.next)
+
+
+async def _resolve(view: StreamView, wanted: "int | datetime") -> int:
+    if isinstance(wanted, datetime):
+        return await view.sequence_at(wanted)
+    if wanted == EARLIEST:
+        return max(view.first, 1)
+    return view.next if wanted == LATEST else wanted
+
+
+def _wanted(options: SourceOptions, kind: str, stream: str) -> "int | datetime | None":
+    moment = getattr(options, f"{kind}_timestamp")
+    if moment:
+        found = _by_stream(f"{kind}Timestamp", moment, options).get(stream)
+        return None if found is None else parse_time(f"{kind}Timestamp", found)
+    text = getattr(options, f"{kind}_offsets")
+    name = f"{kind}Offsets"
+    if not text:
+        return None
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if not text.startswith("{"):
+        raise ConfigError(
+            f"jetstream: option {name} is {text!r}; it is earliest, latest, new, or JSON of "
+            'sequences as {"ORDERS": 17}'
+        )
+    sequence = _by_stream(name, text, options).get(stream)
+    if sequence is None:
+        return None
+    if isinstance(sequence, dict):
+        sequence = sequence.get("next")  # an offset copied from a checkpoint or from progress
+    if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < EARLIEST:
+        raise ConfigError(f"jetstream: option {name} gives {sequence!r} for {stream}: no sequence")
+    return sequence
+
+
+def _by_stream(name: str, text: str, options: SourceOptions) -> dict[str, Any]:
+    if not text.startswith("{"):
+        return dict.fromkeys(options.streams, text)
+    try:
+        found: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"jetstream: option {name} is no JSON: {error}") from None
+    unknown = set(found) - set(options.streams)
+    if unknown:
+        raise ConfigError(
+            f"jetstream: option {name} speaks of {', '.join(sorted(unknown))}, and the option "
+            f"stream of {', '.join(options.streams)}"
+        )
+    return found
+
+
+def parse_time(name: str, value: Any) -> datetime:
+    """A time given as ISO 8601, or as milliseconds since the epoch as Kafka's source has it."""
+    try:
+        if isinstance(value, int) or str(value).isdigit():
+            return datetime.fromtimestamp(int(value) / 1000, UTC)
+        moment = datetime.fromisoformat(str(value))
+    except (ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"jetstream: option {name} is {value!r}: neither ISO 8601 nor milliseconds since the "
+            "epoch"
+        ) from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,94 @@
+"""How a task reads its part: a scan over a connection of its own, batch after batch.
+
+A broken connection, a server that is killed and comes back, and messages lost on the way are the
+scan's business; here progress is watched (`retryTimeout`), and losses are told from holes.
+"""
+
+import asyncio
+import builtins
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from slipstream.client.errors import TimeoutError
+from slipstream.spark import loss
+from slipstream.spark.options import SourceOptions
+from slipstream.spark.ranges import Part
+from slipstream.spark.rows import RowMaker, scan_columns
+from slipstream.spark.streams import connect, jetstream
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+    from slipstream.client.jetstream import Stream
+
+
+def read_part(
+    part: Part, schema: "StructType", options: SourceOptions
+) -> "Iterator[pyarrow.RecordBatch]":
+    """The rows of a part. Two fetches are in memory at a time."""
+    rows = RowMaker(schema, options.key_token)
+    columns = scan_columns(schema.fieldNames())
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        batches = scan_part(part, columns, options)
+        try:
+            while True:
+                try:
+                    batch = runner.run(batches.__anext__())
+                except StopAsyncIteration:
+                    return
+                yield rows.convert(batch, part.stream)
+        finally:
+            runner.run(batches.aclose())
+
+
+async def scan_part(
+    part: Part, columns: list[str], options: SourceOptions
+) -> "AsyncGenerator[pyarrow.RecordBatch, None]":
+    """The scanned batches of a part. Raises `DataLossError`."""
+    connection = await connect(options, "spark-task", patient=True)
+    async with connection:
+        stream = await jetstream(connection, options).stream(part.stream)
+        fail = options.fail_on_data_loss
+        loss.tell(loss.find_loss(stream.cached_info, part.created, part.start, part.end), fail)
+        wanted = columns if "sequence" in columns else ["sequence", *columns]
+        scan = stream.scan(
+            start=part.start,
+            end=part.end - 1,
+            subjects=part.subjects or None,
+            columns=wanted,
+            batch_rows=options.fetch_messages,
+            batch_bytes=options.fetch_bytes,
+        )
+        position = part.start
+        async with scan:
+            while True:
+                batch = await _next(scan, options, part, position)
+                if batch is None:
+                    break
+                sequences = batch.column("sequence")
+                if sequences[0].as_py() > position:
+                    await _check(stream, part, position, sequences[0].as_py(), fail)
+                position = sequences[len(sequences) - 1].as_py() + 1
+                yield batch
+        await _check(stream, part, position, part.end, fail)
+
+
+async def _next(
+    scan: "AsyncIterator[pyarrow.RecordBatch]", options: SourceOptions, part: Part, position: int
+) -> "pyarrow.RecordBatch | None":
+    try:
+        async with asyncio.timeout(options.retry_timeout):
+            return await anext(scan, None)
+    except builtins.TimeoutError as error:
+        raise TimeoutError(
+            f"{part}: nothing came for {options.retry_timeout:g} s at sequence {position}: is the "
+            "server there? The option retryTimeout sets the wait"
+        ) from error
+
+
+async def _check(stream: "Stream", part: Part, start: int, end: int, fail: bool) -> None:
+    """A hole from `start` to before `end`: has the stream's front overtaken the read?"""
+    loss.tell(loss.find_loss(await stream.info(), part.created, start, end), fail)

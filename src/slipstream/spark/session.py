@@ -1,0 +1,102 @@
+"""A Spark session that just works: the right interpreter in the workers, Arrow on, Java checked.
+
+`session()` returns the active session if there is one and changes nothing about it but the data
+source's registration. Otherwise it starts a local one. What it sets, any builder can set too:
+
+    PYSPARK_PYTHON                              sys.executable: workers find this environment
+    spark.sql.python.filterPushdown.enabled     filters on subject, sequence, timestamp reach NATS
+    spark.sql.execution.arrow.maxRecordsPerBatch   rows of one Arrow batch
+    spark.redaction.regex                       hides secrets in the user interface and in logs
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slipstream.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_VERSION_MIN = 17
+REDACTED = "(?i)secret|password|token|access[.]?key|nkeyseed|jwt|servers"
+
+_CONFIG = {
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.memory": "2g",
+    "spark.redaction.regex": REDACTED,
+    "spark.sql.redaction.options.regex": REDACTED,
+}
+
+
+def session(
+    master: str = "local[*]",
+    *,
+    name: str = "slipstream",
+    remote: str = "",
+    config: dict[str, Any] | None = None,
+) -> "SparkSession":
+    """The active Spark session, or a new one, with the data source "jetstream" registered.
+
+    `remote` is a Spark Connect URL (``sc://host:15002``), instead of `master`. `config` adds to or
+    replaces what a new session is given. Raises `ConfigError` if Java or PySpark is missing.
+    """
+    found = _spark_session_class()
+    active = found.getActiveSession()
+    if active is not None:
+        register(active)
+        return active
+    builder = found.builder.appName(name)
+    if remote:
+        builder = builder.remote(remote)
+    else:
+        check_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        builder = builder.master(master)
+        for key, value in _CONFIG.items():
+            builder = builder.config(key, value)
+    for key, value in (config or {}).items():
+        builder = builder.config(key, value)
+    made = builder.getOrCreate()
+    register(made)
+    return made
+
+
+def register(spark: "SparkSession") -> None:
+    """Make ``format("jetstream")`` known to a session, classic or Connect."""
+    from slipstream.spark.datasource import JetStreamDataSource
+
+    spark.dataSource.register(JetStreamDataSource)
+
+
+def check_java() -> None:
+    """Raise `ConfigError` if Java is missing or older than 17."""
+    home = os.environ.get("JAVA_HOME", "")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java") or ""
+    how = "install Java 17 or newer, or point JAVA_HOME at one (docs/spark.md says how)"
+    if not java or not Path(java).exists():
+        where = f"in JAVA_HOME={home}" if home else "on PATH"
+        raise ConfigError(f"Spark needs Java, and there is none {where}: {how}")
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    match = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    if match is None or int(match[1]) < JAVA_VERSION_MIN:
+        version = match[1] if match else "unknown"
+        raise ConfigError(f"Spark needs Java 17 or newer, and {java} is version {version}: {how}")
+
+
+def _spark_session_class() -> "type[SparkSession]":
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ConfigError("PySpark is not installed: pip install 'slipstream[spark]'") from error
+    return SparkSession

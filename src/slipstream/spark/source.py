@@ -1,0 +1,87 @@
+"""The batch source: ranges are fixed when the query is planned, tasks read them."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from slipstream.spark import loss, offsets
+from slipstream.spark.options import SourceOptions
+from slipstream.spark.pushdown import Bounds, bounds_of, intersect
+from slipstream.spark.ranges import Part, cut
+from slipstream.spark.reading import read_part
+from slipstream.spark.streams import Planner
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+
+class _Push:
+    """`pushFilters` that a session without pushdown does not refuse.
+
+    Spark takes any override of the method for a demand that
+    ``spark.sql.python.filterPushdown.enabled`` be true, and fails queries in plain sessions. Here
+    it is an offer: used where pushdown is enabled, and looking like the default where it is not.
+    """
+
+    __func__ = DataSourceReader.pushFilters
+
+    def __init__(self, reader: "BatchReader") -> None:
+        self._reader = reader
+
+    def __call__(self, filters: "list[Filter]") -> "Iterable[Filter]":
+        self._reader.bounds = bounds_of(filters)
+        return filters
+
+
+class BatchReader(DataSourceReader):
+    """Reads fixed ranges of streams."""
+
+    def __init__(self, schema: "StructType", options: SourceOptions) -> None:
+        self._schema = schema
+        self._options = options
+        self.bounds = Bounds()
+
+    @property
+    def pushFilters(self) -> Any:
+        """Called by Spark with the filters of the query."""
+        return _Push(self)
+
+    def partitions(self) -> list[InputPartition]:
+        """The parts, one per task."""
+        planner = Planner(self._options)
+        try:
+            return list(planner.call(self._plan(planner)))
+        finally:
+            planner.close()
+
+    async def _plan(self, planner: Planner) -> list[Part]:
+        options, bounds = self._options, self.bounds
+        subjects = intersect(options.subject_list, bounds)
+        parts: list[Part] = []
+        for name in options.streams:
+            view = await planner.view(name, subjects or [])
+            start = await offsets.starting(options, view, offsets.EARLIEST)
+            end = await offsets.ending(options, view)
+            loss.tell(
+                loss.find_loss(view.info, "", min(start, end), end), options.fail_on_data_loss
+            )
+            start = max(start, bounds.first, view.first)
+            if bounds.last is not None:
+                end = min(end, bounds.last + 1)
+            if bounds.not_before is not None:
+                start = max(start, await view.sequence_at(bounds.not_before))
+            if bounds.before is not None:
+                end = min(end, await view.sequence_at(bounds.before))
+            if subjects is not None:
+                parts += await cut(view, start, end, options)
+        return parts or [Part("", "", 1, 1, [])]
+
+    def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
+        """The rows of a part."""
+        assert isinstance(partition, Part)
+        if partition.start >= partition.end:
+            return iter(())
+        return read_part(partition, self._schema, self._options)

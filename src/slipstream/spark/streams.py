@@ -1,0 +1,186 @@
+"""A connection for planning, and what planning asks of a stream: counts, sequences, times.
+
+How many messages lie behind a sequence, holes not counted, one request tells: the first answer of a
+batched direct get carries `Nats-Num-Pending` (streams.md section 7.2), and where direct gets are
+not allowed, or for several filters, so does the answer to creating a consumer. So a range is cut
+by count with a few requests, whatever was deleted within it.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+import slipstream
+from slipstream.client.jetstream.consumer_config import ConsumerConfig
+from slipstream.client.jetstream.document import time_to_wire
+from slipstream.client.jetstream.errors import ApiError, MessageNotFoundError
+from slipstream.client.jetstream.info import StreamInfo
+from slipstream.spark.options import ServerOptions
+
+if TYPE_CHECKING:
+    from slipstream.client import Connection
+    from slipstream.client.jetstream import JetStream
+
+T = TypeVar("T")
+
+_NEAR = 0.95  # a cut this near to the wanted count needs no more requests
+_STEPS_MAX = 64
+
+
+async def connect(options: ServerOptions, name: str, *, patient: bool = False) -> "Connection":
+    """A connection; a `patient` one waits for a server for up to `retryTimeout`."""
+    settings = msgspec.structs.replace(options.connect_options(name), wait_for_server=patient)
+    async with asyncio.timeout(options.retry_timeout):
+        return await slipstream.connect(options.server_list, settings)
+
+
+def jetstream(connection: "Connection", options: ServerOptions) -> "JetStream":
+    """The JetStream context that the options ask for."""
+    return connection.jetstream(domain=options.domain) if options.domain else connection.jetstream()
+
+
+class Planner:
+    """A connection in a thread of its own, so that it answers pings between two triggers."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self._options = options
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._connection: Connection | None = None
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the coroutine returns or raises."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def jetstream(self) -> "JetStream":
+        """The context, connected on first use."""
+        if self._connection is None:
+            self._connection = await connect(self._options, "spark-planner")
+        return jetstream(self._connection, self._options)
+
+    async def view(self, stream: str, subjects: list[str]) -> "StreamView":
+        """A stream as it is now. Raises `StreamNotFoundError`."""
+        js = await self.jetstream()
+        return StreamView(js, await js.stream_info(stream), subjects)
+
+    def close(self) -> None:
+        """End the connection and its thread."""
+        if self._connection is not None:
+            self.call(self._connection.close())
+            self._connection = None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
+class StreamView:
+    """A stream at one moment, under the subject filters of the read."""
+
+    def __init__(self, js: "JetStream", info: StreamInfo, subjects: list[str]) -> None:
+        self._js = js
+        self.info = info
+        self.name = info.config.name
+        self.subjects = subjects
+        self.created = time_to_wire(info.created) if info.created is not None else ""
+        self.first = info.state.first_seq
+        self.next = info.state.last_seq + 1
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether every sequence from first to last has a message that is wanted."""
+        return not self.subjects and not self.info.state.num_deleted
+
+    @property
+    def message_bytes(self) -> float:
+        """Bytes of a message on the average, as the server counts them."""
+        state = self.info.state
+        return state.bytes / state.messages if state.messages else 0.0
+
+    async def count_from(self, sequence: int) -> int:
+        """Wanted messages at or behind a sequence."""
+        start = max(sequence, self.first, 1)
+        if start >= self.next or not self.info.state.messages:
+            return 0
+        if self.is_dense:
+            return self.next - start
+        if self.info.config.allow_direct and len(self.subjects) <= 1:
+            return await self._count_by_direct_get(start)
+        return await self._count_by_consumer(start)
+
+    async def count(self, start: int, end: int) -> int:
+        """Wanted messages from `start` to before `end`."""
+        return await self.count_from(start) - await self.count_from(end)
+
+    async def end_of(self, start: int, end: int, wanted: int) -> int:
+        """Where a range from `start` has to end, at most at `end`, to hold `wanted` messages.
+
+        It holds that many or a little less, and one at least.
+        """
+        total_left = await self.count_from(start)
+        end_left = await self.count_from(end)
+        if total_left - end_left <= wanted:
+            return end
+        low, high = max(start, self.first), end
+        if self.is_dense:
+            return low + wanted
+        low_taken, high_taken = 0, total_left - end_left
+        for step in range(_STEPS_MAX):
+            if high - low <= 1 or low_taken >= wanted * _NEAR:
+                break
+            if step % 2:
+                middle = (low + high) // 2
+            else:
+                share = (wanted - low_taken) / (high_taken - low_taken)
+                middle = low + int((high - low) * share)
+            middle = min(max(middle, low + 1), high - 1)
+            taken = total_left - await self.count_from(middle)
+            if taken <= wanted:
+                low, low_taken = middle, taken
+            else:
+                high, high_taken = middle, taken
+        return low
+
+    async def sequence_at(self, moment: datetime) -> int:
+        """The first sequence stored at or after a time; behind the last if there is none."""
+        try:
+            found = await (await self._js.stream(self.name)).get_at(moment)
+        except MessageNotFoundError:
+            return self.next
+        return found.sequence
+
+    async def _count_by_direct_get(self, start: int) -> int:
+        asked: dict[str, object] = {"seq": start, "batch": 1}
+        asked["next_by_subj"] = self.subjects[0] if self.subjects else ">"
+        subject = f"{self._js.api.prefix}.DIRECT.GET.{self.name}"
+        answer = await self._js.connection.request(subject, msgspec.json.encode(asked))
+        pending = answer.header("Nats-Num-Pending")
+        if answer.status == 404:
+            return 0
+        if answer.status or pending is None:
+            return await self._count_by_consumer(start)
+        return int(pending) + 1
+
+    async def _count_by_consumer(self, start: int) -> int:
+        config = ConsumerConfig(
+            name=f"spark-{self._js.connection.new_inbox().rpartition('.')[2]}",
+            ack_policy="none",
+            mem_storage=True,
+            num_replicas=1,
+            inactive_threshold=5.0,
+            deliver_policy="by_start_sequence",
+            opt_start_seq=start,
+        )
+        if self.subjects:
+            config.filter_subjects = list(self.subjects)
+        made = await self._js.create_consumer_raw(self.name, config)
+        try:
+            await self._js.delete_consumer(self.name, made.name)
+        except ApiError:
+            pass  # it ends by itself
+        return made.num_pending

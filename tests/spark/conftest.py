@@ -1,0 +1,60 @@
+"""One Spark session for the run, and a server of each kind for the tests."""
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+import slipstream
+import slipstream.spark
+from slipstream.server import Server
+from tests.fix_nats_server import NatsServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs all tests that need the session."""
+    for item in items:
+        if "spark" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """A local session with two cores."""
+    source = os.path.dirname(os.path.dirname(slipstream.__file__))
+    os.environ["PYTHONPATH"] = source  # workers import the package under test
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    made = slipstream.spark.session(
+        "local[2]",
+        config={
+            "spark.sql.warehouse.dir": str(warehouse),
+            "spark.local.dir": str(tmp_path_factory.mktemp("spark")),
+            "spark.driver.memory": "1g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": "2",
+        },
+    )
+    made.sparkContext.setLogLevel("OFF")
+    yield made
+    made.stop()
+
+
+@pytest.fixture(params=["slipstream", "nats-server"])
+def either_url(
+    request: pytest.FixtureRequest, jetstream_url: str, shared_nats_server: NatsServer
+) -> str:
+    """Where a server of each kind listens, one after the other."""
+    return jetstream_url if request.param == "slipstream" else shared_nats_server.url
+
+
+@pytest.fixture
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose store a test may kill and reopen."""
+    with Server(store_dir=str(tmp_path_factory.mktemp("own"))) as server:
+        yield server
