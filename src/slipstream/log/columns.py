@@ -72,12 +72,12 @@ class Column:
     def count_of(self, start: int, stop: int, matching: SubjectFilter) -> int:
         """How many places in ``[start, stop)`` match."""
         matching.refresh()
-        used = (value for value in self._values[max(start, 0) : stop] if value != GONE)
+        used = (value for value in self._values[max(start, 0) : max(stop, 0)] if value != GONE)
         return sum(1 for value in used if matching.accepts(value))
 
     def count_used(self, start: int, stop: int) -> int:
         """How many places in ``[start, stop)`` are used."""
-        return sum(1 for value in self._values[max(start, 0) : stop] if value != GONE)
+        return sum(1 for value in self._values[max(start, 0) : max(stop, 0)] if value != GONE)
 
     def truncate(self, size: int) -> int:
         """Drop the places from `size` on."""

@@ -1,0 +1,58 @@
+"""A real file, written directly: what it holds is what a plain one would hold."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from slipstream.log.disk import OsDisk
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_file_holds_what_was_appended_however_it_was_written(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    disk = OsDisk()
+    path = str(tmp_path / "segment")
+    file = disk.open(path)
+    model = bytearray()
+    for _ in range(120):
+        step = chance.random()
+        if step < 0.55:
+            data = chance.randbytes(chance.choice((1, 40, 4095, 4096, 4097, 70_000)))
+            file.reserve(len(model) + len(data))
+            file.append(data)
+            model += data
+        elif step < 0.75:
+            file.sync()
+        elif step < 0.9 and model:
+            at = chance.randrange(len(model))
+            size = chance.randrange(1, 9000)
+            assert file.pread(at, size)[: len(model) - at] == model[at : at + size]
+        elif step < 0.94 and len(model) > 100:
+            at = chance.randrange(len(model) - 100)
+            file.pwrite(at, b"\0" * 100)
+            model[at : at + 100] = bytes(100)
+        elif step < 0.97:
+            size = chance.randrange(len(model) + 1)
+            file.truncate(size)
+            del model[size:]
+        else:
+            file.truncate(len(model))
+            file.close()
+            file = disk.open(path)
+        assert file.size() == len(model)
+    file.close()
+    assert Path(path).read_bytes()[: len(model)] == model
+    assert not any(Path(path).read_bytes()[len(model) :])
+
+
+def test_many_megabytes_in_one_batch_arrive_whole(tmp_path: Path) -> None:
+    disk = OsDisk()
+    file = disk.open(str(tmp_path / "segment"))
+    data = random.Random(1).randbytes(3_333_333)
+    file.reserve(len(data) + 5)
+    file.append(b"first")
+    file.append(data)
+    file.sync()
+    assert file.pread(0, 5 + len(data)) == b"first" + data
+    file.close()
