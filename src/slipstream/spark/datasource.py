@@ -7,7 +7,7 @@ Options are checked here, before anything is planned; no server is asked for the
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
 from slipstream.spark.offsets import check_offsets
 from slipstream.spark.options import SourceOptions, parse
@@ -36,6 +36,14 @@ class JetStreamDataSource(DataSource):
         options = self._source_options()
         check_schema(schema, options)
         return BatchReader(schema, options)
+
+    def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
+        """The streaming source."""
+        from slipstream.spark.stream_source import StreamReader
+
+        options = self._source_options()
+        check_schema(schema, options)
+        return StreamReader(schema, options)
 
     def _source_options(self) -> SourceOptions:
         options = parse(SourceOptions, self.options)

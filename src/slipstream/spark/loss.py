@@ -15,6 +15,8 @@ last one is a hole, unless nothing at all is left and only a purge can have done
 
 import logging
 
+import msgspec
+
 from slipstream.client.jetstream.document import time_to_wire
 from slipstream.client.jetstream.info import StreamInfo
 from slipstream.errors import Error
@@ -34,27 +36,42 @@ def front_moves_by_right(info: StreamInfo) -> bool:
     return config.max_msgs_per_subject > 0 and bool(info.state.messages)
 
 
-def find_loss(info: StreamInfo, created: str, start: int, end: int) -> str:
-    """Why messages from `start` to before `end` are lost; empty if none is."""
-    name = info.config.name
+def is_another(info: StreamInfo, created: str) -> bool:
+    """Whether this is not the stream that was created then."""
     now = time_to_wire(info.created) if info.created is not None else ""
-    if created and now and now != created:
-        return (
-            f"stream {name} was deleted and made anew at {now} (the query knows the one of "
-            f"{created}): {span(start, end)} of the old one cannot be read"
+    return bool(created and now and now != created)
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """What is lost, in words, and how many sequences that is."""
+
+    text: str
+    messages: int
+
+
+def find_loss(info: StreamInfo, created: str, start: int, end: int) -> Loss | None:
+    """What of the messages from `start` to before `end` is lost; None if nothing is."""
+    name = info.config.name
+    if is_another(info, created):
+        text = (
+            f"stream {name} was deleted and made anew at {info.created} (the query knows the one "
+            f"of {created}): what it has not read of the old one, from sequence {start} on, is gone"
         )
+        return Loss(text, max(end - start, 0))
     if start > info.state.last_seq + 1:
-        return (
+        text = (
             f"stream {name} ends at {info.state.last_seq}, and the query has read up to "
-            f"{start - 1}: it was replaced by an older state"
+            f"{start - 1}: an older state has replaced it"
         )
-    first = info.state.first_seq
-    if start < min(first, end) and not front_moves_by_right(info):
-        return (
-            f"stream {name} begins at {first}: {span(start, min(first, end))} expired, were "
+        return Loss(text, 0)
+    gone = min(info.state.first_seq, end)
+    if start < gone and not front_moves_by_right(info):
+        text = (
+            f"stream {name} begins at {info.state.first_seq}: {span(start, gone)} expired, were "
             "pushed out by a limit or were purged before they were read"
         )
-    return ""
+        return Loss(text, gone - start)
+    return None
 
 
 def span(start: int, end: int) -> str:
@@ -63,13 +80,13 @@ def span(start: int, end: int) -> str:
     return f"sequences {start} to {end - 1} ({count})" if count > 1 else f"sequence {start}"
 
 
-def tell(loss: str, fail: bool) -> None:
+def tell(loss: Loss | None, fail: bool) -> None:
     """Raise `DataLossError` under `failOnDataLoss`, else log."""
-    if not loss:
+    if loss is None:
         return
     if fail:
         raise DataLossError(
-            f"{loss}. Set failOnDataLoss=false to go on with what is there, or start anew with "
-            "another checkpoint"
+            f"{loss.text}. Set failOnDataLoss=false to go on with what is there, or start anew "
+            "with another checkpoint"
         )
-    log.warning("%s; going on, as failOnDataLoss is false", loss)
+    log.warning("%s; going on, as failOnDataLoss is false", loss.text)

@@ -38,6 +38,7 @@ def check_offsets(options: SourceOptions) -> None:
             "jetstream: the option stream is missing; it names the stream to read, or several "
             "as 'A,B'"
         )
+    _ = options.max_trigger_delay_seconds
     for kind in ("starting", "ending"):
         for stream in options.streams:
             _wanted(options, kind, stream)

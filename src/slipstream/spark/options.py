@@ -5,6 +5,7 @@ Spark gives options as text, with names in any case. `parse` turns them into a `
 """
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -89,7 +90,7 @@ class SourceOptions(ServerOptions, kw_only=True, frozen=True, rename="camel", om
     max_messages_per_partition: CountOrNone = 0
     max_messages_per_trigger: CountOrNone = 0
     min_messages_per_trigger: CountOrNone = 0
-    max_trigger_delay: str = "15m"
+    max_trigger_delay: str = "15m"  # a number of seconds, or with a unit: ms, s, m, h
     max_bytes_per_trigger: CountOrNone = 0
     fail_on_data_loss: bool = True
     fetch_messages: Count = 65_536
@@ -97,6 +98,17 @@ class SourceOptions(ServerOptions, kw_only=True, frozen=True, rename="camel", om
     commit_durable: str = ""
     commit_bucket: str = ""
     query_name: str = ""
+
+    @property
+    def max_trigger_delay_seconds(self) -> float:
+        """Seconds. Raises `ConfigError`."""
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)", self.max_trigger_delay)
+        if match is None:
+            raise ConfigError(
+                f"jetstream: option maxTriggerDelay is {self.max_trigger_delay!r}; it is a number "
+                "of seconds, or a number with ms, s, m or h, as 15m"
+            )
+        return float(match[1]) * {"ms": 0.001, "m": 60.0, "h": 3600.0}.get(match[2], 1.0)
 
     @property
     def streams(self) -> list[str]:

@@ -53,6 +53,8 @@ async def scan_part(
         stream = await jetstream(connection, options).stream(part.stream)
         fail = options.fail_on_data_loss
         loss.tell(loss.find_loss(stream.cached_info, part.created, part.start, part.end), fail)
+        if loss.is_another(stream.cached_info, part.created):
+            return
         wanted = columns if "sequence" in columns else ["sequence", *columns]
         scan = stream.scan(
             start=part.start,
