@@ -64,3 +64,7 @@ cdef class ClientSession(Receiver):
     @cython.locals(out=OutBuffer, header_start=Py_ssize_t)
     cpdef bint deliver(self, Subscription subscription, bytes subject, Inbound message)
     cpdef int wake(self) except -1
+
+
+@cython.locals(second=int)
+cdef bint _is_reserved_reply(bytes reply) except -1

@@ -331,6 +331,9 @@ _REASONS = {
 
 def _is_reserved_reply(reply: bytes) -> bool:
     """Replies that only the server itself may use."""
+    second = reply[1] if len(reply) > 1 else 0
+    if second != 82 and second != 74 and second != 71:  # an inbox, most likely
+        return False
     return reply.startswith((b"_R_.", b"$JS.ACK.", b"_GR_."))
 
 

@@ -63,6 +63,7 @@ cdef class Stream(Service):
     cdef long long _max_bytes
     cdef long long _max_per_subject
     cdef long long _max_size
+    cdef long long _max_age
 
     @cython.locals(subject=bytes, seq="unsigned long long", size=Py_ssize_t, message_id=bytes, known="long long", headers=Py_ssize_t)
     cpdef int handle(self, Inbound message) except -1
@@ -75,6 +76,7 @@ cdef class Stream(Service):
     cpdef int enforce_limits(self, bytes subject) except -1
     @cython.locals(entry=tuple, n=Py_ssize_t, durable="unsigned long long", cover="unsigned long long")
     cdef int _release_acks(self) except -1
+    cdef int _promise(self, bytes reply, unsigned long long seq, bint duplicate) except -1
     @cython.locals(out=OutBuffer, message=Inbound, route=Route)
     cdef int _ack(self, bytes reply, unsigned long long seq, bint duplicate) except -1
     @cython.locals(seq="unsigned long long", last="unsigned long long", count="unsigned long long")

@@ -92,6 +92,7 @@ class Stream(Service):
         self._max_bytes = config.max_bytes
         self._max_per_subject = config.max_msgs_per_subject
         self._max_size = config.max_msg_size
+        self._max_age = config.max_age
         self._limited = config.max_msgs > 0 or config.max_bytes > 0 or self._max_per_subject > 0
         self._interest = config.retention == "interest"
         for consumer in self.consumers.values():
@@ -210,7 +211,7 @@ class Stream(Service):
                 self._fresh.append((seq, subject))
             if self._limited:
                 self.enforce_limits(subject)
-            if self._age_timer is None and self.config.max_age:
+            if self._max_age > 0 and self._age_timer is None:
                 self.watch_age()
         if self._counts:
             self.settle()
@@ -282,16 +283,17 @@ class Stream(Service):
 
     # -- acknowledging -------------------------------------------------------------------------
 
-    def _promise(self, reply: bytes, seq: _int, duplicate: bool) -> None:
+    def _promise(self, reply: bytes, seq: _int, duplicate: bool) -> _int:
         """Acknowledge `seq` as soon as everything stored so far is durable."""
         if not reply or self._no_ack:
-            return
+            return 0
         if self.ack_at_once:
             self._ack(reply, seq, duplicate)
         else:
             self._acks.append((self.log.last_seq, seq, reply, duplicate))
             if not self.dirty and self.log.durable_seq >= self.log.last_seq:
                 self.mark_dirty()
+        return 0
 
     def refuse(self, reply: bytes, error: ApiError) -> None:
         """Answer a publish with an error."""
@@ -384,6 +386,8 @@ class Stream(Service):
 
     def _tell_removed(self, seq: _int, subject: bytes) -> _int:
         """One message has gone: only those need to know whose filters match."""
+        if not self.consumers:
+            return 0
         for consumer in self.filters.match(subject):
             consumer.removed(seq)
         for consumer in self.unfiltered:
