@@ -54,6 +54,7 @@ cdef class Stream(Service):
     cdef object _age_timer
     cdef object _dedupe_timer
     cdef bint _plain
+    cdef bint _sealed
     cdef bint _limited
     cdef bint _interest
     cdef bint _no_ack

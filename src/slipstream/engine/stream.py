@@ -107,13 +107,9 @@ class Stream(Service):
         self.republisher = None
         if republish is not None and republish.dest:
             self.republisher = Republisher(self, republish)
-        # Nothing but a header can make such a message anything but appended.
-        self._plain = (
-            self.transform is None
-            and not config.sealed
-            and config.discard == "old"
-            and not self.js.has_storage_limits
-        )
+        self._sealed = config.sealed
+        # No message is refused for want of room.
+        self._plain = config.discard == "old" and not self.js.has_storage_limits
         self._counts = self.js.has_storage_limits
         if self._counts:
             self.settle()
@@ -127,8 +123,8 @@ class Stream(Service):
         try:
             if self.transform is not None:
                 subject = self.transform.map(subject)
-            if not self._plain:
-                self._check_room(subject, message)
+            if self._sealed:
+                raise ApiError(10109)
             if self._max_size >= 0 and message.end - message.header_start > self._max_size:
                 raise ApiError(10054)
             if message.body_start > message.header_start:
@@ -163,11 +159,6 @@ class Stream(Service):
         except StorageError as error:
             self.refuse(message.reply, ApiError(10077, err=str(error)))
         return 1
-
-    def _check_room(self, subject: bytes, message: Inbound) -> None:
-        """What a stream that is not plain may refuse before it looks at anything else."""
-        if self.config.sealed:
-            raise ApiError(10109)
 
     def _handle_headers(self, subject: bytes, message: Inbound) -> _int:
         """A message with headers that mean something to the stream."""
