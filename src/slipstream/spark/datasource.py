@@ -7,11 +7,19 @@ Options are checked here, before anything is planned; no server is asked for the
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
+from slipstream.errors import ConfigError
 from slipstream.spark.offsets import check_offsets
 from slipstream.spark.options import SourceOptions, parse
 from slipstream.spark.rows import check_schema, column_names, schema_text
+from slipstream.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -44,6 +52,26 @@ class JetStreamDataSource(DataSource):
         options = self._source_options()
         check_schema(schema, options)
         return StreamReader(schema, options)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
+        """The batch sink; into a bucket with the option `bucket`."""
+        from slipstream.spark.sink import BatchWriter
+
+        if overwrite:
+            raise ConfigError(
+                'jetstream: a stream cannot be overwritten; use mode("append"), and purge the '
+                "stream before if that is meant"
+            )
+        return BatchWriter(schema, parse(SinkOptions, self.options))
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:
+        """The streaming sink; into a bucket with the option `bucket`."""
+        from slipstream.spark.sink import StreamWriter
+
+        options = dict(self.options)
+        for name in ("path", "checkpointLocation", "checkpointlocation"):
+            options.pop(name, None)  # Spark's own
+        return StreamWriter(schema, parse(SinkOptions, options))
 
     def _source_options(self) -> SourceOptions:
         options = parse(SourceOptions, self.options)

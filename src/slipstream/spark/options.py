@@ -1,7 +1,8 @@
 """The options of source and sink, typed once; named as in Spark's Kafka source where it has one.
 
-Spark gives options as text, with names in any case. `parse` turns them into a `SourceOptions` or
-`SinkOptions`, and says for an unknown name which one is the nearest. Secrets never show in a repr.
+Spark gives options as text, with names in any case. `parse` turns them into a `SourceOptions`, or
+into the `SinkOptions` of `slipstream.spark.sink_options`, and says for an unknown name which one is
+the nearest. Secrets never show in a repr.
 """
 
 import difflib
@@ -119,13 +120,6 @@ class SourceOptions(ServerOptions, kw_only=True, frozen=True, rename="camel", om
     def subject_list(self) -> list[str]:
         """The subject filters; none means all."""
         return _names(self.subjects)
-
-
-class SinkOptions(ServerOptions, kw_only=True, frozen=True, rename="camel", omit_defaults=True):
-    """Where rows go, and with which guarantee."""
-
-    stream: str = ""
-    subject: str = ""
 
 
 T = TypeVar("T", bound=ServerOptions)

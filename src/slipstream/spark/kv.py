@@ -1,0 +1,94 @@
+"""Key-value buckets: rows with a key are upserted; a bucket is read as a table.
+
+    df.select("key", "value").write.format("jetstream").mode("append").option("bucket", "prices")
+    prices = slipstream.spark.kv.table(spark, "prices", servers=url)
+
+A row whose value is null deletes its key. A put that is repeated changes nothing but the key's
+revision, so a batch may be written again; rows of one key that must win over others have to be in
+one partition, in their order (``repartition("key").sortWithinPartitions(...)``).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from slipstream.errors import ConfigError
+from slipstream.spark.sink_rows import HeaderPairs, RowReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_TYPES = {"key": ("string",), "value": ("binary", "string")}
+OPERATION_HEADER = "KV-Operation"
+
+
+def key_columns(schema: "StructType") -> dict[str, int]:
+    """Where key and value stand in a row. Raises `ConfigError` if one is missing or is no text."""
+    found = {field.name: at for at, field in enumerate(schema.fields)}
+    for name, kinds in _TYPES.items():
+        kind = schema[name].dataType.simpleString() if name in found else "missing"
+        if kind not in kinds:
+            raise ConfigError(
+                f"jetstream: a bucket is written from columns key (string) and value (binary or "
+                f"string); {name} is {kind}"
+            )
+    extra = sorted(set(found) - set(_TYPES))
+    if extra:
+        raise ConfigError(
+            f"jetstream: a bucket has no column {', '.join(extra)}; put what is kept under a key "
+            "into value, for example with to_json(struct(...))"
+        )
+    return {"key": found["key"], "data": found["value"]}
+
+
+class KeyReader(RowReader):
+    """Takes keys and values out of Arrow batches."""
+
+    def __init__(self, columns: dict[str, int], bucket: str) -> None:
+        super().__init__(columns, "")
+        self._prefix = f"$KV.{bucket}."
+
+    def subject_of(self, value: dict[str, Any]) -> str:
+        """The key's subject; of a key that cannot be one, a subject that cannot be one either."""
+        return self._prefix + (value["key"] or "")
+
+    def headers_of(self, value: dict[str, Any]) -> HeaderPairs:
+        """A null value is a deletion."""
+        return [(OPERATION_HEADER, "DEL")] if value["data"] is None else []
+
+
+def table(spark: "SparkSession", bucket: str, **options: Any) -> "DataFrame":
+    """The bucket as it is now: columns key, value, revision, timestamp; deleted keys are left out.
+
+    `options` are those of the source (servers, user ...). With a history the last value of each
+    key is taken.
+    """
+    from pyspark.sql import functions as f
+
+    reader = spark.read.format("jetstream").option("stream", f"KV_{bucket}").options(**options)
+    rows = latest(reader.load(), bucket)
+    return rows.where("operation = 'PUT'").select("key", "value", "revision", f.col("timestamp"))
+
+
+def latest(rows: "DataFrame", bucket: str) -> "DataFrame":
+    """The last entry of each key, deletions included, of rows of the bucket's stream."""
+    from pyspark.sql import functions as f
+
+    changes = changed(rows, bucket)
+    newest = f.max_by(f.struct("value", "revision", "timestamp", "operation"), "revision")
+    return changes.groupBy("key").agg(newest.alias("entry")).select("key", "entry.*")
+
+
+def changed(rows: "DataFrame", bucket: str) -> "DataFrame":
+    """Rows of a bucket's stream as changes: key, value, revision, timestamp, operation."""
+    from pyspark.sql import functions as f
+
+    headers = f.col("headers")
+    said = f.coalesce(headers[OPERATION_HEADER][0], f.lit("PUT"))
+    gone = headers["Nats-Marker-Reason"].isNotNull()  # a TTL ended, or a limit removed it
+    return rows.select(
+        f.substring(f.col("subject"), len(f"$KV.{bucket}.") + 1, 1 << 20).alias("key"),
+        f.col("data").alias("value"),
+        f.col("sequence").alias("revision"),
+        f.col("timestamp"),
+        f.when(gone, f.lit("DEL")).otherwise(said).alias("operation"),
+    )
