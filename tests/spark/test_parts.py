@@ -1,0 +1,135 @@
+"""Buckets as tables, payloads as columns, and the ready parts of pipelines."""
+
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from pyspark.sql import functions as f
+
+import slipstream.sync
+from slipstream.errors import ConfigError
+from slipstream.spark import kv
+from slipstream.spark.decode import dead_letters, decode, schema_of
+from slipstream.spark.parts.archive import archive, replay
+from slipstream.spark.parts.tables import changes, enriched, transformed, windowed
+from tests.spark.test_sink import messages, numbers, stream_of, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Item(msgspec.Struct, rename="camel"):
+    item_name: str
+    prices: list[float] = []
+
+
+@dataclass
+class Order:
+    number: int
+    item: Item
+    note: str | None = None
+
+
+def bucket_of(url: str, **values: str) -> str:
+    """A new bucket with a history, and these values."""
+    name = "B" + uuid.uuid4().hex[:12]
+    with slipstream.sync.connect(url) as nc:
+        bucket = nc.jetstream().create_key_value(name, history=5)
+        for key, value in values.items():
+            bucket.put(key, value)
+    return name
+
+
+def test_keyed_rows_are_upserted_and_nulls_delete(spark: "SparkSession", either_url: str) -> None:
+    bucket = bucket_of(either_url, a="old", b="old", c="kept")
+    frame = spark.sql("SELECT 'a' AS key, 'new' AS value UNION ALL SELECT 'b', null")
+    frame.coalesce(1).write.format("jetstream").mode("append").options(
+        servers=either_url, bucket=bucket
+    ).save()
+    found = kv.table(spark, bucket, servers=either_url).collect()
+    assert {row.key: bytes(row.value) for row in found} == {"a": b"new", "c": b"kept"}
+    with slipstream.sync.connect(either_url) as nc:
+        assert sorted(nc.jetstream().key_value(bucket).keys()) == ["a", "c"]
+
+
+def test_a_schema_is_taken_from_a_type() -> None:
+    schema = schema_of(Order)
+    assert schema.simpleString() == (
+        "struct<number:bigint,item:struct<itemName:string,prices:array<double>>,note:string>"
+    )
+    assert [field.nullable for field in schema.fields] == [False, False, True]
+    with pytest.raises(ConfigError, match="neither"):
+        schema_of(int)
+
+
+def test_what_is_not_of_its_type_becomes_a_dead_letter(spark: "SparkSession") -> None:
+    texts = ['{"number": 1, "item": {"itemName": "x"}}', '{"number": "x"}', "no", '{"number": 2}']
+    rows = [(f"o.{n}", text.encode()) for n, text in enumerate(texts)]
+    frame = spark.createDataFrame(rows, "subject string, data binary")
+    good, bad = decode(frame, Order)
+    assert [(row.value.number, row.value.item.itemName) for row in good.collect()] == [(1, "x")]
+    letters = dead_letters(bad, "bad").collect()
+    assert [row.headers["Slipstream-Reason"] for row in letters] == [
+        "it is no Order in JSON",
+        "it is no Order in JSON",
+        "Order.item is missing",
+    ]
+
+
+def test_an_archived_stream_can_be_replayed_into_another(
+    spark: "SparkSession", jetstream_url: str, tmp_path: Path
+) -> None:
+    name, copy = stream_of(jetstream_url), "C" + uuid.uuid4().hex[:12]
+    write(numbers(spark, name, 20, 1), jetstream_url, name)
+    source = spark.readStream.format("jetstream").options(servers=jetstream_url, stream=name)
+    source = source.option("startingOffsets", "earliest")
+    archive(source.load(), str(tmp_path / "kept"), checkpoint=str(tmp_path / "c")).awaitTermination(
+        60
+    )
+    with slipstream.sync.connect(jetstream_url) as nc:
+        nc.jetstream().create_stream(name=copy, subjects=[copy], allow_direct=True)
+    replay(spark, str(tmp_path / "kept"), servers=jetstream_url, stream=copy, subject=copy)
+    assert [int(m.data) for m in messages(jetstream_url, copy)] == list(range(20))
+
+
+def test_a_stream_is_enriched_from_a_bucket_into_another_stream(
+    spark: "SparkSession", jetstream_url: str, tmp_path: Path
+) -> None:
+    name, target = stream_of(jetstream_url), stream_of(jetstream_url)
+    bucket = bucket_of(jetstream_url, **{"1": "one", "2": "two"})
+    write(numbers(spark, name, 4, 1), jetstream_url, name)
+    source = spark.readStream.format("jetstream").options(servers=jetstream_url, stream=name)
+    rows = source.option("startingOffsets", "earliest").load()
+    rows = rows.select(f.col("data").cast("string").alias("number"))
+    joined = enriched(rows, spark, bucket, "number", "word", servers=jetstream_url)
+    said = f.concat_ws("=", "number", f.coalesce("word", f.lit("?")))
+    transformed(
+        joined,
+        lambda df: df.select(f.lit(f"{target}.x").alias("subject"), said.alias("data")),
+        checkpoint=str(tmp_path / "c"),
+        trigger={"availableNow": True},
+        servers=jetstream_url,
+        stream=target,
+    ).awaitTermination(60)
+    found = sorted(m.data for m in messages(jetstream_url, target))
+    assert found == [b"0=?", b"1=one", b"2=two", b"3=?"]
+
+
+def test_a_bucket_has_a_change_feed(spark: "SparkSession", jetstream_url: str) -> None:
+    bucket = bucket_of(jetstream_url, a="1")
+    with slipstream.sync.connect(jetstream_url) as nc:
+        nc.jetstream().key_value(bucket).delete("a")
+    feed = changes(spark, bucket, servers=jetstream_url, startingOffsets="earliest")
+    writer = feed.writeStream.format("memory").queryName("feed" + bucket)
+    writer.trigger(availableNow=True).start().awaitTermination(60)
+    rows = spark.table("feed" + bucket).orderBy("revision").collect()
+    assert [(row.key, row.operation) for row in rows] == [("a", "PUT"), ("a", "DEL")]
+
+
+def test_rows_are_counted_by_windows_of_event_time(spark: "SparkSession") -> None:
+    rows = spark.sql("SELECT id AS n, timestamp_seconds(id * 30) AS time FROM range(4)")
+    made = windowed(rows, "time", "1 minute", "0 seconds", [], f.count("*").alias("count"))
+    assert [row["count"] for row in made.orderBy("start").collect()] == [2, 2]
