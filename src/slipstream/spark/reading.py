@@ -84,6 +84,8 @@ async def _next(
     try:
         async with asyncio.timeout(options.retry_timeout):
             return await anext(scan, None)
+    except TimeoutError:
+        raise  # the scan has given up, and says why
     except builtins.TimeoutError as error:
         raise TimeoutError(
             f"{part}: nothing came for {options.retry_timeout:g} s at sequence {position}: is the "

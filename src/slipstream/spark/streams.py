@@ -7,6 +7,7 @@ by count with a few requests, whatever was deleted within it.
 """
 
 import asyncio
+import builtins
 import threading
 from collections.abc import Coroutine
 from datetime import datetime
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 import slipstream
+from slipstream.client.errors import TimeoutError
 from slipstream.client.jetstream.consumer_config import ConsumerConfig
 from slipstream.client.jetstream.document import time_to_wire
 from slipstream.client.jetstream.errors import ApiError, MessageNotFoundError
@@ -34,8 +36,16 @@ _STEPS_MAX = 64
 async def connect(options: ServerOptions, name: str, *, patient: bool = False) -> "Connection":
     """A connection; a `patient` one waits for a server for up to `retryTimeout`."""
     settings = msgspec.structs.replace(options.connect_options(name), wait_for_server=patient)
-    async with asyncio.timeout(options.retry_timeout):
-        return await slipstream.connect(options.server_list, settings)
+    try:
+        async with asyncio.timeout(options.retry_timeout):
+            return await slipstream.connect(options.server_list, settings)
+    except TimeoutError:
+        raise
+    except builtins.TimeoutError as error:
+        raise TimeoutError(
+            f"no server has answered for {options.retry_timeout:g} s ({options!r}): is one there? "
+            "The option retryTimeout sets the wait"
+        ) from error
 
 
 def jetstream(connection: "Connection", options: ServerOptions) -> "JetStream":
