@@ -31,7 +31,14 @@ def extensions() -> list[Extension]:
         Extension(
             module,
             [source_of(module)],
-            extra_compile_args=["-O3", "-fno-strict-aliasing", "-fwrapv"],
+            extra_compile_args=[
+                "-O3",
+                "-fno-strict-aliasing",
+                "-fwrapv",
+                # Of no use in generated code.
+                "-Wno-array-bounds",
+                "-Wno-sign-compare",
+            ],
         )
         for module in BUILD["COMPILED_MODULES"]
         if only in module

@@ -93,6 +93,7 @@ class Stream(Service):
         self._max_per_subject = config.max_msgs_per_subject
         self._max_size = config.max_msg_size
         self._max_age = config.max_age
+        self.log.packs = config.compression != "none"
         self._limited = config.max_msgs > 0 or config.max_bytes > 0 or self._max_per_subject > 0
         self._interest = config.retention == "interest"
         for consumer in self.consumers.values():

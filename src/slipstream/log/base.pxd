@@ -24,6 +24,7 @@ cdef class Log:
     cdef public unsigned long long durable_seq
     cdef public SubjectIndex subjects
     cdef public list blocks
+    cdef public bint packs
     cdef Block _found
     cdef Record _scratch
 

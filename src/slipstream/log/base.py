@@ -52,6 +52,7 @@ class Log:
         self.durable_seq = self.last_seq  # everything up to here survives a crash
         self.subjects = SubjectIndex()
         self.blocks: list[Any] = []
+        self.packs = False  # whether bodies are made smaller on disk, from now on
         self._found: Block | None = None
         self._scratch = Record()
 

@@ -21,7 +21,8 @@ from slipstream.log.columns import GONE, Column
 from slipstream.log.compaction import Compactor, Neighbours
 from slipstream.log.disk import Disk
 from slipstream.log.durability import FailedBatch, FileSyncBatch, Job, Lost, SyncBatch
-from slipstream.log.record import END, FRONT, MESSAGE, SKIP, TOMBSTONE, Record, encode
+from slipstream.log.packing import PACK_MIN, pack
+from slipstream.log.record import END, FRONT, MESSAGE, PACKED, SKIP, TOMBSTONE, Record, encode
 from slipstream.log.segment import (
     HEADER_SIZE,
     RANGE,
@@ -111,7 +112,15 @@ class FileLog(Log):
         at = segment.records_end
         out = self._out
         place = seq - segment.base
-        encode(out, MESSAGE, segment.salt, place, ts, subject, data, header_start, body_start, end)
+        pack_it = self.packs and end - body_start >= PACK_MIN
+        small = pack(data, header_start, body_start, end) if pack_it else b""
+        if small:
+            n = len(small)
+            at_body = body_start - header_start
+            encode(out, MESSAGE | PACKED, segment.salt, place, ts, subject, small, 0, at_body, n)
+        else:
+            n = header_start
+            encode(out, MESSAGE, segment.salt, place, ts, subject, data, n, body_start, end)
         length = self._out.size - (at - segment.written)
         segment.records_end = at + length
         id = self.subjects.intern(subject)
@@ -440,7 +449,7 @@ class FileLog(Log):
         if segment is self._active:
             self._write_out()
         record = Record()
-        self._fill(segment, i, record)
+        self.reader.fill_as_stored(segment, i, record)
         assert segment.offsets is not None
         offset = segment.offsets.get(i)
         file = self.reader.file_of(segment)

@@ -12,6 +12,7 @@ cdef class Record:
     cdef public Py_ssize_t body_start
     cdef public Py_ssize_t end
     cdef public int kind
+    cdef public bint packed
 
     cpdef bytes header(self)
     cpdef bytes body(self)

@@ -33,15 +33,28 @@ END = 6  # the last record of a closed segment; the body is the last sequence be
 
 MAGIC = 0xA5
 HAS_HEADER = 0x10
+PACKED = 0x20  # a message whose body is deflated, behind its size (u32); see `packing`
 FIXED_SIZE = 24
-_KINDS = frozenset(kind | flag for kind in range(MESSAGE, END + 1) for flag in (0, HAS_HEADER))
+_KINDS = frozenset(
+    kind | flag for kind in (*range(MESSAGE, END + 1), MESSAGE | PACKED) for flag in (0, HAS_HEADER)
+)
 _FIXED = struct.Struct("<IIBBHIq")
 
 
 class Record:
     """A stored message by reference: the parts lie in `data` at the offsets given."""
 
-    __slots__ = ("body_start", "data", "end", "header_start", "kind", "seq", "subject", "ts")
+    __slots__ = (
+        "body_start",
+        "data",
+        "end",
+        "header_start",
+        "kind",
+        "packed",
+        "seq",
+        "subject",
+        "ts",
+    )
 
     def __init__(self) -> None:
         self.seq = 0
@@ -52,6 +65,7 @@ class Record:
         self.body_start = 0
         self.end = 0
         self.kind = 0
+        self.packed = False  # the body is not what was published yet
 
     def header(self) -> bytes:
         """The header block; b"" when there is none."""
@@ -124,6 +138,7 @@ def peek(data: bytes, at: int, base: int, record: Record) -> int:
     record.seq = base + place
     record.ts = ts
     record.kind = kind & 0x0F
+    record.packed = kind & PACKED != 0
     record.subject = data[start : start + subject_size]
     record.data = data
     record.header_start = start + subject_size
@@ -210,7 +225,10 @@ def gather(
         ids.append(id)
         offsets.append(at)
         header_size = record.body_start - record.header_start
-        tally.add(len(record.subject), header_size, record.end - record.body_start, record.ts)
+        body_size = record.end - record.body_start
+        if record.packed:
+            body_size = int.from_bytes(data[record.body_start : record.body_start + 4], "little")
+        tally.add(len(record.subject), header_size, body_size, record.ts)
         at = end
     return at
 

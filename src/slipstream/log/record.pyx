@@ -16,6 +16,7 @@ ERASED = 5
 END = 6
 MAGIC = 0xA5
 HAS_HEADER = 0x10
+PACKED = 0x20
 FIXED_SIZE = 24
 
 cdef extern from *:
@@ -181,7 +182,9 @@ cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int
 
 
 cdef inline bint _is_kind(uint8_t kind) noexcept:
-    return 1 <= (kind & 0x0F) <= 6 and (kind & 0xE0) == 0
+    if kind & 0x20:
+        return (kind & ~0x30) == 1
+    return 1 <= (kind & 0x0F) <= 6 and (kind & 0xC0) == 0
 
 
 cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record record) except -1:
@@ -207,6 +210,7 @@ cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record
     record.seq = base + fixed.place
     record.ts = fixed.ts
     record.kind = fixed.kind & 0x0F
+    record.packed = (fixed.kind & 0x20) != 0
     # Runs of the same subject are common: keep the object when the bytes are the same.
     known = record.subject
     if PyBytes_GET_SIZE(known) != fixed.subject_size or _differ(
@@ -281,12 +285,14 @@ cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectInd
     cdef Fixed fixed
     cdef Py_ssize_t start
     cdef Py_ssize_t header_size
+    cdef Py_ssize_t body
+    cdef uint32_t size
     cdef unsigned int id
     while at >= 0 and at + 24 <= n:
         memcpy(&fixed, view + at, 24)
         start = at + 24
         header_size = 0
-        if fixed.magic != 0xA5 or (fixed.kind & ~0x10) != 1 or fixed.place != ids.size:
+        if fixed.magic != 0xA5 or (fixed.kind & ~0x30) != 1 or fixed.place != ids.size:
             break
         if fixed.kind & 0x10:
             if start + 2 > n:
@@ -301,9 +307,11 @@ cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectInd
         subjects.added(id, base + fixed.place)
         ids.append(id)
         offsets.append(<unsigned int> at)
-        tally.add(
-            fixed.subject_size, header_size, at + fixed.length - start - fixed.subject_size - header_size, fixed.ts
-        )
+        body = at + fixed.length - start - fixed.subject_size - header_size
+        if fixed.kind & 0x20 and body >= 4:
+            memcpy(&size, view + at + fixed.length - body, 4)
+            body = size
+        tally.add(fixed.subject_size, header_size, body, fixed.ts)
         at += fixed.length
     return at
 

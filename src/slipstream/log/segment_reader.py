@@ -13,6 +13,7 @@ from slipstream.errors import CorruptionError
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.columns import GONE
 from slipstream.log.disk import Disk, File
+from slipstream.log.packing import unpack
 from slipstream.log.record import (
     ERASED,
     FIXED_SIZE,
@@ -53,7 +54,14 @@ class SegmentReader:
         self._window = b""
 
     def fill(self, segment: Segment, i: _int, record: Record) -> _int:
-        """Fill `record` with what stands at place `i`. Raises `CorruptionError`, OSError."""
+        """Fill `record` with the message at place `i`. Raises `CorruptionError`, OSError."""
+        self.fill_as_stored(segment, i, record)
+        if record.packed:
+            unpack(record)
+        return 0
+
+    def fill_as_stored(self, segment: Segment, i: _int, record: Record) -> _int:
+        """The same, but with the body as it stands on disk."""
         offsets: Any = segment.offsets
         offset = offsets.get(i)
         if (

@@ -1,0 +1,37 @@
+"""Bodies made smaller on disk, for streams with `compression`.
+
+Clients name the algorithm that nats-server uses (s2), but never see its bytes, so any will do:
+deflate is in the standard library. Each body stands for itself, so that reading one message costs
+one body, and a damaged one costs one message. What does not shrink is stored as it is.
+"""
+
+import zlib
+
+from slipstream.errors import CorruptionError
+from slipstream.log.record import Record
+
+PACK_MIN = 128  # bytes; shorter bodies hardly shrink
+LEVEL = 1
+
+
+def pack(data: bytes, header_start: int, body_start: int, end: int) -> bytes:
+    """Header block, size of the body (u32) and the deflated body; b"" if that is no smaller."""
+    body = data[body_start:end]
+    small = zlib.compress(body, LEVEL)
+    if len(small) + 4 >= len(body):
+        return b""
+    return data[header_start:body_start] + len(body).to_bytes(4, "little") + small
+
+
+def unpack(record: Record) -> None:
+    """Give the record the body that was published. Raises `CorruptionError`."""
+    header = record.header()
+    try:
+        body = zlib.decompress(record.data[record.body_start + 4 : record.end])
+    except zlib.error as error:
+        raise CorruptionError(f"the body of message {record.seq} can not be inflated") from error
+    record.data = header + body
+    record.header_start = 0
+    record.body_start = len(header)
+    record.end = len(record.data)
+    record.packed = False
