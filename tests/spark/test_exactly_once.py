@@ -14,7 +14,7 @@ import slipstream
 import slipstream.sync
 from slipstream.errors import ConfigError
 from slipstream.spark.exactly_once import ChangedRowsError
-from slipstream.spark.publishing import FencedError
+from slipstream.spark.publishing import FencedError, RowError
 from slipstream.spark.sink import Attempt, StreamSink, Task
 from slipstream.spark.sink_options import SinkOptions
 from slipstream.spark.sink_rows import RowReader
@@ -150,6 +150,30 @@ def test_a_server_killed_mid_write_comes_back_to_each_row_once(
     sink.run(batches(), Task("q", 0, 0))
     found = written(first.url, name)
     assert len(found) == len(set(found)) == 2000
+
+
+def test_a_denied_subject_fails_by_name_or_becomes_a_dead_letter(
+    start_server: StartProcess, tmp_path: Path
+) -> None:
+    config = tmp_path / "server.conf"
+    config.write_text(
+        'authorization { users = [{user: "a", password: "p"}, '
+        '{user: "w", password: "p", permissions: {publish: {deny: ["*.secret"]}}}] }\n'
+    )
+    server = start_server("-js", "-sd", str(tmp_path / "store"), "-c", str(config))
+    address = server.url.rpartition("//")[2]
+    name = stream_of(f"nats://a:p@{address}")
+    batch = pa.record_batch(
+        [pa.array([f"{name}.open", f"{name}.secret"]), pa.array(["a", "b"])],
+        names=["subject", "data"],
+    )
+    login = {"user": "w", "password": "p", "request_timeout": 1.0}
+    sink = sink_of(server.url, name, **login)
+    with pytest.raises(RowError, match=rf"row 1 \(subject '{name}.secret', 1 bytes\).*forbids"):
+        sink.run(iter([batch]), Task("q", 0, 0))
+    patient = sink_of(server.url, name, dead_letter_subject=f"{name}.dead", **login)
+    assert patient.run(iter([batch]), Task("q", 0, 0)).dead == 1
+    assert written(f"nats://a:p@{address}", name) == [b"a", b"b"]
 
 
 def run_query(spark: "SparkSession", url: str, source: Path, target: str, checkpoint: Path) -> None:

@@ -15,6 +15,7 @@ from slipstream.spark import kv
 from slipstream.spark.decode import dead_letters, decode, schema_of
 from slipstream.spark.parts.archive import archive, replay
 from slipstream.spark.parts.tables import changes, enriched, transformed, windowed
+from slipstream.spark.pipelines import jetstream_source
 from tests.spark.test_sink import messages, numbers, stream_of, write
 
 if TYPE_CHECKING:
@@ -133,3 +134,11 @@ def test_rows_are_counted_by_windows_of_event_time(spark: "SparkSession") -> Non
     rows = spark.sql("SELECT id AS n, timestamp_seconds(id * 30) AS time FROM range(4)")
     made = windowed(rows, "time", "1 minute", "0 seconds", [], f.count("*").alias("count"))
     assert [row["count"] for row in made.orderBy("start").collect()] == [2, 2]
+
+
+def test_a_pipeline_takes_a_stream_as_a_source(spark: "SparkSession", jetstream_url: str) -> None:
+    name = stream_of(jetstream_url)
+    write(numbers(spark, name, 3, 1), jetstream_url, name)
+    assert jetstream_source(name, spark=spark, servers=jetstream_url).isStreaming
+    table = jetstream_source(name, spark=spark, follow=False, servers=jetstream_url)
+    assert table.count() == 3

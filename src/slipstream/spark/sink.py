@@ -18,6 +18,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
+import uvloop
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -95,7 +96,7 @@ class StreamSink:
 
     def run(self, batches: "Iterator[pyarrow.RecordBatch]", task: Task) -> Written:
         """Write the rows of one task."""
-        with asyncio.Runner() as runner:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(self._run(batches, task))
 
     def task(self) -> Task:
