@@ -24,12 +24,14 @@ test-compiled: $(VENV)/.dev build
 	@echo "==> tests on the compiled build"
 	SLIPSTREAM_BUILD=compiled $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
 
-# A copy without extensions: the same tests on plain Python, so that both builds mean the same.
+# A copy without extensions: the same tests on plain Python, so that both builds mean the same. The
+# command line and Spark start processes of their own and have no compiled code: once is enough.
 test-plain: $(VENV)/.dev
 	@echo "==> tests on the plain build"
 	rm -rf build/plain && mkdir -p build/plain
 	cd src && find slipstream -name '*.py' -o -name 'py.typed' | tar cf - -T - | tar xf - -C ../build/plain
-	SLIPSTREAM_BUILD=plain PYTHONPATH=build/plain $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
+	SLIPSTREAM_BUILD=plain PYTHONPATH=build/plain $(PY) -m pytest -q -n $(JOBS) --dist loadgroup \
+		--ignore=tests/cli --ignore=tests/spark
 
 lint: $(VENV)/.dev
 	@echo "==> ruff"
