@@ -12,12 +12,9 @@ import tempfile
 from collections import Counter
 from time import perf_counter
 
-import nats
-from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
-from nats.js.client import JetStreamContext
-
 import slipstream
 from flights_data import flights
+from slipstream.client.jetstream import JetStream, Stream
 
 IN_FLIGHT = 2000  # publishes whose acknowledgement has not come yet
 FETCH = 500
@@ -53,55 +50,44 @@ def event(row: dict[str, str]) -> tuple[str, bytes]:
     return f"flights.{row['origin']}.{row['carrier']}", json.dumps(body).encode()
 
 
-async def replay(js: JetStreamContext, events: list[tuple[str, bytes]]) -> None:
+async def replay(js: JetStream, events: list[tuple[str, bytes]]) -> None:
     """Publish every event; returns once each is on the server's disk."""
     progress = Progress("published and on disk", len(events))
-    in_flight: list[asyncio.Future[object]] = []
     for done, (subject, body) in enumerate(events):
-        in_flight.append(await js.publish_async(subject, body))
-        if len(in_flight) == IN_FLIGHT:
-            await asyncio.gather(*in_flight)
-            in_flight.clear()
-            progress.show(done + 1)
-    await asyncio.gather(*in_flight)
+        await js.publish_async(subject, body)  # waits while too many are not acknowledged yet
+        progress.show(done)
+    await js.publish_async_complete()
     progress.show(len(events))
 
 
-async def consume(js: JetStreamContext, durable: str, subject: str, expected: int) -> Counter[str]:
+async def consume(stream: Stream, durable: str, subject: str, expected: int) -> Counter[str]:
     """Read what a new durable consumer is given, acknowledge all of it, and count by origin."""
-    config = ConsumerConfig(
-        durable_name=durable,
-        filter_subject=subject,
-        ack_policy=AckPolicy.EXPLICIT,
-        max_ack_pending=10 * FETCH,
+    consumer = await stream.create_consumer(
+        durable_name=durable, filter_subject=subject, max_ack_pending=10 * FETCH
     )
-    await js.add_consumer("FLIGHTS", config)
-    subscription = await js.pull_subscribe_bind(durable, "FLIGHTS")
     progress = Progress(f"consumed by {durable!r}", expected)
     origins: Counter[str] = Counter()
     while origins.total() < expected:
-        for message in await subscription.fetch(FETCH, timeout=10):
+        for message in await consumer.fetch(FETCH, timeout=10):
             origins[json.loads(message.data)["origin"]] += 1
-            await message.ack()
+            message.ack()
         progress.show(origins.total())
     return origins
 
 
-async def describe(js: JetStreamContext) -> None:
+async def describe(stream: Stream) -> None:
     """Show the stream and its consumers as the server sees them."""
-    stream = await js.stream_info("FLIGHTS")
-    state = stream.state
-    print(f"\nstream FLIGHTS ({stream.config.storage}, {stream.config.retention} retention)")
-    print(f"  messages {state.messages:,}   bytes {state.bytes:,}")
+    info = await stream.info()
+    config, state = info.config, info.state
+    print(f"\nstream {info.name} ({config.storage}, {config.retention} retention)")
+    print(f"  messages {state.messages:,}   bytes {state.bytes:,}   subjects {state.num_subjects}")
     print(f"  sequences {state.first_seq:,} .. {state.last_seq:,}")
     print(f"\n  {'consumer':<12} {'filter':<14} {'delivered':>10} {'ack floor':>10} {'pending':>8}")
-    for info in await js.consumers_info("FLIGHTS"):
-        assert info.delivered is not None
-        assert info.ack_floor is not None
+    async for one in stream.consumers():
         print(
-            f"  {info.name:<12} {info.config.filter_subject or '>':<14} "
-            f"{info.delivered.consumer_seq:>10,} {info.ack_floor.consumer_seq:>10,} "
-            f"{info.num_pending:>8,}"
+            f"  {one.name:<12} {one.config.filter_subject or '>':<14} "
+            f"{one.delivered.consumer_seq:>10,} {one.ack_floor.consumer_seq:>10,} "
+            f"{one.num_pending:>8,}"
         )
 
 
@@ -123,16 +109,15 @@ async def main() -> int:
     events = [event(row) for row in rows]
     with tempfile.TemporaryDirectory() as store, slipstream.Server(store_dir=store) as server:
         print(f"slipstream {slipstream.__version__} listens on {server.url}\n", flush=True)
-        nc = await nats.connect(server.url)
-        js = nc.jetstream(publish_async_max_pending=IN_FLIGHT + 1)
-        await js.add_stream(StreamConfig(name="FLIGHTS", subjects=["flights.*.*"]))
-        await replay(js, events)
-        everything = await consume(js, "everything", "", len(events))
-        kennedy = await consume(js, "kennedy", "flights.JFK.*", source["JFK"])
-        await nc.flush()  # the last acknowledgements are with the server now
-        agree = compare(source, everything, kennedy)
-        await describe(js)
-        await nc.close()
+        async with await slipstream.connect(server.url) as nc:
+            js = nc.jetstream(max_ack_pending=IN_FLIGHT)
+            stream = await js.create_stream(name="FLIGHTS", subjects=["flights.*.*"])
+            await replay(js, events)
+            everything = await consume(stream, "everything", "", len(events))
+            kennedy = await consume(stream, "kennedy", "flights.JFK.*", source["JFK"])
+            await nc.flush()  # the last acknowledgements are with the server now
+            agree = compare(source, everything, kennedy)
+            await describe(stream)
     print("\nall counts equal the source table" if agree else "\nCOUNTS DIFFER")
     return 0 if agree else 1
 

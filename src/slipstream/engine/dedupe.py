@@ -2,6 +2,10 @@
 
 from collections import deque
 
+from slipstream.log.base import Log
+from slipstream.log.record import Record
+from slipstream.wire.headers import find as find_header
+
 
 class DuplicateWindow:
     """Ids and their sequences for `window` ns from when they came; 0 remembers nothing."""
@@ -31,6 +35,25 @@ class DuplicateWindow:
         else:
             self._arrivals.append([now, 1])
         return 0
+
+    def recall(self, log: Log, now: int) -> bytes:
+        """Remember the ids of what is stored; the last message's id, b"" if it has none.
+
+        Every message of the window is looked at, which may be millions: hence compiled.
+        """
+        record = Record()
+        message_id: bytes | None = None
+        seq = log.seq_at(now - self.window)
+        while log.next(seq, None, record):
+            seq = record.seq + 1
+            message_id = None
+            if record.body_start > record.header_start:
+                message_id = find_header(
+                    record.data, record.header_start, record.body_start, b"Nats-Msg-Id"
+                )
+                if message_id:
+                    self.add(message_id, record.seq, record.ts)
+        return message_id or b""
 
     def _forget(self, message_id: bytes) -> None:
         """An id has come again, as in a log that was harmed: its first arrival counts no more."""

@@ -17,7 +17,6 @@ from slipstream.engine.subject_claims import SubjectClaims
 from slipstream.errors import Error, StorageError
 from slipstream.log.base import Log
 from slipstream.log.memory_log import MemoryLog
-from slipstream.log.record import Record
 from slipstream.log.stream_store import Store, StreamStore
 from slipstream.wire.headers import find
 
@@ -266,16 +265,7 @@ def _meta(config: StreamConfig, created: int) -> bytes:
 
 def _recall_ids(stream: Stream) -> None:
     """Fill the duplicate window from the messages that are still stored."""
-    window = stream.dedupe.window
-    if not window or not stream.log.messages:
+    if not stream.dedupe.window or not stream.log.messages:
         return
-    log = stream.log
-    record = Record()
-    seq = log.seq_at(stream.clock.now - window)
-    while log.next(seq, None, record):
-        seq = record.seq + 1
-        message_id = find(record.data, record.header_start, record.body_start, b"Nats-Msg-Id")
-        if message_id:
-            stream.dedupe.add(message_id, record.seq, record.ts)
-        stream.last_msg_id = message_id or b""
+    stream.last_msg_id = stream.dedupe.recall(stream.log, stream.clock.now)
     stream.watch_ids()
