@@ -39,20 +39,27 @@ class DuplicateWindow:
     def recall(self, log: Log, now: int) -> bytes:
         """Remember the ids of what is stored; the last message's id, b"" if it has none.
 
-        Every message of the window is looked at, which may be millions: hence compiled.
+        Blocks without headers are passed over; in the others every message of the window is looked
+        at, which may be millions: hence compiled.
         """
         record = Record()
         message_id: bytes | None = None
-        seq = log.seq_at(now - self.window)
-        while log.next(seq, None, record):
-            seq = record.seq + 1
-            message_id = None
-            if record.body_start > record.header_start:
-                message_id = find_header(
-                    record.data, record.header_start, record.body_start, b"Nats-Msg-Id"
-                )
-                if message_id:
-                    self.add(message_id, record.seq, record.ts)
+        first = log.seq_at(now - self.window)
+        for at, block in enumerate(log.blocks):
+            behind = log.blocks[at + 1].base if at + 1 < len(log.blocks) else log.last_seq + 1
+            if not block.has_headers or behind <= first:
+                message_id = None
+                continue
+            seq = max(block.base, first)
+            while seq < behind and log.next(seq, None, record) and record.seq < behind:
+                seq = record.seq + 1
+                message_id = None
+                if record.body_start > record.header_start:
+                    message_id = find_header(
+                        record.data, record.header_start, record.body_start, b"Nats-Msg-Id"
+                    )
+                    if message_id:
+                        self.add(message_id, record.seq, record.ts)
         return message_id or b""
 
     def _forget(self, message_id: bytes) -> None:

@@ -12,6 +12,7 @@ cdef class Block:
     cdef public unsigned long long bytes
     cdef public long long first_ts
     cdef public long long last_ts
+    cdef public bint has_headers
 
 
 cdef class Log:

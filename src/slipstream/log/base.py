@@ -37,6 +37,7 @@ class Block:
         self.bytes = 0  # of the live messages, as clients count them
         self.first_ts = 0
         self.last_ts = 0
+        self.has_headers = False  # whether a message in it has had a header block
 
 
 class Log:

@@ -115,9 +115,8 @@ class FileLog(Log):
         pack_it = self.packs and end - body_start >= PACK_MIN
         small = pack(data, header_start, body_start, end) if pack_it else b""
         if small:
-            n = len(small)
-            at_body = body_start - header_start
-            encode(out, MESSAGE | PACKED, segment.salt, place, ts, subject, small, 0, at_body, n)
+            kind, n = MESSAGE | PACKED, body_start - header_start
+            encode(out, kind, segment.salt, place, ts, subject, small, 0, n, len(small))
         else:
             n = header_start
             encode(out, MESSAGE, segment.salt, place, ts, subject, data, n, body_start, end)
@@ -130,6 +129,7 @@ class FileLog(Log):
         size = 30 + len(subject) + end - header_start
         if body_start > header_start:
             size += 4
+            segment.has_headers = True
         if segment.live == 0:
             segment.first_ts = ts
         segment.live += 1

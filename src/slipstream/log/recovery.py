@@ -272,6 +272,7 @@ def _settle_segment(log: FileLog, segment: Segment, tally: Tally) -> None:
     segment.bytes += tally.with_header * (log.size_of(0, 1, 0) - 1 - plain)
     segment.first_ts = tally.first_ts
     segment.last_ts = tally.last_ts
+    segment.has_headers = tally.with_header > 0
 
 
 def _set_aside(

@@ -37,6 +37,7 @@ _TRAILER = struct.Struct("<QI4s")
 # places, live, bytes, first ts, last ts, end of records, front, last sequence, as of, width of ids,
 # sizes of: names, stats, tombs, ids, steps; CRC-32 of the second part
 _HEAD = struct.Struct("<IIQqqQQQQBIIIIII")
+_WITH_HEADERS = 0x80  # beside the width: a message in the segment has had a header block
 RANGE = struct.Struct("<QI")  # a removed range: first sequence, how many
 
 
@@ -124,6 +125,7 @@ class FooterDraft:
     names: list[bytes]
     dense: Column
     tombs: bytes
+    has_headers: bool
 
     @staticmethod
     def of(segment: Segment, subjects: SubjectIndex, as_of: int) -> "FooterDraft":
@@ -142,6 +144,7 @@ class FooterDraft:
             [subjects.subject(id) for id in ids],
             dense,
             bytes(segment.tombs),
+            segment.has_headers,
         )
 
     def encode(self, records_end: int, offsets: Column) -> bytes:
@@ -167,7 +170,7 @@ class FooterDraft:
             self.front,
             self.last_seq,
             self.as_of,
-            width,
+            width | (_WITH_HEADERS if self.has_headers else 0),
             *(len(part) for part in parts),
             zlib.crc32(second),
         )
@@ -228,6 +231,7 @@ class Footer:
     names: bytes
     stats: bytes
     tombs: bytes
+    has_headers: bool
     second: tuple[int, tuple[int, ...], int, int]  # where the second part is, sizes, width, CRC
 
     def apply(self, segment: Segment) -> None:
@@ -242,6 +246,7 @@ class Footer:
         segment.front = self.front
         segment.last_seq = self.last_seq
         segment.as_of = self.as_of
+        segment.has_headers = self.has_headers
         segment.closed = segment.footed = True
         segment.ids = None
         segment.offsets = None
@@ -267,7 +272,8 @@ def read_footer(file: File) -> Footer:
         raise CorruptionError("a segment's footer is damaged")
     ends = [_HEAD.size + sum(sizes[:n]) for n in range(4)]
     names, stats, tombs = (zlib.decompress(first[ends[n] : ends[n + 1]]) for n in range(3))
-    second = (at + first_size, sizes[3:], fields[9], fields[15])
+    width = fields[9] & ~_WITH_HEADERS
+    second = (at + first_size, sizes[3:], width, fields[15])
     places, live, size, first_ts, last_ts, records_end, front, last_seq, as_of = fields[:9]
     return Footer(
         places,
@@ -282,6 +288,7 @@ def read_footer(file: File) -> Footer:
         names,
         stats,
         tombs,
+        fields[9] & _WITH_HEADERS != 0,
         second,
     )
 
