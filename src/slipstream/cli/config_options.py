@@ -4,11 +4,17 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 import typer
 
+from slipstream.client.jetstream.document import Document
+from slipstream.errors import ConfigError
+
 Read = Callable[[str], Any]
+D = TypeVar("D", bound=Document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +85,20 @@ def pairs_of(values: Sequence[str]) -> dict[str, str]:
             raise typer.BadParameter(f'"{value}" must be written key=value')
         found[key.strip()] = text.strip()
     return found
+
+
+def header_of(text: str) -> tuple[str, str]:
+    """Name and value of "Name: value"."""
+    name, mark, value = text.partition(":")
+    if not mark:
+        raise typer.BadParameter(f'header "{text}" must be written Name: value')
+    return name.strip(), value.strip()
+
+
+def read_config(path: Path, kind: type[D]) -> D:
+    """A configuration from a JSON file: the object itself, or an info that has it as `config`."""
+    try:
+        found = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"the configuration {path} can not be read: {error}") from error
+    return kind.from_wire(found.get("config", found))

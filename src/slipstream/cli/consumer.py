@@ -4,11 +4,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from slipstream.cli import consumer_read
-from slipstream.cli.config_options import with_config_options
+from slipstream.cli.config_options import read_config, with_config_options
 from slipstream.cli.consumer_options import (
     CONSUMER_OPTIONS,
     ask_consumer,
@@ -44,7 +43,7 @@ async def add(
     """Create a consumer."""
     stream = require("Stream", stream, "STREAM")
     if config is not None:
-        made = _read_config(config).replace(**config_fields(given))
+        made = read_config(config, ConsumerConfig).replace(**config_fields(given))
     else:
         name = require("Consumer name", name, "CONSUMER")
         if not defaults:
@@ -58,14 +57,6 @@ async def add(
         else:
             info = (await js.create_consumer(stream, made)).cached_info
     _show(info, "")
-
-
-def _read_config(path: Path) -> ConsumerConfig:
-    try:
-        found = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        raise ConfigError(f"the configuration {path} can not be read: {error}") from error
-    return ConsumerConfig.from_wire(found.get("config", found))
 
 
 def _show(info: ConsumerInfo, title: str) -> None:

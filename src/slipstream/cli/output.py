@@ -5,6 +5,7 @@ Colours are used on a terminal only, and not where NO_COLOR is set.
 
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -35,6 +36,11 @@ def console() -> Console:
 def say(line: str = "") -> None:
     """One line of the result."""
     typer.echo(line)
+
+
+def clock() -> str:
+    """The time of day, for notes."""
+    return datetime.now().strftime("%H:%M:%S")
 
 
 def note(line: str) -> None:

@@ -3,16 +3,15 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from datetime import datetime
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
 import typer
 
-from slipstream.cli.config_options import pairs_of
+from slipstream.cli.config_options import header_of
 from slipstream.cli.message_text import say_bytes, show_headers
-from slipstream.cli.output import count_bar, note, print_json, say
+from slipstream.cli.output import clock, count_bar, note, print_json, say
 from slipstream.cli.session import command, connection, context_of, new_app, settings, wants_json
 from slipstream.cli.templates import Template
 from slipstream.cli.values import duration, show_duration
@@ -32,16 +31,12 @@ Sleep = Annotated[str, typer.Option("--sleep", help="Wait between messages, like
 Templates = Annotated[bool, typer.Option("--templates/--no-templates", help="Fill in {{Count}} ..")]
 
 
-def _clock() -> str:
-    return datetime.now().strftime("%H:%M:%S")
-
-
 class Draft:
     """What is to be sent, message for message."""
 
     def __init__(self, body: str, headers: list[str], templates: bool) -> None:
         self._body = body
-        self._headers = pairs_of([_as_pair(header) for header in headers])
+        self._headers = dict(header_of(header) for header in headers)
         self._templates = templates
 
     def message(self, count: int) -> tuple[bytes, dict[str, str] | None]:
@@ -53,13 +48,6 @@ class Draft:
             for key, value in self._headers.items()
         }
         return Template(self._body).render(count), headers or None
-
-
-def _as_pair(header: str) -> str:
-    name, mark, value = header.partition(":")
-    if not mark:
-        raise typer.BadParameter(f'header "{header}" must be written Name: value')
-    return f"{name}={value}"
 
 
 def _body_of(body: str | None, force_stdin: bool) -> str:
@@ -103,13 +91,13 @@ async def pub(
                 data, headers = draft.message(n)
                 await nc.publish(subject, data, reply=reply, headers=headers)
                 if len(drafts) == 1 and not quiet:
-                    note(f'{_clock()} Published {len(data)} bytes to "{subject}"')
+                    note(f'{clock()} Published {len(data)} bytes to "{subject}"')
                 bar.advance(task)
                 if pause and n < len(drafts):
                     await asyncio.sleep(pause)
         await nc.flush()
         if len(drafts) > 1 and not quiet:
-            note(f'{_clock()} Published {len(drafts):,} messages to "{subject}"')
+            note(f'{clock()} Published {len(drafts):,} messages to "{subject}"')
 
 
 async def _publish_acked(
@@ -122,7 +110,7 @@ async def _publish_acked(
             for n, draft in enumerate(drafts, 1):
                 data, headers = draft.message(n)
                 await batch.add(subject, data, headers=headers)
-        note(f'{_clock()} Published {len(drafts):,} messages to "{subject}" as one batch')
+        note(f'{clock()} Published {len(drafts):,} messages to "{subject}" as one batch')
         return
     for n, draft in enumerate(drafts, 1):
         data, headers = draft.message(n)
@@ -131,7 +119,7 @@ async def _publish_acked(
             print_json(ack)
         elif not quiet:
             again = " (duplicate)" if ack.duplicate else ""
-            note(f"{_clock()} Stored in Stream: {ack.stream} Sequence: {ack.sequence}{again}")
+            note(f"{clock()} Stored in Stream: {ack.stream} Sequence: {ack.sequence}{again}")
         if pause and n < len(drafts):
             await asyncio.sleep(pause)
 
@@ -155,7 +143,7 @@ async def request(
     async with connection() as nc:
         for n in range(1, count + 1):
             if not raw:
-                note(f'{_clock()} Sending request on "{subject}"')
+                note(f'{clock()} Sending request on "{subject}"')
             data, headers = draft.message(n)
             began = perf_counter()
             async for answer in _answers(
@@ -166,7 +154,7 @@ async def request(
                 elif raw:
                     say_bytes(answer.data)
                 else:
-                    note(f"{_clock()} Received with rtt {show_duration(perf_counter() - began)}")
+                    note(f"{clock()} Received with rtt {show_duration(perf_counter() - began)}")
                     show_headers(answer.headers)
                     say_bytes(answer.data)
                     say()

@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from slipstream.cli import backup, stream_messages, stream_show
-from slipstream.cli.config_options import with_config_options
+from slipstream.cli.config_options import read_config, with_config_options
 from slipstream.cli.output import note, print_json, say
 from slipstream.cli.prompts import confirm, require
 from slipstream.cli.session import command, jetstream, new_app, wants_json
@@ -31,14 +31,6 @@ ConfigFile = Annotated[
 ]
 
 
-def _read_config(path: Path) -> StreamConfig:
-    try:
-        found = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        raise ConfigError(f"the configuration {path} can not be read: {error}") from error
-    return StreamConfig.from_wire(found.get("config", found))
-
-
 @command(app, "add")
 @with_config_options(STREAM_OPTIONS)
 async def add(
@@ -51,7 +43,7 @@ async def add(
 ) -> None:
     """Create a stream."""
     if config is not None:
-        made = _read_config(config).replace(**config_fields(given))
+        made = read_config(config, StreamConfig).replace(**config_fields(given))
         if name:
             made = made.replace(name=name)
     else:
@@ -85,7 +77,7 @@ async def edit(
     async with jetstream() as js:
         stream = await js.stream(name)
         before = stream.config
-        after = _read_config(config) if config else before
+        after = read_config(config, StreamConfig) if config else before
         after = after.replace(name=name, **config_fields(given))
         changes = _differences(before, after)
         if not changes:

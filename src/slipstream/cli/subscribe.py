@@ -4,13 +4,13 @@ import asyncio
 import os
 import random
 import subprocess
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
+from slipstream.cli.config_options import header_of
 from slipstream.cli.message_text import say_bytes, show_body, show_headers
-from slipstream.cli.output import note, print_json, say
+from slipstream.cli.output import clock, note, print_json, say
 from slipstream.cli.session import command, connection, context_of, new_app, settings, wants_json
 from slipstream.cli.templates import Template
 from slipstream.cli.values import duration
@@ -22,10 +22,6 @@ sub_app = new_app(group=False)
 reply_app = new_app(group=False)
 
 Queue = Annotated[str, typer.Option("--queue", help="Share the messages with this group")]
-
-
-def _clock() -> str:
-    return datetime.now().strftime("%H:%M:%S")
 
 
 @command(sub_app, "sub")
@@ -119,7 +115,7 @@ async def _from_subjects(
     for subject in subjects:
         await nc.subscribe(subject, queue=queue, handler=inbox.put_nowait)
     if not wants_json():
-        note(f"{_clock()} Subscribing on {', '.join(subjects)}")
+        note(f"{clock()} Subscribing on {', '.join(subjects)}")
     await nc.flush()
     limit = duration(wait) or None
     while True:
@@ -147,7 +143,7 @@ async def _from_stream(
         deliver_policy=policy,  # type: ignore[arg-type]
         opt_start_seq=sequence,
     )
-    note(f"{_clock()} Subscribing to Stream {name} on {', '.join(subjects)}")
+    note(f"{clock()} Subscribing to Stream {name} on {', '.join(subjects)}")
     consumer = js.ordered_consumer(name, config)
     limit = duration(wait) or None
     async with consumer.messages() as messages:
@@ -178,29 +174,22 @@ async def reply(
     answered = 0
     async with connection() as nc:
         subscription = await nc.subscribe(subject, queue=queue)
-        note(f'{_clock()} Listening on "{subject}" in group "{queue}"')
+        note(f'{clock()} Listening on "{subject}" in group "{queue}"')
         await nc.flush()
         async for message in subscription:
             answered += 1
-            note(f'{_clock()} [#{answered}] Received on subject "{message.subject}":')
+            note(f'{clock()} [#{answered}] Received on subject "{message.subject}":')
             show_headers(message.headers)
             say_bytes(message.data)
             if pause:
                 await asyncio.sleep(random.uniform(0, pause))
-            headers = dict(_pair(one) for one in header) or None
+            headers = dict(header_of(one) for one in header) or None
             answer = await _answer(message, body, echo, run, answered)
             if message.reply:
                 await nc.publish(message.reply, answer, headers=headers)
             if count and answered >= count:
                 await nc.flush()
                 return
-
-
-def _pair(header: str) -> tuple[str, str]:
-    name, mark, value = header.partition(":")
-    if not mark:
-        raise typer.BadParameter(f'header "{header}" must be written Name: value')
-    return name.strip(), value.strip()
 
 
 async def _answer(message: Message, body: str, echo: bool, run: str, count: int) -> bytes:
