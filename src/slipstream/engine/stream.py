@@ -17,6 +17,7 @@ from slipstream.engine.ingest_checks import check_headers, remove_request_info, 
 from slipstream.engine.message import Inbound
 from slipstream.engine.purging import after_purge
 from slipstream.engine.republish import Republisher
+from slipstream.engine.retention import check_room_for, drop_unneeded
 from slipstream.engine.routing import Service
 from slipstream.engine.stream_config import StreamConfig
 from slipstream.errors import StorageError
@@ -185,7 +186,7 @@ class Stream(Service):
     def store_message(self, subject: bytes, message: Inbound, rolls_up: bool = False) -> _int:
         """Append, and enforce the limits; the sequence. Raises `ApiError`, `StorageError`."""
         if not self._plain:
-            self._check_discard(subject, message, rolls_up)
+            check_room_for(self, subject, message, rolls_up)
         if self._interest and not self.is_wanted(subject):
             seq = self.log.skip(self.clock.now)
         else:
@@ -217,11 +218,6 @@ class Stream(Service):
         if change:
             self.counted += change
             self.js.count_bytes(self.config.storage, change)
-
-    def _check_discard(self, subject: bytes, message: Inbound, rolls_up: bool) -> None:
-        from slipstream.engine.retention import check_room_for
-
-        check_room_for(self, subject, message, rolls_up)
 
     def mark_dirty(self) -> _int:
         """Have the log committed at the end of the turn."""
@@ -419,8 +415,6 @@ class Stream(Service):
             if consumer in several:
                 several.remove(consumer)
         if self._interest and not self.closed:
-            from slipstream.engine.retention import drop_unneeded
-
             drop_unneeded(self, consumer.matching)
 
     def acked(self, consumer: Any, seq: _int) -> _int:

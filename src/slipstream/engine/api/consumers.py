@@ -27,6 +27,7 @@ from slipstream.engine.consumer_restore import begin_consumer
 from slipstream.engine.errors import ApiError, bad_json
 from slipstream.engine.json_body import convert, decode
 from slipstream.engine.push import PushDelivery
+from slipstream.engine.retention import drop_unneeded
 from slipstream.engine.rfc3339 import time_text
 from slipstream.engine.stream import Stream
 
@@ -167,8 +168,6 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> dict[
             stream.strays.append(consumer)
         consumer.recount()
         if stream.config.retention == "interest":
-            from slipstream.engine.retention import drop_unneeded
-
             drop_unneeded(stream)
     moved = (
         old.deliver_subject != config.deliver_subject or old.deliver_group != config.deliver_group
