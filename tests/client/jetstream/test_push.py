@@ -8,7 +8,7 @@ import pytest
 import slipstream
 from slipstream.client.jetstream import JetStream, JetStreamMessage, PushConsumer, Stream
 from slipstream.client.jetstream.errors import ConsumerDeletedError, SlowPushConsumerError
-from tests.client.jetstream.test_consume import fill, until
+from tests.client.jetstream.test_consume import fill, has_received, until
 
 
 async def test_messages_are_sent_unasked_and_acknowledged(js: JetStream, stream: Stream) -> None:
@@ -99,7 +99,9 @@ async def test_headers_only_leaves_the_payload_out(js: JetStream, stream: Stream
     assert message.header("Nats-Msg-Size") == "5"
 
 
-async def test_draining_takes_what_has_come(js: JetStream, stream: Stream) -> None:
+async def test_draining_takes_what_has_come(
+    nc: "slipstream.Connection", js: JetStream, stream: Stream
+) -> None:
     await fill(js, stream, 20)
     consumer = await stream.create_push_consumer()
     seen: list[JetStreamMessage] = []
@@ -108,10 +110,7 @@ async def test_draining_takes_what_has_come(js: JetStream, stream: Stream) -> No
         await asyncio.sleep(0.001)
         seen.append(message)
 
+    before = nc.stats.in_messages
     async with consumer.consume(handle):
-        await until(lambda: _pending(consumer))
+        await until(lambda: has_received(nc, before + 20))
     assert len(seen) == 20
-
-
-async def _pending(consumer: PushConsumer) -> bool:
-    return (await consumer.info()).num_ack_pending == 20
