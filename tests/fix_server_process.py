@@ -93,11 +93,16 @@ class ServerProcess:
 
 def start_process(directory: Path, *flags: str) -> ServerProcess:
     """Start a server on a free port of this machine; returns once it is ready."""
+    return started_as(SERVER, directory, *flags)
+
+
+def started_as(command: tuple[str, ...], directory: Path, *flags: str) -> ServerProcess:
+    """The same with a command of the caller's, which ends as `SERVER` in the same process."""
     directory.mkdir(parents=True, exist_ok=True)
     words = ["-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", str(directory), *flags]
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
-            [*SERVER, *words], stdout=subprocess.DEVNULL, stderr=log, env=environment()
+            [*command, *words], stdout=subprocess.DEVNULL, stderr=log, env=environment()
         )
     server = ServerProcess(process, directory)
     try:
