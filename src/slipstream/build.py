@@ -33,6 +33,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.engine.account",
     "slipstream.engine.session",
     "slipstream.engine.dedupe",
+    "slipstream.engine.expectations",
     "slipstream.engine.stream",
     "slipstream.engine.direct_answer",
     "slipstream.engine.pending",

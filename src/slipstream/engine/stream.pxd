@@ -3,6 +3,7 @@ import cython
 from slipstream.engine.account cimport Account
 from slipstream.engine.clock cimport Clock
 from slipstream.engine.dedupe cimport DuplicateWindow
+from slipstream.engine.expectations cimport all_hold
 from slipstream.engine.message cimport Inbound
 from slipstream.engine.routing cimport Route, Service
 from slipstream.engine.turn cimport Turn
@@ -20,6 +21,7 @@ cdef class Stream(Service):
     cdef public Clock clock
     cdef public Turn turn
     cdef public str name
+    cdef bytes _name
     cdef public object config
     cdef public Log log
     cdef public object store
@@ -66,7 +68,7 @@ cdef class Stream(Service):
     cdef long long _max_size
     cdef long long _max_age
 
-    @cython.locals(subject=bytes, seq="unsigned long long", size=Py_ssize_t, message_id=bytes, known="long long", headers=Py_ssize_t)
+    @cython.locals(subject=bytes, seq="unsigned long long", size=Py_ssize_t, message_id=bytes, known="long long", headers=Py_ssize_t, verdict=int)
     cpdef int handle(self, Inbound message) except -1
     @cython.locals(seq="unsigned long long")
     cpdef unsigned long long store_message(self, bytes subject, Inbound message, bint rolls_up=*) except? 0

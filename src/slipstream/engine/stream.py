@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.dedupe import DuplicateWindow
 from slipstream.engine.errors import ApiError
+from slipstream.engine.expectations import all_hold
 from slipstream.engine.ingest_checks import check_headers, remove_request_info, remove_status
 from slipstream.engine.message import Inbound
 from slipstream.engine.purging import after_purge
@@ -51,6 +52,7 @@ class Stream(Service):
         self.clock = js.engine.clock
         self.turn = js.engine.turn
         self.name = config.name
+        self._name = config.name.encode()
         self.log = log
         self.store = store  # the directory's StreamStore; None in memory
         self.created = created
@@ -138,7 +140,13 @@ class Stream(Service):
                 )
                 if size < 12 or message.data[message.header_start + 8] != 13:
                     remove_status(message)
-                if headers == 1:
+                verdict = 0
+                if headers:
+                    verdict = all_hold(
+                        self._name, self.log, subject, message.data,
+                        message.header_start, message.body_start,
+                    )  # fmt: skip
+                if verdict == 2:
                     message_id = find(
                         message.data, message.header_start, message.body_start, b"Nats-Msg-Id"
                     )
@@ -151,7 +159,7 @@ class Stream(Service):
                         self._remember(message_id, seq)
                         self._promise(message.reply, seq, False)
                         return 1
-                if headers:
+                if headers and verdict == 0:
                     return self._handle_headers(subject, message)
             seq = self.store_message(subject, message)
             self.last_msg_id = b""
