@@ -2,7 +2,7 @@
 #   make demo    the main job on an embedded server: 336,776 flights through a stream
 #   make test    all tests, on the compiled and on the plain build
 #   make lint    style, types, layers
-#   make bench   the table against nats-server (needs rustc)
+#   make bench   table and plots against nats-server (needs rustc); PARTS="loads scale curves"
 PYTHON ?= python3
 VENV   ?= .venv
 PY     := $(VENV)/bin/python
@@ -42,8 +42,8 @@ lint: $(VENV)/.dev
 	@echo "==> layers"
 	PYTHONPATH=src $(VENV)/bin/lint-imports
 
-bench: $(VENV)/.dev build
-	$(PY) -m bench.compare
+bench: $(VENV)/.bench build
+	$(PY) -m bench $(PARTS)
 
 build: $(VENV)/.base
 	@echo "==> compiled modules"
@@ -65,6 +65,11 @@ $(VENV)/.demo: $(VENV)/.base
 $(VENV)/.dev: $(VENV)/.base
 	@echo "==> what the tests need"
 	SLIPSTREAM_PURE=1 $(PIP) install --progress-bar on --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.base
+	@echo "==> what the benchmark needs"
+	SLIPSTREAM_PURE=1 $(PIP) install --progress-bar on --no-build-isolation --editable '.[bench]'
 	@touch $@
 
 clean:

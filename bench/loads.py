@@ -4,11 +4,9 @@ import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from bench.servers import Running
-
-LOADGEN = Path("build/loadgen")
+from bench.programs import LOADGEN
+from bench.servers import NATS_SERVER_ALWAYS, Running
 
 
 @dataclass(slots=True, frozen=True)
@@ -20,6 +18,16 @@ class Load:
     goal: float | None  # ratio ours / nats-server to reach (at most, where lower is better)
     lower_is_better: bool = False
     goal_always: float | None = None  # the same against nats-server with sync_interval: always
+    disk_bytes: int = 0  # that a message takes on disk, where it has to be there first
+
+    def is_met(self, ratio: float, ratio_always: float | None) -> bool:
+        """Whether the goals are reached."""
+        pairs = [(ratio, self.goal), (ratio_always, self.goal_always)]
+        for reached, goal in pairs:
+            if reached is not None and goal is not None:
+                if reached > goal if self.lower_is_better else reached < goal:
+                    return False
+        return True
 
 
 def run_loadgen(server: Running, mode: str, **options: object) -> dict[str, float]:
@@ -37,13 +45,14 @@ def run_loadgen(server: Running, mode: str, **options: object) -> dict[str, floa
 def publish(
     storage: str, n: int, config: dict[str, object] | None = None, **options: object
 ) -> Callable[[Running], float]:
-    """JetStream publish into a fresh stream."""
+    """JetStream publish into a fresh stream; an eighth of it where each message is synced alone."""
 
     def measure(server: Running) -> float:
         stream = {"name": "BENCH", "subjects": ["bench.>"], "storage": storage, **(config or {})}
         server.request("$JS.API.STREAM.DELETE.BENCH")
         server.create_stream(**stream)
-        line = run_loadgen(server, "jspub", n=n, **options)
+        few = server.contender is NATS_SERVER_ALWAYS and options.get("window") != 1
+        line = run_loadgen(server, "jspub", n=n // 8 if few else n, **options)
         return line["p50_us"] if options.get("window") == 1 else line["per_sec"]
 
     return measure
@@ -82,34 +91,67 @@ def core(mode: str, figure: str = "per_sec", **options: object) -> Callable[[Run
     return measure
 
 
+RECORD = 128 + 24 + 7  # body, record header, subject
+
 LOADS = [
-    Load("jspub, file, window 1000", publish("file", 400_000, window=1000), 2.0, goal_always=20.0),
+    Load(
+        "jspub, file, window 1000",
+        publish("file", 400_000, window=1000),
+        2.0,
+        goal_always=20.0,
+        disk_bytes=RECORD,
+    ),
     Load("jspub, memory, window 1000", publish("memory", 400_000, window=1000), 2.0),
-    Load("jspub, file, window 1 (p50 µs)", publish("file", 20_000, window=1), None, True, 1.0),
-    Load("jspub, memory, window 1 (p50 µs)", publish("memory", 20_000, window=1), 1.0, True),
+    Load(
+        "jspub, file, window 1 (p50 µs)",
+        publish("file", 20_000, window=1),
+        None,
+        lower_is_better=True,
+        goal_always=1.0,
+        disk_bytes=RECORD,
+    ),
+    Load(
+        "jspub, memory, window 1 (p50 µs)",
+        publish("memory", 20_000, window=1),
+        1.0,
+        lower_is_better=True,
+    ),
     Load(
         "jspub, file, 100,000 subjects",
         publish("file", 400_000, window=1000, subjects=100_000),
         2.0,
+        disk_bytes=RECORD + 5,
     ),
-    Load("jspub, file, with Nats-Msg-Id", publish("file", 400_000, window=1000, msgid=1), 2.0),
+    Load(
+        "jspub, file, with Nats-Msg-Id",
+        publish("file", 400_000, window=1000, msgid=1),
+        2.0,
+        disk_bytes=RECORD + 36,
+    ),
     Load(
         "jspub, file, max_msgs_per_subject 1, 1,000 subjects",
         publish("file", 400_000, {"max_msgs_per_subject": 1}, window=1000, subjects=1000),
         2.0,
+        disk_bytes=RECORD + 4,
     ),
     Load(
         "jspub, file, 10 connections, window 100",
         publish("file", 400_000, window=100, conns=10),
         2.0,
+        disk_bytes=RECORD,
     ),
-    Load("jspub, file, 4 KiB bodies", publish("file", 100_000, window=1000, size=4096), 2.0),
+    Load(
+        "jspub, file, 4 KiB bodies",
+        publish("file", 100_000, window=1000, size=4096),
+        2.0,
+        disk_bytes=RECORD - 128 + 4096,
+    ),
     Load("pull 500 + ack, file", pull("file"), 2.0),
     Load("pull 500 + ack, memory", pull("memory"), 2.0),
     Load("pull 500 + ack, work queue", pull("file", "workqueue"), 2.0),
     Load("pull 500 + ack, interest", pull("file", "interest"), 2.0),
     Load("batched direct get", direct_get, 1.5),
-    Load("request/reply (p50 µs)", core("req", "p50_us", n=20_000), 1.0, True),
+    Load("request/reply (p50 µs)", core("req", "p50_us", n=20_000), 1.0, lower_is_better=True),
     Load("core publish, nobody listening", core("pub", n=4_000_000), 0.8),
     Load("core publish to 1 subscriber", core("pubsub", n=2_000_000, subs=1), 1.0),
     Load("core publish to 10 subscribers", core("pubsub", n=300_000, subs=10), 1.0),

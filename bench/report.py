@@ -1,140 +1,158 @@
-"""The table that a run prints and saves."""
+"""What was measured, kept as JSON, and the page made of it.
 
+Each part of the benchmark replaces the rows that it measured and leaves the others, so that the
+table can be measured by parts. Rows measured under other circumstances than the first say so.
+"""
+
+import json
+import os
 import platform
 import subprocess
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import slipstream
-from bench.loads import Load
+from bench.programs import rustc_version
 from bench.servers import NATS_SERVER
 from slipstream import build
 
-RESULTS = Path(__file__).parent / "RESULTS.md"
+HERE = Path(__file__).parent
+RESULTS = HERE / "RESULTS.md"
+DATA = HERE / "results.json"
+Row = dict[str, Any]
+
+PREAMBLE = """\
+# Results
+
+Written by `make bench`. Slipstream acknowledges what is on disk; nats-server's default does not
+wait for the disk, and *always* is nats-server with `sync_interval: always`. The servers take turns,
+so a ratio says more than a rate. A figure is the median of the rounds. The noise is how far a
+round's ratio lay from the median ratio: a second run agrees when the two ranges, each at least 5%
+wide to either side, overlap. The limit of a load is what the same load generator reaches against a
+server that does nothing (`bench/ideal.rs`) and, with file storage, what the disk takes
+(`docs/performance.md`).
+"""
 
 
-@dataclass(slots=True)
-class Row:
-    """A measured load."""
-
-    load: Load
-    ours: float
-    theirs: float
-    always: float | None
-    spread: float  # widest (max - min) / median among the contenders
-
-    @property
-    def ratio(self) -> float:
-        """Ours over theirs."""
-        return self.ours / self.theirs
-
-    @property
-    def met(self) -> bool:
-        """Whether every goal of the load is reached."""
-        pairs = []
-        if self.load.goal is not None:
-            pairs.append((self.ratio, self.load.goal))
-        if self.always is not None and self.load.goal_always is not None:
-            pairs.append((self.ours / self.always, self.load.goal_always))
-        if self.load.lower_is_better:
-            return all(ratio <= goal for ratio, goal in pairs)
-        return all(ratio >= goal for ratio, goal in pairs)
-
-    def cells(self) -> list[str]:
-        """The row's cells as text."""
-        sign = "≤" if self.load.lower_is_better else "≥"
-        theirs, ratio, goal = (
-            f"{self.theirs:,.0f}",
-            f"{self.ratio:.2f}x",
-            f"{sign} {self.load.goal:g}x",
-        )
-        if self.always is not None:
-            theirs += f" (always: {self.always:,.0f})"
-            ratio += f" ({self.ours / self.always:.2f}x)"
-            goal += f" ({sign} {self.load.goal_always:g}x)"
-        met = "met" if self.met else "not met"
-        return [
-            self.load.name,
-            f"{self.ours:,.0f}",
-            theirs,
-            ratio,
-            goal,
-            met,
-            f"±{self.spread / 2:.0%}",
-        ]
-
-    def text(self) -> str:
-        """One line for the terminal."""
-        name, ours, theirs, ratio, goal, met, spread = self.cells()
-        return f"{name:<52} {ours:>11} {theirs:>32} {ratio:>16} {goal:>18} {met:<8} {spread}"
-
-
-@dataclass(slots=True)
-class ScaleRow:
-    """A figure at rest or at scale."""
-
-    name: str
-    ours: float
-    theirs: float
-    met: bool
-
-    def cells(self) -> list[str]:
-        """The row's cells as text."""
-        met = "met" if self.met else "not met"
-        return [self.name, _figure(self.ours), _figure(self.theirs), met]
-
-    def text(self) -> str:
-        """One line for the terminal."""
-        name, ours, theirs, met = self.cells()
-        return f"{name:<60} {ours:>12} {theirs:>12} {met}"
-
-
-def write_results(rows: list[Row], rounds: int) -> None:
-    """Save the table of loads with what it was measured on."""
-    text = (
-        f"{_measured_on()}\nMedian of {rounds} rounds, the servers taking turns; "
-        "the last column is half the widest spread.\n"
-        "Figures are messages per second, or microseconds where the name says so.\n\n"
-        "| load (128-byte bodies) | Slipstream | nats-server | ratio | goal | | noise |\n"
-        "|---|---:|---:|---:|---:|---|---:|\n"
-    )
-    text += "".join("| " + " | ".join(row.cells()) + " |\n" for row in rows)
-    _save("Loads", text)
-
-
-def write_scale_results(rows: list[ScaleRow]) -> None:
-    """Save the table of figures at rest and at scale."""
-    text = f"{_measured_on()}\n\n| at rest and at scale | Slipstream | nats-server | |\n"
-    text += "|---|---:|---:|---|\n"
-    text += "".join("| " + " | ".join(row.cells()) + " |\n" for row in rows)
-    _save("At rest and at scale", text)
-
-
-def _save(section: str, text: str) -> None:
-    """Replace one section of the page, and leave the others as they were measured."""
-    page = RESULTS.read_text() if RESULTS.exists() else "# Results\n"
-    sections = dict(part.split("\n", 1) for part in page.split("\n## ")[1:])
-    sections[section] = "\n" + text
-    body = "".join(f"\n## {name}\n{content.rstrip()}\n" for name, content in sections.items())
-    RESULTS.write_text("# Results\n" + body)
-
-
-def _measured_on() -> str:
-    version = subprocess.run(
+def measured_on() -> str:
+    """Machine and versions, as one line."""
+    nats = subprocess.run(
         [NATS_SERVER.command[0], "--version"], capture_output=True, text=True
     ).stdout.strip()
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, {_processors()} processors, "
-        f"{platform.system()} {platform.release()}, CPython {platform.python_version()}; "
-        f"Slipstream {slipstream.__version__} ({build.describe()} build) against {version}."
+        f"{_processors()}, {_memory_gb():.0f} GB, {platform.system()} {platform.release()}; "
+        f"CPython {platform.python_version()}, {rustc_version()}; "
+        f"Slipstream {slipstream.__version__} ({build.describe()} build), {nats}"
     )
 
 
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:,.2f}"
+def save(part: str, rows: list[Row], **facts: Any) -> None:
+    """Keep the rows of one part (`loads`, `scale`, `limits`), by name, and write the page anew."""
+    known = load()
+    section = known.setdefault(part, {"rows": {}})
+    on, date = measured_on(), f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    for row in rows:
+        section["rows"][row["name"]] = {**row, "on": on, "date": date}
+    section.update(facts)
+    DATA.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
+    RESULTS.write_text(page(known))
 
 
-def _processors() -> int:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return len([line for line in lines if line.startswith("processor")])
+def load() -> dict[str, Any]:
+    """What is known so far."""
+    known: dict[str, Any] = json.loads(DATA.read_text()) if DATA.exists() else {}
+    return known
+
+
+def page(known: dict[str, Any]) -> str:
+    """The page as text."""
+    text = PREAMBLE
+    if "loads" in known:
+        rows = list(known["loads"]["rows"].values())
+        text += f"\n## Loads\n\n{_circumstances(rows)}\n"
+        text += (
+            f"{known['loads']['rounds']} rounds. Messages per second, or µs where it says so.\n\n"
+        )
+        text += (
+            "| load (128-byte bodies) | Slipstream | nats-server | ratio | noise | goal | "
+            "| limit |\n"
+            "|---|---:|---:|---:|---:|---:|---|---:|\n"
+        )
+        text += "".join("| " + " | ".join(load_cells(row)) + " |\n" for row in rows)
+        text += "".join("\n" + line + "\n" for line in known["loads"].get("again", []))
+    if "scale" in known:
+        rows = list(known["scale"]["rows"].values())
+        text += f"\n## At rest and at scale\n\n{_circumstances(rows)}\n\n"
+        text += "| | Slipstream | nats-server | goal | |\n|---|---:|---:|---:|---|\n"
+        text += "".join("| " + " | ".join(scale_cells(row)) + " |\n" for row in rows)
+    if "limits" in known:
+        rows = list(known["limits"]["rows"].values())
+        text += f"\n## What this machine can do\n\n{_circumstances(rows)}\n\n| | |\n|---|---:|\n"
+        text += "".join(f"| {row['name']} | {figure(row['value'])} |\n" for row in rows)
+    return text
+
+
+def load_cells(row: Row) -> list[str]:
+    """A load's cells as text."""
+    sign = "≤" if row["lower_is_better"] else "≥"
+    goals, ratios, theirs = [], [], [figure(row["theirs"])]
+    ratios.append(f"{row['ratio']:.2f}x")
+    goals.append(f"{sign} {row['goal']:g}x" if row["goal"] is not None else "")
+    if row["always"] is not None:
+        theirs.append(f"(always: {figure(row['always'])})")
+        ratios.append(f"({row['ratio_always']:.2f}x)")
+        goals.append(f"({sign} {row['goal_always']:g}x)")
+    return [
+        row["name"],
+        figure(row["ours"]),
+        " ".join(theirs),
+        " ".join(ratios),
+        f"±{row['noise']:.0%}",
+        " ".join(goals).strip(),
+        "met" if row["met"] else "**not met**",
+        figure(row["limit"]) if row.get("limit") else "",
+    ]
+
+
+def scale_cells(row: Row) -> list[str]:
+    """The cells of a figure at rest or at scale."""
+    met = "met" if row["met"] else "**not met**"
+    return [row["name"], figure(row["ours"]), figure(row["theirs"]), row["goal"], met]
+
+
+def figure(value: float) -> str:
+    """A number with as many digits as mean something."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def line(cells: list[str], widths: tuple[int, ...]) -> str:
+    """Cells in columns, for the terminal: the first to the left, the others to the right."""
+    texts = [cell.replace("**", "") for cell in cells]
+    first = f"{texts[0]:<{widths[0]}}"
+    return first + "".join(f" {t:>{w}}" for t, w in zip(texts[1:], widths[1:], strict=False))
+
+
+def _circumstances(rows: list[Row]) -> str:
+    """When and on what, and which rows were measured another time."""
+    first = rows[0]
+    text = f"{first['date']}, {first['on']}.\n"
+    for row in rows:
+        if (row["on"], row["date"][:10]) != (first["on"], first["date"][:10]):
+            text += f"*{row['name']}*: {row['date']}, {row['on']}.\n"
+    return text
+
+
+def _processors() -> str:
+    model = platform.machine()
+    for text in Path("/proc/cpuinfo").read_text().splitlines():
+        if text.startswith("model name"):
+            model = text.split(":", 1)[1].strip()
+            break
+    return f"{os.cpu_count()} processors ({model})"
+
+
+def _memory_gb() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9

@@ -1,22 +1,46 @@
 """At rest and at scale: memory, disk, restarts. `python -m bench.scale [--messages N]`.
 
 Each server gets the same story: idle; 10,000 idle connections; ten million messages on 1,000
-subjects; a filtered consumer on them; a million subjects with one message each; a crash and a
-restart; a clean stop and a restart.
+subjects; a filtered consumer on them; a million subjects with one message each; crashes and
+restarts; clean stops and restarts. Restarts happen three times, the median counts.
 """
 
 import argparse
 import resource
+import statistics
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from bench.compare import build_loadgen
-from bench.loads import LOADGEN, run_loadgen
-from bench.report import ScaleRow, write_scale_results
-from bench.servers import NATS_SERVER, SLIPSTREAM, Contender, Running
+from bench import report
+from bench.loads import run_loadgen
+from bench.programs import LOADGEN, build_programs
+from bench.servers import NATS_SERVER, SLIPSTREAM, Contender, Running, check_installed
 
 CONNECTIONS = 10_000
+RESTARTS = 3
+WIDTHS = (60, 12, 12, 10, 8)
+FULL_MESSAGES = 10_000_000
+FULL_SUBJECTS = 1_000_000
+
+
+@dataclass(slots=True, frozen=True)
+class Goal:
+    """What a figure has to reach: a bound, or a multiple of nats-server's figure."""
+
+    text: str
+    is_met: Callable[[float, float], bool]
+
+
+def at_most(bound: float) -> Goal:
+    """A bound on our figure."""
+    return Goal(f"≤ {bound:,g}", lambda ours, _: ours <= bound)
+
+
+def times(factor: float) -> Goal:
+    """So many times nats-server's rate."""
+    return Goal(f"≥ {factor:g}x", lambda ours, theirs: ours >= factor * theirs)
 
 
 def per_connection_kb(server: Running) -> float:
@@ -46,80 +70,93 @@ def create_filtered_consumer_ms(server: Running) -> float:
     return best
 
 
-def story(contender: Contender, messages: int, subjects: int) -> dict[str, float]:
-    """The figures of one server, by row."""
-    figures: dict[str, float] = {}
-    server = Running(contender)
-    with server:
+def ready_again_s(server: Running, kill: bool, stream: str, messages: int) -> float:
+    """How long a restart takes until JetStream answers, in s, with nothing lost; the median."""
+    seconds = []
+    for _ in range(RESTARTS):
+        server.stop(kill=kill)
+        seconds.append(server.start().seconds_to_ready)
+        assert server.request(f"$JS.API.STREAM.INFO.{stream}")["state"]["messages"] == messages
+    return statistics.median(seconds)
+
+
+def story(contender: Contender, messages: int, subjects: int) -> dict[str, tuple[float, Goal]]:
+    """The figures of one server, by row, each with its goal."""
+    figures: dict[str, tuple[float, Goal]] = {}
+
+    def note(name: str, value: float, goal: Goal) -> None:
+        figures[name] = (value, goal)
+        print(f"    {contender.name}: {name}: {report.figure(value)}", flush=True)
+
+    with Running(contender) as server:
         time.sleep(1)
-        figures["resident memory, idle (MB)"] = server.resident_mb()
-        figures["resident memory per idle connection (KB)"] = per_connection_kb(server)
-    server = Running(contender)
-    with server:
-        server.create_stream(name="BIG", subjects=["big.>"])
-        line = run_loadgen(server, "jspub", n=messages, subject="big", subjects=1000, window=1000)
-        figures["publish with 1,000 subjects (/s)"] = line["per_sec"]
-        time.sleep(1)
-        figures[f"resident memory, {messages:,} messages on 1,000 subjects (MB)"] = (
-            server.resident_mb()
+        note("resident memory, idle server (MB)", server.resident_mb(), at_most(60))
+        note(
+            f"resident memory of one of {CONNECTIONS:,} idle connections (KB)",
+            per_connection_kb(server),
+            at_most(20),
         )
-        figures["create a filtered consumer on them (ms)"] = create_filtered_consumer_ms(server)
+    with Running(contender) as server:
+        server.create_stream(name="BIG", subjects=["big.>"])
+        rate = run_loadgen(server, "jspub", n=messages, subject="big", subjects=1000, window=1000)
+        note("publish with 1,000 subjects (/s)", rate["per_sec"], times(2))
+        time.sleep(1)
+        name = f"resident memory, {messages:,} messages on 1,000 subjects (MB)"
+        note(name, server.resident_mb(), at_most(120))
+        name = "create a filtered consumer on them (ms)"
+        note(name, create_filtered_consumer_ms(server), at_most(2))
         server.create_stream(name="WIDE", subjects=["wide.>"])
-        line = run_loadgen(
+        rate = run_loadgen(
             server, "jspub", n=subjects, subject="wide", subjects=subjects, window=1000
         )
-        figures[f"publish with {subjects:,} subjects (/s)"] = line["per_sec"]
+        note(f"publish with {subjects:,} subjects (/s)", rate["per_sec"], times(2))
         time.sleep(1)
-        figures[f"resident memory with {subjects:,} subjects (MB)"] = server.resident_mb()
-        figures["disk for all of it (MB)"] = server.disk_mb()
-        server.stop(kill=True)
-        figures["ready after kill -9 (s)"] = server.start().seconds_to_ready
-        assert server.request("$JS.API.STREAM.INFO.BIG")["state"]["messages"] == messages
-        server.stop()
-        figures["ready after a clean stop (s)"] = server.start().seconds_to_ready
-        assert server.request("$JS.API.STREAM.INFO.WIDE")["state"]["messages"] == subjects
+        name = f"resident memory with {subjects:,} subjects too (MB)"
+        note(name, server.resident_mb(), at_most(300))
+        share = (messages + subjects) / (FULL_MESSAGES + FULL_SUBJECTS)
+        note("disk for all of it (MB)", server.disk_mb(), at_most(round(1800 * share)))
+        name = "ready after kill -9 (s)"
+        note(name, ready_again_s(server, True, "BIG", messages), at_most(1))
+        name = "ready after a clean stop (s)"
+        note(name, ready_again_s(server, False, "WIDE", subjects), at_most(0.5))
     return figures
 
 
-def goals(messages: int, subjects: int) -> dict[str, Callable[[float, float], bool]]:
-    """Whether a row is reached, from ours and theirs."""
-    return {
-        "resident memory, idle (MB)": lambda ours, _: ours <= 60,
-        "resident memory per idle connection (KB)": lambda ours, _: ours <= 20,
-        "publish with 1,000 subjects (/s)": lambda ours, theirs: ours >= 2 * theirs,
-        f"resident memory, {messages:,} messages on 1,000 subjects (MB)": lambda ours, _: (
-            ours <= 120
-        ),
-        "create a filtered consumer on them (ms)": lambda ours, _: ours <= 2,
-        f"publish with {subjects:,} subjects (/s)": lambda ours, theirs: ours >= 2 * theirs,
-        f"resident memory with {subjects:,} subjects (MB)": lambda ours, _: ours <= 300,
-        "disk for all of it (MB)": lambda ours, _: ours <= 1800,
-        "ready after kill -9 (s)": lambda ours, _: ours <= 1,
-        "ready after a clean stop (s)": lambda ours, _: ours <= 0.5,
-    }
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this part."""
+    parser.add_argument("--messages", type=int, default=FULL_MESSAGES)
+    parser.add_argument("--subjects", type=int, default=FULL_SUBJECTS)
+    parser.add_argument("--no-save", action="store_true", help="print, and leave RESULTS.md alone")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Tell the story to both servers, print and save the table."""
+    check_installed()
+    build_programs()
+    begin = time.monotonic()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    print(f"==> {options.messages:,} messages and {options.subjects:,} subjects", flush=True)
+    ours = story(SLIPSTREAM, options.messages, options.subjects)
+    theirs = story(NATS_SERVER, options.messages, options.subjects)
+    rows: list[report.Row] = []
+    for name, (value, goal) in ours.items():
+        other = theirs[name][0]
+        met = goal.is_met(value, other)
+        rows.append({"name": name, "ours": value, "theirs": other, "goal": goal.text, "met": met})
+    print(report.line(["at rest and at scale", "Slipstream", "nats-server", "goal", ""], WIDTHS))
+    for row in rows:
+        print(report.line(report.scale_cells(row), WIDTHS))
+    if not options.no_save:
+        report.save("scale", rows)
+    print(f"==> {time.monotonic() - begin:.0f} s", flush=True)
 
 
 def main() -> None:
-    """Tell the story to both servers and save the table."""
+    """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=10_000_000)
-    parser.add_argument("--subjects", type=int, default=1_000_000)
-    parser.add_argument("--no-save", action="store_true")
-    options = parser.parse_args()
-    build_loadgen()
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    ours = story(SLIPSTREAM, options.messages, options.subjects)
-    theirs = story(NATS_SERVER, options.messages, options.subjects)
-    reached = goals(options.messages, options.subjects)
-    rows = [
-        ScaleRow(name, ours[name], theirs[name], reached[name](ours[name], theirs[name]))
-        for name in ours
-    ]
-    for row in rows:
-        print(row.text())
-    if not options.no_save:
-        write_scale_results(rows)
+    add_options(parser)
+    run(parser.parse_args())
 
 
 if __name__ == "__main__":

