@@ -46,6 +46,7 @@ def puts(draw: st.DrawFn) -> tuple[str, tuple[Any, ...]]:
                 ("put_int", (draw(INT64),)),
                 ("put_message", (draw(word), draw(word), draw(word), data, start, middle, end)),
                 ("put_publish", (draw(word), draw(word), data[:start], data[start:end])),
+                ("put_publish_start", (draw(word), draw(word), data[:start], end)),
             ]
         )
     )

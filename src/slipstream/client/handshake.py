@@ -37,6 +37,12 @@ def is_auth_error(text: str) -> bool:
     return text.lower().startswith(AUTH_ERRORS)
 
 
+class SocketLink(Link, asyncio.BufferedProtocol):
+    """A link as asyncio takes it: compiled classes have no base that is not."""
+
+    __slots__ = ()
+
+
 class Handshake:
     """The peer of a link until the server has taken us."""
 
@@ -158,7 +164,7 @@ async def open_link(
     """
     loop = asyncio.get_running_loop()
     handshake = Handshake(loop, server)
-    link = Link(handshake, outbox, routes)
+    link = SocketLink(handshake, outbox, routes)
     try:
         async with asyncio.timeout(seconds(options.connect_timeout)):
             await _greet(loop, link, handshake, options)

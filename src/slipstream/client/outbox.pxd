@@ -17,6 +17,9 @@ cdef class Outbox:
     cdef public bint crowded
     cdef public bint batching
     cdef OutBuffer _out
+    cdef list _pieces
+    cdef Py_ssize_t _pieces_size
+    cdef bint _gathers
     cdef Py_ssize_t _chunk
     cdef bint _paused
     cdef bint _scheduled
@@ -29,6 +32,11 @@ cdef class Outbox:
     cpdef long long publish(self, str subject, object data, str reply, object headers) except -1
     @cython.locals(out=OutBuffer, size=Py_ssize_t, before=Py_ssize_t)
     cpdef long long put_message(self, bytes subject, bytes reply, bytes block, bytes body) except -1
+    @cython.locals(size=Py_ssize_t)
+    cpdef long long put_view(self, bytes subject, bytes reply, bytes block, object body) except -1
+    cdef int _check(self, bytes subject, bytes block, Py_ssize_t size) except -1
+    @cython.locals(out=OutBuffer, before=Py_ssize_t, size=Py_ssize_t)
+    cdef int _put_large(self, bytes subject, bytes reply, bytes block, object body) except -1
     cpdef long long put_line(self, bytes line) except -1
     cdef int _wake(self) except -1
     @cython.locals(out=OutBuffer)

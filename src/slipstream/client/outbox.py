@@ -25,6 +25,8 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 # A loop that publishes without rest has what it gathered written when it is this much, and lets
 # others run: about what one system call takes.
 CHUNK_BYTES = 128 * 1024
+# A body of this size is not copied into the buffer; the socket gets it as it is.
+LARGE_BODY_BYTES = 32 * 1024
 DEFAULT_MAX_PAYLOAD = 1024 * 1024
 
 
@@ -44,8 +46,11 @@ class Outbox:
         self.crowded = False  # before the next publish, see `room`
         self.batching = False  # inside a read: its end flushes
         self._out = OutBuffer()
+        self._pieces: list[bytes | memoryview] = []  # large bodies and what stands before them
+        self._pieces_size = 0
         self._chunk = min(CHUNK_BYTES, bytes_max)
         self._paused = False
+        self._gathers = False  # whether the transport writes many pieces with one call
         self._scheduled = False
         self._closed = False
         self._waiting: list[asyncio.Future[None]] = []
@@ -56,7 +61,7 @@ class Outbox:
     @property
     def pending(self) -> _int:
         """Bytes that wait here."""
-        return self._out.size
+        return self._pieces_size + self._out.size
 
     # -- putting -------------------------------------------------------------------------------
 
@@ -74,17 +79,55 @@ class Outbox:
         """Put a message whose parts are known to be well-formed; its position."""
         out = self._out
         size = len(block) + len(body)
+        self._check(subject, block, size)
         before = out.size
-        if self._closed or size > self.max_payload or before > self.bytes_max:
-            raise self._refusal(subject, size)
-        if not self.headers_known and block:
-            raise self._refusal(subject, size)
-        out.put_publish(subject, reply, block, body)
+        if size >= LARGE_BODY_BYTES:
+            self._put_large(subject, reply, block, body)
+        else:
+            out.put_publish(subject, reply, block, body)
+            self.position += out.size - before
         self.messages += 1
         self.payload_bytes += size
-        self.position += out.size - before
         self._wake()
         return self.position
+
+    def put_view(
+        self, subject: bytes, reply: bytes, block: bytes, body: "bytes | memoryview"
+    ) -> _int:
+        """As `put_message`, for a body in memory that must not change until it is sent."""
+        size = len(block) + len(body)
+        self._check(subject, block, size)
+        self._put_large(subject, reply, block, body)
+        self.messages += 1
+        self.payload_bytes += size
+        self._wake()
+        return self.position
+
+    def _check(self, subject: bytes, block: bytes, size: _int) -> _int:
+        """Raise unless a message of this size may be put."""
+        if (
+            self._closed
+            or size > self.max_payload
+            or self._pieces_size + self._out.size > self.bytes_max
+            or (not self.headers_known and block)
+        ):
+            raise self._refusal(subject, size)
+        return 0
+
+    def _put_large(
+        self, subject: bytes, reply: bytes, block: bytes, body: "bytes | memoryview"
+    ) -> _int:
+        """Put a frame whose body stays where it is."""
+        out = self._out
+        before = out.size
+        size = len(body)
+        out.put_publish_start(subject, reply, block, size)
+        self.position += out.size - before + size + 2
+        self._pieces_size += out.size + size
+        self._pieces.append(out.take())
+        self._pieces.append(body)
+        out.put(b"\r\n")
+        return 0
 
     def put_line(self, line: bytes) -> _int:
         """Put a frame without payload; its position."""
@@ -95,7 +138,7 @@ class Outbox:
 
     def _wake(self) -> _int:
         """See to it that what was put is sent."""
-        if self._out.size >= self._chunk:
+        if self._pieces_size + self._out.size >= self._chunk:
             self.crowded = True
             self.flush()
         elif not self._scheduled and not self.batching and self.transport is not None:
@@ -114,13 +157,13 @@ class Outbox:
                 f"publish to {name!r}: {size} bytes with headers, but the server takes at most "
                 f"{self.max_payload} (its max_payload). Split the message or use an object store"
             )
-        if self._out.size <= self.bytes_max:
+        if self.pending <= self.bytes_max:
             return ClientError(
                 f"publish to {name!r}: the server takes no headers. Publish without them, or lift "
                 "no_header_support in its configuration"
             )
         return OutboundBufferFullError(
-            f"publish to {name!r}: {self._out.size} bytes wait to be sent, the bound is "
+            f"publish to {name!r}: {self.pending} bytes wait to be sent, the bound is "
             f"{self.bytes_max} (pending_bytes_max). Await `publish`, which waits for room"
         )
 
@@ -135,14 +178,30 @@ class Outbox:
         out = self._out
         if out.size and self.transport is not None and not self._paused:
             self.handed = self.position
-            self.transport.write(out.take())
+            if self._pieces:
+                self._write_pieces()
+            else:
+                self.transport.write(out.take())
             if self._waiting:
                 self._admit()
         return 0
 
+    def _write_pieces(self) -> None:
+        """Give large bodies to the socket from where they are."""
+        pieces, self._pieces = self._pieces, []
+        self._pieces_size = 0
+        pieces.append(self._out.take())
+        if self._gathers:
+            self.transport.writelines(pieces)
+            return
+        for piece in pieces:
+            self.transport.write(piece)
+
     def attach(self, transport: Any) -> None:
         """A server listens at `transport`: send what gathered and all that follows."""
         self.transport = transport
+        # What `asyncio` does by default is to join the pieces.
+        self._gathers = type(transport).writelines is not asyncio.WriteTransport.writelines
         self._paused = False
         self.flush()
 
@@ -156,6 +215,8 @@ class Outbox:
         self.transport = None
         self._closed = True
         self._out.clear()
+        self._pieces = []
+        self._pieces_size = 0
         self._admit()
 
     def pause(self) -> None:
@@ -174,7 +235,7 @@ class Outbox:
         """Let others run; wait while as much is waiting as may."""
         self.crowded = False
         await asyncio.sleep(0)
-        while self._out.size > self.bytes_max and not self._closed:
+        while self.pending > self.bytes_max and not self._closed:
             future = self.loop.create_future()
             self._waiting.append(future)
             try:

@@ -2,6 +2,7 @@ import cython
 
 from slipstream.client.outbox cimport Outbox
 from slipstream.client.route cimport Route, Sink
+from slipstream.wire.intake cimport Intake
 from slipstream.wire.server_frames cimport ServerFrames
 
 
@@ -16,9 +17,13 @@ cdef class Link:
     cdef public long long bytes_read
     cdef public long long payload_bytes
     cdef ServerFrames _frames
+    cdef Intake _intake
 
+    cpdef get_buffer(self, Py_ssize_t size_hint)
+    @cython.locals(data=bytes, start=bytes, missing=Py_ssize_t)
+    cpdef buffer_updated(self, Py_ssize_t count)
     @cython.locals(frames=ServerFrames, outbox=Outbox, routes=dict, route=Route, op=int)
-    cpdef data_received(self, bytes data)
+    cdef _act(self, bytes data)
     @cython.locals(sink=Sink)
     cdef _deliver(self, Route route)
     @cython.locals(frames=ServerFrames)

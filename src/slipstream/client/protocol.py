@@ -8,6 +8,7 @@ socket go to the `Peer`: the handshake first, then whoever keeps the connection 
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from slipstream.wire.intake import Intake
 from slipstream.wire.server_frames import ServerFrames
 
 if TYPE_CHECKING:
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
+# A frame that lacks this much is read straight to its place, unless it says to be larger than any
+# server's max_payload may be.
+LANDING_BYTES_MIN = 16 * 1024
+LANDING_BYTES_MAX = 65 * 1024 * 1024
 # Above this the socket counts as one that takes less than it is sent.
 WRITE_BUFFER_HIGH = 256 * 1024
 
@@ -59,6 +64,7 @@ class Link:
         self.bytes_read = 0
         self.payload_bytes = 0
         self._frames = ServerFrames()
+        self._intake = Intake()
 
     # -- what asyncio calls --------------------------------------------------------------------
 
@@ -67,13 +73,27 @@ class Link:
         self.transport = transport
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
 
-    def data_received(self, data: bytes) -> None:
-        """Act on everything that a read brought."""
+    def get_buffer(self, size_hint: _int) -> memoryview:
+        """Where the next read goes."""
+        return self._intake.room()
+
+    def buffer_updated(self, count: _int) -> None:
+        """A read brought so much: act on it, unless it is the middle of a large frame."""
+        self.active = True
+        self.bytes_read += count
+        data = self._intake.take(count)
+        if data:
+            self._act(data)
+            missing = self._frames.missing()
+            if LANDING_BYTES_MIN <= missing <= LANDING_BYTES_MAX:
+                start = self._frames.give_up()
+                self._intake.expect(start, len(start) + missing)
+
+    def _act(self, data: bytes) -> None:
+        """Act on every frame that is whole."""
         frames = self._frames
         outbox = self.outbox
         routes = self.routes
-        self.active = True
-        self.bytes_read += len(data)
         frames.feed(data)
         outbox.batching = True
         try:

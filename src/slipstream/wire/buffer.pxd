@@ -13,5 +13,7 @@ cdef class OutBuffer:
     cpdef int put_int(self, long long value) except -1
     cpdef int put_message(self, bytes subject, bytes sid, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -1
     cpdef int put_publish(self, bytes subject, bytes reply, bytes header, bytes body) except -1
+    cpdef int put_publish_start(self, bytes subject, bytes reply, bytes header, Py_ssize_t size) except -1
+    cdef unsigned char *_publish_start(self, bytes subject, bytes reply, bytes header, Py_ssize_t size, Py_ssize_t behind) except NULL
     cpdef bytes take(self)
     cpdef int clear(self) except -1

@@ -71,16 +71,20 @@ class OutBuffer:
 
     def put_publish(self, subject: bytes, reply: bytes, header: bytes, body: bytes) -> int:
         """Append a client's frame with a message: HPUB if it has headers, else PUB."""
+        self.put_publish_start(subject, reply, header, len(body))
+        self.put(body)
+        return self.put(b"\r\n")
+
+    def put_publish_start(self, subject: bytes, reply: bytes, header: bytes, size: int) -> int:
+        """Append such a frame up to its body of `size` bytes, which is for the caller to send."""
         self.put(b"HPUB " if header else b"PUB ")
         self.put(subject + b" ")
         if reply:
             self.put(reply + b" ")
         if header:
             self.put(b"%d " % len(header))
-        self.put(b"%d\r\n" % (len(header) + len(body)))
-        self.put(header)
-        self.put(body)
-        return self.put(b"\r\n")
+        self.put(b"%d\r\n" % (len(header) + size))
+        return self.put(header)
 
     def take(self) -> bytes:
         """Everything put so far; the buffer is empty afterwards."""

@@ -144,10 +144,23 @@ cdef class OutBuffer:
         return 0
 
     cpdef int put_publish(self, bytes subject, bytes reply, bytes header, bytes body) except -1:
-        cdef Py_ssize_t total = len(header) + len(body)
+        cdef Py_ssize_t size = len(body)
+        cdef unsigned char *to = self._publish_start(subject, reply, header, size, size + 2)
+        to = write_line_end(write_bytes(to, body))
+        self.size = to - self._data
+        return 0
+
+    cpdef int put_publish_start(self, bytes subject, bytes reply, bytes header, Py_ssize_t size) except -1:
+        cdef unsigned char *to = self._publish_start(subject, reply, header, size, 0)
+        self.size = to - self._data
+        return 0
+
+    cdef unsigned char *_publish_start(self, bytes subject, bytes reply, bytes header, Py_ssize_t size, Py_ssize_t behind) except NULL:
+        """Write a frame up to its body, with room for `behind` bytes after that; where it ends."""
+        cdef Py_ssize_t total = len(header) + size
         cdef Py_ssize_t room
         cdef unsigned char *to
-        room = len(subject) + len(reply) + total + 2 * DIGITS_MAX + 16
+        room = len(subject) + len(reply) + len(header) + behind + 2 * DIGITS_MAX + 16
         if self.size + room > self._capacity:
             self._grow(room)
         to = self._data + self.size
@@ -163,9 +176,7 @@ cdef class OutBuffer:
             to[0] = 32
             to += 1
         to = write_line_end(write_int(to, total))
-        to = write_line_end(write_bytes(write_bytes(to, header), body))
-        self.size = to - self._data
-        return 0
+        return write_bytes(to, header)
 
     cpdef bytes take(self):
         cdef bytes taken = PyBytes_FromStringAndSize(<char *> self._data, self.size)

@@ -19,6 +19,8 @@ cdef class Frames:
     cdef Py_ssize_t _line_end
 
     cpdef int feed(self, bytes data) except -1
+    cpdef Py_ssize_t missing(self) except -1
+    cpdef bytes give_up(self)
     cpdef list args(self)
     cpdef bytes argument(self)
     cdef int _wait(self, Py_ssize_t need) except -1

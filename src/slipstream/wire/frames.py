@@ -49,6 +49,17 @@ class Frames:
             self._have = 0
         return 0
 
+    def missing(self) -> int:
+        """Bytes that have to be fed at the least before a frame is whole; 0 if none has begun."""
+        return self._need - self._have if self._chunks else 0
+
+    def give_up(self) -> bytes:
+        """The beginning of the frame that is not whole yet; it has to be fed again."""
+        start = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks = []
+        self._have = 0
+        return start
+
     def args(self) -> list[bytes]:
         """The current frame's arguments, split at blanks."""
         line = self.data[self.args_start : self.args_end]

@@ -182,6 +182,22 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         block = b"" if headers is None and not options else block_of(headers, options)
         return self._acks.publish(self._subject_bytes, block, body, timeout, retries)
 
+    async def publish_chunk(self, subject: str, body: memoryview) -> "asyncio.Future[PubAck]":
+        """As `publish_async`, of bytes that nobody changes until they are acknowledged.
+
+        They are sent from where they are.
+        """
+        acks = self._acks
+        if len(acks.pending) >= acks.in_flight_max:
+            await self._slot(subject)
+        if self._outbox.crowded:
+            await self._outbox.room()
+        if not acks.is_open:
+            self._open()
+        future: asyncio.Future[PubAck]
+        future = acks.publish(subject_bytes(subject), b"", body, self._ack_timeout, RETRIES)
+        return future
+
     def _open(self) -> None:
         """Begin to receive acknowledgements: with the first publish."""
         self._route = self.connection.open_route(self._acks_subject, "", self._acks)

@@ -11,7 +11,7 @@ cdef class Publication:
     cdef public long long token
     cdef public bytes subject
     cdef public bytes block
-    cdef public bytes body
+    cdef public object body
     cdef public int retries
     cdef public double deadline
     cdef public long long position
@@ -39,7 +39,8 @@ cdef class AckInbox(Sink):
     cdef double _timer_at
 
     @cython.locals(token="long long", deadline=double, publication=Publication, outbox=Outbox, reply=bytes)
-    cpdef publish(self, bytes subject, bytes block, bytes body, double timeout, int retries)
+    cpdef publish(self, bytes subject, bytes block, object body, double timeout, int retries)
+    cdef long long _put(self, bytes subject, bytes reply, bytes block, object body) except -1
     @cython.locals(subject=bytes, view="const unsigned char *", token="long long", i=Py_ssize_t, publication=Publication, message=Message, body=bytes)
     cpdef receive(self, ServerFrames frames, Outbox outbox)
     cdef object _explain(self, Publication publication, bytes body, object error)

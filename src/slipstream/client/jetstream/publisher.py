@@ -85,7 +85,7 @@ class Publication:
         token: _int,
         subject: bytes,
         block: bytes,
-        body: bytes,
+        body: "bytes | memoryview",
         retries: _int,
         deadline: float,
     ) -> None:
@@ -131,9 +131,16 @@ class AckInbox(Sink):
     # -- sending -------------------------------------------------------------------------------
 
     def publish(
-        self, subject: bytes, block: bytes, body: bytes, timeout: float, retries: _int
+        self,
+        subject: bytes,
+        block: bytes,
+        body: "bytes | memoryview",
+        timeout: float,
+        retries: _int,
     ) -> "asyncio.Future[PubAck]":
         """Put a message into the buffer; its future acknowledgement.
+
+        A body that is a view is sent from where it is; it must not change until it is acknowledged.
 
         Gives up after `timeout` seconds (0: never) with `PublishTimeoutError`. Raises what
         `Outbox.put_message` raises.
@@ -148,13 +155,13 @@ class AckInbox(Sink):
         reply = self.prefix + b"%d" % token
         outbox = self.outbox
         if self.pending or outbox.batching:
-            publication.position = outbox.put_message(subject, reply, block, body)
+            publication.position = self._put(subject, reply, block, body)
         else:
             # Whoever publishes one message after the other waits for each: send it now, the turn's
             # end would cost another round of the loop.
             outbox.batching = True
             try:
-                publication.position = outbox.put_message(subject, reply, block, body)
+                publication.position = self._put(subject, reply, block, body)
             finally:
                 outbox.batching = False
             outbox.flush()
@@ -162,6 +169,11 @@ class AckInbox(Sink):
         if deadline > 0.0 and (self._timer is None or deadline < self._timer_at):
             self._arm(deadline)
         return future
+
+    def _put(self, subject: bytes, reply: bytes, block: bytes, body: "bytes | memoryview") -> _int:
+        if isinstance(body, bytes):
+            return self.outbox.put_message(subject, reply, block, body)
+        return self.outbox.put_view(subject, reply, block, body)
 
     async def slot(self, wait: float | None) -> None:
         """Wait until fewer acknowledgements are in flight than `in_flight_max`.
@@ -263,7 +275,7 @@ class AckInbox(Sink):
         if publication.token not in self.pending or publication.future.done():
             return
         try:
-            publication.position = self.outbox.put_message(
+            publication.position = self._put(
                 publication.subject,
                 self.prefix + b"%d" % publication.token,
                 publication.block,

@@ -15,13 +15,16 @@ import msgspec
 
 from slipstream.client.errors import TimeoutError
 from slipstream.client.latest import message_after
-from slipstream.client.message import Message
+from slipstream.client.message import Message, message_of
 from slipstream.client.object_store.errors import IncompleteObjectError
 from slipstream.client.route import Sink
+from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
+    from slipstream.client.outbox import Outbox
     from slipstream.client.sink_subscription import SinkSubscription
+    from slipstream.wire.server_frames import ServerFrames
 
 BATCH_BYTES = 8 * 1024 * 1024
 _BATCH_MESSAGES = 1_000_000  # the bound that counts is the one on bytes
@@ -29,10 +32,10 @@ _TRIES = 5
 
 
 class _Answers(Sink):
-    """The answers of one request."""
+    """The answers of one request: header block and bytes of each chunk, as they lie in the read."""
 
     def __init__(self) -> None:
-        self.messages: deque[Message] = deque()
+        self.chunks: deque[tuple[bytes, memoryview]] = deque()
         self.waiter: asyncio.Future[None] | None = None
         self.subscription: SinkSubscription | None = None
         self.status: Message | None = None
@@ -43,12 +46,14 @@ class _Answers(Sink):
     def is_over(self) -> bool:
         return self.status is not None or self.is_broken
 
-    def deliver(self, message: Message) -> None:
+    def receive(self, frames: "ServerFrames", outbox: "Outbox") -> None:
         """A chunk, or the status that ends the batch."""
-        if message.status:
-            self.status = message
+        data, start = frames.data, frames.body_start
+        block = data[frames.header_start : start]
+        if block[8:9] == b" ":
+            self.status = message_of(frames, outbox)
         else:
-            self.messages.append(message)
+            self.chunks.append((block, memoryview(data)[start : frames.end]))
         self._wake()
 
     def failed(self, error: Exception) -> None:
@@ -95,7 +100,7 @@ class Chunks:
         self._ahead: _Answers | None = None  # those of the next batch
         self._is_end = False
 
-    async def next(self) -> bytes | None:
+    async def next(self) -> bytes | memoryview | None:
         """The next chunk; None if there is none. Raises `TimeoutError` if the server is silent."""
         if not self._is_direct:
             found = await message_after(self._js, self._stream, self._subject, self._after)
@@ -104,9 +109,10 @@ class Chunks:
             self._after = found.sequence
             return found.data
         for _ in range(_TRIES):
-            while (message := await self._arrival()) is not None:
-                if self._accept(message):
-                    return message.data
+            while (arrived := await self._arrival()) is not None:
+                block, chunk = arrived
+                if self._accept(block):
+                    return chunk
                 self.close()  # one is missing before this: ask again from the last good one
             if self._is_end:
                 return None
@@ -115,30 +121,30 @@ class Chunks:
             f"{_TRIES} times"
         )
 
-    def _accept(self, message: Message) -> bool:
-        previous = message.header("Nats-Last-Sequence")
+    def _accept(self, block: bytes) -> bool:
+        previous = find(block, 0, len(block), b"Nats-Last-Sequence")
         if previous is not None and int(previous) != self._previous:
             return False
-        self._after = self._previous = int(message.header("Nats-Sequence") or 0)
+        self._after = self._previous = int(find(block, 0, len(block), b"Nats-Sequence") or 0)
         if previous is None:  # a server that knows no batches answers with one message
             self.close()
         return True
 
-    async def _arrival(self) -> Message | None:
-        """The next message; None if nothing came in time, or nothing is left."""
+    async def _arrival(self) -> tuple[bytes, memoryview] | None:
+        """The next answer; None if nothing came in time, or nothing is left."""
         while True:
             answers = self._answers
             if answers is None:
                 answers = self._answers = self._request(self._after + 1)
                 self._previous = 0
-            if not answers.messages and not answers.is_over:
+            if not answers.chunks and not answers.is_over:
                 if not await answers.arrival(self._js.timeout):
                     self.close()
                     return None
             if answers.status is not None and self._ahead is None:
                 self._request_ahead(answers.status)
-            if answers.messages:
-                return answers.messages.popleft()
+            if answers.chunks:
+                return answers.chunks.popleft()
             if answers.error is not None:
                 raise answers.error
             if answers.is_broken or not self._is_whole(answers):

@@ -36,20 +36,22 @@ class ObjectReader:
         self._digest = Digest()
         self._bytes = 0
         self._count = 0
-        self._rest = b""
+        self._rest: bytes | memoryview = b""
         self._is_checked = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        if self._rest:
-            rest, self._rest = self._rest, b""
-            return rest
-        chunk = await self._next()
-        if chunk is None:
-            raise StopAsyncIteration
-        return chunk
+        chunk = self._rest
+        if chunk:
+            self._rest = b""
+        else:
+            found = await self.next_chunk()
+            if found is None:
+                raise StopAsyncIteration
+            chunk = found
+        return bytes(chunk)
 
     async def read(self, size: int = -1) -> bytes:
         """Up to `size` bytes, or all that is left; b"" at the end.
@@ -59,24 +61,27 @@ class ObjectReader:
         if size < 0:
             return await self._read_all()
         while not self._rest:
-            chunk = await self._next()
+            chunk = await self.next_chunk()
             if chunk is None:
                 return b""
             self._rest = chunk
         given, self._rest = self._rest[:size], self._rest[size:]
-        return given
+        return bytes(given)
 
     async def _read_all(self) -> bytes:
         """The rest. Each chunk goes to its place at once: nothing is held twice."""
         rest, self._rest = self._rest, b""
-        whole = BytesIO(bytes(len(rest) + max(self.info.size - self._bytes, 0)))
+        whole = BytesIO()
         whole.write(rest)
-        while (chunk := await self._next()) is not None:
+        while (chunk := await self.next_chunk()) is not None:
             whole.write(chunk)
         return whole.getvalue()
 
-    async def _next(self) -> bytes | None:
-        """The next chunk; the last one is checked before it is given out."""
+    async def next_chunk(self) -> bytes | memoryview | None:
+        """The next chunk as it came, None at the end; see `__anext__`, which gives bytes.
+
+        The last one is checked before it is given out.
+        """
         if self._count >= self.info.chunks:
             if not self._is_checked:
                 await self._check_end()

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
-# Files are read in another thread, this much at a time.
-FILE_READ_BYTES = 4 * 1024 * 1024
+# Files are read in another thread, this much at a time; what lies in memory is cut into as much.
+PIECE_BYTES = 4 * 1024 * 1024
 
 
 class Readable(Protocol):
@@ -22,29 +22,31 @@ Data: TypeAlias = (
 )
 
 
-async def chunks_of(data: Data, size: int) -> AsyncIterator[memoryview]:
-    """`data` in chunks of `size` bytes, the last one shorter; text is UTF-8, a `Path` a file."""
+async def pieces_of(data: Data, size: int) -> AsyncIterator[memoryview]:
+    """`data` in pieces of a few megabytes; all but the last are a multiple of `size` bytes long.
+
+    Text is UTF-8, a `Path` a file.
+    """
     if isinstance(data, str):
         data = data.encode()
     if isinstance(data, bytes | bytearray | memoryview):
         view = memoryview(data).cast("B")
-        for at in range(0, len(view), size):
-            yield view[at : at + size]
+        step = max(PIECE_BYTES // size, 1) * size
+        for at in range(0, len(view), step):
+            yield view[at : at + step]
         return
     held = bytearray()
     async for given in _pieces(data):
         # Whoever yields a bytearray may fill it anew as soon as the next piece is asked for.
         piece = given if isinstance(given, bytes) else bytes(given)
         if not held and len(piece) % size == 0:
-            for at in range(0, len(piece), size):
-                yield memoryview(piece)[at : at + size]
+            yield memoryview(piece)
             continue
         held += piece
-        at = 0
         whole = len(held) - len(held) % size
-        cut, held = memoryview(bytes(held[:whole])), held[whole:]
-        for at in range(0, whole, size):
-            yield cut[at : at + size]
+        if whole:
+            cut, held = memoryview(bytes(held[:whole])), held[whole:]
+            yield cut
     if held:
         yield memoryview(held)
 
@@ -74,7 +76,7 @@ async def _pieces(data: object) -> AsyncIterator[bytes | bytearray | memoryview]
 
 
 async def _read(file: Readable) -> AsyncIterator[bytes]:
-    while piece := await asyncio.to_thread(file.read, FILE_READ_BYTES):
+    while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
         if not isinstance(piece, bytes):
             raise TypeError("what is read has to be bytes: open the file with 'rb'")
         yield piece

@@ -44,7 +44,7 @@ from slipstream.client.object_store.info import (
     write_info,
 )
 from slipstream.client.object_store.reader import ObjectReader, Progress
-from slipstream.client.object_store.source import Data, chunks_of
+from slipstream.client.object_store.source import PIECE_BYTES, Data, pieces_of
 from slipstream.client.object_store.watch import ObjectWatch
 from slipstream.errors import Error
 
@@ -150,15 +150,17 @@ class ObjectStore:
         awaited: deque[Any] = deque()
         in_flight_max = max(1, IN_FLIGHT_BYTES_MAX // chunk_size)
         try:
-            async for chunk in chunks_of(data, chunk_size):
-                awaited.append(await self._js.publish_async(subject, chunk))
-                await digest.update(chunk)
-                info.size += len(chunk)
-                info.chunks += 1
-                if progress is not None:
-                    progress(info.size, total)
-                if len(awaited) >= in_flight_max:
-                    await awaited.popleft()
+            async for piece in pieces_of(data, chunk_size):
+                await digest.update(piece)
+                for at in range(0, len(piece), chunk_size):
+                    chunk = piece[at : at + chunk_size]
+                    awaited.append(await self._js.publish_chunk(subject, chunk))
+                    info.size += len(chunk)
+                    info.chunks += 1
+                    if progress is not None:
+                        progress(info.size, total)
+                    if len(awaited) >= in_flight_max:
+                        await awaited.popleft()
             while awaited:
                 await awaited.popleft()
         finally:
@@ -226,8 +228,13 @@ class ObjectStore:
         async with await self.open(name, progress=progress) as reader:
             file = await asyncio.to_thread(partial.open, "wb")
             try:
-                async for chunk in reader:
-                    await asyncio.to_thread(file.write, chunk)
+                held: list[bytes | memoryview] = []
+                while (chunk := await reader.next_chunk()) is not None:
+                    held.append(chunk)
+                    if len(held) * len(chunk) >= PIECE_BYTES:
+                        await asyncio.to_thread(file.writelines, held)
+                        held = []
+                await asyncio.to_thread(file.writelines, held)
                 await asyncio.to_thread(file.close)
                 partial.replace(path)
             except BaseException:
