@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from slipstream.cli.output import bytes_bar, note
-from slipstream.cli.session import command, jetstream, new_app
+from slipstream.cli.output import bytes_bar, note, print_json
+from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import show_size
 from slipstream.client.jetstream.context import JetStream
 from slipstream.client.message import Message
@@ -49,7 +49,7 @@ async def backup(
         written = await _receive(js, chunks, target / (DATA + ".part"), size)
     (target / META).write_bytes(msgspec.json.encode(found))
     (target / (DATA + ".part")).replace(target / DATA)
-    note(f"Wrote {show_size(written)} of stream {name} to {target}")
+    _tell(f"Wrote {show_size(written)} of stream {name} to {target}", found, written)
 
 
 async def _receive(js: JetStream, chunks: "asyncio.Queue[Message]", path: Path, size: int) -> int:
@@ -100,4 +100,11 @@ async def restore(
         result = msgspec.json.decode(done.data)
         if result.get("error"):
             raise ConfigError(f"stream restore: {result['error'].get('description')}")
-    note(f"Restored stream {name}, {show_size(size)}")
+    _tell(f"Restored stream {name}, {show_size(size)}", meta, size)
+
+
+def _tell(text: str, meta: dict[str, Any], size: int) -> None:
+    if wants_json():
+        print_json({"config": meta["config"], "state": meta["state"], "bytes": size})
+    else:
+        note(text)

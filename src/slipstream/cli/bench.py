@@ -6,7 +6,6 @@ Each worker is a process of its own with a connection of its own; a line for eac
 
 import asyncio
 import multiprocessing
-from collections.abc import Callable, Coroutine
 from concurrent.futures import ProcessPoolExecutor
 from time import perf_counter, time_ns
 from typing import Annotated, Any
@@ -17,19 +16,20 @@ import typer
 from slipstream.cli import bench_loads
 from slipstream.cli.output import print_json, say
 from slipstream.cli.session import Settings, new_app, settings, use, wants_json
+from slipstream.cli.tally import Tally, drawn
 from slipstream.cli.values import show_size, size
 
 app = new_app("Measure a server.")
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="Where to")]
 Msgs = Annotated[int, typer.Option("--msgs", help="Messages of all workers", min=1)]
-Size = Annotated[str, typer.Option("--size", help="Bytes of a body")]
+Size = Annotated[str, typer.Option("--size", help="Bytes of a body, like 128 or 16KiB")]
 Clients = Annotated[int, typer.Option("--clients", help="Workers", min=1)]
+Progress = Annotated[bool, typer.Option("--progress/--no-progress", help="Bars on a terminal")]
 StreamOption = Annotated[str, typer.Option("--stream", help="The stream, made if need be")]
 Batch = Annotated[int, typer.Option("--batch", help="Messages at a time, or in flight", min=1)]
 Storage = Annotated[str, typer.Option("--storage", help="file or memory")]
-
-Load = Callable[..., Coroutine[Any, Any, None]]
+Get = Annotated[bool, typer.Option("--get", help="Get, not put")]
 
 
 class Result(msgspec.Struct):
@@ -48,72 +48,77 @@ class Result(msgspec.Struct):
             f"({self.messages:,} msgs)"
         )
 
-
-def _work(load: str, worker: int, given: Settings, n: int, words: dict[str, Any]) -> Result:
-    """In a process of its own."""
-    with use(given):
-        seconds = asyncio.run(getattr(bench_loads, load)(worker, n, **words))
-    return Result(worker, n, int(words.get("size", 0)), seconds)
+    def whole(self) -> dict[str, Any]:
+        """As a program reads it."""
+        return {**msgspec.structs.asdict(self), "per_second": self.messages / self.seconds}
 
 
-def _run(load: str, title: str, msgs: int, clients: int, **words: Any) -> None:
+class Work(msgspec.Struct):
+    """What a worker is told."""
+
+    load: str
+    worker: int
+    messages: int
+    given: Settings
+    words: dict[str, Any]
+    tally: str
+
+    def run(self) -> Result:
+        """In the worker's process."""
+        tally = Tally(self.tally, self.worker)
+        with use(self.given):
+            load = getattr(bench_loads, self.load)
+            seconds = asyncio.run(load(self.worker, self.messages, tally, **self.words))
+        return Result(self.worker, self.messages, int(self.words["size"]), seconds)
+
+
+def _run(
+    load: str, title: str, msgs: int, clients: int, progress: bool = True, **words: Any
+) -> None:
     """Share the messages among workers, and tell how it went."""
     given = settings()
     shares = [msgs // clients + (worker < msgs % clients) for worker in range(clients)]
     began = perf_counter()
-    if clients == 1:
-        results = [_work(load, 0, given, msgs, words)]
-    else:
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(clients, mp_context=context) as pool:
-            jobs = [
-                pool.submit(_work, load, worker, given, share, words)
-                for worker, share in enumerate(shares)
-            ]
-            results = [job.result() for job in jobs]
-    elapsed = max(result.seconds for result in results)
-    total = Result(-1, msgs, int(words.get("size", 0)), elapsed)
+    with drawn(title, shares, progress) as tally:
+        works = [Work(load, n, share, given, words, tally) for n, share in enumerate(shares)]
+        results = _do(works)
+    total = Result(-1, msgs, int(words["size"]), max(result.seconds for result in results))
     if wants_json():
-        print_json({"load": title, "total": _json(total), "workers": [*map(_json, results)]})
+        workers = [result.whole() for result in results]
+        print_json({"load": title, "total": total.whole(), "workers": workers})
         return
     say(f"{title}: {msgs:,} messages, {clients} workers, {perf_counter() - began:.2f} s in all\n")
-    if clients > 1:
-        for result in results:
-            say("  " + result.line(f"worker {result.worker}"))
-    say(total.line(title))
+    for result in results:
+        say("  " + result.line(f"worker {result.worker + 1}"))
+    say("\n  " + total.line("all"))
 
 
-def _run_name() -> str:
-    """Names what workers of one run share."""
-    return f"{time_ns():x}"
+def _do(works: list[Work]) -> list[Result]:
+    if len(works) == 1:
+        return [works[0].run()]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(len(works), mp_context=context) as pool:
+        return list(pool.map(Work.run, works))
 
 
-def _json(result: Result) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(result), "per_second": result.messages / result.seconds}
+def _core(name: str, load: str, summary: str) -> None:
+    """A command that needs no stream."""
+
+    @app.command(name, help=summary)
+    def run(
+        subject: Subject = "bench",
+        msgs: Msgs = 1_000_000,
+        size_: Size = "128",
+        clients: Clients = 1,
+        progress: Progress = True,
+    ) -> None:
+        count = msgs * clients if load == "subscribe" else msgs
+        _run(load, name, count, clients, progress, subject=subject, size=size(size_))
 
 
-@app.command("pub")
-def pub(
-    subject: str = "bench", msgs: Msgs = 1_000_000, size_: Size = "128", clients: Clients = 1
-) -> None:
-    """Publish without a stream."""
-    _run("publish", "pub", msgs, clients, subject=subject, size=size(size_))
-
-
-@app.command("sub")
-def sub(
-    subject: str = "bench", msgs: Msgs = 1_000_000, size_: Size = "128", clients: Clients = 1
-) -> None:
-    """Receive so many messages that somebody else publishes (each worker all of them)."""
-    _run("subscribe", "sub", msgs * clients, clients, subject=subject, size=size(size_))
-
-
-@app.command("core")
-def core(
-    subject: str = "bench", msgs: Msgs = 1_000_000, size_: Size = "128", clients: Clients = 1
-) -> None:
-    """Publish on one connection and receive on another, for each worker."""
-    _run("through", "pub/sub", msgs, clients, subject=subject, size=size(size_))
+_core("pub", "publish", "Publish without a stream.")
+_core("sub", "subscribe", "Receive what somebody else publishes, each worker all of it.")
+_core("core", "through", "Publish on one connection and receive on another, for each worker.")
 
 
 @app.command("js")
@@ -125,62 +130,54 @@ def js(
     stream: StreamOption = "benchstream",
     storage: Storage = "file",
     batch: Batch = 1000,
+    progress: Progress = True,
 ) -> None:
     """Publish into a stream, with --batch acknowledgements in flight."""
-    _run("publish_stream", "js pub", msgs, clients, subject=subject, size=size(size_),
+    _run("publish_stream", "js", msgs, clients, progress, subject=subject, size=size(size_),
          stream=stream, storage=storage, batch=batch)  # fmt: skip
 
 
-@app.command("fetch")
-def fetch(
-    msgs: Msgs = 200_000,
-    clients: Clients = 1,
-    stream: StreamOption = "benchstream",
-    batch: Batch = 500,
-    size_: Size = "128",
-    storage: Storage = "file",
-) -> None:
-    """Fetch --batch at a time from a durable consumer that the workers share, and ack each."""
-    _run("fetch", "js fetch", msgs, clients, stream=stream, batch=batch, size=size(size_),
-         storage=storage, total=msgs, run=_run_name())  # fmt: skip
+def _read(name: str, summary: str) -> None:
+    """A command that reads from a durable consumer."""
+
+    @app.command(name, help=summary)
+    def run(
+        msgs: Msgs = 200_000,
+        clients: Clients = 1,
+        stream: StreamOption = "benchstream",
+        batch: Batch = 500,
+        size_: Size = "128",
+        storage: Storage = "file",
+        progress: Progress = True,
+    ) -> None:
+        source = bench_loads.Source(
+            stream=stream, storage=storage, size=size(size_),
+            messages=msgs + clients * batch, consumer=f"bench-{time_ns():x}",
+        )  # fmt: skip
+        _run(name, name, msgs, clients, progress, source=source, batch=batch, size=source.size)
 
 
-@app.command("consume")
-def consume(
-    msgs: Msgs = 200_000,
-    clients: Clients = 1,
-    stream: StreamOption = "benchstream",
-    batch: Batch = 500,
-    size_: Size = "128",
-    storage: Storage = "file",
-) -> None:
-    """Consume continuously from a durable consumer that the workers share, and ack each."""
-    _run("consume", "js consume", msgs, clients, stream=stream, batch=batch, size=size(size_),
-         storage=storage, total=msgs, run=_run_name())  # fmt: skip
+_read("fetch", "Fetch --batch at a time from a durable that the workers share, and ack each.")
+_read("consume", "Consume continuously from a durable that the workers share, and ack each.")
 
 
-@app.command("kv")
-def kv(
-    msgs: Msgs = 50_000,
-    size_: Size = "128",
-    clients: Clients = 1,
-    bucket: str = "benchbucket",
-    get: Annotated[bool, typer.Option("--get", help="Get, not put")] = False,
-) -> None:
-    """Put values into a bucket, one after the other, or get them."""
-    load = "kv_get" if get else "kv_put"
-    _run(load, "kv get" if get else "kv put", msgs, clients, bucket=bucket, size=size(size_))
+def _store(name: str, summary: str, count: int, bytes_: str, bucket_: str) -> None:
+    """A command that puts values or objects, or gets them."""
+
+    @app.command(name, help=summary)
+    def run(
+        msgs: Annotated[int, typer.Option("--msgs", help="How many", min=1)] = count,
+        size_: Size = bytes_,
+        clients: Clients = 1,
+        bucket: Annotated[str, typer.Option("--bucket", help="Made if need be")] = bucket_,
+        get: Get = False,
+        progress: Progress = True,
+    ) -> None:
+        what = "get" if get else "put"
+        _run(f"{name}_{what}", f"{name} {what}", msgs, clients, progress, bucket=bucket,
+             size=size(size_))  # fmt: skip
 
 
-@app.command("object")
-def object_(
-    msgs: Annotated[int, typer.Option("--msgs", help="Objects", min=1)] = 10,
-    size_: Size = "16MiB",
-    clients: Clients = 1,
-    bucket: str = "benchobjects",
-    get: Annotated[bool, typer.Option("--get", help="Get, not put")] = False,
-) -> None:
-    """Put objects into a store, or get them."""
-    load = "object_get" if get else "object_put"
-    _run(load, "object get" if get else "object put", msgs, clients, bucket=bucket,
-         size=size(size_))  # fmt: skip
+_store("kv", "Put values into a bucket, one after the other, or get them.", 50_000, "128",
+       "benchbucket")  # fmt: skip
+_store("object", "Put objects into a store, or get them.", 10, "16MiB", "benchobjects")

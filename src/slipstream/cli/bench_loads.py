@@ -1,32 +1,46 @@
 """What the workers of `slipstream bench` do; each gives the seconds it took."""
 
 import asyncio
+from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
 
+import msgspec
+
 from slipstream.cli.session import connection, jetstream
+from slipstream.cli.tally import Tally
 from slipstream.client.jetstream.context import JetStream
 from slipstream.client.message import Message
 
 TIMEOUT = 600.0
+STEP = 500  # messages between two looks at the progress
 
 
-async def publish(worker: int, n: int, *, subject: str, size: int) -> float:
+def _steps(n: int, tally: Tally) -> Iterator[int]:
+    """`n` in parts; a part is told when the next is asked for."""
+    for done in range(0, n, STEP):
+        part = min(STEP, n - done)
+        yield part
+        tally.add(part)
+
+
+async def publish(worker: int, n: int, tally: Tally, *, subject: str, size: int) -> float:
     """Publish without a stream."""
     body = b"x" * size
     async with connection() as nc:
         await nc.flush()
         began = perf_counter()
-        for _ in range(n):
-            await nc.publish(subject, body)
+        for part in _steps(n, tally):
+            for _ in range(part):
+                await nc.publish(subject, body)
         await nc.flush(timeout=TIMEOUT)
         return perf_counter() - began
 
 
-async def subscribe(worker: int, n: int, *, subject: str, size: int) -> float:
+async def subscribe(worker: int, n: int, tally: Tally, *, subject: str, size: int) -> float:
     """Receive; the time runs from the first message."""
     async with connection() as nc:
-        counter = _Counter(n)
+        counter = _Counter(n, tally)
         await nc.subscribe(subject, handler=counter.take)
         await nc.flush()
         await counter.done.wait()
@@ -36,24 +50,27 @@ async def subscribe(worker: int, n: int, *, subject: str, size: int) -> float:
 class _Counter:
     """Counts messages up to `n`."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, tally: Tally) -> None:
         self._left = n
+        self._tally = tally
         self.began = 0.0
         self.done = asyncio.Event()
 
     def take(self, message: Message) -> None:
         self.began = self.began or perf_counter()
         self._left -= 1
+        if self._left % STEP == 0:
+            self._tally.add(STEP)
         if self._left == 0:
             self.done.set()
 
 
-async def through(worker: int, n: int, *, subject: str, size: int) -> float:
+async def through(worker: int, n: int, tally: Tally, *, subject: str, size: int) -> float:
     """Publish on one connection, receive on another."""
     body = b"x" * size
     subject = f"{subject}.{worker}"
     async with connection() as receiver, connection() as sender:
-        counter = _Counter(n)
+        counter = _Counter(n, tally)
         await receiver.subscribe(subject, handler=counter.take, max_messages_pending=n)
         await receiver.flush()
         began = perf_counter()
@@ -70,46 +87,60 @@ async def _make_stream(js: JetStream, stream: str, storage: str, subject: str = 
 
 
 async def publish_stream(
-    worker: int, n: int, *, subject: str, size: int, stream: str, storage: str, batch: int
+    worker: int,
+    n: int,
+    tally: Tally,
+    *,
+    subject: str,
+    size: int,
+    stream: str,
+    storage: str,
+    batch: int,
 ) -> float:
     """Publish into a stream with `batch` acknowledgements in flight."""
     body = b"x" * size
     async with jetstream(max_ack_pending=batch) as js:
         await _make_stream(js, stream, storage, subject)
         began = perf_counter()
-        for _ in range(n):
-            await js.publish_async(subject, body)
+        for part in _steps(n, tally):
+            for _ in range(part):
+                await js.publish_async(subject, body)
         await js.publish_async_complete(timeout=TIMEOUT)
         return perf_counter() - began
 
 
-async def _filled(js: JetStream, stream: str, storage: str, total: int, size: int, run: str) -> Any:
-    """The consumer that the workers share, with enough in its stream."""
-    await _make_stream(js, stream, storage)
-    info = await js.stream_info(stream)
-    body = b"x" * size
-    for _ in range(max(total - info.state.messages, 0)):
-        await js.publish_async("bench.js", body)
-    await js.publish_async_complete(timeout=TIMEOUT)
-    return await js.get_or_create_consumer(
-        stream, durable_name=f"bench-{run}", max_ack_pending=50_000, inactive_threshold=300
-    )
+class Source(msgspec.Struct):
+    """A stream with enough in it, and the durable consumer that the workers share."""
+
+    stream: str
+    storage: str
+    size: int
+    messages: int
+    consumer: str
+
+    async def prepare(self, js: JetStream) -> Any:
+        """Make them; the consumer."""
+        await _make_stream(js, self.stream, self.storage)
+        info = await js.stream_info(self.stream)
+        subject = info.config.subjects[0].replace("*", "x").replace(">", "x")
+        body = b"x" * self.size
+        for _ in range(max(self.messages - info.state.messages, 0)):
+            await js.publish_async(subject, body)
+        await js.publish_async_complete(timeout=TIMEOUT)
+        return await js.get_or_create_consumer(
+            self.stream,
+            durable_name=self.consumer,
+            max_ack_pending=50_000,
+            inactive_threshold=300,
+        )
 
 
 async def fetch(
-    worker: int,
-    n: int,
-    *,
-    stream: str,
-    batch: int,
-    size: int,
-    storage: str,
-    total: int,
-    run: str,
+    worker: int, n: int, tally: Tally, *, source: Source, batch: int, size: int
 ) -> float:
     """Fetch and acknowledge."""
     async with jetstream() as js:
-        consumer = await _filled(js, stream, storage, total, size, run)
+        consumer = await source.prepare(js)
         began = perf_counter()
         left = n
         while left > 0:
@@ -117,37 +148,27 @@ async def fetch(
             for message in messages:
                 message.ack()
             left -= len(messages)
+            tally.add(len(messages))
         await js.connection.flush(timeout=TIMEOUT)
         return perf_counter() - began
 
 
 async def consume(
-    worker: int,
-    n: int,
-    *,
-    stream: str,
-    batch: int,
-    size: int,
-    storage: str,
-    total: int,
-    run: str,
+    worker: int, n: int, tally: Tally, *, source: Source, batch: int, size: int
 ) -> float:
     """Consume and acknowledge."""
     async with jetstream() as js:
-        consumer = await _filled(js, stream, storage, total, size, run)
+        consumer = await source.prepare(js)
         began = perf_counter()
-        left = n
         async with consumer.messages(max_messages=batch) as messages:
-            async for message in messages:
-                message.ack()
-                left -= 1
-                if left == 0:
-                    break
+            for part in _steps(n, tally):
+                for _ in range(part):
+                    (await messages.next()).ack()
         await js.connection.flush(timeout=TIMEOUT)
         return perf_counter() - began
 
 
-async def kv_put(worker: int, n: int, *, bucket: str, size: int) -> float:
+async def kv_put(worker: int, n: int, tally: Tally, *, bucket: str, size: int) -> float:
     """Put, one after the other."""
     body = b"x" * size
     async with jetstream() as js:
@@ -155,10 +176,11 @@ async def kv_put(worker: int, n: int, *, bucket: str, size: int) -> float:
         began = perf_counter()
         for at in range(n):
             await kv.put(f"key-{worker}-{at % 1000}", body)
+            tally.add(1)
         return perf_counter() - began
 
 
-async def kv_get(worker: int, n: int, *, bucket: str, size: int) -> float:
+async def kv_get(worker: int, n: int, tally: Tally, *, bucket: str, size: int) -> float:
     """Get, one after the other."""
     async with jetstream() as js:
         kv = await js.create_or_update_key_value(bucket)
@@ -166,10 +188,11 @@ async def kv_get(worker: int, n: int, *, bucket: str, size: int) -> float:
         began = perf_counter()
         for _ in range(n):
             await kv.get("key-0")
+            tally.add(1)
         return perf_counter() - began
 
 
-async def object_put(worker: int, n: int, *, bucket: str, size: int) -> float:
+async def object_put(worker: int, n: int, tally: Tally, *, bucket: str, size: int) -> float:
     """Put objects."""
     body = b"x" * size
     async with jetstream() as js:
@@ -177,10 +200,11 @@ async def object_put(worker: int, n: int, *, bucket: str, size: int) -> float:
         began = perf_counter()
         for at in range(n):
             await store.put(f"object-{worker}-{at}", body)
+            tally.add(1)
         return perf_counter() - began
 
 
-async def object_get(worker: int, n: int, *, bucket: str, size: int) -> float:
+async def object_get(worker: int, n: int, tally: Tally, *, bucket: str, size: int) -> float:
     """Get an object, again and again."""
     async with jetstream() as js:
         store = await js.create_or_update_object_store(bucket)
@@ -188,4 +212,5 @@ async def object_get(worker: int, n: int, *, bucket: str, size: int) -> float:
         began = perf_counter()
         for _ in range(n):
             await store.get(f"object-{worker}")
+            tally.add(1)
         return perf_counter() - began

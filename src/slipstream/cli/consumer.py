@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from slipstream.cli import consumer_read
+from slipstream.cli.choose import choose_consumer, choose_stream
 from slipstream.cli.config_options import read_config, with_config_options
 from slipstream.cli.consumer_options import (
     CONSUMER_OPTIONS,
@@ -15,7 +16,7 @@ from slipstream.cli.consumer_options import (
     new_config,
 )
 from slipstream.cli.consumer_tables import list_consumers, report_consumers, show_consumer
-from slipstream.cli.output import print_json, say
+from slipstream.cli.output import done, print_json, say
 from slipstream.cli.prompts import confirm, require
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, later, show_duration, show_time
@@ -70,14 +71,15 @@ def _show(info: ConsumerInfo, title: str) -> None:
 @with_config_options(CONSUMER_OPTIONS)
 async def edit(
     *,
-    stream: StreamName,
-    name: Name,
+    stream: StreamName = "",
+    name: Name = "",
     force: Force = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change")] = False,
     given: dict[str, Any],
 ) -> None:
     """Change a consumer."""
     async with jetstream() as js:
+        stream, name = await choose_consumer(js, stream, name)
         before = (await js.consumer_info(stream, name)).config
         fields = config_fields(given)
         if "filter_subject" in fields:
@@ -104,20 +106,22 @@ async def edit(
 
 
 @command(app, "info")
-async def info(stream: StreamName, name: Name) -> None:
+async def info(stream: StreamName = "", name: Name = "") -> None:
     """Show a consumer's configuration and state."""
     async with jetstream() as js:
+        stream, name = await choose_consumer(js, stream, name)
         found = await js.consumer_info(stream, name)
     _show(found, "")
 
 
 @command(app, "ls")
 async def ls(
-    stream: StreamName,
+    stream: StreamName = "",
     names: Annotated[bool, typer.Option("--names", "-n", help="Only their names")] = False,
 ) -> None:
     """List a stream's consumers."""
     async with jetstream() as js:
+        stream = await choose_stream(js, stream)
         infos = sorted([c async for c in js.consumers(stream)], key=lambda c: c.name)
     if wants_json():
         print_json([one.name for one in infos] if names else infos)
@@ -131,9 +135,10 @@ async def ls(
 
 
 @command(app, "report")
-async def report(stream: StreamName) -> None:
+async def report(stream: StreamName = "") -> None:
     """Compare a stream's consumers."""
     async with jetstream() as js:
+        stream = await choose_stream(js, stream)
         found = await js.stream_info(stream)
         infos = sorted([c async for c in js.consumers(stream)], key=lambda c: c.name)
     if wants_json():
@@ -182,11 +187,13 @@ async def find(
 
 
 @command(app, "rm")
-async def rm(stream: StreamName, name: Name, force: Force = False) -> None:
+async def rm(stream: StreamName = "", name: Name = "", force: Force = False) -> None:
     """Remove a consumer."""
-    confirm(f"Really delete Consumer {stream} > {name}?", force)
     async with jetstream() as js:
+        stream, name = await choose_consumer(js, stream, name)
+        confirm(f"Really delete Consumer {stream} > {name}?", force)
         await js.delete_consumer(stream, name)
+    done("", success=True)
 
 
 @command(app, "pause")
@@ -214,7 +221,7 @@ async def resume(stream: StreamName, name: Name, force: Force = False) -> None:
     confirm(f"Really resume Consumer {stream} > {name}?", force)
     async with jetstream() as js:
         await js.resume_consumer(stream, name)
-    say(f"Consumer {stream} > {name} was resumed")
+    done(f"Consumer {stream} > {name} was resumed", success=True)
 
 
 @command(app, "unpin")
@@ -223,7 +230,7 @@ async def unpin(stream: StreamName, name: Name, group: str, force: Force = False
     confirm(f"Really unpin client from group {stream} > {name} > {group}?", force)
     async with jetstream() as js:
         await js.unpin_consumer(stream, name, group)
-    say(f"Group {group} of {stream} > {name} was unpinned")
+    done(f"Group {group} of {stream} > {name} was unpinned", success=True)
 
 
 app.add_typer(consumer_read.app)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from slipstream.cli.choose import choose_consumer
 from slipstream.cli.message_text import say_bytes, show_headers
 from slipstream.cli.output import note, print_json, say
 from slipstream.cli.session import command, jetstream, new_app, wants_json
@@ -69,8 +70,8 @@ async def _settle(message: JetStreamMessage, ack: bool, nak: bool, term: bool, r
 
 @command(app, "next")
 async def next_(
-    stream: StreamName,
-    name: Name,
+    stream: StreamName = "",
+    name: Name = "",
     count: Annotated[int, typer.Option("--count", help="How many messages", min=1)] = 1,
     ack: Ack = True,
     nak: Annotated[bool, typer.Option("--nak", help="Ask for it again")] = False,
@@ -81,6 +82,7 @@ async def next_(
     """Take the next messages of a pull consumer."""
     shown = 0
     async with jetstream() as js:
+        stream, name = await choose_consumer(js, stream, name)
         consumer = await js.consumer(stream, name)
         while shown < count:
             message = await consumer.next(timeout=duration(wait))
@@ -98,8 +100,8 @@ async def next_(
 
 @command(app, "sub")
 async def sub(
-    stream: StreamName,
-    name: Name,
+    stream: StreamName = "",
+    name: Name = "",
     ack: Ack = True,
     raw: Raw = False,
     count: Annotated[int, typer.Option("--count", help="Stop after so many; 0: never")] = 0,
@@ -108,6 +110,7 @@ async def sub(
     """Show and acknowledge messages as they come, until Ctrl-C."""
     shown = 0
     async with jetstream() as js:
+        stream, name = await choose_consumer(js, stream, name)
         info = await js.consumer_info(stream, name)
         if info.config.deliver_subject:
             source = (await js.push_consumer(stream, name)).messages()

@@ -6,7 +6,7 @@ import typer
 
 from slipstream.cli import context_files
 from slipstream.cli.global_options import UsageError
-from slipstream.cli.output import print_json, say, table
+from slipstream.cli.output import done, print_json, say, table
 from slipstream.cli.prompts import confirm
 from slipstream.cli.session import given_settings, new_app, wants_json
 
@@ -84,13 +84,14 @@ def show(
 def select(name: Name) -> None:
     """Use a context from now on."""
     context_files.select(name)
-    say(f'Selected context "{name}"')
+    done(f'Selected context "{name}"', name=name)
 
 
 @app.command("unselect")
 def unselect() -> None:
     """Use none."""
     context_files.select("")
+    done("", name="")
 
 
 @app.command("rm")
@@ -101,3 +102,4 @@ def rm(
     """Forget a context."""
     confirm(f'Really delete context "{name}"?', force)
     context_files.remove(name)
+    done("", name=name)

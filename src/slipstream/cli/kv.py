@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from slipstream.cli.message_text import say_bytes
-from slipstream.cli.output import note, print_json, properties, say, table
+from slipstream.cli.output import done, print_json, properties, say, table
 from slipstream.cli.prompts import confirm
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, show_duration, show_size, show_stamp, show_time, size
@@ -173,6 +173,7 @@ async def delete(
             await (await js.key_value(bucket)).delete(key)
         else:
             await js.delete_key_value(bucket)
+    done("", success=True)
 
 
 @command(app, "purge")
@@ -181,6 +182,7 @@ async def purge(bucket: Bucket, key: Key, force: Force = False) -> None:
     confirm(f"Purge key {bucket} > {key}?", force)
     async with jetstream() as js:
         await (await js.key_value(bucket)).purge(key)
+    done("", success=True)
 
 
 @command(app, "rm")
@@ -189,6 +191,7 @@ async def rm(bucket: Bucket, force: Force = False) -> None:
     confirm(f"Delete bucket {bucket}?", force)
     async with jetstream() as js:
         await js.delete_key_value(bucket)
+    done("", success=True)
 
 
 @command(app, "history")
@@ -307,4 +310,4 @@ async def compact(bucket: Bucket, force: Force = False) -> None:
     confirm(f"Remove all delete markers of {bucket}?", force)
     async with jetstream() as js:
         gone = await (await js.key_value(bucket)).purge_deletes(-1)
-    note(f"{gone:,} deleted keys were removed")
+    done(f"{gone:,} deleted keys were removed", purged=gone)

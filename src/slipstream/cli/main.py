@@ -40,7 +40,25 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "cheat": ("slipstream.cli.cheat", "app", "Show examples"),
     "completion": ("slipstream.cli.completion", "app", "Completion for bash, zsh and fish"),
 }
-ALIASES = {"req": "request", "str": "stream", "con": "consumer", "obj": "object"}
+ALIASES = {  # as the `nats` tool has them
+    "a": "account",
+    "c": "consumer",
+    "con": "consumer",
+    "ctx": "context",
+    "e": "events",
+    "event": "events",
+    "err": "errors",
+    "error": "errors",
+    "obj": "object",
+    "publish": "pub",
+    "r": "reply",
+    "req": "request",
+    "s": "stream",
+    "srv": "server",
+    "st": "stream",
+    "str": "stream",
+    "subscribe": "sub",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,14 +67,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(words)
     except UsageError as error:
-        print(f"slipstream: {error}", file=sys.stderr)
+        _complain(str(error))
         return MISUSED
     except Error as error:
-        print(f"slipstream: {error}", file=sys.stderr)
+        from slipstream.cli.advice import one_line
+
+        _complain(one_line(error))
         return FAILED
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+    except OSError as error:  # a file that can not be read or written
+        if isinstance(error, BrokenPipeError):
+            # Whoever read our output has seen enough.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return OK
+        _complain(str(error))
+        return FAILED
+
+
+def _complain(text: str) -> None:
+    colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    name = "\x1b[31mslipstream:\x1b[0m" if colour else "slipstream:"
+    print(name, text, file=sys.stderr)
 
 
 def _dispatch(words: list[str]) -> int:
@@ -97,7 +127,10 @@ def run(name: str, words: list[str], given: dict[str, Any]) -> int:
             return INTERRUPTED
         except typer.TyperException as error:
             text = " ".join(error.format_message().split())
-            raise UsageError(f"{text} (`slipstream {name} --help` says more)") from error
+            if not text:  # a group without a command has shown its help
+                return MISUSED
+            path = getattr(getattr(error, "ctx", None), "command_path", f"slipstream {name}")
+            raise UsageError(f"{text} (`{path} --help` says more)") from error
     return status if isinstance(status, int) else OK
 
 

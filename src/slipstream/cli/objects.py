@@ -8,11 +8,17 @@ import msgspec
 import typer
 
 from slipstream.cli.config_options import pairs_of
-from slipstream.cli.output import bytes_bar, note, print_json, properties, say, table
+from slipstream.cli.output import bytes_bar, done, note, print_json, properties, say, table
 from slipstream.cli.prompts import confirm
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, show_duration, show_size, show_time, size
-from slipstream.client.object_store import ObjectInfo, ObjectStoreConfig, ObjectStoreStatus
+from slipstream.client.object_store import (
+    ObjectInfo,
+    ObjectStore,
+    ObjectStoreConfig,
+    ObjectStoreStatus,
+)
+from slipstream.client.object_store.errors import ObjectNotFoundError
 from slipstream.errors import ConfigError
 
 app = new_app("Object stores.")
@@ -93,7 +99,7 @@ async def put(
         headers.setdefault(key.strip(), []).append(value.strip())
     async with jetstream() as js:
         store = await js.object_store(bucket)
-        if not force and any(info.name == name for info in await store.list()):
+        if not force and await _holds(store, name):
             confirm(f"Replace existing object {bucket} > {name}?", force)
         with bytes_bar("Storing") as bar:
             total = path.stat().st_size if file != "-" else None
@@ -108,6 +114,14 @@ async def put(
                 progress=lambda done, _: bar.update(task, completed=done),
             )
     _show_info(info)
+
+
+async def _holds(store: ObjectStore, name: str) -> bool:
+    try:
+        await store.info(name)
+    except ObjectNotFoundError:
+        return False
+    return True
 
 
 def _show_info(info: ObjectInfo) -> None:
@@ -158,7 +172,10 @@ async def get(
                 target,
                 progress=lambda done, total: bar.update(task, completed=done, total=total),
             )
-    note(f"Wrote: {show_size(info.size)} to {target}")
+    if wants_json():
+        _show_info(info)
+    else:
+        note(f"Wrote: {show_size(info.size)} to {target}")
 
 
 @command(app, "info")
@@ -230,6 +247,7 @@ async def rm(
             await (await js.object_store(bucket)).delete(name)
         else:
             await js.delete_object_store(bucket)
+    done("", success=True)
 
 
 @command(app, "watch")
@@ -263,4 +281,4 @@ async def seal(bucket: Bucket, force: Force = False) -> None:
     confirm(f"Really seal Bucket {bucket}? Sealed buckets can not be unsealed or modified.", force)
     async with jetstream() as js:
         await (await js.object_store(bucket)).seal()
-    say(f"Bucket {bucket} was sealed")
+    done(f"Bucket {bucket} was sealed", success=True)

@@ -3,21 +3,27 @@
 Colours are used on a terminal only, and not where NO_COLOR is set.
 """
 
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 import msgspec
 import typer
 from rich import box
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.progress import (
     BarColumn,
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    SpinnerColumn,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
@@ -26,11 +32,26 @@ from rich.text import Text
 
 from slipstream.client.jetstream.document import Document
 
+FOLDED_MIN = 16  # a column of words is never made narrower than this
+
+
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        """Whoever reads has seen enough; `main` ends quietly."""
+        raise BrokenPipeError
+
 
 def console() -> Console:
     """Where results go; as wide as it takes when that is not a terminal."""
-    plain = not sys.stdout.isatty()
-    return Console(width=200 if plain else None, highlight=False, soft_wrap=plain)
+    piped = not sys.stdout.isatty()
+    return _Output(width=1000 if piped else None, highlight=False, soft_wrap=piped)
+
+
+def styled(text: str, code: str) -> str:
+    """`text` in a colour or weight (an SGR code, like "31"), where that may be."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return f"\x1b[{code}m{text}\x1b[0m"
 
 
 def say(line: str = "") -> None:
@@ -51,6 +72,16 @@ def note(line: str) -> None:
 def print_json(value: Any) -> None:
     """A whole object, indented. Documents of the client are printed as the server sent them."""
     typer.echo(msgspec.json.format(msgspec.json.encode(plain(value)), indent=2).decode())
+
+
+def done(text: str, **found: Any) -> None:
+    """How a change has ended: a line for people (none if empty), an object for programs."""
+    from slipstream.cli.session import wants_json
+
+    if wants_json():
+        print_json(found)
+    elif text:
+        say(text)
 
 
 def plain(value: Any) -> Any:
@@ -84,15 +115,57 @@ def _whole(document: Document) -> dict[str, Any]:
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table as the `nats` tool draws it; columns whose cells are numbers are set right."""
-    made = Table(title=Text(title), box=box.ROUNDED, title_justify="center")
+    """A table as the `nats` tool draws it; columns whose cells are numbers are set right.
+
+    Nothing is ever cut off. On a narrow terminal long words are folded, empty columns and the
+    space around cells go, and where that is not enough each row becomes a block of its own.
+    """
+    out = console()
     cells = [list(row) for row in rows]
-    for at, column in enumerate(columns):
-        numbers = bool(cells) and all(_is_number(row[at]) for row in cells)
-        made.add_column(Text(column), justify="right" if numbers else "left", no_wrap=True)
-    for row in cells:
-        made.add_row(*[Text(cell) for cell in row])
-    console().print(made)
+    shown = [_Column(name, [row[at] for row in cells]) for at, name in enumerate(columns)]
+    room = out.width if sys.stdout.isatty() else sys.maxsize
+    padding = 1
+    if _width(shown, padding) > room:
+        shown = [column for column in shown if any(column.cells)] or shown
+    if _width(shown, padding) > room:
+        padding = 0
+    if _width(shown, padding) > room:
+        first, *more = shown
+        blocks = [
+            (name, [(column.name, column.cells[at]) for column in more])
+            for at, name in enumerate(first.cells)
+        ]
+        properties(title, blocks)
+        return
+    made = Table(
+        title=Text(title, style="bold"), box=box.ROUNDED, title_justify="center",
+        padding=(0, padding),
+    )  # fmt: skip
+    spare = room - _width(shown, padding)
+    for column in shown:
+        width = min(column.most, column.least + spare)
+        spare -= width - column.least
+        made.add_column(Text(column.name), justify=column.justify, width=width, overflow="fold")
+    for row in zip(*(column.cells for column in shown), strict=True):
+        made.add_row(*map(Text, row))
+    out.print(made)
+
+
+class _Column:
+    """A column, how wide it has to be at least, and how wide it would be."""
+
+    def __init__(self, name: str, cells: list[str]) -> None:
+        self.name = name
+        self.cells = cells
+        numbers = bool(cells) and all(map(_is_number, cells))
+        self.justify: JustifyMethod = "right" if numbers else "left"
+        widest = max(map(cell_len, cells), default=0)
+        self.least = max(min(widest, FOLDED_MIN), max(map(len, name.split())))
+        self.most = max(widest, len(name))
+
+
+def _width(columns: list[_Column], padding: int) -> int:
+    return sum(column.least + 2 * padding + 1 for column in columns) + 1
 
 
 def _is_number(text: str) -> bool:
@@ -102,7 +175,7 @@ def _is_number(text: str) -> bool:
 def properties(title: str, sections: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
     """Labels set right with their values, in sections."""
     width = max((len(label) for _, pairs in sections for label, _ in pairs), default=0) + 2
-    say(title)
+    say(styled(title, "1"))
     for name, pairs in sections:
         if not pairs:
             continue
@@ -117,28 +190,26 @@ def properties(title: str, sections: Sequence[tuple[str, Sequence[tuple[str, str
                 say(f"{'':>{width}}  {line}")
 
 
+@contextmanager
+def spinner(what: str) -> Iterator[None]:
+    """What the server does in one go, with the time it takes; on a terminal's stderr only."""
+    columns = (SpinnerColumn(), TextColumn(what), TimeElapsedColumn())
+    with _progress(*columns) as bar:
+        bar.add_task("", total=None)
+        yield
+
+
 def count_bar(what: str) -> Progress:
     """A progress bar of things; it draws on stderr, and only on a terminal."""
-    return Progress(
-        TextColumn(what),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
-        transient=True,
-    )
+    return _progress(TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
 def bytes_bar(what: str) -> Progress:
     """A progress bar of bytes; it draws on stderr, and only on a terminal."""
-    return Progress(
-        TextColumn(what),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
-        transient=True,
-    )
+    columns = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    return _progress(TextColumn(what), BarColumn(), *columns)
+
+
+def _progress(*columns: ProgressColumn) -> Progress:
+    drawn = sys.stderr.isatty()
+    return Progress(*columns, console=Console(stderr=True), disable=not drawn, transient=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import msgspec
 import typer
+import typer.core
 
 from slipstream.cli import context_files
 from slipstream.cli.values import duration
@@ -184,9 +185,39 @@ def command(app: typer.Typer, name: str, **more: Any) -> Callable[..., Any]:
     return register
 
 
+# Other names of commands, which the `nats` tool has.
+ALIASES = {
+    "create": "add",
+    "cp": "copy",
+    "del": "rm",
+    "delete": "rm",
+    "i": "info",
+    "l": "ls",
+    "list": "ls",
+    "new": "add",
+    "nfo": "info",
+    "query": "find",
+    "show": "info",
+    "snapshot": "backup",
+    "status": "info",
+    "subj": "subjects",
+    "update": "edit",
+}
+
+
+class Group(typer.core.TyperGroup):
+    """A group of commands that knows their other names."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name; of its own name first."""
+        found = super().get_command(ctx, cmd_name)
+        return found or super().get_command(ctx, ALIASES.get(cmd_name, ""))
+
+
 def new_app(summary: str = "", group: bool = True) -> typer.Typer:
     """A group of commands, or with `group` False an app of a single one."""
     app = typer.Typer(
+        cls=Group,
         help=summary,
         no_args_is_help=group,
         add_completion=False,

@@ -7,8 +7,9 @@ import msgspec
 import typer
 
 from slipstream.cli import backup, stream_messages, stream_show
+from slipstream.cli.choose import choose_stream
 from slipstream.cli.config_options import read_config, with_config_options
-from slipstream.cli.output import note, print_json, say
+from slipstream.cli.output import done, note, print_json, say, spinner
 from slipstream.cli.prompts import confirm, require
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.stream_options import (
@@ -23,7 +24,6 @@ from slipstream.errors import ConfigError
 
 app = new_app("Manage streams.")
 
-Name = Annotated[str, typer.Argument(metavar="STREAM", help="The stream")]
 OptionalName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask")]
 ConfigFile = Annotated[
@@ -67,7 +67,7 @@ async def add(
 @with_config_options(STREAM_OPTIONS)
 async def edit(
     *,
-    name: Name,
+    name: OptionalName = "",
     config: ConfigFile = None,
     force: Force = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change")] = False,
@@ -75,7 +75,8 @@ async def edit(
 ) -> None:
     """Change a stream."""
     async with jetstream() as js:
-        stream = await js.stream(name)
+        stream = await js.stream(await choose_stream(js, name))
+        name = stream.name
         before = stream.config
         after = read_config(config, StreamConfig) if config else before
         after = after.replace(name=name, **config_fields(given))
@@ -128,36 +129,44 @@ async def copy(
 
 
 @command(app, "rm")
-async def rm(name: Name, force: Force = False) -> None:
+async def rm(name: OptionalName = "", force: Force = False) -> None:
     """Remove a stream with everything in it."""
-    confirm(f"Really delete Stream {name}?", force)
     async with jetstream() as js:
-        await js.delete_stream(name)
+        name = await choose_stream(js, name)
+        confirm(f"Really delete Stream {name}?", force)
+        with spinner(f"Removing {name}"):
+            await js.delete_stream(name)
+    done("", success=True)
 
 
 @command(app, "seal")
-async def seal(name: Name, force: Force = False) -> None:
+async def seal(name: OptionalName = "", force: Force = False) -> None:
     """Let nothing change in a stream any more. There is no way back."""
-    confirm(f"Really seal Stream {name}? Sealed streams can not be unsealed or modified.", force)
     async with jetstream() as js:
+        name = await choose_stream(js, name)
+        confirm(f"Really seal Stream {name}? Sealed streams can not be modified again.", force)
         stream = await js.stream(name)
         info = await stream.update(stream.config.replace(sealed=True))
+    if wants_json():
+        print_json(info)
+    else:
         show_stream(info, f"Stream {name} was sealed")
 
 
 @command(app, "purge")
 async def purge(
-    name: Name,
+    name: OptionalName = "",
     subject: Annotated[str, typer.Option("--subject", help="Only this subject")] = "",
     seq: Annotated[int, typer.Option("--seq", help="Only what is below this sequence")] = 0,
     keep: Annotated[int, typer.Option("--keep", help="Keep so many of the newest")] = 0,
     force: Force = False,
 ) -> None:
     """Remove messages."""
-    confirm(f"Really purge Stream {name}?", force)
     async with jetstream() as js:
-        stream = await js.stream(name)
-        gone = await stream.purge(filter=subject, sequence=seq, keep=keep)
+        stream = await js.stream(await choose_stream(js, name))
+        confirm(f"Really purge Stream {stream.name}?", force)
+        with spinner(f"Purging {stream.name}"):
+            gone = await stream.purge(filter=subject, sequence=seq, keep=keep)
         info = await stream.info()
         if wants_json():
             print_json(info)

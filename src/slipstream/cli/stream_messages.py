@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from slipstream.cli.choose import choose_stream
 from slipstream.cli.message_text import json_message, show_body, show_stored
-from slipstream.cli.output import print_json, say
+from slipstream.cli.output import done, print_json, say
 from slipstream.cli.prompts import confirm, may_ask
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import moment, show_stamp
@@ -49,7 +50,7 @@ async def get(
 
 @command(app, "view")
 async def view(
-    name: Name,
+    name: Name = "",
     page_size: Annotated[int, typer.Argument(metavar="SIZE", help="Messages on a page")] = 10,
     sequence: Annotated[int, typer.Option("--id", help="Begin at this sequence")] = 1,
     since: Annotated[str, typer.Option("--since", help="Begin at this time, or so long ago")] = "",
@@ -60,7 +61,7 @@ async def view(
     """Page through a stream; without a terminal, show all of it."""
     shown = 0
     async with jetstream() as js:
-        stream = await js.stream(name)
+        stream = await js.stream(await choose_stream(js, name))
         async for message in _messages(stream, sequence, since, subject):
             if wants_json():
                 print_json(json_message(message))
@@ -70,7 +71,7 @@ async def view(
             if shown % page_size == 0 and may_ask() and not typer.confirm("Next Page?", True):
                 break
     if not shown and not wants_json():
-        say(f"No messages in {name}")
+        say(f"No messages in {stream.name}")
 
 
 async def _messages(
@@ -111,3 +112,4 @@ async def rmm(
             await stream.delete_message(sequence)
         else:
             await stream.secure_delete_message(sequence)
+    done("", success=True)

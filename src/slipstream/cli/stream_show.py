@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from slipstream.cli.choose import choose_stream
 from slipstream.cli.output import print_json, properties, say, table
+from slipstream.cli.prompts import may_ask
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.stream_tables import list_streams, report_streams, show_config, show_stream
 from slipstream.cli.values import duration, show_size, show_time
@@ -42,12 +44,13 @@ async def ls(
 
 @command(app, "info")
 async def info(
-    name: Name,
-    no_select: Annotated[bool, typer.Option("--no-select", help="Accepted, never asks")] = False,
+    name: Name = "",
+    no_select: Annotated[bool, typer.Option("--no-select", help="Do not ask which")] = False,
     config_only: Annotated[bool, typer.Option("--config", help="Only its configuration")] = False,
 ) -> None:
     """Show a stream's configuration and state."""
     async with jetstream() as js:
+        name = await choose_stream(js, name, may_ask() and not no_select)
         found = await js.stream_info(name)
     if config_only:
         if wants_json():
@@ -61,9 +64,10 @@ async def info(
 
 
 @command(app, "state")
-async def state(name: Name) -> None:
+async def state(name: Name = "") -> None:
     """Show what a stream holds."""
     async with jetstream() as js:
+        name = await choose_stream(js, name)
         found = await js.stream_info(name)
     if wants_json():
         print_json(found.state)
@@ -104,12 +108,13 @@ async def report(subject: Subject = "") -> None:
 
 @command(app, "subjects")
 async def subjects(
-    name: Name,
+    name: Name = "",
     subject: Annotated[str, typer.Argument(metavar="FILTER", help="Only these")] = ">",
     names: Annotated[bool, typer.Option("--names", "-n", help="Without the counts")] = False,
 ) -> None:
     """Show the subjects of a stream and how many messages each has."""
     async with jetstream() as js:
+        name = await choose_stream(js, name)
         found = (await js.stream_info(name, subjects_filter=subject)).state.subjects
     if wants_json():
         print_json(sorted(found) if names else found)
@@ -125,9 +130,10 @@ async def subjects(
 
 
 @command(app, "gaps")
-async def gaps(name: Name) -> None:
+async def gaps(name: Name = "") -> None:
     """Show the sequences without a message."""
     async with jetstream() as js:
+        name = await choose_stream(js, name)
         found = await js.stream_info(name, deleted_details=True)
     runs = _runs(found.state.deleted)
     if wants_json():

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from slipstream.cli.choose import choose_consumer
 from slipstream.cli.output import print_json, say
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import show_duration, show_since, show_time
@@ -36,12 +37,13 @@ class Reason:
 
 @command(app, "why")
 async def why(
-    stream: Annotated[str, typer.Argument(metavar="STREAM", help="The stream")],
-    consumer: Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer")],
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="The stream")] = "",
+    consumer: Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer")] = "",
 ) -> None:
     """Say why a consumer does or does not get messages."""
     try:
         async with jetstream() as js:
+            stream, consumer = await choose_consumer(js, stream, consumer)
             info = await js.consumer_info(stream, consumer)
             found = await js.stream_info(stream)
             reasons = await explain(js, info, found)

@@ -1,0 +1,51 @@
+"""What to do about an error that does not say so itself.
+
+The client's errors speak to those who program with it; here the commands that help are named.
+"""
+
+import re
+
+from slipstream.errors import Error
+
+# By `err_code` of the JetStream API.
+BY_CODE = {
+    10003: "`slipstream errors lookup 10003` says more",
+    10008: "JetStream is busy: try again",
+    10014: "`slipstream consumer ls STREAM` lists the consumers",
+    10037: "`slipstream stream state STREAM` shows which sequences there are",
+    10039: "use an account with JetStream: --user, --creds or --context",
+    10047: "`slipstream account info` shows what is left",
+    10052: "words between dots, none of them empty; * and > stand for whole words",
+    10058: "`slipstream stream edit` changes a stream",
+    10059: "`slipstream stream ls --all` lists the streams",
+    10065: "`slipstream stream ls --subject SUBJECT` names the stream that stores it",
+    10076: "start the server with JetStream: `slipstream serve`, or `nats-server -js`",
+    10148: "`slipstream consumer edit` changes a consumer",
+}
+# By the name of the error's class; the first that fits, from the class up.
+BY_NAME = {
+    "AuthorizationError": "give --user and --password, --creds, --nkey, or another --context",
+    "ConnectError": "`slipstream serve` starts one; --server or --context name another",
+    "CredentialsError": "check the file that --creds or --nkey names",
+    "PermissionsError": "use a user who may: --user, --creds or --context",
+    "BucketNotFoundError": "`slipstream kv ls` lists the buckets, `slipstream kv add` makes one",
+    "StoreNotFoundError": "`slipstream object ls` lists them, `slipstream object add` makes one",
+    "ObjectNotFoundError": "`slipstream object ls BUCKET` lists the objects",
+    "KeyDeletedError": "`slipstream kv history BUCKET KEY` shows what it was",
+    "KeyNotFoundError": "`slipstream kv ls BUCKET` lists the keys",
+    "RevisionMismatchError": "`slipstream kv get BUCKET KEY` shows the revision it has",
+    "NoStreamError": "`slipstream stream add` makes a stream that stores the subject",
+    "TimeoutError": "--timeout waits longer",
+}
+_ADVICE_TO_PROGRAMS = re.compile(r"\.? Make it with `create_\w+`")
+
+
+def one_line(error: Error) -> str:
+    """What happened and what to do, without line breaks."""
+    text = _ADVICE_TO_PROGRAMS.sub("", " ".join(str(error).split()))
+    advice = BY_CODE.get(getattr(error, "err_code", 0), "")
+    for kind in type(error).__mro__:
+        if advice:
+            break
+        advice = BY_NAME.get(kind.__name__, "")
+    return f"{text}; {advice}" if advice and advice not in text else text
