@@ -44,6 +44,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.engine.pull",
     "slipstream.client.payload",
     "slipstream.client.outbox",
+    "slipstream.client.answer",
     "slipstream.client.message",
     "slipstream.client.route",
     "slipstream.client.protocol",

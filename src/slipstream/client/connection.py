@@ -14,6 +14,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from slipstream.client.answer import Answer
 from slipstream.client.errors import (
     ClientError,
     ConnectionClosedError,
@@ -277,15 +278,15 @@ class Connection(Routing):
         self, subject: str, data: Payload, limit: float, headers: HeadersLike | None
     ) -> Message:
         """A request, sent and answered."""
-        future: asyncio.Future[Message] = self.loop.create_future()
-        request = Request(subject, future, None)
+        answer = Answer(self.outbox)
+        request = Request(subject, answer, None)
+        request.timeout = limit
         reply = self.open_reply(request)
-        timer = self.loop.call_later(limit, self._time_out, request, limit)
         try:
             request.position = self.outbox.publish(subject, data, reply, headers)
-            return await future
+            message: Message = await answer
+            return message
         finally:
-            timer.cancel()
             self._inbox.close(request)
 
     def request_many(
@@ -314,14 +315,6 @@ class Connection(Routing):
             timeout=seconds(self.options.timeout if timeout is None else timeout),
             stall=None if stall is None else seconds(stall),
             sentinel=sentinel,
-        )
-
-    def _time_out(self, request: Request, limit: float) -> None:
-        sent = request.position <= self.outbox.handed
-        why = "no answer came" if sent else "there was no connection to send it on"
-        self._inbox.close(request)
-        request.fail(
-            TimeoutError(f"request to {request.subject!r}: {why} within {limit} s", sent=sent)
         )
 
     # -- services ------------------------------------------------------------------------------

@@ -12,15 +12,22 @@ cdef class Request:
     cdef public Sink sink
     cdef public long long token
     cdef public long long position
+    cdef public double timeout
+    cdef public double deadline
 
 
 cdef class Inbox(Sink):
+    cdef public Outbox outbox
     cdef public str prefix
     cdef public dict requests
     cdef Py_ssize_t _prefix_size
     cdef long long _token
+    cdef object _timer
+    cdef double _timer_at
 
     cpdef str open(self, Request request)
     cpdef close(self, Request request)
+    @cython.locals(now=double, earliest=double, request=Request)
+    cpdef _tick(self)
     @cython.locals(subject=bytes, view="const unsigned char *", token="long long", i=Py_ssize_t, request=Request, message=Message)
     cpdef receive(self, ServerFrames frames, Outbox outbox)

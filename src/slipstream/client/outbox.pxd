@@ -16,6 +16,7 @@ cdef class Outbox:
     cdef public long long payload_bytes
     cdef public bint crowded
     cdef public bint batching
+    cdef public list woken
     cdef OutBuffer _out
     cdef list _pieces
     cdef Py_ssize_t _pieces_size

@@ -45,6 +45,7 @@ class Outbox:
         self.payload_bytes = 0
         self.crowded = False  # before the next publish, see `room`
         self.batching = False  # inside a read: its end flushes
+        self.woken: list[Any] | None = None  # inside a read: who goes on at its end
         self._out = OutBuffer()
         self._pieces: list[bytes | memoryview] = []  # large bodies and what stands before them
         self._pieces_size = 0

@@ -1,5 +1,6 @@
 import cython
 
+from slipstream.client.answer cimport Answer
 from slipstream.client.outbox cimport Outbox
 from slipstream.client.route cimport Route, Sink
 from slipstream.wire.intake cimport Intake
@@ -18,12 +19,15 @@ cdef class Link:
     cdef public long long payload_bytes
     cdef ServerFrames _frames
     cdef Intake _intake
+    cdef list _woken
 
     cpdef get_buffer(self, Py_ssize_t size_hint)
     @cython.locals(data=bytes, start=bytes, missing=Py_ssize_t)
     cpdef buffer_updated(self, Py_ssize_t count)
     @cython.locals(frames=ServerFrames, outbox=Outbox, routes=dict, route=Route, op=int)
     cdef _act(self, bytes data)
+    @cython.locals(woken=list, answer=Answer)
+    cdef _resume(self)
     @cython.locals(sink=Sink)
     cdef _deliver(self, Route route)
     @cython.locals(frames=ServerFrames)

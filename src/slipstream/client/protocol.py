@@ -6,12 +6,14 @@ Messages go straight to the sink of their subscription id; INFO, PONG, -ERR and 
 socket go to the `Peer`: the handshake first, then whoever keeps the connection alive.
 """
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 from slipstream.wire.intake import Intake
 from slipstream.wire.server_frames import ServerFrames
 
 if TYPE_CHECKING:
+    from slipstream.client.answer import Answer
     from slipstream.client.outbox import Outbox
     from slipstream.client.route import Route
 
@@ -65,6 +67,7 @@ class Link:
         self.payload_bytes = 0
         self._frames = ServerFrames()
         self._intake = Intake()
+        self._woken: list[Answer] = []
 
     # -- what asyncio calls --------------------------------------------------------------------
 
@@ -96,6 +99,7 @@ class Link:
         routes = self.routes
         frames.feed(data)
         outbox.batching = True
+        outbox.woken = self._woken
         try:
             while not self.lost:
                 op = frames.next()
@@ -113,8 +117,27 @@ class Link:
                     self.lost = True
                     self.peer.on_malformed(self, data[:80])
         finally:
-            outbox.batching = False
-            outbox.flush()
+            outbox.woken = None
+            try:
+                if self._woken:
+                    self._resume()
+            finally:
+                outbox.batching = False
+                outbox.flush()
+
+    def _resume(self) -> None:
+        """Let those go on whose answers have come: what they send leaves with this read's end."""
+        woken, self._woken = self._woken, []
+        loop = self.outbox.loop
+        if asyncio.current_task(loop) is not None:
+            for answer in woken:
+                answer.resume_later()
+            return
+        for answer in woken:
+            try:
+                answer.resume()
+            except (SystemExit, KeyboardInterrupt) as error:
+                loop.call_soon(_exit, error)  # the loop ends by it, not this connection
 
     def _deliver(self, route: "Route") -> None:
         route.delivered += 1
@@ -157,3 +180,8 @@ class Link:
         """It has caught up."""
         if self.outbox.transport is self.transport:
             self.outbox.resume()
+
+
+def _exit(error: BaseException) -> None:
+    """What a task ended the program with."""
+    raise error

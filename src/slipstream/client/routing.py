@@ -33,7 +33,7 @@ class Routing:
         self._next_sid = 1
         self._nuid = Nuid(random.SystemRandom())
         self._inbox_prefix = inbox_prefix
-        self._inbox = Inbox(f"{inbox_prefix}.{self._nuid.next()}.")
+        self._inbox = Inbox(outbox, f"{inbox_prefix}.{self._nuid.next()}.")
         self._inbox_open = False
         self._closed = False
         self._draining = False

@@ -15,6 +15,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+from slipstream.client.answer import Answer
 from slipstream.client.codecs import codec_for, encode
 from slipstream.client.data_admin import DataAdmin
 from slipstream.client.errors import TimeoutError
@@ -110,13 +111,15 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         if self._outbox.crowded:
             await self._outbox.room()
         limit = self.timeout if timeout is None else to_seconds(timeout)
-        future: asyncio.Future[PubAck]
+        answer = Answer(self._outbox)
         if self.connection.telemetry is None:
-            future = self._send(subject, data, headers, type, options, limit, retries)
-            return await future
+            self._send(subject, data, headers, type, options, limit, retries, answer)
+            stored: PubAck = await answer
+            return stored
         with self._span(subject, data, headers, type) as (body, sent):
-            future = self._send(subject, body, sent, None, options, limit, retries)
-            return await future
+            self._send(subject, body, sent, None, options, limit, retries, answer)
+            stored = await answer
+            return stored
 
     async def publish_async(
         self,
@@ -141,12 +144,12 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         if self._outbox.crowded:
             await self._outbox.room()
         limit = self._ack_timeout if timeout is None else to_seconds(timeout)
-        future: asyncio.Future[PubAck]
+        future: asyncio.Future[PubAck] = acks.create_future()
         if self.connection.telemetry is None:
-            future = self._send(subject, data, headers, type, options, limit, retries)
+            self._send(subject, data, headers, type, options, limit, retries, future)
             return future
         with self._span(subject, data, headers, type) as (body, sent):
-            future = self._send(subject, body, sent, None, options, limit, retries)
+            self._send(subject, body, sent, None, options, limit, retries, future)
         return future
 
     @contextmanager
@@ -169,7 +172,8 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         options: PublishOptions,
         timeout: float,
         retries: int,
-    ) -> Any:
+        future: "asyncio.Future[PubAck] | Answer",
+    ) -> None:
         if subject is not self._subject:
             self._subject_bytes = subject_bytes(subject)
             self._subject = subject
@@ -180,7 +184,7 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         else:
             body = data if data.__class__ is bytes else encode(data)
         block = b"" if headers is None and not options else block_of(headers, options)
-        return self._acks.publish(self._subject_bytes, block, body, timeout, retries)
+        self._acks.publish(self._subject_bytes, block, body, timeout, retries, future)
 
     async def publish_chunk(self, subject: str, body: memoryview) -> "asyncio.Future[PubAck]":
         """As `publish_async`, of bytes that nobody changes until they are acknowledged.
@@ -194,8 +198,8 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
             await self._outbox.room()
         if not acks.is_open:
             self._open()
-        future: asyncio.Future[PubAck]
-        future = acks.publish(subject_bytes(subject), b"", body, self._ack_timeout, RETRIES)
+        future: asyncio.Future[PubAck] = acks.create_future()
+        acks.publish(subject_bytes(subject), b"", body, self._ack_timeout, RETRIES, future)
         return future
 
     def _open(self) -> None:

@@ -1,5 +1,6 @@
 import cython
 
+from slipstream.client.answer cimport Answer
 from slipstream.client.jetstream.message cimport JetStreamMessage, Metadata, delivered
 from slipstream.client.message cimport Message, message_of
 from slipstream.client.outbox cimport Outbox
@@ -15,11 +16,12 @@ cdef class Batch(Sink):
     cdef object _source
     cdef object _context
     cdef object _kind
-    cdef object _waiter
+    cdef Answer _waiter
     cdef bint _is_done
 
     @cython.locals(message=JetStreamMessage)
     cpdef receive(self, ServerFrames frames, Outbox outbox)
+    @cython.locals(waiter=Answer)
     cpdef finish(self)
 
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from slipstream.client.answer import Answer
 from slipstream.client.jetstream.message import JetStreamMessage, Metadata, delivered
 from slipstream.client.message import Message, message_of
 from slipstream.client.route import Sink
@@ -67,7 +68,7 @@ class Batch(Sink):
         self._source = source
         self._context = context
         self._kind = kind
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: Answer | None = None
         self._is_done = False
 
     def receive(self, frames: "ServerFrames", outbox: "Outbox") -> None:
@@ -94,12 +95,12 @@ class Batch(Sink):
         """Whether nothing more is awaited."""
         return bool(self._is_done)
 
-    def wait(self, loop: asyncio.AbstractEventLoop) -> "asyncio.Future[None]":
-        """What is done when the batch is."""
-        self._waiter = loop.create_future()
+    def wait(self, answer: Answer) -> Answer:
+        """`answer`, which is set when the batch is done."""
+        self._waiter = answer
         if self._is_done:
-            self._waiter.set_result(None)
-        return self._waiter
+            answer.set_result(None)
+        return answer
 
     def failed(self, error: Exception) -> None:
         """The subscription was refused, or the connection closed."""

@@ -9,6 +9,7 @@ once. An empty batch is an answer, not an error.
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from slipstream.client.answer import Answer
 from slipstream.client.jetstream.delivery import Batch
 from slipstream.client.jetstream.errors import (
     ConsumeError,
@@ -87,7 +88,7 @@ class Fetch:
             self._ask()
             if self._heartbeat:
                 self._look_later()
-            await batch.wait(self._loop)
+            await batch.wait(Answer(connection.outbox))
         except asyncio.CancelledError:
             hand_back(batch.messages)
             raise

@@ -30,7 +30,7 @@ cdef class AckInbox(Sink):
     cdef long long _token
     cdef Py_ssize_t _prefix_size
     cdef object _decode
-    cdef object _create_future
+    cdef public object create_future
     cdef object _time
     cdef object _slots
     cdef list _empty
@@ -39,7 +39,7 @@ cdef class AckInbox(Sink):
     cdef double _timer_at
 
     @cython.locals(token="long long", deadline=double, publication=Publication, outbox=Outbox, reply=bytes)
-    cpdef publish(self, bytes subject, bytes block, object body, double timeout, int retries)
+    cpdef publish(self, bytes subject, bytes block, object body, double timeout, int retries, object future)
     cdef long long _put(self, bytes subject, bytes reply, bytes block, object body) except -1
     @cython.locals(subject=bytes, view="const unsigned char *", token="long long", i=Py_ssize_t, publication=Publication, message=Message, body=bytes)
     cpdef receive(self, ServerFrames frames, Outbox outbox)

@@ -27,6 +27,7 @@ from slipstream.client.message import message_of
 from slipstream.client.route import Sink
 
 if TYPE_CHECKING:
+    from slipstream.client.answer import Answer
     from slipstream.client.outbox import Outbox
     from slipstream.wire.server_frames import ServerFrames
 
@@ -81,7 +82,7 @@ class Publication:
 
     def __init__(
         self,
-        future: "asyncio.Future[PubAck]",
+        future: "asyncio.Future[PubAck] | Answer",
         token: _int,
         subject: bytes,
         block: bytes,
@@ -120,7 +121,7 @@ class AckInbox(Sink):
         self._token = 0
         self._prefix_size = len(self.prefix)
         self._decode = msgspec.json.Decoder(PubAck).decode
-        self._create_future = self.loop.create_future
+        self.create_future = self.loop.create_future
         self._time = self.loop.time
         self._slots: deque[asyncio.Future[None]] = deque()
         self._empty: list[asyncio.Future[None]] = []
@@ -137,8 +138,9 @@ class AckInbox(Sink):
         body: "bytes | memoryview",
         timeout: float,
         retries: _int,
-    ) -> "asyncio.Future[PubAck]":
-        """Put a message into the buffer; its future acknowledgement.
+        future: "asyncio.Future[PubAck] | Answer",
+    ) -> None:
+        """Put a message into the buffer; `future` gets its acknowledgement.
 
         A body that is a view is sent from where it is; it must not change until it is acknowledged.
 
@@ -150,7 +152,6 @@ class AckInbox(Sink):
         deadline = 0.0
         if timeout > 0.0:
             deadline = self._time() + timeout
-        future = self._create_future()
         publication = Publication(future, token, subject, block, body, retries, deadline)
         reply = self.prefix + b"%d" % token
         outbox = self.outbox
@@ -168,7 +169,6 @@ class AckInbox(Sink):
         self.pending[token] = publication
         if deadline > 0.0 and (self._timer is None or deadline < self._timer_at):
             self._arm(deadline)
-        return future
 
     def _put(self, subject: bytes, reply: bytes, block: bytes, body: "bytes | memoryview") -> _int:
         if isinstance(body, bytes):
