@@ -1,14 +1,14 @@
-"""The whole benchmark: `python -m bench`, or parts of it: `python -m bench loads scale`.
+"""The whole benchmark: `python -m bench`, or parts of it: `python -m bench loads scale curves`.
 
-Writes bench/RESULTS.md. Each part has more options when run by itself:
-`python -m bench.compare --help`, `bench.scale`.
+Writes bench/RESULTS.md and the plots in docs/plots. Each part has more options when run by itself:
+`python -m bench.compare --help`, `bench.scale`, `bench.curves`.
 """
 
 import argparse
 
-from bench import compare, scale
+from bench import compare, curves, scale
 
-PARTS = {"loads": compare, "scale": scale}
+PARTS = {"loads": compare, "scale": scale, "curves": curves}
 
 
 def main() -> None:

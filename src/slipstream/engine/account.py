@@ -76,10 +76,17 @@ class Account:
         self.generation += 1
         self._routes.forget(pattern)
         if self._watchers:
-            for subject, callbacks in list(self._watchers.items()):
-                if matches(pattern, subject):
-                    for callback in list(callbacks):
-                        callback()
+            self._tell_watchers(pattern)
+
+    def _tell_watchers(self, pattern: bytes) -> None:
+        """Watched subjects are literal: most patterns are, too, and then it is one lookup."""
+        if b"*" in pattern or b">" in pattern:
+            watched = [subject for subject in self._watchers if matches(pattern, subject)]
+        else:
+            watched = [pattern] if pattern in self._watchers else []
+        for subject in watched:
+            for callback in list(self._watchers.get(subject, ())):
+                callback()
 
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> None:
         """Call `callback` whenever interest in the literal `subject` may have changed."""

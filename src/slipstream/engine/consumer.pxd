@@ -43,6 +43,7 @@ cdef class Consumer:
     cdef public list initial
     cdef public Py_ssize_t initial_at
     cdef public bint queued
+    cdef public bint expects
     cdef public bint stopped
     cdef public bint unsaved
     cdef public bint holds
@@ -69,7 +70,7 @@ cdef class Consumer:
     cdef bint _replays
 
     cpdef int wake(self) except -1
-    @cython.locals(n=Py_ssize_t, size=Py_ssize_t)
+    @cython.locals(n=Py_ssize_t, size=Py_ssize_t, is_full=bint)
     cpdef int pump(self) except -1
     @cython.locals(record=Record, seq="unsigned long long")
     cpdef int find_next(self) except -1
@@ -88,10 +89,11 @@ cdef class Consumer:
     @cython.locals(pending=PendingMessages, follows=bint)
     cpdef int settle(self, Py_ssize_t place) except -1
     cpdef int stored(self, unsigned long long seq) except -1
-    cpdef int stored_many(self, unsigned long long first, unsigned long long last) except -1
+    cpdef int come(self) except -1
     cpdef int removed(self, unsigned long long seq) except -1
     @cython.locals(at=Py_ssize_t)
     cpdef bint comes_first(self, unsigned long long seq) except -1
+    @cython.locals(first="unsigned long long", last="unsigned long long")
     cpdef int catch_up(self) except -1
     @cython.locals(pending=PendingMessages, place=Py_ssize_t)
     cpdef bint front_moved(self) except -1

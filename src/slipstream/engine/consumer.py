@@ -67,6 +67,7 @@ class Consumer:
         self.initial: list[int] = []  # with last_per_subject: what comes first
         self.initial_at = 0  # how many of them are done with
         self.queued = False  # whether it stands in the turn's list
+        self.expects = False  # whether it stands in the stream's list of those who can take more
         self.stopped = False
         self.holds = False  # whether it stands in the stream's list of those with messages out
         self.unsaved = False  # the state on disk is out of date
@@ -128,7 +129,11 @@ class Consumer:
         size = 0
         while self.delivery.is_ready():
             if not self.find_next():
-                self.delivery.nothing_left(not self.has_room())
+                is_full = not self.has_room()
+                if not (is_full or self.filters or self.expects):
+                    self.expects = True
+                    self.stream.expecting.append(self)
+                self.delivery.nothing_left(is_full)
                 return 0
             size += self.prepare()
             if not self.delivery.send(self._message):
@@ -351,13 +356,9 @@ class Consumer:
         self.wake()
         return 0
 
-    def stored_many(self, first: _int, last: _int) -> _int:
-        """Messages have become visible; for a consumer without filters."""
-        if last > self.counted_seq:
-            first = max(first, self.counted_seq + 1, self.next_seq)
-            self.counted_seq = last
-            if first <= last:
-                self.num_pending += self.log.count_between(None, first, last)
+    def come(self) -> _int:
+        """What it expected, the next message of the stream, is there; for one without filters."""
+        self.expects = False
         self.wake()
         return 0
 
@@ -386,8 +387,8 @@ class Consumer:
         return at < len(self.initial) and self.initial[at] == seq
 
     def catch_up(self) -> _int:
-        """Step over what has gone from the front of the stream. Nothing tells a consumer of that
-        but itself: one at rest costs a stream with limits nothing."""
+        """Step over what has gone from the front of the stream and, without filters, count what has
+        come. Nothing tells a consumer of that but itself: one at rest costs a stream nothing."""
         if self.next_seq < self.log.first_seq:
             self.next_seq = self.log.first_seq
             self.recount()
@@ -395,6 +396,12 @@ class Consumer:
             self.initial = self.initial[bisect_left(self.initial, self.log.first_seq) :]
             self.initial_at = 0
             self.recount()
+        last = self.stream.visible_seq
+        if last > self.counted_seq and not self.filters:
+            first = max(self.counted_seq + 1, self.next_seq)
+            self.counted_seq = last
+            if first <= last:
+                self.num_pending += self.log.count_between(None, first, last)
         return 0
 
     def front_moved(self) -> bool:

@@ -38,6 +38,7 @@ cdef class Stream(Service):
     cdef public str failed
     cdef public PatternTrie filters
     cdef public list unfiltered
+    cdef public list expecting
     cdef public list holding
     cdef public list strays
     cdef list _joined

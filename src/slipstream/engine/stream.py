@@ -68,6 +68,7 @@ class Stream(Service):
         self.failed = ""
         self.filters = PatternTrie()  # consumers with filters, by filter
         self.unfiltered: list[Any] = []
+        self.expecting: list[Any] = []  # of these, who can take the next message at once
         self.holding: list[Any] = []  # consumers that may have messages out
         self.strays: list[Any] = []  # of these, whose filters may not match what is out
         self._joined: list[Any] = []  # consumers that began while messages were on their way
@@ -358,12 +359,13 @@ class Stream(Service):
         last = self.log.last_seq if self.ack_at_once else self.log.durable_seq
         if last <= self.visible_seq:
             return 0
-        before = self.visible_seq
         self.visible_seq = last
         if self.republisher is not None:
             self.republisher.publish(last)
-        for consumer in self.unfiltered:
-            consumer.stored_many(before + 1, last)
+        expecting = self.expecting
+        self.expecting = []
+        for consumer in expecting:
+            consumer.come()
         if self._fresh:
             n = 0
             for seq, subject in self._fresh:

@@ -199,3 +199,36 @@ def test_a_client_that_falls_behind_does_not_hold_up_others(bench: Bench) -> Non
     slow.session.drained()
     bench.publish("s.a", "s.a")
     assert (len(sequences(slow.take())), len(sequences(quick.take()))) == (1, 1)
+
+
+def test_a_stream_tells_only_those_of_a_message_who_can_take_it(bench: Bench) -> None:
+    for name in ("idle", "waiting", "also_idle"):
+        bench.consumer(name)
+    bench.pull("waiting", batch=3)
+    stream = bench.driver.js.streams["S"]
+    assert [consumer.name for consumer in stream.expecting] == ["waiting"]
+    bench.publish("s.a")
+    assert [consumer.name for consumer in stream.expecting] == ["waiting"]
+    assert [bench.info(name)["num_pending"] for name in ("idle", "waiting")] == [1, 0]
+
+
+def test_a_consumer_at_rest_counts_what_came_and_went_when_it_is_asked(bench: Bench) -> None:
+    bench.consumer()
+    bench.publish("s.a", "s.a", "s.b")
+    bench.client.api("STREAM.MSG.DELETE.S", {"seq": 2})
+    bench.publish("s.c")
+    bench.client.api("STREAM.MSG.DELETE.S", {"seq": 4})
+    assert bench.info()["num_pending"] == 2
+    bench.publish("s.d")
+    assert sequences(bench.pull(batch=5)) == [1, 3, 5]
+
+
+def test_a_full_consumer_is_told_of_nothing_until_it_has_room(bench: Bench) -> None:
+    bench.consumer(max_ack_pending=1)
+    bench.publish("s.a")
+    [first] = bench.pull(batch=3)
+    stream = bench.driver.js.streams["S"]
+    assert stream.expecting == []
+    bench.publish("s.b")
+    bench.client.publish(first.reply)
+    assert sequences(bench.client.take()) == [2]

@@ -149,3 +149,14 @@ def test_a_paused_consumer_beats_on_and_delivers_once_it_is_resumed(bench: Bench
     assert statuses(bench.advance(250 * MS)) == ["100 Idle Heartbeat"]
     bench.client.publish("$JS.API.CONSUMER.PAUSE.S.c", b"")
     assert sequences(bench.client.take()) == [1]
+
+
+def test_of_many_watched_subjects_interest_in_one_wakes_one(bench: Bench) -> None:
+    for name in ("a", "b", "c"):
+        bench.consumer(name, deliver_subject=f"to.{name}")
+    bench.publish("s.x")
+    bench.client.subscribe("to.b", 71)
+    assert [message.subject for message in bench.client.take()] == ["s.x"]
+    assert ["push_bound" in bench.info(name) for name in ("a", "b", "c")] == [False, True, False]
+    bench.client.subscribe("to.*", 72)
+    assert ["push_bound" in bench.info(name) for name in ("a", "b", "c")] == [True, True, True]
