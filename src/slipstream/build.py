@@ -55,6 +55,8 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.client.jetstream.delivery",
     "slipstream.client.arrow.columns",
     "slipstream.client.arrow.gather",
+    "slipstream.client.arrow.row_block",
+    "slipstream.client.arrow.row_acks",
 )
 
 

@@ -15,7 +15,7 @@ import slipstream.sync
 from slipstream.errors import ConfigError
 from slipstream.spark.exactly_once import ChangedRowsError
 from slipstream.spark.publishing import FencedError, RowError
-from slipstream.spark.sink import Attempt, StreamSink, Task
+from slipstream.spark.sink import Attempt, StreamSink, Task, Written
 from slipstream.spark.sink_options import SinkOptions
 from slipstream.spark.sink_rows import RowReader
 from tests.fix_server_process import StartProcess
@@ -214,3 +214,121 @@ def test_a_batch_write_with_a_writer_id_may_be_repeated(
             servers=jetstream_url, stream=name, mode="exactly-once", writerId=writer
         ).save()
     assert sorted(int(data) for data in written(jetstream_url, name)) == list(range(50))
+
+
+# -- a batch that was cut in another way -----------------------------------------------------------
+
+
+def run_tasks(sink: StreamSink, run: str, *partitions: pa.RecordBatch) -> list[Written]:
+    """All tasks of a run that is not killed; its driver commits."""
+    tasks = [Task("q", 0, number, run) for number in range(len(partitions))]
+    made = [sink.run(iter([part]), task) for task, part in zip(tasks, partitions, strict=True)]
+    sink.commit(made)
+    return made
+
+
+def killed(sink: StreamSink, run: str, *partitions: pa.RecordBatch) -> None:
+    """Tasks of a run that are killed when their rows are stored."""
+    for number, batch in enumerate(partitions):
+        nothing = batch.slice(0, 0)
+        with pytest.raises(KilledError):
+            sink.run(killed_after(batch, nothing, nothing), Task("q", 0, number, run))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_a_retry_with_another_number_of_partitions_adds_only_what_is_missing(
+    either_url: str, count: int
+) -> None:
+    name = stream_of(either_url)
+    sink = sink_of(either_url, name)
+    everything = [str(n) for n in range(30)]
+    sink.run(iter([rows(name, *everything[:8])]), Task("q", 0, 0, "first"))  # this one is done
+    parts = everything[:8], everything[10:14], everything[25:]
+    killed(sink, "first", *(rows(name, *part) for part in parts))
+    stored = len(written(either_url, name))
+    cut = [rows(name, *everything[start::count]) for start in range(count)]
+    results = run_tasks(sink, "second", *cut)
+    assert sorted(written(either_url, name), key=int) == [n.encode() for n in everything]
+    assert sum(result.found for result in results) == stored > 8
+
+
+def test_equal_rows_in_several_partitions_are_all_there_once(either_url: str) -> None:
+    name = stream_of(either_url)
+    sink = sink_of(either_url, name)
+    killed(sink, "first", rows(name, "a"), rows(name, "a", "b"))
+    run_tasks(sink, "second", rows(name, "a", "b", "a"), rows(name, "a"), rows(name, "a", "c"))
+    assert sorted(written(either_url, name)) == [b"a"] * 4 + [b"b", b"c"]
+
+
+def test_a_task_that_is_tried_again_inherits_its_claims(
+    jetstream_url: str,
+) -> None:
+    name = stream_of(jetstream_url)
+    sink = sink_of(jetstream_url, name)
+    killed(sink, "first", rows(name, "a", "a"))
+    killed(sink, "second", rows(name, "a", "c"))  # has claimed one of them
+    again = sink.run(iter([rows(name, "c", "a")]), Task("q", 0, 0, "second"))
+    other = sink.run(iter([rows(name, "a", "a")]), Task("q", 0, 1, "second"))
+    sink.commit([again, other])
+    assert sorted(written(jetstream_url, name)) == [b"a", b"a", b"a", b"c"]
+
+
+def test_a_run_that_is_killed_too_is_taken_over_with_the_rows_of_both(either_url: str) -> None:
+    name = stream_of(either_url)
+    sink = sink_of(either_url, name)
+    killed(sink, "first", rows(name, "a", "b"), rows(name, "c"))
+    killed(sink, "second", rows(name, "b", "d", "e"))
+    run_tasks(sink, "third", rows(name, "e", "a"), rows(name, "d", "b"), rows(name, "f", "c"))
+    assert sorted(written(either_url, name)) == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+def test_an_attempt_of_an_earlier_run_can_add_nothing(either_url: str) -> None:
+    name = stream_of(either_url)
+    sink = sink_of(either_url, name)
+
+    async def race() -> None:
+        async with await slipstream.connect(either_url) as nc:
+            task = Task("q", 0, 3, "first")  # a partition that the next run has not
+            reader = sink.reader(task)
+            slow = Attempt(sink, task, reader)
+            await slow.begin(nc, nc.jetstream())
+            await asyncio.to_thread(run_tasks, sink, "second", rows(name, "a"))
+            with pytest.raises(FencedError):
+                await slow.publish(list(reader.rows(rows(name, "a"))))
+
+    asyncio.run(race())
+    assert written(either_url, name) == [b"a"]
+
+
+def test_a_batch_that_was_committed_adds_nothing_however_it_is_cut(either_url: str) -> None:
+    name = stream_of(either_url)
+    sink = sink_of(either_url, name)
+    run_tasks(sink, "first", rows(name, "a", "b"), rows(name, "c"))
+    results = run_tasks(sink, "second", rows(name, "c"), rows(name, "b"), rows(name, "a"))
+    assert sorted(written(either_url, name)) == [b"a", b"b", b"c"]
+    assert [result.found for result in results] == [1, 1, 1]
+    with pytest.raises(ChangedRowsError, match="with 3 rows, and comes again with other ones"):
+        run_tasks(sink, "third", rows(name, "a", "other", "b"))
+
+
+def test_rows_of_an_earlier_run_that_do_not_come_again_are_an_error(jetstream_url: str) -> None:
+    name = stream_of(jetstream_url)
+    sink = sink_of(jetstream_url, name)
+    killed(sink, "first", rows(name, "a"), rows(name, "b"))
+    with pytest.raises(ChangedRowsError, match="1 of 2 rows that an earlier attempt has stored"):
+        run_tasks(sink, "second", rows(name, "a", "c"))
+
+
+def test_a_new_batch_costs_a_task_few_requests(jetstream_url: str) -> None:
+    name = stream_of(jetstream_url)
+    sink = sink_of(jetstream_url, name)
+    sink.run(iter([rows(name, "a")]), Task("q", 0, 0, "first"))
+    with slipstream.sync.connect(jetstream_url) as nc:
+        seen: list[str] = []
+        nc.subscribe("$JS.API.>", handler=lambda message: seen.append(message.subject))
+        nc.flush()
+        sink.run(iter([rows(name, "b")]), Task("q", 1, 0, "second"))
+        nc.flush()
+    assert [subject for subject in seen if ".MSG.GET." in subject or "DIRECT" in subject] == [
+        f"$JS.API.STREAM.MSG.GET.{name}"
+    ] * 2

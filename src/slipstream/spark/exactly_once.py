@@ -1,175 +1,361 @@
-"""Exactly once into a stream, without transactions: a fence and rows that can be found again.
+"""Exactly once into a stream, without transactions: fences, and rows that can be found again.
 
-For each partition of a query there is a marker subject in the stream. Its last message says which
-batch was begun or done. An attempt to write a batch goes like this:
+A writer (a query) has a marker subject in the stream, and one below it for each partition. Its own
+says which batch is being written, by which *run*: a run is one job of Spark, which has cut the
+batch into partitions in one way. That of a partition says that an attempt has begun or is done.
+A task
 
-1. Read the last marker, from the stream's leader. Says it that this batch (or a later one) is done,
-   then nothing is published; the rows are only compared with what was written.
-2. Publish a marker "begun", on condition that the marker read is still the last one.
-3. Every message is published on condition that "begun" is the last marker. So from here on no
-   earlier attempt can add anything, however long its messages were on the way: this is the fence.
-4. If the marker of step 1 was "begun" for this batch, then earlier attempts may have stored some of
-   the rows. Read the stream between that attempt's beginning and the fence, and leave out the rows
-   that are there: each message carries its row's identity in a header.
-5. When all is acknowledged, publish the marker "done", on the same condition.
+1. reads the writer's marker, from the stream's leader. If the batch, or a later one, is done,
+   nothing is published. If it names another batch or another run, the task puts one for its own
+   run, on condition that the marker read is still the last: it takes the batch over. If there was
+   another run of this batch before, the attempts of that run are fenced: each partition's marker
+   that it has begun gets one of this run behind it.
+2. puts *begun* on its partition's marker, on condition that the writer's is still the one of its
+   run; so no run adds anything any more once another has taken over.
+3. looks whether that is the first marker of its partition in this run. If it is not, an earlier
+   attempt of the task may have stored some of its rows: it reads the stream up to *begun*, and
+   leaves out the rows that are there. Each message carries its row's identity in a header.
+4. If an earlier run may have stored rows, they are found in the same way. They need not be those of
+   this partition, if the batch was cut in another way: `slipstream.spark.claims` says which task
+   leaves out which of them.
+5. publishes its other rows, each on condition that *begun* is the last marker of the partition,
+   and *done* behind them, on the same condition.
 
-No time enters the argument: neither the duplicate window nor how late a batch is retried. What the
-stream forgets it cannot know: a stream that drops messages while a batch is unfinished (by limits)
-may drop the marker or rows that were found before, see docs/spark.md.
+When all tasks are done, the driver puts *done* on the writer's marker. docs/spark-sink.md has the
+argument. No time enters it: neither the duplicate window nor how late a batch is retried.
 """
 
+import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from slipstream.client.arrow.row_block import STORED, TO_SEND, RowBlock
 from slipstream.client.jetstream.errors import MessageNotFoundError, WrongLastSequenceError
 from slipstream.errors import ConfigError, Error
+from slipstream.spark.claims import Claims
 from slipstream.spark.publishing import FencedError
-from slipstream.spark.sink_rows import ROW_HEADER, Row, RowReader
+from slipstream.spark.sink_rows import ROW_HEADER, RowReader
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream, Stream
     from slipstream.client.jetstream.stream_config import StreamConfig
 
-BEGUN, DONE = "begun", "done"
-_RACES_MAX = 5
+BEGUN, DONE, FENCED = "begun", "done", "fenced"
+_RACES_MAX = 50
+_RACE_WAIT_SECONDS = 0.02
 
 
 class ChangedRowsError(Error):
     """A batch that was written before comes again with other rows."""
 
 
+class Task(msgspec.Struct, frozen=True):
+    """Which attempt at which part of which write this is; `run` names the job that has cut it."""
+
+    writer: str
+    batch: int
+    partition: int
+    run: str = ""
+
+
 class Marker(msgspec.Struct, frozen=True):
-    """Progress of a partition: the batch, how far it is, and since which sequence it is written."""
+    """How far a batch is.
+
+    `since`: there was a run before, and its first marker's sequence. `claimed`: how many of its
+    rows the task has found among those that earlier runs have stored.
+    """
 
     batch: int
     state: str
+    run: str = ""
     since: int = 0
     rows: int = 0
     digest: str = ""
+    claimed: int = 0
 
 
-class Progress:
-    """The progress of one partition within one stream."""
+class Writer:
+    """The progress of a writer within one stream, over one connection."""
 
-    def __init__(self, js: "JetStream", stream: "Stream", subject: str, writer: str) -> None:
-        self._js = js
-        self._stream = stream
-        self._subject = subject
-        self._writer = writer
-        self._fence = 0
-        self._marker: Marker | None = None
-        self._stored: set[str] = set()
-        self._row_prefix = ""
+    def __init__(self, js: "JetStream", stream: "Stream", prefix: str, writer: str) -> None:
+        self.js = js
+        self.stream = stream
+        self.subject = f"{prefix}.{writer}"
 
-    async def begin(self, batch: int) -> bool:
-        """Take over the batch; False if it is done already. Raises `FencedError`."""
-        for _ in range(_RACES_MAX):
-            last, sequence = await self._last()
-            if last is not None and (last.batch > batch or last == _done(last, batch)):
-                self._marker = last
-                return False
-            retried = last is not None and last.batch == batch
-            since = (last.since or sequence) if last is not None and retried else 0
-            marker = Marker(batch, BEGUN, since)
-            try:
-                self._fence = await self._put(marker, sequence)
-            except WrongLastSequenceError:
-                continue
-            self._marker = marker
-            partition = self._subject.rpartition(".")[2]
-            self._row_prefix = f"{self._writer}.{batch}.{partition}."
-            self._stored = await self._find(since) if since else set()
-            return True
-        raise FencedError(f"{self._subject}: other attempts keep taking over batch {batch}")
+    def of(self, partition: int) -> str:
+        """The marker subject of a partition."""
+        return f"{self.subject}.{partition}"
 
-    def is_stored(self, row: Row) -> bool:
-        """Whether an earlier attempt has stored the row."""
-        return row.identity in self._stored
-
-    def headers(self, row: Row) -> dict[str, str]:
-        """The row's identity, and the condition on the fence."""
-        made = {
-            ROW_HEADER: self._row_prefix + row.identity,
-            "Nats-Expected-Stream": self._stream.name,
-            "Nats-Expected-Last-Subject-Sequence": str(self._fence),
-            "Nats-Expected-Last-Subject-Sequence-Subject": self._subject,
-        }
-        if row.message_id:
-            made["Nats-Msg-Id"] = row.message_id
-        return made
-
-    async def finish(self, rows: RowReader) -> None:
-        """All rows are stored. Raises `ChangedRowsError`, `FencedError`."""
-        assert self._marker is not None
-        foreign = [identity for identity in self._stored if not rows.has(identity)]
-        if foreign:
-            raise ChangedRowsError(
-                f"{self._subject}: {len(foreign)} rows that an earlier attempt of batch "
-                f"{self._marker.batch} stored are not among the rows of this one. " + _WHAT_TO_DO
-            )
-        since = self._marker.since or self._fence
-        digest = f"{rows.digest:024x}"
-        done = Marker(self._marker.batch, DONE, since, rows.count, digest)
+    async def last(self, subject: str) -> tuple[Marker | None, int]:
+        """The last marker on a subject and its sequence."""
         try:
-            await self._put(done, self._fence)
-        except WrongLastSequenceError as error:
-            last, _ = await self._last()
-            if last != done:  # else it was this one, and its acknowledgement was lost
-                raise FencedError(f"{self._subject}: another attempt has taken over") from error
-
-    def check_same(self, batch: int, rows: RowReader) -> None:
-        """The batch was done before: raise `ChangedRowsError` if it was done with other rows."""
-        done = self._marker
-        if done is None or done.batch != batch:
-            return  # a later batch is there already; what this one said is forgotten
-        if (done.rows, done.digest) != (rows.count, f"{rows.digest:024x}"):
-            raise ChangedRowsError(
-                f"{self._subject}: batch {batch} was written with {done.rows} rows, and comes "
-                f"again with other ones ({rows.count}). " + _WHAT_TO_DO
-            )
-
-    async def _last(self) -> tuple[Marker | None, int]:
-        try:
-            found = await self._stream.get_last_message(self._subject, direct=False)
+            found = await self.stream.get_last_message(subject, direct=False)
         except MessageNotFoundError:
             return None, 0
         return msgspec.json.decode(found.data, type=Marker), found.sequence
 
-    async def _put(self, marker: Marker, expected: int) -> int:
-        config = self._stream.config
-        rollup = config.allow_rollup_hdrs and not config.deny_purge
-        ack = await self._js.publish(
-            self._subject,
+    async def put(self, subject: str, marker: Marker, of: str, expected: int) -> int:
+        """Put a marker if the last sequence of `of` is as expected: else WrongLastSequenceError."""
+        ack = await self.js.publish(
+            subject,
             msgspec.json.encode(marker),
-            headers={"Nats-Rollup": "sub"} if rollup else None,
-            expected_stream=self._stream.name,
+            expected_stream=self.stream.name,
             expected_last_sequence_per_subject=expected,
+            expected_last_sequence_subject=of,
         )
         return ack.sequence
 
-    async def _find(self, since: int) -> set[str]:
-        """The identities of the batch's rows that are in the stream before the fence."""
+    async def finish(self, task: Task, rows: int, digest: str) -> None:
+        """All tasks of a run are done. Raises `ChangedRowsError`, `FencedError`."""
+        for _ in range(_RACES_MAX):
+            last, at = await self.last(self.subject)
+            if last is None or last.batch > task.batch:
+                return  # a later batch is there already; what this one said is forgotten
+            if last.batch == task.batch and last.state == DONE:
+                if (last.rows, last.digest) != (rows, digest):
+                    raise ChangedRowsError(
+                        f"{self.subject}: batch {task.batch} was written with {last.rows} rows, "
+                        f"and comes again with other ones ({rows}). {WHAT_TO_DO}"
+                    )
+                return
+            if (last.batch, last.run) != (task.batch, task.run):
+                break
+            done = Marker(task.batch, DONE, task.run, last.since, rows, digest)
+            try:
+                await self.put(self.subject, done, self.subject, at)
+            except WrongLastSequenceError:
+                await asyncio.sleep(_RACE_WAIT_SECONDS)
+                continue
+            return
+        raise FencedError(f"{self.subject}: another run has taken over batch {task.batch}")
+
+
+class Progress:
+    """The progress of a task; outlives its connections."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._writer: Writer | None = None
+        self._fence = 0
+        self._taken_at = 0
+        self._done: Marker | None = None
+        self._own: Counter[bytes] = Counter()  # stored by earlier attempts, not met yet
+        self._claims: Claims | None = None
+        self._has_begun = False
+
+    @property
+    def earlier(self) -> int:
+        """How many rows of the batch earlier runs have stored."""
+        return self._claims.total if self._claims is not None else 0
+
+    @property
+    def claimed(self) -> int:
+        """How many of these are among this task's rows."""
+        if self._done is not None:
+            return self._done.claimed
+        return self._claims.met if self._claims is not None else 0
+
+    async def begin(self, writer: Writer) -> bool:
+        """Take the partition; False if nothing is to be published. Raises `FencedError`."""
+        self._writer = writer
+        task = self._task
+        for _ in range(_RACES_MAX):
+            last, at = await writer.last(writer.subject)
+            if last is not None:
+                if last.batch > task.batch or (last.batch == task.batch and last.state == DONE):
+                    return False
+                if self._has_begun and (last.batch, last.run) != (task.batch, task.run):
+                    break
+            try:
+                since, at = await self._take_over(last, at)
+                if since and not self._has_begun:
+                    await self._fence_others(since, at)
+                begun = Marker(task.batch, BEGUN, task.run)
+                self._fence = await writer.put(writer.of(task.partition), begun, writer.subject, at)
+            except WrongLastSequenceError:
+                await asyncio.sleep(_RACE_WAIT_SECONDS)
+                continue
+            if self._has_begun:
+                return True
+            self._taken_at = at
+            self._has_begun = True
+            return await self._recall(since)
+        raise FencedError(f"{writer.subject}: other attempts keep taking over batch {task.batch}")
+
+    async def _take_over(self, last: Marker | None, at: int) -> tuple[int, int]:
+        """The first marker's sequence of runs before this one (0: none), and this run's."""
+        assert self._writer is not None
+        task = self._task
+        if last is not None and (last.batch, last.run) == (task.batch, task.run):
+            return last.since, at
+        since = (last.since or at) if last is not None and last.batch == task.batch else 0
+        marker = Marker(task.batch, BEGUN, task.run, since)
+        subject = self._writer.subject
+        return since, await self._writer.put(subject, marker, subject, at)
+
+    async def _fence_others(self, since: int, at: int) -> None:
+        """Put a marker behind each that earlier runs have begun: their messages are refused."""
+        writer, task = self._writer, self._task
+        assert writer is not None
+        begun: dict[str, tuple[int, Marker]] = {}
+        scan = writer.stream.scan(
+            since, at, subjects=f"{writer.subject}.*", columns=["subject", "sequence", "data"]
+        )
+        async for batch in scan:
+            columns = (batch.column(name).to_pylist() for name in ("subject", "sequence", "data"))
+            for subject, sequence, data in zip(*columns, strict=True):
+                if subject.rpartition(".")[2].isdigit():
+                    begun[subject] = (sequence, msgspec.json.decode(data, type=Marker))
+        fence = Marker(task.batch, FENCED, task.run)
+        for subject, (sequence, marker) in begun.items():
+            if (marker.batch, marker.state) != (task.batch, BEGUN) or marker.run == task.run:
+                continue
+            try:
+                await writer.put(subject, fence, subject, sequence)
+            except WrongLastSequenceError:
+                continue  # there is a later one, which serves as well
+
+    async def _recall(self, since: int) -> bool:
+        """Find what earlier attempts have stored; False if one of this run is done."""
+        writer, task = self._writer, self._task
+        assert writer is not None
+        subject = writer.of(task.partition)
+        first = await writer.stream.get_next(self._taken_at + 1, subject, direct=False)
+        has_begun = False
+        if first.sequence != self._fence:
+            scan = writer.stream.scan(
+                self._taken_at + 1, self._fence - 1, subjects=subject, columns=["data"]
+            )
+            async for batch in scan:
+                for data in batch.column("data").to_pylist():
+                    marker = msgspec.json.decode(data, type=Marker)
+                    has_begun |= marker.state == BEGUN
+                    if marker.state == DONE:
+                        self._done = marker
+        if self._done is not None:
+            return False
+        if not since and not has_begun:
+            return True
+        earlier, own = await self._find(since or self._taken_at, with_earlier=bool(since))
+        self._own.update(own)
+        if earlier:
+            self._claims = Claims(writer.subject, task.partition, task.run, self._taken_at, earlier)
+            await self._claims.connect(writer.js, writer.stream)
+        return True
+
+    async def resume(self, floor: int, blocks: list[RowBlock]) -> None:
+        """After `begin` on a new connection: find which rows in doubt are stored above `floor`."""
+        writer = self._writer
+        assert writer is not None
+        _, own = await self._find(floor + 1, with_earlier=False)
+        found = Counter(own)
+        for block in blocks:
+            block.send_again()
+            for row, state in enumerate(block.states):
+                if state == STORED:
+                    found[block.digests[row * 16 : row * 16 + 16]] -= 1
+        self._own.update(+found)
+        if self._claims is not None:
+            await self._claims.connect(writer.js, writer.stream)
+        for block in blocks:
+            await self.leave_out(block)
+
+    async def leave_out(self, block: RowBlock) -> int:
+        """Mark the rows that are stored; how many these are."""
+        before = block.left
+        if self._own:
+            for row, state in enumerate(block.states):
+                digest = block.digests[row * 16 : row * 16 + 16]
+                if state == TO_SEND and self._own.get(digest, 0) > 0:
+                    self._own[digest] -= 1
+                    block.leave_out(row)
+        if self._claims is not None:
+            await self._claims.leave_out(block)
+        return before - block.left
+
+    @property
+    def label(self) -> bytes:
+        """What begins the header line with a row's identity."""
+        task = self._task
+        prefix = f"{task.writer}.{task.batch}.{task.run}.{task.partition}."
+        return f"{ROW_HEADER}: {prefix}".encode()
+
+    @property
+    def lines(self) -> bytes:
+        """The condition on the fence."""
+        assert self._writer is not None
+        subject = self._writer.of(self._task.partition)
+        return (
+            f"Nats-Expected-Stream: {self._writer.stream.name}\r\n"
+            f"Nats-Expected-Last-Subject-Sequence: {self._fence}\r\n"
+            f"Nats-Expected-Last-Subject-Sequence-Subject: {subject}\r\n"
+        ).encode()
+
+    @property
+    def fence(self) -> int:
+        """The sequence of *begun*."""
+        return self._fence
+
+    async def finish(self, rows: RowReader) -> None:
+        """All rows are stored. Raises `ChangedRowsError`, `FencedError`."""
+        writer, task = self._writer, self._task
+        assert writer is not None
+        subject = writer.of(task.partition)
+        foreign = sum((+self._own).values())
+        if foreign:
+            raise ChangedRowsError(
+                f"{subject}: {foreign} rows that an earlier attempt of batch {task.batch} stored "
+                f"are not among the rows of this one. {WHAT_TO_DO}"
+            )
+        done = Marker(task.batch, DONE, task.run, 0, rows.count, rows.digest, self.claimed)
+        try:
+            await writer.put(subject, done, subject, self._fence)
+        except WrongLastSequenceError as error:
+            last, _ = await writer.last(subject)
+            if last != done:  # else it was this one, and its acknowledgement was lost
+                raise FencedError(f"{subject}: another attempt has taken over") from error
+
+    def check_same(self, rows: RowReader) -> None:
+        """The task was done before: raise `ChangedRowsError` if it was done with other rows."""
+        done = self._done
+        if done is not None and (done.rows, done.digest) != (rows.count, rows.digest):
+            raise ChangedRowsError(
+                f"{self._task}: the task was done with {done.rows} rows, and comes again with "
+                f"other ones ({rows.count}). {WHAT_TO_DO}"
+            )
+
+    async def _find(self, since: int, *, with_earlier: bool) -> tuple[list[bytes], list[bytes]]:
+        """Identities of the batch's rows between `since` and the fence: of earlier runs, in the
+        stream's order, and those that this run has stored for this partition."""
         import pyarrow.compute as pc
 
-        found: set[str] = set()
-        async for batch in self._stream.scan(since, self._fence, columns=["sequence", "headers"]):
+        writer, task = self._writer, self._task
+        assert writer is not None
+        batch_prefix = f"{task.writer}.{task.batch}."
+        run_prefix = f"{batch_prefix}{task.run}."
+        own_prefix = f"{run_prefix}{task.partition}."
+        earlier: list[bytes] = []
+        own: list[bytes] = []
+        async for batch in writer.stream.scan(since, self._fence, columns=["sequence", "headers"]):
             headers = batch.column("headers")
-            rows = headers.items.filter(pc.equal(headers.keys, ROW_HEADER)).flatten()
-            ours = rows.filter(pc.starts_with(rows, self._row_prefix))
-            found.update(name[len(self._row_prefix) :] for name in ours.to_pylist())
-        return found
+            names = headers.items.filter(pc.equal(headers.keys, ROW_HEADER)).flatten()
+            wanted = batch_prefix if with_earlier else own_prefix
+            for name in names.filter(pc.starts_with(names, wanted)).to_pylist():
+                digest = bytes.fromhex(name.rpartition(".")[2])
+                if name.startswith(own_prefix):
+                    own.append(digest)
+                elif not name.startswith(run_prefix):
+                    earlier.append(digest)
+        return earlier, own
 
 
-_WHAT_TO_DO = (
+WHAT_TO_DO = (
     "Exactly once needs a query that gives the same rows for the same input: no rand(), no "
     "current_timestamp(), no external lookups that change; or take mode deduplicated with a "
     "column message_id"
 )
-
-
-def _done(last: Marker, batch: int) -> Marker:
-    return Marker(batch, DONE, last.since, last.rows, last.digest)
 
 
 def why_not(config: "StreamConfig") -> str:

@@ -11,9 +11,10 @@ one partition, in their order (``repartition("key").sortWithinPartitions(...)``)
 from typing import TYPE_CHECKING, Any
 
 from slipstream.errors import ConfigError
-from slipstream.spark.sink_rows import HeaderPairs, RowReader
+from slipstream.spark.sink_rows import RowReader, buffers_of
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -41,19 +42,29 @@ def key_columns(schema: "StructType") -> dict[str, int]:
 
 
 class KeyReader(RowReader):
-    """Takes keys and values out of Arrow batches."""
+    """Takes keys and values out of Arrow batches; a null value is a deletion."""
 
     def __init__(self, columns: dict[str, int], bucket: str) -> None:
         super().__init__(columns, "")
         self._prefix = f"$KV.{bucket}."
 
-    def subject_of(self, value: dict[str, Any]) -> str:
-        """The key's subject; of a key that cannot be one, a subject that cannot be one either."""
-        return self._prefix + (value["key"] or "")
+    def subjects_of(self, batch: "pyarrow.RecordBatch") -> Any:
+        """The keys' subjects; of a key that cannot be one, a subject that cannot be one either."""
+        import pyarrow.compute as pc
 
-    def headers_of(self, value: dict[str, Any]) -> HeaderPairs:
-        """A null value is a deletion."""
-        return [(OPERATION_HEADER, "DEL")] if value["data"] is None else []
+        keys = pc.fill_null(batch.column(self._columns["key"]), "")
+        return buffers_of(pc.binary_join_element_wise(self._prefix, keys, ""))
+
+    def _extras(self, batch: "pyarrow.RecordBatch", first: int) -> Any:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        values = batch.column(self._columns["data"])
+        if not values.null_count:
+            return None
+        deletion = f"{OPERATION_HEADER}: DEL\r\n".encode()
+        lines = pc.if_else(pc.is_null(values), pa.scalar(deletion), pa.scalar(b""))
+        return buffers_of(lines)
 
 
 def table(spark: "SparkSession", bucket: str, **options: Any) -> "DataFrame":

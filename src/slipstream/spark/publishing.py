@@ -3,42 +3,33 @@
 A row fails for what is wrong with it (too large, no stream on its subject, a subject that is
 denied, a TTL where none is allowed): then the task fails with the row named, or the row goes to the
 dead-letter subject. A connection that breaks, or a server that does not answer, leaves rows in
-doubt: `publish` gives them back, and the caller says how they are published again.
+doubt: the caller says how they are published again.
 """
 
-import asyncio
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from slipstream.client.arrow.row_block import REFUSED, SENT, RowBlock
+from slipstream.client.arrow.row_publisher import NOBODY_LISTENS, RowPublisher
 from slipstream.client.errors import MaxPayloadError, PermissionsError
 from slipstream.client.events import ErrorEvent
-from slipstream.client.jetstream.errors import (
-    ApiError,
-    NoStreamError,
-    PublishError,
-    WrongLastSequenceError,
-)
+from slipstream.client.jetstream.errors import ApiError, NoStreamError, WrongLastSequenceError
+from slipstream.client.jetstream.publisher import read_ack
+from slipstream.client.payload import subject_bytes
 from slipstream.errors import Error
 from slipstream.spark.sink_options import SinkOptions
-from slipstream.spark.sink_rows import Row
+from slipstream.spark.sink_rows import RowError, name_of
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
     from slipstream.client import Connection
     from slipstream.client.jetstream import JetStream
-    from slipstream.client.jetstream.publisher import PubAck
 
 REASON_HEADER = "Slipstream-Reason"
 ORIGIN_HEADER = "Slipstream-Origin"
 SIZE_HEADER = "Slipstream-Size"
 _BLAME_THE_ROW = {10054, 10060, 10111, 10165, 10166}  # errors of a message, not of the stream
+NOT_SENT = ValueError("not sent")  # in the place of a reason that is not known yet
 _HEADERS_BYTES = 4096  # left for headers when a row is cut to fit
-
-HeaderMaker = Callable[[Row], "dict[str, str] | None"]
-
-
-class RowError(Error):
-    """A row that cannot be stored; the query fails with it."""
 
 
 class FencedError(Error):
@@ -46,87 +37,133 @@ class FencedError(Error):
 
 
 class Publisher:
-    """Publishes over one connection. `headers_of` gives what the mode adds to a row's headers."""
+    """Publishes over one connection. `lines` and `label` are what the mode adds to the headers.
 
-    def __init__(self, connection: "Connection", js: "JetStream", options: SinkOptions) -> None:
+    `refused` says of rows, by number, why they cannot be stored; None once that is dealt with. It
+    outlives the connection.
+    """
+
+    def __init__(
+        self,
+        connection: "Connection",
+        js: "JetStream",
+        options: SinkOptions,
+        lines: bytes,
+        label: bytes,
+        refused: "dict[int, Exception | None]",
+    ) -> None:
         self._connection = connection
         self._js = js
         self._options = options
         self._denied: set[str] = set()
+        self._refused = refused
+        self._rows = RowPublisher(
+            connection,
+            lines,
+            label,
+            in_flight_max=options.max_ack_pending,
+            quiet=options.request_timeout,
+        )
         self.dead = 0
         connection.on("error", self._on_error)
 
-    async def publish(self, rows: Iterable[Row], headers_of: HeaderMaker) -> list[Row]:
-        """Publish rows and await all acknowledgements; those in doubt are returned.
+    @property
+    def error(self) -> Exception | None:
+        """Why rows are in doubt: the connection is no good any more."""
+        return self._rows.error
 
-        Raises `RowError` and `FencedError`.
+    async def send(self, block: RowBlock) -> None:
+        """Put the rows that are to be sent on their way."""
+        await self._rows.send(block)
+
+    async def settle(self, first: int, block: RowBlock) -> bool:
+        """Await the answers on the rows; False if some are in doubt: they are to be sent again.
+
+        `first` is the number of the block's first row. Raises `RowError` and `FencedError`.
         """
-        waiting: list[tuple[Row, asyncio.Future[PubAck]]] = []
-        doubtful: list[Row] = []
-        bad: list[tuple[Row, Exception]] = []
-        timeout = self._options.request_timeout
-        for row in rows:
-            block = _block(row, headers_of(row))
-            try:
-                future = await self._js.publish_async(
-                    row.subject, row.data, headers=block, timeout=timeout
+        for row, answer in await self._rows.settle(block):
+            self._refused[first + row] = self._reason(first + row, block, row, answer)
+        if self._denied:
+            self._give_up_denied(first, block)
+        if REFUSED in block.states:
+            for row in (row for row, state in enumerate(block.states) if state == REFUSED):
+                await self._refuse(first + row, block, row)
+        if not block.left:
+            return True
+        block.send_again()
+        return False
+
+    def _give_up_denied(self, first: int, block: RowBlock) -> None:
+        """Rows on subjects that are denied get no answer, ever."""
+        for row, state in enumerate(block.states):
+            subject = block.subject(row).decode("utf-8", "replace")
+            if state == SENT and subject in self._denied:
+                block.settle(row, REFUSED)
+                self._refused[first + row] = PermissionsError(
+                    "publish", subject, "", "Permissions Violation", "the server"
                 )
-            except (MaxPayloadError, ValueError) as error:
-                bad.append((row, error))
-            except (PublishError, OSError):
-                doubtful.append(row)
-            else:
-                waiting.append((row, future))
-        for row, future in waiting:
-            try:
-                await future
-            except WrongLastSequenceError as error:
-                raise FencedError(
-                    f"{row}: another attempt of this batch has taken over; this one ends"
-                ) from error
-            except (NoStreamError, ApiError) as error:
-                if isinstance(error, ApiError) and error.err_code not in _BLAME_THE_ROW:
-                    raise RowError(f"{row} is not stored: {error}") from error
-                bad.append((row, error))
-            except Error as error:
-                if row.subject in self._denied:
-                    bad.append((row, PermissionsError("publish", row.subject, "", str(error), "")))
-                else:
-                    doubtful.append(row)
-        for row, reason in bad:
-            await self._refuse(row, reason)
-        return doubtful
+
+    def _why_not_sent(self, block: RowBlock, row: int) -> Exception:
+        name = block.subject(row).decode("utf-8", "replace")
+        try:
+            subject_bytes(name)
+        except ValueError as error:
+            return error
+        return MaxPayloadError(
+            f"publish to {name!r}: {len(block.body(row))} bytes and the headers are more than the "
+            f"server takes ({self._connection.max_payload}, its max_payload)"
+        )
+
+    def _reason(self, number: int, block: RowBlock, row: int, answer: bytes) -> Exception:
+        """Why a row was refused. Raises what is no fault of the row."""
+        name = name_of(number, block.subject(row), len(block.body(row)))
+        subject = block.subject(row).decode("utf-8", "replace")
+        asked = f"publish to {subject!r}"
+        if answer == NOBODY_LISTENS:
+            return NoStreamError(
+                f"{asked}: no stream listens on this subject", subject=subject, may_be_stored=False
+            )
+        try:
+            read_ack(answer, asked)
+        except WrongLastSequenceError as error:
+            raise FencedError(
+                f"{name}: another attempt of this batch has taken over; this one ends"
+            ) from error
+        except ApiError as error:
+            if error.err_code in _BLAME_THE_ROW:
+                return error
+            raise RowError(f"{name} is not stored: {error}") from error
+        raise RowError(f"{name}: the stream acknowledges it without a sequence: {answer[:80]!r}")
 
     def _on_error(self, event: ErrorEvent) -> None:
         if isinstance(event.error, PermissionsError) and event.error.operation == "publish":
             self._denied.add(event.error.subject)
 
-    async def _refuse(self, row: Row, error: Exception) -> None:
+    async def _refuse(self, number: int, block: RowBlock, row: int) -> None:
         """Send a row to the dead-letter subject, or raise `RowError`."""
+        error = self._refused.get(number, NOT_SENT)
+        if error is None:
+            return
+        if error is NOT_SENT:
+            error = self._why_not_sent(block, row)
+            self._refused[number] = error
         target = self._options.dead_letter_subject
+        subject, body = block.subject(row), block.body(row)
         if not target:
             raise RowError(
-                f"{row} is not stored: {error}. The option deadLetterSubject sends such rows to a "
-                "subject of their own"
+                f"{name_of(number, subject, len(body))} is not stored: {error}. The option "
+                "deadLetterSubject sends such rows to a subject of their own"
             ) from error
         limit = max(self._connection.max_payload - _HEADERS_BYTES, 0)
-        headers = Headers([(name, text) for name, text in row.headers if name != "Nats-TTL"])
+        headers = Headers.parse(b"NATS/1.0\r\n" + block.extra(row) + b"\r\n")
+        if "Nats-TTL" in headers:
+            del headers["Nats-TTL"]
         headers[REASON_HEADER] = " ".join(str(error).split())
-        headers[ORIGIN_HEADER] = row.subject
-        headers[SIZE_HEADER] = str(len(row.data))
-        identity = row.message_id or row.identity
-        await self._js.publish(target, row.data[:limit], headers=headers, message_id=identity)
+        headers[ORIGIN_HEADER] = subject.decode("utf-8", "replace")
+        headers[SIZE_HEADER] = str(len(body))
+        identity = block.message_id(row).decode() or block.digests[row * 16 : row * 16 + 16].hex()
+        if identity:
+            headers["Nats-Msg-Id"] = identity
+        await self._js.publish(target, body[:limit], headers=headers)
+        self._refused[number] = None
         self.dead += 1
-
-
-def _block(row: Row, added: "dict[str, str] | None") -> bytes | None:
-    """The header block; the one of few plain fields, which is nearly all, is put together here."""
-    if not row.headers and not added:
-        return None
-    if not row.headers and added:
-        text = "".join([f"{name}: {value}\r\n" for name, value in added.items()])
-        return f"NATS/1.0\r\n{text}\r\n".encode()
-    headers = Headers(row.headers)
-    for name, value in (added or {}).items():
-        headers[name] = value
-    return headers.encode()

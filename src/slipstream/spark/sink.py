@@ -11,11 +11,12 @@ until `retryTimeout` passes without progress.
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import uvloop
@@ -27,6 +28,7 @@ from pyspark.sql.datasource import (
 )
 
 import slipstream
+from slipstream.client.arrow.row_block import RowBlock
 from slipstream.client.errors import (
     ConnectionClosedError,
     ConnectionLostError,
@@ -36,10 +38,11 @@ from slipstream.client.errors import (
 from slipstream.client.jetstream.errors import ApiError, PublishError
 from slipstream.errors import ConfigError, Error
 from slipstream.spark import exactly_once
+from slipstream.spark.exactly_once import Task
 from slipstream.spark.kv import KeyReader, key_columns
 from slipstream.spark.publishing import Publisher
 from slipstream.spark.sink_options import SinkOptions, check_sink
-from slipstream.spark.sink_rows import Row, RowReader, sink_columns
+from slipstream.spark.sink_rows import RowReader, digest_of, sink_columns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -52,6 +55,7 @@ EXACTLY_ONCE, DEDUPLICATED, AT_LEAST_ONCE = "exactly-once", "deduplicated", "at-
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 _RETRY_WAIT_SECONDS = 0.25
+BLOCKS_BEHIND = 1
 _PASSING = (
     PublishError,
     ConnectionClosedError,
@@ -63,19 +67,20 @@ _PASSING = (
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task did: rows taken, of these found to be stored before, and dead letters."""
+    """What a task did: rows taken, of these found to be stored before, and dead letters.
+
+    `low` and `high` are sums of the rows' digests; `earlier` is how many rows of the batch runs
+    before this one have stored, `claimed` how many of them are among this task's.
+    """
 
     rows: int = 0
     found: int = 0
     dead: int = 0
-
-
-class Task(msgspec.Struct, frozen=True):
-    """Which attempt at which part of which write this is."""
-
-    writer: str
-    batch: int
-    partition: int
+    task: Task | None = None
+    low: int = 0
+    high: int = 0
+    earlier: int = 0
+    claimed: int = 0
 
 
 class StreamSink:
@@ -83,7 +88,7 @@ class StreamSink:
 
     def __init__(self, schema: "StructType", options: SinkOptions, *, streaming: bool) -> None:
         check_sink(options)
-        self._options = options
+        self.options = options
         bucket = options.bucket
         self._columns = key_columns(schema) if bucket else sink_columns(schema, options.subject)
         self._job = uuid.uuid4().hex
@@ -103,13 +108,38 @@ class StreamSink:
         """The task that runs here."""
         context = TaskContext.get()
         assert context is not None
-        writer = self._options.writer_id or context.getLocalProperty(_QUERY_ID) or self._job
+        writer = self.options.writer_id or context.getLocalProperty(_QUERY_ID) or self._job
         batch = int(context.getLocalProperty(_BATCH_ID) or 0)
-        return Task(writer, batch, context.partitionId())
+        run = f"{self._job[:12]}-{context.stageId()}"
+        return Task(writer, batch, context.partitionId(), run)
+
+    def commit(self, messages: "Sequence[Written | None]") -> None:
+        """All tasks of a run are done. Raises `ChangedRowsError`, `FencedError`."""
+        written = [message for message in messages if message is not None]
+        task = next((message.task for message in written if message.task is not None), None)
+        if self.mode != EXACTLY_ONCE or task is None:
+            return
+        rows = sum(message.rows for message in written)
+        digest = digest_of(sum(m.low for m in written), sum(m.high for m in written))
+        earlier = max(message.earlier for message in written)
+        missing = earlier - sum(message.claimed for message in written)
+        if missing:
+            raise exactly_once.ChangedRowsError(
+                f"batch {task.batch} of {task.writer}: {missing} of {earlier} rows that an earlier "
+                f"attempt has stored are not among the rows of this one. {exactly_once.WHAT_TO_DO}"
+            )
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._commit(task, rows, digest))
+
+    async def _commit(self, task: Task, rows: int, digest: str) -> None:
+        async with self._connected() as (_, js):
+            stream = await js.stream(self.options.stream)
+            writer = exactly_once.Writer(js, stream, self.prefix, task.writer)
+            await writer.finish(task, rows, digest)
 
     async def _prepare(self, streaming: bool) -> str:
         """The mode; and the stream's subjects have those of the markers."""
-        options = self._options
+        options = self.options
         async with self._connected() as (_, js):
             if options.bucket:
                 await js.key_value(options.bucket)
@@ -122,16 +152,17 @@ class StreamSink:
                 exact = streaming and not exactly_once.why_not(stream.config)
                 mode = EXACTLY_ONCE if exact else DEDUPLICATED
             if mode == EXACTLY_ONCE:
-                await exactly_once.prepare(stream, self._prefix)
+                await exactly_once.prepare(stream, self.prefix)
             return mode
 
     @property
-    def _prefix(self) -> str:
-        return exactly_once.progress_prefix(self._options.stream, self._options.progress_prefix)
+    def prefix(self) -> str:
+        """The subject below which progress is kept."""
+        return exactly_once.progress_prefix(self.options.stream, self.options.progress_prefix)
 
     @asynccontextmanager
     async def _connected(self) -> "AsyncIterator[tuple[Connection, JetStream]]":
-        options = self._options
+        options = self.options
         settings = options.connect_options("spark-sink")
         settings = msgspec.structs.replace(settings, wait_for_server=True)
         async with asyncio.timeout(options.retry_timeout):
@@ -144,30 +175,39 @@ class StreamSink:
                 ),
             )
 
-    async def _run(self, batches: "Iterator[pyarrow.RecordBatch]", task: Task) -> Written:
-        options = self._options
+    def reader(self, task: Task) -> RowReader:
+        """What takes the rows of a task out of batches."""
+        options = self.options
         if options.bucket:
-            rows: RowReader = KeyReader(self._columns, options.bucket)
+            made: RowReader = KeyReader(self._columns, options.bucket)
         else:
-            rows = RowReader(self._columns, options.subject)
+            made = RowReader(self._columns, options.subject, task.writer)
+        made.set_mode(digests=self.mode != AT_LEAST_ONCE, number_equals=self.mode == DEDUPLICATED)
+        return made
+
+    async def _run(self, batches: "Iterator[pyarrow.RecordBatch]", task: Task) -> Written:
+        rows = self.reader(task)
         attempt = Attempt(self, task, rows)
-        pending: list[Row] = []
         batch = next(batches, None)
-        deadline = time.monotonic() + self._options.retry_timeout
+        has_ended = batch is None
+        deadline = time.monotonic() + self.options.retry_timeout
         while True:
             reason: Exception | None = None
             try:
                 async with self._connected() as (connection, js):
                     await attempt.begin(connection, js)
-                    while True:
-                        pending = await attempt.publish(pending)
-                        if pending:
-                            break
-                        deadline = time.monotonic() + self._options.retry_timeout
-                        if batch is None:
-                            return await attempt.finish()
-                        pending = list(rows.rows(batch))
-                        batch = next(batches, None)
+                    while attempt.error is None:
+                        deadline = time.monotonic() + self.options.retry_timeout
+                        if batch is not None:
+                            blocks, batch = list(rows.rows(batch)), None
+                            await attempt.publish(blocks, behind=BLOCKS_BEHIND)
+                        elif has_ended:
+                            if await attempt.settle(0):
+                                return await attempt.finish()
+                        else:
+                            batch = next(batches, None)
+                            has_ended = batch is None
+                    reason = attempt.error
             except Error as error:
                 if not _may_pass(error):
                     raise
@@ -176,8 +216,8 @@ class StreamSink:
                 reason = error
             if time.monotonic() > deadline:
                 raise Error(
-                    f"{task}: no progress for {self._options.retry_timeout:g} s"
-                    f" ({reason or f'{len(pending)} rows not acknowledged'}): is the server there? "
+                    f"{task}: no progress for {self.options.retry_timeout:g} s"
+                    f" ({reason or 'rows are not acknowledged'}): is the server there? "
                     "The option retryTimeout sets the wait"
                 ) from reason
             await asyncio.sleep(_RETRY_WAIT_SECONDS)
@@ -191,62 +231,95 @@ def _may_pass(error: Error) -> bool:
 
 
 class Attempt:
-    """One connection's worth of work on a task; begun anew on each connection."""
+    """The work on a task. `begin` is called anew on each connection."""
 
     def __init__(self, sink: StreamSink, task: Task, rows: RowReader) -> None:
         self._sink = sink
         self._task = task
         self._rows = rows
-        self._written = Written()
-        self._progress: exactly_once.Progress | None = None
+        self._written = Written(task=task)
+        self._progress = exactly_once.Progress(task) if sink.mode == EXACTLY_ONCE else None
         self._publisher: Publisher | None = None
         self._is_done = False
+        self._refused: dict[int, Exception | None] = {}
+        # Blocks that wait for acknowledgements: the number of the first row, the block, and a
+        # sequence that all its rows are stored above.
+        self._pending: deque[tuple[int, RowBlock, int]] = deque()
+        self._floor = 0
+
+    @property
+    def error(self) -> Exception | None:
+        """Why the connection is no good any more."""
+        return self._publisher.error if self._publisher is not None else None
 
     async def begin(self, connection: "Connection", js: "JetStream") -> None:
-        """Start on a connection: in mode exactly-once, take over the batch."""
-        sink, task = self._sink, self._task
-        self._publisher = Publisher(connection, js, sink._options)
-        if sink.mode == EXACTLY_ONCE:
-            stream = await js.stream(sink._options.stream)
-            subject = f"{sink._prefix}.{task.writer}.{task.partition}"
-            self._progress = exactly_once.Progress(js, stream, subject, task.writer)
-            self._is_done = not await self._progress.begin(task.batch)
-
-    async def publish(self, rows: list[Row]) -> list[Row]:
-        """Publish what is not stored yet; what is in doubt is returned."""
-        assert self._publisher is not None
-        progress = self._progress
+        """Start on a connection: in mode exactly-once, take over the partition."""
+        sink, task, progress = self._sink, self._task, self._progress
+        options = sink.options
+        lines = f"Nats-Expected-Stream: {options.stream}\r\n".encode() if options.stream else b""
+        label = b""
+        if sink.mode == DEDUPLICATED:
+            label = f"Nats-Msg-Id: {task.writer}.{task.batch}.{task.partition}.".encode()
         if progress is not None:
+            stream = await js.stream(options.stream)
+            again = progress.fence > 0
+            writer = exactly_once.Writer(js, stream, sink.prefix, task.writer)
+            self._is_done = not await progress.begin(writer)
+            if again and not self._is_done:
+                floor = self._pending[0][2] if self._pending else self._highest()
+                await progress.resume(floor, [block for _, block, _ in self._pending])
+            lines, label = progress.lines, progress.label
+            self._floor = self._floor or progress.fence
+        self._publisher = Publisher(connection, js, options, lines, label, self._refused)
+        if self._is_done:
+            self._pending.clear()
+        for _, block, _ in self._pending:
+            block.send_again()
+            await self._publisher.send(block)
+
+    async def publish(self, blocks: "list[tuple[int, RowBlock]]", behind: int = 0) -> bool:
+        """Publish what is not stored yet; False if the connection is no good any more.
+
+        The last `behind` blocks are left to be acknowledged while others are sent.
+        """
+        assert self._publisher is not None
+        for first, block in blocks:
             if self._is_done:
-                self._written.found += len(rows)
-                return []
-            left = [row for row in rows if not progress.is_stored(row)]
-            self._written.found += len(rows) - len(left)
-            return await self._publisher.publish(left, progress.headers)
-        return await self._publisher.publish(rows, self._headers)
+                self._written.found += block.count
+                continue
+            self._pending.append((first, block, self._highest()))
+            if self._progress is not None:
+                self._written.found += await self._progress.leave_out(block)
+            await self._publisher.send(block)
+        return await self.settle(behind)
+
+    async def settle(self, behind: int) -> bool:
+        """Await acknowledgements of all but the last `behind` blocks."""
+        assert self._publisher is not None
+        while len(self._pending) > behind:
+            first, block, _ = self._pending[0]
+            if not await self._publisher.settle(first, block):
+                return False
+            self._floor = self._highest()
+            self._pending.popleft()
+        return True
+
+    def _highest(self) -> int:
+        """The highest sequence that was acknowledged."""
+        return max(self._floor, *(block.sequence for _, block, _ in self._pending), 0)
 
     async def finish(self) -> Written:
         """All rows were published and acknowledged."""
-        if self._progress is not None:
+        progress, written, rows = self._progress, self._written, self._rows
+        if progress is not None:
             if self._is_done:
-                self._progress.check_same(self._task.batch, self._rows)
+                progress.check_same(rows)
             else:
-                await self._progress.finish(self._rows)
-        assert self._publisher is not None
-        self._written.rows = self._rows.count
-        self._written.dead += self._publisher.dead
-        return self._written
-
-    def _headers(self, row: Row) -> "dict[str, str] | None":
-        made = {}
-        if row.message_id:
-            made["Nats-Msg-Id"] = row.message_id
-        elif self._sink.mode == DEDUPLICATED:
-            task = self._task
-            made["Nats-Msg-Id"] = f"{task.writer}.{task.batch}.{task.partition}.{row.identity}"
-        if self._sink._options.stream:
-            made["Nats-Expected-Stream"] = self._sink._options.stream
-        return made or None
+                await progress.finish(rows)
+            written.earlier, written.claimed = progress.earlier, progress.claimed
+        written.rows, written.low, written.high = rows.count, rows.low, rows.high
+        written.dead = sum(reason is None for reason in self._refused.values())
+        return written
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -259,6 +332,10 @@ class BatchWriter(DataSourceArrowWriter):
         """Write the rows of one task."""
         return self.sink.run(iterator, self.sink.task())
 
+    def commit(self, messages: "list[WriterCommitMessage | None]") -> None:
+        """All tasks are done."""
+        self.sink.commit(cast("list[Written | None]", messages))
+
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream.format("jetstream")`."""
@@ -269,3 +346,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: "Iterator[pyarrow.RecordBatch]") -> Written:
         """Write the rows of one task of a micro-batch."""
         return self.sink.run(iterator, self.sink.task())
+
+    def commit(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:
+        """All tasks of a micro-batch are done."""
+        self.sink.commit(cast("list[Written | None]", messages))

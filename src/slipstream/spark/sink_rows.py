@@ -12,13 +12,14 @@ read can be written. So are headers that belong to the server (Nats-...): those 
 message would be conditions and ids of the wrong stream.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from slipstream.errors import ConfigError
+from slipstream.client.arrow.row_block import RowBlock
+from slipstream.errors import ConfigError, Error
+from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
     import pyarrow
@@ -37,21 +38,9 @@ _TYPES = {
     "timestamp": ("timestamp",),
 }
 
-HeaderPairs = list[tuple[str, str]]
 
-
-class Row(NamedTuple):
-    """A message to be published. `number` counts the rows of the task, from 0."""
-
-    number: int
-    subject: str
-    data: bytes
-    headers: HeaderPairs
-    message_id: str
-    identity: str  # the same at every attempt, whatever the order of rows
-
-    def __str__(self) -> str:
-        return f"row {self.number} (subject {self.subject!r}, {len(self.data)} bytes)"
+class RowError(Error):
+    """A row that cannot be stored; the query fails with it."""
 
 
 def sink_columns(schema: "StructType", subject: str) -> dict[str, int]:
@@ -85,58 +74,123 @@ def sink_columns(schema: "StructType", subject: str) -> dict[str, int]:
 
 
 class RowReader:
-    """Takes messages out of Arrow batches, and gives each row its identity.
+    """Takes messages out of Arrow batches.
 
-    The identity is a digest of what the message says and, among equal rows, their count so far; so
-    an attempt that has the rows in another order (after a shuffle) finds the same identities.
+    `count` and `digest` speak of all rows so far; the digest is the same whatever their order, and
+    however they are cut into batches and partitions.
     """
 
-    def __init__(self, columns: dict[str, int], subject: str) -> None:
+    def __init__(self, columns: dict[str, int], subject: str, writer: str = "") -> None:
         self._columns = columns
         self._subject = subject
-        self._seen: Counter[bytes] = Counter()
+        self._key = blake2b(writer.encode(), digest_size=16, person=b"slipstream-row").digest()
+        self._seen: dict[bytes, int] | None = None
+        self._with_digests = True
         self.count = 0
-        self.digest = 0  # of all rows so far, whatever their order
+        self.low = 0
+        self.high = 0
 
-    def rows(self, batch: "pyarrow.RecordBatch") -> Iterator[Row]:
-        """The rows of a batch."""
-        values = {name: batch.column(at).to_pylist() for name, at in self._columns.items()}
-        for index in range(batch.num_rows):
-            yield self._row({name: column[index] for name, column in values.items()})
+    def set_mode(self, *, digests: bool, number_equals: bool) -> None:
+        """Whether rows get an identity, and whether equal rows get different ones."""
+        self._with_digests = digests
+        self._seen = {} if number_equals else None
 
-    def has(self, identity: str) -> bool:
-        """Whether a row of this identity has been read."""
-        key, _, nth = identity.partition("-")
-        return self._seen[bytes.fromhex(key)] >= int(nth or 1)
+    @property
+    def digest(self) -> str:
+        """A digest of all rows so far."""
+        return digest_of(self.low, self.high)
 
-    def _row(self, value: dict[str, Any]) -> Row:
-        subject = self.subject_of(value)
-        data = value["data"]
-        body = data.encode() if isinstance(data, str) else bytes(data or b"")
-        headers = self.headers_of(value)
-        message_id = value.get("message_id") or ""
-        key = blake2b(body, digest_size=12)
-        for part in (subject, message_id, *(f"{n}\0{v}" for n, v in headers)):
-            key.update(b"\0" + part.encode())
-        made = key.digest()
-        self._seen[made] += 1
-        nth = self._seen[made]
-        self.digest = (self.digest + int.from_bytes(made, "big") * nth) % (1 << 96)
-        self.count += 1
-        identity = made.hex() if nth == 1 else f"{made.hex()}-{nth}"
-        return Row(self.count - 1, subject, body, headers, message_id, identity)
+    def rows(self, batch: "pyarrow.RecordBatch") -> Iterator[tuple[int, RowBlock]]:
+        """The rows of a batch, with the number of the first one. Raises `RowError`."""
+        first, count = self.count, batch.num_rows
+        block = RowBlock(
+            count,
+            self.subjects_of(batch),
+            buffers_of(batch.column(self._columns["data"])),
+            self._extras(batch, first),
+            self._ids(batch, first),
+        )
+        if self._with_digests:
+            block.digest(self._key)
+            self.low += block.sum_low
+            self.high += block.sum_high
+            if self._seen is not None:
+                block.number_equals(self._key, self._seen)
+        self.count += count
+        yield first, block
 
-    def subject_of(self, value: dict[str, Any]) -> str:
-        """The subject of a row."""
-        return self._subject or value.get("subject") or ""
+    def subjects_of(self, batch: "pyarrow.RecordBatch") -> Any:
+        """The subjects: one for all rows, or a column."""
+        if self._subject:
+            return self._subject.encode()
+        return buffers_of(batch.column(self._columns["subject"]))
 
-    def headers_of(self, value: dict[str, Any]) -> HeaderPairs:
+    def headers_of(self, value: dict[str, Any]) -> list[tuple[str, str]]:
         """The headers of a row."""
         return _headers(value)
 
+    def _ids(self, batch: "pyarrow.RecordBatch", first: int) -> Any:
+        import pyarrow.compute as pc
 
-def _headers(value: dict[str, Any]) -> HeaderPairs:
-    pairs: HeaderPairs = []
+        if "message_id" not in self._columns:
+            return None
+        ids = batch.column(self._columns["message_id"])
+        if ids.null_count == len(ids):
+            return None
+        broken = pc.index(pc.match_substring_regex(ids, "[\r\n]"), value=True).as_py()
+        if broken >= 0:
+            raise RowError(f"row {first + broken} has a line break in its message_id")
+        return buffers_of(ids)
+
+    def _extras(self, batch: "pyarrow.RecordBatch", first: int) -> Any:
+        """The header lines of each row; None if no row has any."""
+        import pyarrow as pa
+
+        used = {
+            name: batch.column(at)
+            for name, at in self._columns.items()
+            if name in ("headers", "ttl", "timestamp")
+            and batch.column(at).null_count < batch.num_rows
+        }
+        if not used:
+            return None
+        values = {name: column.to_pylist() for name, column in used.items()}
+        lines = []
+        for index in range(batch.num_rows):
+            pairs = self.headers_of({name: column[index] for name, column in values.items()})
+            try:
+                lines.append(Headers(pairs).encode()[len(b"NATS/1.0\r\n") : -2] if pairs else b"")
+            except ValueError as error:
+                raise RowError(f"row {first + index} cannot be sent: {error}") from error
+        return buffers_of(pa.array(lines, pa.binary()))
+
+
+def digest_of(low: int, high: int) -> str:
+    """A digest of rows from the sums of the halves of theirs."""
+    return f"{high % 2**64:016x}{low % 2**64:016x}"
+
+
+def name_of(number: int, subject: bytes, size: int) -> str:
+    """How errors name a row."""
+    return f"row {number} (subject {subject.decode('utf-8', 'replace')!r}, {size} bytes)"
+
+
+def buffers_of(column: "pyarrow.Array") -> tuple[int, Any, Any]:
+    """A column of text or bytes as `RowBlock` takes it; null counts as empty."""
+    import pyarrow as pa
+
+    if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
+        column = column.cast(pa.binary())
+    if column.null_count:
+        column = column.fill_null("" if pa.types.is_string(column.type) else b"")
+    if len(column) == 0:
+        return 0, bytes(4), b""
+    _, offsets, data = column.buffers()
+    return column.offset, offsets, b"" if data is None else data
+
+
+def _headers(value: dict[str, Any]) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
     for name, held in value.get("headers") or ():
         if name.lower().startswith("nats-") or name == ROW_HEADER:
             continue
