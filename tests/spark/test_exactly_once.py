@@ -325,10 +325,10 @@ def test_a_new_batch_costs_a_task_few_requests(jetstream_url: str) -> None:
     sink.run(iter([rows(name, "a")]), Task("q", 0, 0, "first"))
     with slipstream.sync.connect(jetstream_url) as nc:
         seen: list[str] = []
-        nc.subscribe("$JS.API.>", handler=lambda message: seen.append(message.subject))
+        watch = nc.subscribe("$JS.API.>", handler=lambda message: seen.append(message.subject))
         nc.flush()
         sink.run(iter([rows(name, "b")]), Task("q", 1, 0, "second"))
-        nc.flush()
+        watch.drain()
     assert [subject for subject in seen if ".MSG.GET." in subject or "DIRECT" in subject] == [
         f"$JS.API.STREAM.MSG.GET.{name}"
     ] * 2
