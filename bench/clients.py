@@ -1,79 +1,107 @@
 """This client beside the others from PyPI: ``python -m bench.clients [--only TEXT] [--rounds N]``.
 
-All run on the same server (nats-server unless told otherwise) and on uvloop; they take turns, and a
-figure is the median of the rounds. A client that is not installed is left out and said to be.
+Each load runs in a fresh process per client; the clients take turns, round by round, and a figure
+is the median of the rounds. All run on uvloop and on the same server: nats-server, but for objects
+and scans, which want a fast one. The table is printed as it grows and saved in `bench/CLIENTS.md`.
 """
 
 import argparse
 import importlib.util
 import json
-import statistics
 import subprocess
 import sys
+from contextlib import ExitStack
 
-from bench.client_loads import CLIENTS, LOADS
+from bench import client_loads, data_loads, jetstream_loads
+from bench.client_report import Figures, Row, write
 from bench.servers import NATS_SERVER, SLIPSTREAM, Running
 
 MODULES = {"nats-py": "nats"}  # where the import's name is another
-LOAD_SECONDS_MAX = 120
+ALL = ("slipstream", "nats-py", "natsio", "natsrpy")
+LOAD_SECONDS_MAX = 60
+SECTIONS = (client_loads, jetstream_loads, data_loads)
+ON_A_FAST_SERVER = ("object", "scan")
+# Issue 3: so many times nats-py, by the clock.
+RATIO_GOALS = {
+    "publish": 2.0,
+    "publish to subscriber": 5.0,
+    "publish, one after the other": 3.0,
+    "publish, 1,000 in flight": 6.0,
+    "fetch 500 and ack each": 10.0,
+}
+# Issue 3: so many a second.
+RATE_GOALS = {
+    "object put, MB": 800.0,
+    "object get, MB": 800.0,
+    "scan by direct gets": 1_000_000.0,
+    "scan by a consumer": 1_000_000.0,
+}
 
 
-def measure(client: str, load: str, url: str, n: int) -> dict[str, float] | None:
-    """One figure from a fresh process; None if the client can not do it."""
-    command = [sys.executable, "-m", "bench.client_loads", client, load, url, str(n)]
+def measure(module: str, client: str, load: str, url: str, n: int) -> Figures | None:
+    """One figure from a fresh process; None, with a word why, if the client can not do it."""
+    command = [sys.executable, "-m", module, client, load, url, str(n)]
     try:
         done = subprocess.run(command, capture_output=True, timeout=LOAD_SECONDS_MAX)
     except subprocess.TimeoutExpired:
+        print(f"    {client}: {load}: not done within {LOAD_SECONDS_MAX} s", file=sys.stderr)
         return None
     if done.returncode:
-        print(f"    {client}: {done.stderr.decode().strip().splitlines()[-1]}", file=sys.stderr)
+        said = done.stderr.decode().strip().splitlines() or ["no word why"]
+        print(f"    {client}: {load}: {said[-1]}", file=sys.stderr)
         return None
-    figures: dict[str, float] = json.loads(done.stdout)
-    return figures
+    found = json.loads(done.stdout)
+    return Figures(found["per_second"], found["per_cpu_second"])
 
 
-def row(name: str, figures: list[dict[str, float]], base: float) -> str:
-    """A client's line of the table."""
-    wall = statistics.median(f["per_second"] for f in figures)
-    cpu = statistics.median(f["per_cpu_second"] for f in figures)
-    ratio = f"{cpu / base:.1f}x" if base else ""
-    return f"  {name:<12} {wall:>12,.0f}/s {cpu:>14,.0f}/s {ratio:>8}"
+def installed(names: list[str]) -> list[str]:
+    """Those of the clients that can be imported; says which can not."""
+    there = [name for name in names if importlib.util.find_spec(MODULES.get(name, name))]
+    for name in names:
+        if name not in there:
+            print(f"not installed, and left out: {name}")
+    return there
 
 
 def main() -> None:
-    """Measure and print the table."""
+    """Measure, print and save the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="loads whose name has this text in it")
-    parser.add_argument("--clients", default=",".join(CLIENTS), help="names, with commas between")
+    parser.add_argument("--clients", default=",".join(ALL), help="names, with commas between")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--messages", type=int, default=0, help="instead of each load's own number")
-    parser.add_argument("--server", choices=["nats-server", "slipstream"], default="nats-server")
+    parser.add_argument("--server", choices=["nats-server", "slipstream"], help="for all loads")
+    parser.add_argument("--no-save", action="store_true", help="leave bench/CLIENTS.md as it is")
     options = parser.parse_args()
-    clients = [
-        name
-        for name in options.clients.split(",")
-        if importlib.util.find_spec(MODULES.get(name, name))
-    ]
-    missing = set(options.clients.split(",")) - set(clients)
-    if missing:
-        print(f"not installed: {', '.join(sorted(missing))}")
-    contender = NATS_SERVER if options.server == "nats-server" else SLIPSTREAM
-    with Running(contender) as server:
-        url = f"nats://{server.address}"
-        for load in LOADS:
-            if options.only not in load:
-                continue
-            print(f"{load}  (by the clock; by processor time, and that against nats-py)")
-            found: dict[str, list[dict[str, float]]] = {}
-            for _ in range(options.rounds):
-                for client in clients:
-                    figures = measure(client, load, url, options.messages)
-                    if figures is not None:
-                        found.setdefault(client, []).append(figures)
-            theirs = found.get("nats-py", [])
-            base = statistics.median(f["per_cpu_second"] for f in theirs) if theirs else 0.0
-            for client, taken in found.items():
-                print(row(client, taken, base), flush=True)
+    clients = installed(options.clients.split(","))
+    rows: list[Row] = []
+    with ExitStack() as stack:
+        servers: dict[str, Running] = {}
+        for section in SECTIONS:
+            for load in section.LOADS:
+                if options.only not in load:
+                    continue
+                kind = options.server
+                if kind is None:
+                    kind = "slipstream" if load.startswith(ON_A_FAST_SERVER) else "nats-server"
+                if kind not in servers:
+                    contender = SLIPSTREAM if kind == "slipstream" else NATS_SERVER
+                    servers[kind] = stack.enter_context(Running(contender))
+                row = Row(load, kind, RATIO_GOALS.get(load), RATE_GOALS.get(load))
+                url = f"nats://{servers[kind].address}"
+                n = 0 if load.startswith("object") else options.messages
+                able = [client for client in clients if client in section.CLIENTS]
+                for _ in range(options.rounds):
+                    for client in list(able):
+                        found = measure(section.__name__, client, load, url, n)
+                        if found is None:
+                            able.remove(client)  # it is not given the time of every round
+                        else:
+                            row.add(client, found)
+                rows.append(row)
+                print(row.text(), flush=True)
+    if not options.no_save:
+        write(rows, list(ALL), options.rounds)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What `bench.clients_data` measures: one load of one client in one process, as JSON on stdout.
+"""Key-value, objects and scans of `bench.clients`: one load of one client, as JSON on stdout.
 
 A figure is a rate by the clock and by processor time of this process (the server's is not in it).
 Objects count in megabytes (10^6), everything else in operations or messages.

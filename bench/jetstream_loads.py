@@ -5,6 +5,7 @@ which other work on the machine does not disturb. A load does the same through e
 API, written the way its documentation does.
 """
 
+import asyncio
 import json
 import sys
 import time
@@ -152,7 +153,67 @@ class NatsPy(Client):
         await self.nc.close()
 
 
-CLIENTS: dict[str, type[Client]] = {"slipstream": Slipstream, "nats-py": NatsPy}
+class Natsrpy(Client):
+    """natsrpy, a binding of the Rust client."""
+
+    async def open(self, url: str) -> None:
+        from natsrpy import Nats
+        from natsrpy.js import StreamConfig
+
+        self.nc = Nats(addrs=[url])
+        await self.nc.startup()
+        self.js = await self.nc.jetstream(max_ack_inflight=IN_FLIGHT)
+        try:
+            await self.js.streams.delete(STREAM)
+        except Exception:  # its errors do not tell that there is none
+            pass
+        self.stream = await self.js.streams.create(StreamConfig(STREAM, [SUBJECT]))
+
+    async def publish(self, n: int) -> None:
+        for _ in range(n):
+            await self.js.publish(SUBJECT, BODY, wait=True)
+
+    async def publish_async(self, n: int) -> None:
+        for _ in range(n // IN_FLIGHT):
+            pending = (self.js.publish(SUBJECT, BODY, wait=True) for _ in range(IN_FLIGHT))
+            await asyncio.gather(*pending)
+
+    async def prepare(self, n: int) -> None:
+        from natsrpy.js import AckPolicy, PullConsumerConfig
+
+        await self.publish_async(n)
+        self.consumer = await self.stream.consumers.create(
+            PullConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT, max_ack_pending=n)
+        )
+
+    async def fetch(self, n: int) -> None:
+        left = n
+        while left:
+            messages = await self.consumer.fetch(max_messages=BATCH, expires=5)
+            for message in messages:
+                await message.ack()
+            left -= len(messages)
+        await self.nc.flush()
+
+    async def consume(self, n: int) -> None:
+        left = n
+        async with self.consumer.consume() as messages:
+            async for message in messages:
+                await message.ack()
+                left -= 1
+                if not left:
+                    break
+        await self.nc.flush()
+
+    async def close(self) -> None:
+        await self.nc.shutdown()
+
+
+CLIENTS: dict[str, type[Client]] = {
+    "slipstream": Slipstream,
+    "nats-py": NatsPy,
+    "natsrpy": Natsrpy,
+}
 LOADS = {
     "publish, one after the other": ("publish", 10_000),
     "publish, 1,000 in flight": ("publish_async", 100_000),
