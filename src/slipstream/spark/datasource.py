@@ -24,6 +24,9 @@ from slipstream.spark.sink_options import SinkOptions
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+# What Spark adds to the options of a streaming write.
+SPARKS_OWN = ("path", "checkpointlocation", "queryname")
+
 
 class JetStreamDataSource(DataSource):
     """Streams as tables, batch and streaming."""
@@ -69,8 +72,9 @@ class JetStreamDataSource(DataSource):
         from slipstream.spark.sink import StreamWriter
 
         options = dict(self.options)
-        for name in ("path", "checkpointLocation", "checkpointlocation"):
-            options.pop(name, None)  # Spark's own
+        for name in list(options):
+            if name.lower() in SPARKS_OWN:
+                del options[name]
         return StreamWriter(schema, parse(SinkOptions, options))
 
     def _source_options(self) -> SourceOptions:
