@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "rtt": ("slipstream.cli.latency", "rtt_app", "Measure the round trip to the server"),
     "context": ("slipstream.cli.context", "app", "Named connections, shared with the nats tool"),
     "errors": ("slipstream.cli.error_codes", "app", "Look up JetStream's error codes"),
+    "pipeline": ("slipstream.cli.pipeline", "app", "Spark's pipelines over streams"),
     "why": ("slipstream.cli.why", "app", "Say why a consumer does or does not get messages"),
     "top": ("slipstream.cli.top", "app", "Watch streams, consumers and rates"),
     "cheat": ("slipstream.cli.cheat", "app", "Show examples"),
