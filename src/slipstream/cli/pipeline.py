@@ -134,8 +134,11 @@ def _spark(
 ) -> None:
     """Run `spark-pipelines` and show how it gets on. Raises `Error` that says why it failed."""
     pipeline_spark.check(remote, options["servers"])
-    line = pipeline_spark.command(project, verb, remote, words)
-    env = pipeline_spark.environment(options, remote)
+    config, rest = pipeline_spark.split_config(words)
+    if remote.startswith("sc://"):
+        rest = list(words)
+    line = pipeline_spark.command(project, verb, remote, rest)
+    env = pipeline_spark.environment(project, options, remote, config)
     note(f"Streams at {options['servers'].rpartition('@')[2]}, Spark at {remote}")
     project.state.mkdir(parents=True, exist_ok=True)
     log = project.state / "last-run.log"

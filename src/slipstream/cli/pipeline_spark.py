@@ -8,6 +8,7 @@ forgotten at the end of the run, and the next one would stumble over the files.
 
 import os
 import queue
+import shlex
 import signal
 import socket
 import subprocess
@@ -41,8 +42,6 @@ def command(project: Project, verb: str, remote: str, words: Sequence[str]) -> l
             "(pip install 'slipstream[spark]', and no older SPARK_HOME)"
         )
     line = [str(executable), verb, "--spec", str(project.spec), "--remote", remote]
-    for name, value in _config(project, remote).items():
-        line += ["--conf", f"{name}={value}"]
     return [*line, *words]
 
 
@@ -52,6 +51,21 @@ def home() -> str:
     if found is None or not found.submodule_search_locations:
         raise ConfigError("PySpark is not installed: pip install 'slipstream[spark]'")
     return os.environ.get("SPARK_HOME") or found.submodule_search_locations[0]
+
+
+def split_config(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The values of ``--conf``, and the words that are left."""
+    config, rest = [], []
+    left = iter(words)
+    for word in left:
+        name, equals, value = word.partition("=")
+        if name not in ("--conf", "-c"):
+            rest.append(word)
+        elif equals:
+            config.append(value)
+        else:
+            config += [next(left, "")]
+    return config, rest
 
 
 def _config(project: Project, remote: str) -> dict[str, str]:
@@ -70,7 +84,7 @@ def _config(project: Project, remote: str) -> dict[str, str]:
                 f"jdbc:derby:;databaseName={state / 'metastore'};create=true"
             ),
         }
-    return config if not remote.startswith("sc://") else {}
+    return config
 
 
 def is_local(remote: str) -> bool:
@@ -106,8 +120,14 @@ def _is_here(urls: str) -> bool:
     return bool(hosts & {"127.0.0.1", "localhost", "::1"})
 
 
-def environment(options: dict[str, str], remote: str) -> dict[str, str]:
-    """The variables of the child."""
+def environment(
+    project: Project, options: dict[str, str], remote: str, config: Sequence[str]
+) -> dict[str, str]:
+    """The variables of the child; `config` are settings of Spark, as ``name=value``.
+
+    Settings go to a Spark that we start by PYSPARK_SUBMIT_ARGS: of those that are given to
+    `spark-pipelines` itself PySpark 4.3 takes over the last ten at most.
+    """
     made = os.environ | to_environment(options)
     made.setdefault("PYSPARK_PYTHON", sys.executable)
     made.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -115,6 +135,9 @@ def environment(options: dict[str, str], remote: str) -> dict[str, str]:
     made["PYTHONUNBUFFERED"] = "1"
     if not remote.startswith("sc://"):
         made["SPARK_API_MODE"] = "connect"  # takes any master in place of a Connect server
+        settings = [f"{name}={value}" for name, value in _config(project, remote).items()]
+        words = [word for setting in (*settings, *config) for word in ("--conf", setting)]
+        made["PYSPARK_SUBMIT_ARGS"] = shlex.join([*words, "pyspark-shell"])
     if remote.startswith("local"):
         made.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return made
