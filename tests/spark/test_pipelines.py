@@ -13,7 +13,7 @@ import pytest
 import slipstream
 from slipstream.cli.pipeline_output import explain, progress
 from slipstream.cli.pipeline_project import find_project
-from slipstream.cli.pipeline_spark import check
+from slipstream.cli.pipeline_spark import Run, check, split_config
 from slipstream.cli.pipeline_template import write_project
 from slipstream.errors import ConfigError
 from slipstream.server import Server
@@ -44,6 +44,7 @@ def cli(tmp_path: Path) -> Cli:
     return run
 
 
+@pytest.mark.timeout(400)  # Java and Spark start twice, on a machine that may be busy
 def test_a_new_project_runs_and_runs_on_and_says_where_it_stands(cli: Cli, tmp_path: Path) -> None:
     made = cli("init", "shop")
     assert made.returncode == 0
@@ -74,6 +75,7 @@ def test_a_new_project_runs_and_runs_on_and_says_where_it_stands(cli: Cli, tmp_p
         assert asyncio.run(_large(server.url)) == [2, 4, 6, 7]
 
 
+@pytest.mark.timeout(300)
 def test_a_dry_run_finds_a_wrong_option_and_says_where(cli: Cli, tmp_path: Path) -> None:
     write_project(tmp_path / "shop")
     code = tmp_path / "shop" / "transformations" / "orders.py"
@@ -136,6 +138,20 @@ def test_a_specification_that_says_too_little_is_named(tmp_path: Path) -> None:
     spec.write_text("name: shop\n")
     with pytest.raises(ConfigError, match="has no storage"):
         find_project(spec)
+
+
+def test_a_run_that_is_stopped_leaves_no_process_behind(tmp_path: Path) -> None:
+    stubborn = "trap '' INT TERM; sleep 300"
+    line = ["sh", "-c", f"sh -c \"{stubborn}\" & trap 'exit 0' INT; echo ready; wait"]
+    run = Run(line, dict(os.environ), tmp_path, patience=0.2)
+    assert next(run.lines(lambda: None)) == "ready\n"
+    run.stop()
+    assert not run.is_running
+
+
+def test_settings_of_spark_are_told_from_other_options() -> None:
+    words = ["--packages", "a:b:1", "--conf", "spark.x=1", "--conf=spark.y=2=3"]
+    assert split_config(words) == (["spark.x=1", "spark.y=2=3"], ["--packages", "a:b:1"])
 
 
 def test_positions_are_those_of_the_last_finished_batch_of_the_last_version(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
@@ -29,7 +29,6 @@ from slipstream.spark.environment import to_environment
 
 LOCAL = "local[*]"
 CONNECT_PORT = 15002  # of a local Spark: the client looks for it there
-_STOP_SECONDS = 15.0
 _TICK_SECONDS = 2.0
 
 
@@ -144,9 +143,15 @@ def environment(
 
 
 class Run:
-    """One run of `spark-pipelines`: its lines as they come, its exit status at the end."""
+    """One run of `spark-pipelines`: its lines as they come, its exit status at the end.
 
-    def __init__(self, line: list[str], env: dict[str, str], folder: Path) -> None:
+    `patience` is how many seconds `stop` gives a process to end by itself, for each signal.
+    """
+
+    def __init__(
+        self, line: list[str], env: dict[str, str], folder: Path, *, patience: float = 15.0
+    ) -> None:
+        self._patience = patience
         self._process = subprocess.Popen(
             line,
             env=env,
@@ -191,27 +196,48 @@ class Run:
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._signal(number)
-                if self._has_ended(_STOP_SECONDS):
+                if self._has_ended():
                     return
         finally:
             self._signal(signal.SIGKILL)
             self._process.wait()
+            self._has_ended()
 
-    def _has_ended(self, seconds: float) -> bool:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None and not self._signal(0):
-                return True
-            time.sleep(0.1)
-        return False
+    @property
+    def is_running(self) -> bool:
+        """Whether the child, or anything that it has started, is there."""
+        return self._process.poll() is None or _has_living(self._process.pid)
 
-    def _signal(self, number: int) -> bool:
-        """To all that the child has started; False if nothing is left."""
-        try:
+    def _has_ended(self) -> bool:
+        deadline = time.monotonic() + self._patience
+        while self.is_running:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _signal(self, number: int) -> None:
+        """To all that the child has started."""
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
+
+
+def _has_living(group: int) -> bool:
+    """Whether a process group has more than dead ones that nobody has waited for."""
+    if not Path("/proc/self/stat").exists():
+        try:
+            os.killpg(group, 0)
         except (ProcessLookupError, PermissionError):
             return False
         return True
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, number = path.read_text().rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue  # it has just ended
+        if int(number) == group and state not in "ZX":
+            return True
+    return False
 
 
 @contextmanager
