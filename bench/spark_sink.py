@@ -38,7 +38,7 @@ def write(frame: "DataFrame", url: str, mode: str) -> float:
     """Write the rows into a new stream; the seconds that took."""
     with slipstream.sync.connect(url) as nc:
         js = nc.jetstream()
-        if STREAM in js.stream_names():
+        if STREAM in list(js.stream_names()):
             js.delete_stream(STREAM)
         js.create_stream(name=STREAM, subjects=["sink.>"], storage="file", allow_direct=True)
     writer = frame.write.format("jetstream").mode("append")
