@@ -178,6 +178,20 @@ def test_positions_are_those_of_the_last_finished_batch_of_the_last_version(tmp_
     assert flow.readings == [Reading("ORDERS", 0, "2026-01-02T03:04:05Z")]
 
 
+def test_status_says_that_a_stream_is_another_one_or_not_there(cli: Cli, tmp_path: Path) -> None:
+    write_project(tmp_path / "shop")
+    storage = tmp_path / "shop" / ".slipstream" / "storage"
+    offset = {name: {"next": 3, "created": "2020-01-02T03:04:05Z"} for name in ("ORDERS", "GONE")}
+    for name, text in (("offsets/0", f"v1\n{{}}\n{json.dumps(offset)}"), ("commits/0", "v1\n{}")):
+        path = storage / "_checkpoints" / "shop" / "copy" / "0" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    done = cli("status", folder=tmp_path / "shop")
+    assert done.returncode == 0, done.stderr
+    assert "copy, stream ORDERS: the stream was deleted and made again" in done.stdout
+    assert "copy, stream GONE: the stream is not there" in done.stdout
+
+
 def test_a_storage_where_nothing_has_run_has_no_flows(tmp_path: Path) -> None:
     assert flows((tmp_path / "storage").as_uri()) == []
 

@@ -5,10 +5,12 @@ outlives a run, fewer words on the screen, and a look at where flows and streams
 """
 
 import asyncio
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ParamSpec
 
 import msgspec
 import typer
@@ -27,6 +29,7 @@ from slipstream.spark.checkpoints import flows
 
 app = new_app("Spark's declarative pipelines, with streams as sources and sinks.")
 
+P = ParamSpec("P")
 PASSING = {"allow_extra_args": True, "ignore_unknown_options": True}
 Spec = Annotated[
     Path | None, typer.Option("--spec", metavar="FILE", help="Not the one in this folder or above")
@@ -41,6 +44,19 @@ Remote = Annotated[
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show all that Spark says")]
 
 
+def interruptible(function: Callable[P, None]) -> Callable[P, None]:
+    """Ctrl-C ends a command with its exit code, wherever it is."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            function(*args, **kwargs)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
+    return call
+
+
 @app.command("init")
 def init(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The folder to make")],
@@ -53,6 +69,7 @@ def init(
 
 
 @app.command("dry-run", context_settings=PASSING)
+@interruptible
 def dry_run(
     context: typer.Context,
     spec: Spec = None,
@@ -68,6 +85,7 @@ def dry_run(
 
 
 @app.command("run", context_settings=PASSING)
+@interruptible
 def run(
     context: typer.Context,
     spec: Spec = None,
@@ -106,6 +124,7 @@ def run(
 
 
 @app.command("status")
+@interruptible
 def status(spec: Spec = None) -> None:
     """Show what the flows have read, and where the streams stand."""
     project = find_project(spec)
@@ -158,7 +177,8 @@ def _spark(
             status = spark.wait()
         except KeyboardInterrupt:
             spinner.update("Stopping")
-            spark.stop()
+            with suppress(KeyboardInterrupt):  # a second one: it is killed
+                spark.stop()
             note("Stopped; the next run goes on where this one was")
             raise typer.Exit(INTERRUPTED) from None
     if status:
@@ -173,6 +193,8 @@ def _spinner() -> Status:
 
 def _where(project: Project) -> str:
     """How far the flows have read; the storage of a cluster is left alone."""
-    if not project.storage.startswith("file:"):
-        return "Spark runs"
-    return pipeline_status.headline(flows(project.storage)) or "Spark runs"
+    headline = ""
+    if project.storage.startswith("file:"):
+        with suppress(Error):  # a checkpoint may be read while it is written
+            headline = pipeline_status.headline(flows(project.storage))
+    return headline or "Spark runs"

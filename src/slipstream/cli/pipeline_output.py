@@ -10,8 +10,7 @@ from pathlib import Path
 # "2026-01-02 03:04:05: message" is of the pipeline; anything else is a log line, or a trace.
 _EVENT = re.compile(r"\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d): (.*)")
 _FLOW = re.compile(r"Flow '?(?P<flow>[\w.`]+)'? (?:is|has) (?P<state>[A-Z]+)(?P<more>.*)")
-_FAILED = re.compile(r"(?:Error|Exception)[^:\n]*: ")
-_OURS = re.compile(r"^(?:PySparkRuntimeError: |.*?: )??slipstream\.[\w.]+: (.+)")
+_OURS = re.compile(r"^(?:.*?: )??slipstream\.[\w.]+: (.+)")
 _RAISED = re.compile(r"^(?:Error: |[\w.$]*(?:Error|Exception|Interrupt)(?:: |$))(.*)")
 _CLASS = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
 _FRAME = re.compile(r'^\s*File "(.+?)", line (\d+), in ')
@@ -67,13 +66,13 @@ def short_name(name: str) -> str:
 
 def explain(output: str, folder: Path) -> str:
     """Why it failed, in one line: the innermost message, where in the project, what to do."""
-    for pattern, hint in HINTS:
-        if pattern.search(output):
-            return hint
     lines = output.splitlines()
     ours = [match[1] for line in lines if (match := _OURS.match(line.strip()))]
     if ours:
         return _place(lines, folder) + _one_line(ours[-1])
+    for pattern, hint in HINTS:
+        if pattern.search(output):
+            return hint
     for at in range(len(lines) - 1, -1, -1):
         raised = _RAISED.match(lines[at])
         if raised:

@@ -52,15 +52,17 @@ def flows(storage: str) -> list[Flow]:
 
     `storage` is a URI (file, s3, gs, hdfs ...). Raises `ConfigError` if it cannot be read.
     """
-    from pyarrow.fs import FileSystem
-
+    try:
+        from pyarrow.fs import FileSystem
+    except ImportError as error:
+        raise ConfigError("PyArrow is not installed: pip install 'slipstream[spark]'") from error
     try:
         system, path = FileSystem.from_uri(storage)
         found = [
             _flow(system, versions, max(versions))
             for versions in _queries(system, f"{path.rstrip('/')}/{ROOT}", 0)
         ]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
         raise ConfigError(f"the pipeline's storage {storage} can not be read: {error}") from error
     return sorted(found, key=lambda flow: (flow.dataset, flow.name))
 
