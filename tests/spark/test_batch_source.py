@@ -11,7 +11,7 @@ from slipstream.spark.pushdown import bounds_of
 from tests.spark.streams import add, fill, read
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
 
 def test_a_stream_is_a_table_with_a_row_per_message(spark: "SparkSession", either_url: str) -> None:
@@ -74,15 +74,29 @@ def test_filters_on_sequence_subject_and_time_reach_the_server(
     spark: "SparkSession", jetstream_url: str
 ) -> None:
     name = fill(jetstream_url, 20)
-    table = read(spark, jetstream_url, name)
-    few = table.where("sequence > 4 and sequence <= 7")
-    assert sorted(r.sequence for r in few.collect()) == [5, 6, 7]
-    assert table.where(f"subject = '{name}.new'").count() == 20
-    assert table.where(f"subject = '{name}.old'").count() == 0
-    assert table.where(f"subject like '{name}.%'").count() == 20
-    assert table.where("timestamp >= timestamp'2100-01-01'").count() == 0
-    stamp = table.where("sequence = 9").collect()[0].timestamp
-    assert 9 in [r.sequence for r in table.where(table.timestamp == stamp).collect()]
+
+    def where(condition: str) -> "list[Row]":
+        table = read(spark, jetstream_url, name, pushFilters=True)
+        return table.where(condition).orderBy("sequence").collect()
+
+    few = where("sequence > 4 and sequence <= 7")
+    assert [r.sequence for r in few] == [5, 6, 7]
+    stamp = few[1].timestamp.isoformat()
+    assert 6 in [r.sequence for r in where(f"timestamp = timestamp'{stamp}'")]
+    assert not where(f"subject = '{name}.old'")
+    assert len(where(f"subject = '{name}.new'")) == 20
+    assert len(where(f"subject like '{name}.%' and timestamp >= timestamp'2000-01-01'")) == 20
+    assert not where("timestamp >= timestamp'2100-01-01'")
+
+
+def test_uses_of_one_table_with_filters_of_their_own_do_not_disturb_each_other(
+    spark: "SparkSession", jetstream_url: str
+) -> None:
+    table = read(spark, jetstream_url, fill(jetstream_url, 8))
+    low, high = table.where("sequence <= 2"), table.where("sequence >= 7")
+    assert low.count() == 2
+    assert table.count() == 8
+    assert low.union(high).count() == 4
 
 
 def test_a_filter_becomes_the_bounds_of_the_read() -> None:

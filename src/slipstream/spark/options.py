@@ -83,6 +83,7 @@ class SourceOptions(ServerOptions, kw_only=True, frozen=True, rename="camel", om
     starting_timestamp: str = ""
     ending_offsets: str = "latest"
     ending_timestamp: str = ""
+    push_filters: bool = False
     columns: str = ""
     include_headers: bool = True
     include_size: bool = False

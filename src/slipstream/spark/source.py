@@ -24,6 +24,10 @@ class _Push:
     Spark takes any override of the method for a demand that
     ``spark.sql.python.filterPushdown.enabled`` be true, and fails queries in plain sessions. Here
     it is an offer: used where pushdown is enabled, and looking like the default where it is not.
+
+    It is taken under the option `pushFilters` alone: Spark keeps one plan of the ranges for all
+    uses of a loaded DataFrame, the one of the last filters that it pushed. Unless each use loads a
+    DataFrame of its own, another one (or the other half of a union) would miss rows.
     """
 
     __func__ = DataSourceReader.pushFilters
@@ -32,7 +36,8 @@ class _Push:
         self._reader = reader
 
     def __call__(self, filters: "list[Filter]") -> "Iterable[Filter]":
-        self._reader.bounds = bounds_of(filters)
+        if self._reader.options.push_filters:
+            self._reader.bounds = bounds_of(filters)
         return filters
 
 
@@ -41,7 +46,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, schema: "StructType", options: SourceOptions) -> None:
         self._schema = schema
-        self._options = options
+        self.options = options
         self.bounds = Bounds()
 
     @property
@@ -51,14 +56,14 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The parts, one per task."""
-        planner = Planner(self._options)
+        planner = Planner(self.options)
         try:
-            return list(planner.call(self._plan(planner)))
+            return list(planner.call(lambda: self._plan(planner)))
         finally:
             planner.close()
 
     async def _plan(self, planner: Planner) -> list[Part]:
-        options, bounds = self._options, self.bounds
+        options, bounds = self.options, self.bounds
         subjects = intersect(options.subject_list, bounds)
         parts: list[Part] = []
         for name in options.streams:
@@ -84,4 +89,4 @@ class BatchReader(DataSourceReader):
         assert isinstance(partition, Part)
         if partition.start >= partition.end:
             return iter(())
-        return read_part(partition, self._schema, self._options)
+        return read_part(partition, self._schema, self.options)
