@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ import slipstream
 import slipstream.spark
 from slipstream.server import Server
 from tests.fix_nats_server import NatsServer
+from tests.spark.mortal_servers import MortalServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,13 +27,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
-    """A local session with two cores."""
+    """A local session with two cores, in which a task may fail twice."""
     source = os.path.dirname(os.path.dirname(slipstream.__file__))
     os.environ["PYTHONPATH"] = source  # workers import the package under test
     os.environ["PYSPARK_PYTHON"] = sys.executable
     warehouse = tmp_path_factory.mktemp("warehouse")
     made = slipstream.spark.session(
-        "local[2]",
+        "local[2,3]",
         config={
             "spark.sql.warehouse.dir": str(warehouse),
             "spark.local.dir": str(tmp_path_factory.mktemp("spark")),
@@ -51,6 +53,14 @@ def either_url(
 ) -> str:
     """Where a server of each kind listens, one after the other."""
     return jetstream_url if request.param == "slipstream" else shared_nats_server.url
+
+
+@pytest.fixture(params=["slipstream", "nats-server"])
+def mortal_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MortalServer]:
+    """A server process of each kind that a test may kill and revive."""
+    server = MortalServer(request.param, tmp_path)
+    yield server
+    server.kill()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from slipstream.spark.decode import dead_letters, decode, schema_of
 from slipstream.spark.parts.archive import archive, replay
 from slipstream.spark.parts.tables import changes, enriched, transformed, windowed
 from slipstream.spark.pipelines import jetstream_source
+from tests.spark.streams import add
 from tests.spark.test_sink import messages, numbers, stream_of, write
 
 if TYPE_CHECKING:
@@ -96,27 +97,44 @@ def test_an_archived_stream_can_be_replayed_into_another(
     assert [int(m.data) for m in messages(jetstream_url, copy)] == list(range(20))
 
 
-def test_a_stream_is_enriched_from_a_bucket_into_another_stream(
-    spark: "SparkSession", jetstream_url: str, tmp_path: Path
+def test_a_stream_is_enriched_with_what_a_bucket_has_at_each_micro_batch(
+    spark: "SparkSession", either_url: str, tmp_path: Path
 ) -> None:
-    name, target = stream_of(jetstream_url), stream_of(jetstream_url)
-    bucket = bucket_of(jetstream_url, **{"1": "one", "2": "two"})
-    write(numbers(spark, name, 4, 1), jetstream_url, name)
-    source = spark.readStream.format("jetstream").options(servers=jetstream_url, stream=name)
+    name, target = stream_of(either_url), stream_of(either_url)
+    bucket = bucket_of(either_url, **{"1": "one", "2": "two"})
+    source = spark.readStream.format("jetstream").options(servers=either_url, stream=name)
     rows = source.option("startingOffsets", "earliest").load()
     rows = rows.select(f.col("data").cast("string").alias("number"))
-    joined = enriched(rows, spark, bucket, "number", "word", servers=jetstream_url)
+    joined = enriched(rows, spark, bucket, "number", "word", servers=either_url)
     said = f.concat_ws("=", "number", f.coalesce("word", f.lit("?")))
-    transformed(
+    query = transformed(
         joined,
         lambda df: df.select(f.lit(f"{target}.x").alias("subject"), said.alias("data")),
         checkpoint=str(tmp_path / "c"),
-        trigger={"availableNow": True},
-        servers=jetstream_url,
+        servers=either_url,
         stream=target,
-    ).awaitTermination(60)
-    found = sorted(m.data for m in messages(jetstream_url, target))
-    assert found == [b"0=?", b"1=one", b"2=two", b"3=?"]
+    )
+    add(either_url, name, range(3))
+    query.processAllAvailable()
+    with slipstream.sync.connect(either_url) as nc:
+        store = nc.jetstream().key_value(bucket)
+        store.put("1", "eins")
+        store.delete("2")
+    with slipstream.sync.connect(either_url) as nc:
+        for text in ("1", "2", "no key", "*"):
+            nc.jetstream().publish(f"{name}.x", text)
+    query.processAllAvailable()
+    query.stop()
+    found = [m.data.decode() for m in messages(either_url, target)]
+    assert sorted(found[:3]) == ["0=?", "1=one", "2=two"]
+    assert sorted(found[3:]) == ["*=?", "1=eins", "2=?", "no key=?"]
+
+
+def test_a_table_is_enriched_by_a_join(spark: "SparkSession", jetstream_url: str) -> None:
+    bucket = bucket_of(jetstream_url, **{"1": "one"})
+    rows = spark.sql("SELECT cast(id AS string) AS number FROM range(2)")
+    joined = enriched(rows, spark, bucket, "number", "word", servers=jetstream_url)
+    assert {row.number: row.word for row in joined.collect()} == {"0": None, "1": "one"}
 
 
 def test_a_bucket_has_a_change_feed(spark: "SparkSession", jetstream_url: str) -> None:

@@ -4,11 +4,12 @@
 source's registration. Otherwise it starts a local one. What it sets, any builder can set too:
 
     PYSPARK_PYTHON                              sys.executable: workers find this environment
-    spark.sql.python.filterPushdown.enabled     filters on subject, sequence, timestamp reach NATS
+    spark.sql.python.filterPushdown.enabled     for the source's option pushFilters
     spark.sql.execution.arrow.maxRecordsPerBatch   rows of one Arrow batch
     spark.redaction.regex                       hides secrets in the user interface and in logs
 """
 
+import importlib.util
 import os
 import re
 import shutil
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_VERSION_MIN = 17
+_CONNECT_NEEDS = {
+    "grpcio": "grpc",
+    "grpcio-status": "grpc_status",
+    "googleapis-common-protos": "google.rpc",
+    "pandas": "pandas",
+    "pyarrow": "pyarrow",
+    "zstandard": "zstandard",
+}
 REDACTED = "(?i)secret|password|token|access[.]?key|nkeyseed|jwt|servers"
 
 _CONFIG = {
@@ -48,15 +57,22 @@ def session(
     """The active Spark session, or a new one, with the data source "jetstream" registered.
 
     `remote` is a Spark Connect URL (``sc://host:15002``), instead of `master`. `config` adds to or
-    replaces what a new session is given. Raises `ConfigError` if Java or PySpark is missing.
+    replaces what a new session is given. Raises `ConfigError` if Java, PySpark or what Spark
+    Connect needs is missing, or if `remote` is asked for beside a session of this process.
     """
     found = _spark_session_class()
     active = found.getActiveSession()
     if active is not None:
+        if remote and not _is_connected(active):
+            raise ConfigError(
+                f"the session {remote} was asked for, and this process has a Spark session of its "
+                "own already: stop() that one first, or use another process"
+            )
         register(active)
         return active
     builder = found.builder.appName(name)
     if remote:
+        check_connect()
         builder = builder.remote(remote)
     else:
         check_java()
@@ -77,6 +93,16 @@ def register(spark: "SparkSession") -> None:
     from slipstream.spark.datasource import JetStreamDataSource
 
     spark.dataSource.register(JetStreamDataSource)
+
+
+def check_connect() -> None:
+    """Raise `ConfigError` if a package that Spark Connect's client needs is missing."""
+    missing = [package for package, module in _CONNECT_NEEDS.items() if not _is_there(module)]
+    if missing:
+        raise ConfigError(
+            f"Spark Connect needs {', '.join(missing)}, not installed here: "
+            "pip install 'slipstream[spark]'"
+        )
 
 
 def check_java() -> None:
@@ -100,3 +126,14 @@ def _spark_session_class() -> "type[SparkSession]":
     except ImportError as error:
         raise ConfigError("PySpark is not installed: pip install 'slipstream[spark]'") from error
     return SparkSession
+
+
+def _is_connected(session: "SparkSession") -> bool:
+    return type(session).__module__.startswith("pyspark.sql.connect.")
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # what it is a part of is missing
+        return False

@@ -14,7 +14,7 @@ last offset there is, the backlog in messages and bytes, and what was lost in me
 """
 
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -52,13 +52,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, int] | None = None  # frozen ends of Trigger.AvailableNow
         self._reached: Offset = {}
         self._lost: dict[str, int] = {}
+        self._losing: dict[str, int] = {}  # seen, and not yet behind the query
         self._moved_at = time.monotonic()
 
     # -- what Spark asks ---------------------------------------------------------------------------
 
     def initialOffset(self) -> Offset:
         """Where a query without a checkpoint begins."""
-        return self._call(self._initial())
+        return self._call(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit that the options set, for Spark to give back to `latestOffset`."""
@@ -72,23 +73,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Where the next micro-batch ends; `start` itself if there is to be none."""
-        found = self._call(self._latest(start, limit))
+        found = self._call(lambda: self._latest(start, limit))
         if found != start:
             self._moved_at = time.monotonic()
+            self._count_losses()
         self._reached = found
         return found
 
     def reportLatestOffset(self) -> Offset | None:
         """The last offset there is, and what waits before it."""
-        return self._call(self._report())
+        return self._call(self._report)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Freeze the ends."""
-        self._target = self._call(self._ends())
+        self._target = self._call(self._ends)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The parts of a micro-batch, one per task."""
-        return list(self._call(self._cut(start, end)))
+        return list(self._call(lambda: self._cut(start, end)))
 
     def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
         """The rows of a part; runs in a task."""
@@ -98,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Offset) -> None:
         """Spark is done with all before `end`: tell those who watch."""
         if self._options.commit_durable or self._options.commit_bucket:
-            self._call(self._commit(end))
+            self._call(lambda: self._commit(end))
 
     def stop(self) -> None:
         """The query has ended."""
@@ -111,7 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- how it is found ---------------------------------------------------------------------------
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+    def _call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._planner is None:
             self._planner = Planner(self._options)
         return self._planner.call(work)
@@ -155,6 +157,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 reached[view.name] = offsets.entry(view, edge)
         return reached
 
+    def _count_losses(self) -> None:
+        """The query has moved on, past what was lost."""
+        for stream, messages in self._losing.items():
+            self._lost[stream] = self._lost.get(stream, 0) + messages
+        self._losing.clear()
+
     def _begin(self, view: StreamView, start: Offset) -> int:
         """Where the next micro-batch of a stream begins; losses are told here first."""
         known = start.get(view.name)
@@ -165,7 +173,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lost = loss.find_loss(view.info, created, begin, view.next)
         loss.tell(lost, self._options.fail_on_data_loss)
         if lost is not None:
-            self._lost[view.name] = self._lost.get(view.name, 0) + lost.messages
+            self._losing[view.name] = lost.messages
         if lost is not None and (loss.is_another(view.info, created) or begin > view.next):
             return max(view.first, 1)
         return begin

@@ -9,28 +9,39 @@ by count with a few requests, whatever was deleted within it.
 import asyncio
 import builtins
 import threading
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
 from datetime import datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 import slipstream
-from slipstream.client.errors import TimeoutError
+from slipstream.client.errors import (
+    ConnectionClosedError,
+    ConnectionLostError,
+    NoRespondersError,
+    TimeoutError,
+)
 from slipstream.client.jetstream.consumer_config import ConsumerConfig
 from slipstream.client.jetstream.document import time_to_wire
 from slipstream.client.jetstream.errors import ApiError, MessageNotFoundError
 from slipstream.client.jetstream.info import StreamInfo
+from slipstream.errors import Error
 from slipstream.spark.options import ServerOptions
 
 if TYPE_CHECKING:
     from slipstream.client import Connection
     from slipstream.client.jetstream import JetStream
+    from slipstream.client.message import Message
 
 T = TypeVar("T")
 
 _NEAR = 0.95  # a cut this near to the wanted count needs no more requests
 _STEPS_MAX = 64
+_RETRY_WAIT_SECONDS = 0.25
+_PASSING = (ConnectionClosedError, ConnectionLostError, NoRespondersError, TimeoutError)
 
 
 async def connect(options: ServerOptions, name: str, *, patient: bool = False) -> "Connection":
@@ -48,6 +59,13 @@ async def connect(options: ServerOptions, name: str, *, patient: bool = False) -
         ) from error
 
 
+def may_pass(error: Error) -> bool:
+    """Whether it is worth another attempt: the server is away, or not ready."""
+    if isinstance(error, ApiError):
+        return error.code == HTTPStatus.SERVICE_UNAVAILABLE
+    return isinstance(error, _PASSING)
+
+
 def jetstream(connection: "Connection", options: ServerOptions) -> "JetStream":
     """The JetStream context that the options ask for."""
     return connection.jetstream(domain=options.domain) if options.domain else connection.jetstream()
@@ -62,10 +80,30 @@ class Planner:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._connection: Connection | None = None
+        self._was_answered = False
 
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns or raises."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What the coroutine returns or raises.
+
+        It is begun anew while a server that has answered before is away, for up to `retryTimeout`;
+        then `TimeoutError` is raised. A server that never answered is not waited for.
+        """
+        deadline = time.monotonic() + self._options.retry_timeout
+        while True:
+            try:
+                done = asyncio.run_coroutine_threadsafe(work(), self._loop).result()
+            except Error as error:
+                if not self._was_answered or not may_pass(error):
+                    raise
+                if time.monotonic() > deadline:
+                    raise TimeoutError(
+                        f"the server has not answered for {self._options.retry_timeout:g} s "
+                        f"({error}): is it there? The option retryTimeout sets the wait"
+                    ) from error
+            else:
+                self._was_answered = True
+                return done
+            time.sleep(_RETRY_WAIT_SECONDS)
 
     async def jetstream(self) -> "JetStream":
         """The context, connected on first use."""
@@ -81,7 +119,8 @@ class Planner:
     def close(self) -> None:
         """End the connection and its thread."""
         if self._connection is not None:
-            self.call(self._connection.close())
+            closing = asyncio.run_coroutine_threadsafe(self._connection.close(), self._loop)
+            closing.result()
             self._connection = None
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
@@ -112,6 +151,11 @@ class StreamView:
         state = self.info.state
         return state.bytes / state.messages if state.messages else 0.0
 
+    @property
+    def has_direct_get(self) -> bool:
+        """Whether one direct get finds the next message that is wanted."""
+        return bool(self.info.config.allow_direct) and len(self.subjects) <= 1
+
     async def count_from(self, sequence: int) -> int:
         """Wanted messages at or behind a sequence."""
         start = max(sequence, self.first, 1)
@@ -119,7 +163,7 @@ class StreamView:
             return 0
         if self.is_dense:
             return self.next - start
-        if self.info.config.allow_direct and len(self.subjects) <= 1:
+        if self.has_direct_get:
             return await self._count_by_direct_get(start)
         return await self._count_by_consumer(start)
 
@@ -164,11 +208,22 @@ class StreamView:
             return self.next
         return found.sequence
 
-    async def _count_by_direct_get(self, start: int) -> int:
+    async def size_at(self, start: int, end: int) -> int | None:
+        """Bytes of the first wanted message from `start` to before `end`; None without one."""
+        answer = await self._next(start)
+        sequence = answer.header("Nats-Sequence")
+        if answer.status or sequence is None or int(sequence) >= end:
+            return None
+        return len(answer.data) + len(answer.header_block or b"")
+
+    async def _next(self, start: int) -> "Message":
         asked: dict[str, object] = {"seq": start, "batch": 1}
         asked["next_by_subj"] = self.subjects[0] if self.subjects else ">"
         subject = f"{self._js.api.prefix}.DIRECT.GET.{self.name}"
-        answer = await self._js.connection.request(subject, msgspec.json.encode(asked))
+        return await self._js.connection.request(subject, msgspec.json.encode(asked))
+
+    async def _count_by_direct_get(self, start: int) -> int:
+        answer = await self._next(start)
         pending = answer.header("Nats-Num-Pending")
         if answer.status == 404:
             return 0

@@ -1,12 +1,19 @@
 """Keep a stream as Parquet, and put what was kept into a stream again.
 
 archive(orders, "archive/orders", checkpoint="archive/checkpoint").awaitTermination()
-replay(spark, "archive/orders", servers=url, stream="ORDERS-2")
+replay(spark, "archive/orders", servers=url, stream="ORDERS-2", pace=10)
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions as f
+
+from slipstream.errors import ConfigError
+from slipstream.spark.options import parse
+from slipstream.spark.parts.pacing import publish_paced
+from slipstream.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,10 +44,27 @@ def compact(spark: "SparkSession", path: str, target: str, *, files: int = 1) ->
     spread.write.partitionBy("date", "by_subject").mode("errorifexists").parquet(target)
 
 
-def replay(spark: "SparkSession", path: str, *, where: str = "true", **sink: Any) -> None:
+def replay(
+    spark: "SparkSession", path: str, *, where: str = "true", pace: float = 0.0, **sink: Any
+) -> None:
     """Publish an archive's messages in their order; `sink` are the options of the sink.
 
     `where` is SQL over the archive's columns. The original time is in the header Timestamp.
+    `pace` is how fast time passes: 1 leaves the original intervals between messages, 10 a tenth of
+    them, 0 none. With a pace each message has an id made of its stream and sequence, so that a task
+    that is tried again within the duplicate window adds nothing. Raises `ConfigError`.
     """
-    rows = spark.read.parquet(path).where(where).coalesce(1).sortWithinPartitions("sequence")
-    rows.select(*_KEPT).write.format("jetstream").mode("append").options(**sink).save()
+    kept = spark.read.parquet(path).where(where).select(*_KEPT)
+    rows = kept.coalesce(1).sortWithinPartitions("sequence")
+    if not pace:
+        rows.write.format("jetstream").mode("append").options(**sink).save()
+        return
+    if pace < 0:
+        raise ConfigError(f"replay: pace is {pace}; 1 is the original one, 10 ten times as fast")
+    options = parse(SinkOptions, {name: str(value) for name, value in sink.items()})
+
+    def publish(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        count = publish_paced(batches, pace, options)
+        yield pa.record_batch([pa.array([count])], names=["published"])
+
+    rows.mapInArrow(publish, "published long").collect()

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as f
 
 from slipstream.spark import kv
+from slipstream.spark.lookup import looked_up
+from slipstream.spark.options import ServerOptions, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,8 +46,13 @@ def enriched(
 ) -> "DataFrame":
     """Each row with the bucket's value for its column `key`, as text in a column `name`.
 
-    The bucket is read anew by every micro-batch and every batch query; a key it lacks gives null.
+    A key that the bucket lacks gives null. In a streaming query each micro-batch asks for the keys
+    that its rows have, and sees the values of its time. A table is joined with the bucket as it is
+    when that is first used.
     """
+    if rows.isStreaming:
+        options = parse(ServerOptions, {key: str(value) for key, value in source.items()})
+        return rows.withColumn(name, looked_up(rows[key], bucket, options))
     found = kv.table(spark, bucket, **source).select(
         f.col("key").alias(f"{name}_key"), f.col("value").cast("string").alias(name)
     )
