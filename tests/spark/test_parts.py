@@ -2,6 +2,7 @@
 
 import uuid
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,15 +13,31 @@ from pyspark.sql import functions as f
 import slipstream.sync
 from slipstream.errors import ConfigError
 from slipstream.spark import kv
-from slipstream.spark.decode import dead_letters, decode, schema_of
-from slipstream.spark.parts.archive import archive, replay
-from slipstream.spark.parts.tables import changes, enriched, transformed, windowed
+from slipstream.spark.decode import (
+    dead_letters,
+    decode,
+    decode_avro,
+    decode_protobuf,
+    schema_of,
+)
+from slipstream.spark.parts.archive import archive, compact, replay
+from slipstream.spark.parts.tables import (
+    changes,
+    deduplicated,
+    enriched,
+    sessions,
+    transformed,
+    windowed,
+)
 from slipstream.spark.pipelines import jetstream_source
 from tests.spark.streams import add
 from tests.spark.test_sink import messages, numbers, stream_of, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_TIME = "timestamp_seconds(n) AS time"
 
 
 class Item(msgspec.Struct, rename="camel"):
@@ -81,20 +98,46 @@ def test_what_is_not_of_its_type_becomes_a_dead_letter(spark: "SparkSession") ->
     ]
 
 
-def test_an_archived_stream_can_be_replayed_into_another(
-    spark: "SparkSession", jetstream_url: str, tmp_path: Path
+def test_a_session_without_the_avro_and_protobuf_jars_is_told_how_to_have_them(
+    spark: "SparkSession",
 ) -> None:
-    name, copy = stream_of(jetstream_url), "C" + uuid.uuid4().hex[:12]
-    write(numbers(spark, name, 20, 1), jetstream_url, name)
-    source = spark.readStream.format("jetstream").options(servers=jetstream_url, stream=name)
+    frame = spark.createDataFrame([(b"x",)], "data binary")
+    with pytest.raises(ConfigError, match=r"spark\.jars\.packages.*spark-avro_2\.13:4"):
+        decode_avro(frame, '{"type": "record", "name": "A", "fields": []}')
+    with pytest.raises(ConfigError, match=r"spark\.jars\.packages.*spark-protobuf_2\.13:4"):
+        decode_protobuf(frame, "Order", b"")
+
+
+def test_an_archive_by_date_and_subject_is_compacted_and_replayed_in_order(
+    spark: "SparkSession", either_url: str, tmp_path: Path
+) -> None:
+    name, copy, paced = stream_of(either_url), stream_of(either_url), stream_of(either_url)
+    source = spark.readStream.format("jetstream").options(servers=either_url, stream=name)
     source = source.option("startingOffsets", "earliest")
-    archive(source.load(), str(tmp_path / "kept"), checkpoint=str(tmp_path / "c")).awaitTermination(
-        60
-    )
-    with slipstream.sync.connect(jetstream_url) as nc:
-        nc.jetstream().create_stream(name=copy, subjects=[copy], allow_direct=True)
-    replay(spark, str(tmp_path / "kept"), servers=jetstream_url, stream=copy, subject=copy)
-    assert [int(m.data) for m in messages(jetstream_url, copy)] == list(range(20))
+    for part in (range(10), range(10, 20)):  # two queries leave two files of each subject
+        for subject in ("a", "b"):
+            add(either_url, name, part, subject)
+        archive(source.load(), str(tmp_path / "kept"), checkpoint=str(tmp_path / "c"))
+        for query in spark.streams.active:
+            query.awaitTermination(60)
+    compact(spark, str(tmp_path / "kept"), str(tmp_path / "small"))
+    for directory, files in (("kept", 2), ("small", 1)):
+        for subject in ("a", "b"):
+            (folder,) = (tmp_path / directory).glob(f"date=*/by_subject={name}.{subject}")
+            assert len(list(folder.glob("*.parquet"))) == files
+    numbers_of_a = [int(m.data) for m in messages(either_url, name) if m.subject.endswith("a")]
+    target = {"servers": either_url, "subject": f"{copy}.x", "stream": copy}
+    replay(spark, str(tmp_path / "small"), where=f"subject = '{name}.a'", **target)
+    assert [int(m.data) for m in messages(either_url, copy)] == numbers_of_a
+
+    target = {"servers": either_url, "subject": f"{paced}.x", "stream": paced}
+    begun = datetime.now(UTC)
+    replay(spark, str(tmp_path / "small"), where=f"subject = '{name}.a'", pace=20, **target)
+    old = [m.time for m in messages(either_url, name) if m.subject.endswith("a")]
+    new = messages(either_url, paced)
+    assert [int(m.data) for m in new] == numbers_of_a
+    assert new[-1].time >= begun + (old[-1] - old[0]) / 20  # it took its time
+    assert new[0].headers["Nats-Msg-Id"].startswith(f"{name}.")
 
 
 def test_a_stream_is_enriched_with_what_a_bucket_has_at_each_micro_batch(
@@ -148,10 +191,33 @@ def test_a_bucket_has_a_change_feed(spark: "SparkSession", jetstream_url: str) -
     assert [(row.key, row.operation) for row in rows] == [("a", "PUT"), ("a", "DEL")]
 
 
-def test_rows_are_counted_by_windows_of_event_time(spark: "SparkSession") -> None:
-    rows = spark.sql("SELECT id AS n, timestamp_seconds(id * 30) AS time FROM range(4)")
-    made = windowed(rows, "time", "1 minute", "0 seconds", [], f.count("*").alias("count"))
-    assert [row["count"] for row in made.orderBy("start").collect()] == [2, 2]
+def test_windows_sessions_and_duplicates_of_a_stream_go_by_event_time(
+    spark: "SparkSession", jetstream_url: str
+) -> None:
+    name = stream_of(jetstream_url)
+    with slipstream.sync.connect(jetstream_url) as nc:
+        for second in (0, 30, 60, 60, 200, 3600):  # the last one moves the watermark past the rest
+            nc.jetstream().publish(f"{name}.x", str(second))
+    source = spark.readStream.format("jetstream").options(servers=jetstream_url, stream=name)
+    source = source.options(startingOffsets="earliest", maxMessagesPerTrigger=5)
+    rows = source.load().selectExpr("cast(data AS int) AS n").selectExpr("*", _TIME)
+    count = f.count("*").alias("count")
+    made = {
+        "w": windowed(rows, "time", "1 minute", "0 seconds", [], count),
+        "s": sessions(rows, "time", "1 minute", "0 seconds", [], count),
+        "d": deduplicated(rows, "time", "1 hour", ["n"]),
+    }
+    queries = [
+        frame.writeStream.format("memory").queryName(f"{kind}{name}").trigger(availableNow=True)
+        for kind, frame in made.items()
+    ]
+    for query in [query.start() for query in queries]:
+        query.awaitTermination(100)
+    windows = spark.table(f"w{name}").orderBy("start").collect()
+    assert [row["count"] for row in windows] == [2, 2, 1]
+    found = spark.table(f"s{name}").orderBy("start").collect()
+    assert [row["count"] for row in found] == [4, 1]
+    assert sorted(row.n for row in spark.table(f"d{name}").collect()) == [0, 30, 60, 200, 3600]
 
 
 def test_a_pipeline_takes_a_stream_as_a_source(spark: "SparkSession", jetstream_url: str) -> None:

@@ -1,8 +1,10 @@
 """The source in bad weather: servers that die, messages that go, streams that are replaced."""
 
+import contextlib
+import io
+import re
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,45 +12,11 @@ import pytest
 
 import slipstream.sync
 from tests.fix_server_process import start_process
+from tests.spark.gates import Gate, GatedSource
 from tests.spark.streams import add, fill, finish, follow, read, stored
 
 if TYPE_CHECKING:
-    import pyarrow
     from pyspark.sql import DataFrame, SparkSession
-
-
-def _slowly(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
-    for batch in batches:
-        time.sleep(0.02)
-        yield batch
-
-
-def test_a_server_that_is_killed_and_comes_back_costs_no_row(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    flags = ("-js", "-sd", str(tmp_path / "store"))
-    first = start_process(tmp_path / "first", *flags)
-    second: list[Any] = []
-    name = fill(first.url, 20_000)
-    port = str(first.port)
-
-    def crash() -> None:
-        time.sleep(1.5)
-        first.kill()
-        second.append(start_process(tmp_path / "second", *flags, "-p", port))
-
-    crashing = threading.Thread(target=crash)
-    try:
-        crashing.start()
-        table = read(spark, first.url, name, fetchMessages=200, columns="sequence")
-        rows = table.mapInArrow(_slowly, table.schema)
-        found = rows.selectExpr("count(*) n", "count(distinct sequence) d").collect()[0]
-        assert (found.n, found.d) == (20_000, 20_000)
-    finally:
-        crashing.join()
-        first.kill()
-        for server in second:
-            server.kill()
 
 
 def _lose_by_age(js: Any, name: str) -> None:
@@ -161,6 +129,84 @@ def test_a_query_that_ends_between_read_and_commit_reads_the_same_rows_again(
     add(jetstream_url, name, range(10, 15))
     run()
     assert seen == [(0, list(range(1, 11))), (0, list(range(1, 11))), (1, list(range(11, 16)))]
+
+
+def test_messages_that_expire_under_a_reader_are_a_loss_with_its_range(
+    spark: "SparkSession", either_url: str, tmp_path: Path
+) -> None:
+    spark.dataSource.register(GatedSource)
+    name = fill(either_url, 3000)
+    found: dict[bool, Any] = {}
+
+    def count(fail: bool) -> None:
+        reader = spark.read.format("gated").options(servers=either_url, stream=name)
+        reader = reader.options(minPartitions=1, fetchMessages=100, failOnDataLoss=fail)
+        try:
+            found[fail] = reader.option("gate", str(tmp_path / str(fail))).load().count()
+        except Exception as error:
+            found[fail] = str(error)
+
+    readers = [threading.Thread(target=count, args=[fail]) for fail in (True, False)]
+    for one in readers:
+        one.start()
+    for fail in (True, False):
+        Gate(tmp_path / str(fail)).wait()
+    with slipstream.sync.connect(either_url) as nc:
+        _lose_by_age(nc.jetstream(), name)
+    for fail in (True, False):
+        Gate(tmp_path / str(fail)).open()
+    for one in readers:
+        one.join()
+    lost = re.search(r"sequences (\d+) to 3000 \((\d+)\) expired", found[True])
+    assert lost, found
+    assert int(lost[1]) + int(lost[2]) == 3001
+    assert 100 <= found[False] < 3000
+
+
+def test_an_empty_stream_is_followed_from_its_first_message_on(
+    spark: "SparkSession", either_url: str, tmp_path: Path
+) -> None:
+    name = fill(either_url, 0)
+    assert finish(follow(spark, either_url, name, tmp_path, startingOffsets="latest")) == []
+    add(either_url, name, range(3))
+    finish(follow(spark, either_url, name, tmp_path))
+    assert stored(spark, tmp_path) == [0, 1, 2]
+
+
+def test_a_schema_that_does_not_fit_names_the_column_and_its_type(
+    spark: "SparkSession", jetstream_url: str
+) -> None:
+    reader = spark.read.format("jetstream").options(servers=jetstream_url, stream="S")
+    with pytest.raises(Exception, match="column sequence is bigint, and the schema says string"):
+        reader.schema("sequence string").load().count()
+    with pytest.raises(Exception, match="there is no column 'price'; there are stream, subject"):
+        reader.schema("price double").load().count()
+
+
+def test_secrets_are_in_no_plan_progress_checkpoint_or_error(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    flags = ("-js", "-sd", str(tmp_path / "store"), "--user", "ada", "--pass", "hunter2hunter2")
+    server = start_process(tmp_path / "server", *flags)
+    secrets = {"user": "ada", "password": "hunter2hunter2"}
+    try:
+        url = server.url.replace("//", "//ada:hunter2hunter2@")
+        name = fill(url, 3)
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told):
+            read(spark, server.url, name, **secrets).explain(True)
+            read(spark, url, name).explain("formatted")
+        query = follow(spark, server.url, name, tmp_path / "by-option", **secrets)
+        finish(query)
+        other = follow(spark, url, name, tmp_path / "by-url")
+        finish(other)
+        told.write(f"{query.lastProgress} {other.lastProgress} {server.log}")
+        for path in [*(tmp_path / "by-option").rglob("*"), *(tmp_path / "by-url").rglob("*")]:
+            told.write(path.read_bytes().decode(errors="replace") if path.is_file() else "")
+        assert "BatchScan jetstream" in told.getvalue()
+        assert "hunter2" not in told.getvalue()
+    finally:
+        server.kill()
 
 
 def test_wrong_credentials_are_refused_and_never_shown(

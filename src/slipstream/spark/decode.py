@@ -3,12 +3,14 @@
     good, bad = decode(orders, Order)                # JSON in the column data
     dead_letters(bad, "orders.bad").write.format("jetstream")...
 
-Avro and Protobuf have Spark's own `from_avro` and `from_protobuf`.
+`decode_avro` and `decode_protobuf` do the same by Spark's own functions, whose jars are not among
+those that PySpark brings: a session has to load them (docs/spark-sink.md says how).
 """
 
 import dataclasses
 import types
 import typing
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -22,7 +24,7 @@ from slipstream.errors import ConfigError
 from slipstream.spark.publishing import ORIGIN_HEADER, REASON_HEADER
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _CORRUPT = "_corrupt"
 _SIMPLE: dict[Any, type[t.DataType]] = {
@@ -71,6 +73,65 @@ def decode(frame: "DataFrame", kind: type, column: str = "data") -> "tuple[DataF
     judged = parsed.withColumn("reason", reason)
     good = judged.where("reason IS NULL").drop("reason")
     good = good.withColumn("value", f.col("value").dropFields(_CORRUPT))
+    return good, judged.where("reason IS NOT NULL").drop("value")
+
+
+def decode_avro(
+    frame: "DataFrame", schema: str, column: str = "data", **options: str
+) -> "tuple[DataFrame, DataFrame]":
+    """The rows whose payload is Avro of the schema (JSON), as a column `value`; and the others.
+
+    `options` are those of `from_avro`. Raises `ConfigError` if the session lacks spark-avro.
+    """
+    from pyspark.sql.avro.functions import from_avro
+
+    def parse() -> "Column":
+        return from_avro(f.col(column), schema, {"mode": "PERMISSIVE", **options})
+
+    return _decode_binary(frame, column, parse, "spark-avro", "Avro of the schema")
+
+
+def decode_protobuf(
+    frame: "DataFrame", message: str, descriptors: bytes, column: str = "data", **options: str
+) -> "tuple[DataFrame, DataFrame]":
+    """The rows whose payload is a Protobuf message, as a column `value`; and the others.
+
+    `descriptors` is what ``protoc --descriptor_set_out --include_imports`` has written, `options`
+    are those of `from_protobuf`. Raises `ConfigError` if the session lacks spark-protobuf.
+    """
+    from pyspark.sql.protobuf.functions import from_protobuf
+
+    def parse() -> "Column":
+        given = {"mode": "PERMISSIVE", **options}
+        return from_protobuf(column, message, options=given, binaryDescriptorSet=descriptors)
+
+    return _decode_binary(frame, column, parse, "spark-protobuf", f"message {message}")
+
+
+def _decode_binary(
+    frame: "DataFrame", column: str, parse: "Callable[[], Column]", package: str, what: str
+) -> "tuple[DataFrame, DataFrame]":
+    from pyspark import __version__
+    from pyspark.errors import AnalysisException
+
+    try:
+        parsed = frame.withColumn("value", parse())
+        fields = parsed.schema["value"].dataType
+    except (AnalysisException, TypeError) as error:
+        told = str(error)
+        if "NOT_LOADED" not in told and "JavaPackage" not in told:
+            raise
+        raise ConfigError(
+            f"decoding needs Spark's package {package}, which this session has not loaded: make it "
+            f'with slipstream.spark.session(config={{"spark.jars.packages": '
+            f'"org.apache.spark:{package}_2.13:{__version__}"}}), or give its jar in spark.jars'
+        ) from None
+    names = fields.fieldNames() if isinstance(fields, t.StructType) else []
+    value = f.coalesce(*(f.col("value")[name].cast("string") for name in names)) if names else None
+    is_bad = f.col("value").isNull() if value is None else value.isNull()
+    reason = f.when(f.col(column).isNull(), f.lit("there is no payload"))
+    judged = parsed.withColumn("reason", reason.when(is_bad, f.lit(f"it is no {what}")))
+    good = judged.where("reason IS NULL").drop("reason")
     return good, judged.where("reason IS NOT NULL").drop("value")
 
 
