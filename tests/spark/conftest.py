@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs all tests that need the session."""
+    """One worker runs all tests that need the session; on a busy machine Spark needs its time."""
     for item in items:
         if "spark" in item.path.parts:
             item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session")

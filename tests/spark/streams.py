@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 
+WAIT_SECONDS = 240.0
+"""For what comes at once on a quiet machine."""
+
+
 def fill(url: str, count: int, subject: str = "new", **config: Any) -> str:
     """A stream of a name of its own with messages "0", "1", ..."""
     name = "S" + uuid.uuid4().hex[:12]
@@ -52,7 +56,7 @@ def follow(
 
 def finish(query: "StreamingQuery") -> "list[dict[str, Any]]":
     """Wait for its end; its progress. Raises what the query failed of."""
-    query.awaitTermination(60)
+    assert query.awaitTermination(WAIT_SECONDS), query.status
     found: list[dict[str, Any]] = [p for p in query.recentProgress if p["numInputRows"]]
     return found
 

@@ -54,7 +54,6 @@ def connect_url(spark: "SparkSession") -> Iterator[str]:
     service.SparkConnectService.stop(none, none)
 
 
-@pytest.mark.timeout(300)  # another process imports Spark and has workers of its own
 def test_a_session_of_spark_connect_reads_follows_and_writes_streams(
     connect_url: str, jetstream_url: str
 ) -> None:

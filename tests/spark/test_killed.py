@@ -8,21 +8,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 import slipstream.spark
 from tests.fix_server_process import environment
 from tests.spark.gates import Gate, GatedSource
 from tests.spark.mortal_servers import MortalServer
-from tests.spark.streams import add, fill
+from tests.spark.streams import WAIT_SECONDS, add, fill
 from tests.spark.test_sink import messages, stream_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
-
-WAIT_SECONDS = 240.0
-pytestmark = pytest.mark.timeout(300)  # a Spark of their own starts
 
 
 def copy(

@@ -30,7 +30,7 @@ from slipstream.spark.parts.tables import (
     windowed,
 )
 from slipstream.spark.pipelines import jetstream_source
-from tests.spark.streams import add
+from tests.spark.streams import WAIT_SECONDS, add
 from tests.spark.test_sink import messages, numbers, stream_of, write
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def test_an_archive_by_date_and_subject_is_compacted_and_replayed_in_order(
             add(either_url, name, part, subject)
         archive(source.load(), str(tmp_path / "kept"), checkpoint=str(tmp_path / "c"))
         for query in spark.streams.active:
-            query.awaitTermination(60)
+            query.awaitTermination(WAIT_SECONDS)
     compact(spark, str(tmp_path / "kept"), str(tmp_path / "small"))
     for directory, files in (("kept", 2), ("small", 1)):
         for subject in ("a", "b"):
@@ -186,7 +186,7 @@ def test_a_bucket_has_a_change_feed(spark: "SparkSession", jetstream_url: str) -
         nc.jetstream().key_value(bucket).delete("a")
     feed = changes(spark, bucket, servers=jetstream_url, startingOffsets="earliest")
     writer = feed.writeStream.format("memory").queryName("feed" + bucket)
-    writer.trigger(availableNow=True).start().awaitTermination(60)
+    writer.trigger(availableNow=True).start().awaitTermination(WAIT_SECONDS)
     rows = spark.table("feed" + bucket).orderBy("revision").collect()
     assert [(row.key, row.operation) for row in rows] == [("a", "PUT"), ("a", "DEL")]
 
@@ -200,7 +200,7 @@ def test_windows_sessions_and_duplicates_of_a_stream_go_by_event_time(
             nc.jetstream().publish(f"{name}.x", str(second))
     source = spark.readStream.format("jetstream").options(servers=jetstream_url, stream=name)
     source = source.options(startingOffsets="earliest", maxMessagesPerTrigger=5)
-    rows = source.load().selectExpr("cast(data AS int) AS n").selectExpr("*", _TIME)
+    rows = source.load().selectExpr("int(string(data)) AS n").selectExpr("*", _TIME)
     count = f.count("*").alias("count")
     made = {
         "w": windowed(rows, "time", "1 minute", "0 seconds", [], count),
@@ -212,7 +212,7 @@ def test_windows_sessions_and_duplicates_of_a_stream_go_by_event_time(
         for kind, frame in made.items()
     ]
     for query in [query.start() for query in queries]:
-        query.awaitTermination(100)
+        query.awaitTermination(WAIT_SECONDS)
     windows = spark.table(f"w{name}").orderBy("start").collect()
     assert [row["count"] for row in windows] == [2, 2, 1]
     found = spark.table(f"s{name}").orderBy("start").collect()

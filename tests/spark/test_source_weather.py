@@ -196,6 +196,9 @@ def test_secrets_are_in_no_plan_progress_checkpoint_or_error(
         with contextlib.redirect_stdout(told):
             read(spark, server.url, name, **secrets).explain(True)
             read(spark, url, name).explain("formatted")
+            following = spark.readStream.format("jetstream").options(stream=name, **secrets)
+            following = following.options(servers=url, nkeySeed="SUhunter2", token="hunter2")
+            following.load().explain(True)
         query = follow(spark, server.url, name, tmp_path / "by-option", **secrets)
         finish(query)
         other = follow(spark, url, name, tmp_path / "by-url")
