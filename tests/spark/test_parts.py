@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_TIME = "timestamp_seconds(n) AS time"
+_TIME = ("timestamp_seconds(n) AS time", "'all' AS kind")
 
 
 class Item(msgspec.Struct, rename="camel"):
@@ -200,11 +200,11 @@ def test_windows_sessions_and_duplicates_of_a_stream_go_by_event_time(
             nc.jetstream().publish(f"{name}.x", str(second))
     source = spark.readStream.format("jetstream").options(servers=jetstream_url, stream=name)
     source = source.options(startingOffsets="earliest", maxMessagesPerTrigger=5)
-    rows = source.load().selectExpr("int(string(data)) AS n").selectExpr("*", _TIME)
+    rows = source.load().selectExpr("int(string(data)) AS n").selectExpr("*", *_TIME)
     count = f.count("*").alias("count")
     made = {
-        "w": windowed(rows, "time", "1 minute", "0 seconds", [], count),
-        "s": sessions(rows, "time", "1 minute", "0 seconds", [], count),
+        "w": windowed(rows, "time", "1 minute", "0 seconds", ["kind"], count),
+        "s": sessions(rows, "time", "1 minute", "0 seconds", ["kind"], count),
         "d": deduplicated(rows, "time", "1 hour", ["n"]),
     }
     queries = [

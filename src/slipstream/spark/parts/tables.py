@@ -28,7 +28,10 @@ def windowed(
 def sessions(
     rows: "DataFrame", time: str, gap: str, late: str, keys: list[str], *results: "Column"
 ) -> "DataFrame":
-    """Aggregates by keys and sessions, which end when nothing came for `gap`."""
+    """Aggregates by keys and sessions, which end when nothing came for `gap`.
+
+    A streaming query needs a key at least.
+    """
     grouped = rows.withWatermark(time, late).groupBy(f.session_window(time, gap), *keys)
     made = grouped.agg(*results)
     return made.select(
