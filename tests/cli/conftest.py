@@ -1,10 +1,13 @@
 """The real executable, run against both servers, with and without a terminal."""
 
+import fcntl
 import os
 import pty
 import select
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,6 +42,8 @@ class Cli:
             "PYTHONPATH": str(SOURCE),
             "TERM": "xterm-256color",
         }
+        for name in ("COLUMNS", "LINES", "NO_COLOR"):
+            self.env.pop(name, None)
 
     def __call__(self, *words: str, stdin: str = "", status: int = 0) -> Done:
         """Without a terminal; the exit status has to be `status`."""
@@ -54,9 +59,10 @@ class Cli:
         assert done.returncode == status, f"{words}: {done.stdout}{done.stderr}"
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def on_terminal(self, *words: str, answers: str = "") -> Done:
+    def on_terminal(self, *words: str, answers: str = "", columns: int = 80) -> Done:
         """On a pseudo-terminal, typing `answers`."""
         main, side = pty.openpty()
+        fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = subprocess.Popen(
             self.command(words),
             stdin=side,

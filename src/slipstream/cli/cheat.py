@@ -55,7 +55,7 @@ slipstream object put FILES video.mp4
 slipstream object get FILES video.mp4 --output copy.mp4""",
     "bench": """\
 slipstream bench pub test --msgs 1000000 --size 128
-slipstream bench js bench.x --msgs 100000 --create
+slipstream bench js bench.x --stream benchstream --msgs 100000
 slipstream bench fetch --msgs 100000""",
     "context": """\
 slipstream context add prod --server nats://prod:4222 --creds prod.creds --select

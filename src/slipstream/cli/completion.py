@@ -17,9 +17,9 @@ app = new_app(group=False)
 SCRIPTS = {
     "bash": """\
 _slipstream() {
-    COMPREPLY=($(compgen -W "$(slipstream __complete "${COMP_WORDS[@]:1:COMP_CWORD-1}"
-    2>/dev/null)" \\
-        -- "${COMP_WORDS[COMP_CWORD]}"))
+    local found
+    found=$(slipstream __complete "${COMP_WORDS[@]:1:COMP_CWORD-1}" 2>/dev/null)
+    COMPREPLY=($(compgen -W "$found" -- "${COMP_WORDS[COMP_CWORD]}"))
 }
 complete -o default -F _slipstream slipstream""",
     "zsh": """\

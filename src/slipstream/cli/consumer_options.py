@@ -4,7 +4,7 @@ from typing import Any
 
 from slipstream.cli.config_options import ConfigOption, pairs_of, words_of
 from slipstream.cli.prompts import ask
-from slipstream.cli.values import duration, later, moment
+from slipstream.cli.values import duration, later, moment, one_of
 from slipstream.client.jetstream import ConsumerConfig
 
 CONSUMER_OPTIONS = (
@@ -14,9 +14,11 @@ CONSUMER_OPTIONS = (
     ConfigOption("--deliver-group", "deliver_group", str, "Queue group of those who listen there"),
     ConfigOption("--deliver", "deliver", str,
                  "Where to begin: all, new, last, subject (last of each), a sequence, 1h, a time"),
-    ConfigOption("--ack", "ack_policy", str, "explicit, all or none"),
+    ConfigOption("--ack", "ack_policy", str, "explicit, all or none",
+                 one_of("explicit", "all", "none")),
     ConfigOption("--filter", "filters", list[str], "Only these subjects"),
-    ConfigOption("--replay", "replay_policy", str, "instant or original"),
+    ConfigOption("--replay", "replay_policy", str, "instant or original",
+                 one_of("instant", "original")),
     ConfigOption("--wait", "ack_wait", str, "How long to wait for an ack, like 30s", duration),
     ConfigOption("--max-deliver", "max_deliver", int, "Deliveries of a message at most"),
     ConfigOption("--backoff", "backoff", list[str], "Waits between deliveries: 1s,5s,1m"),
@@ -54,10 +56,6 @@ def config_fields(given: dict[str, Any]) -> dict[str, Any]:
         filters = words_of(fields.pop("filters"))
         single = len(filters) == 1
         fields |= {"filter_subject": filters[0]} if single else {"filter_subjects": filters}
-    if "ack_policy" in fields:
-        fields["ack_policy"] = fields["ack_policy"].lower()
-    if "replay_policy" in fields:
-        fields["replay_policy"] = fields["replay_policy"].lower()
     if "backoff" in fields:
         fields["backoff"] = [duration(word) for word in words_of(fields["backoff"])]
     if "metadata" in fields:

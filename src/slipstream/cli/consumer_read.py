@@ -1,5 +1,7 @@
 """`slipstream consumer next|sub`: read messages and acknowledge them."""
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from datetime import datetime
 from typing import Annotated
 
@@ -8,16 +10,21 @@ import typer
 from slipstream.cli.choose import choose_consumer
 from slipstream.cli.message_text import say_bytes, show_headers
 from slipstream.cli.output import note, print_json, say
+from slipstream.cli.prompts import Pager
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration
-from slipstream.client.jetstream import JetStreamMessage
+from slipstream.client.jetstream import ConsumerInfo, JetStreamMessage
+from slipstream.client.jetstream.context import JetStream
 from slipstream.errors import ConfigError
 
 app = new_app()
 
+PULL_SECONDS = 30.0  # how long one pull request of `sub` waits
+
 StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream")]
 Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer")]
 Ack = Annotated[bool, typer.Option("--ack/--no-ack", help="Acknowledge what is shown")]
+PageSize = Annotated[int, typer.Option("--page", help="On a terminal, stop after so many")]
 Raw = Annotated[bool, typer.Option("--raw", "-r", help="Only the bodies")]
 
 
@@ -106,21 +113,32 @@ async def sub(
     raw: Raw = False,
     count: Annotated[int, typer.Option("--count", help="Stop after so many; 0: never")] = 0,
     deliver_group: Annotated[str, typer.Option("--queue", help="Deliver group")] = "",
+    page: PageSize = 0,
 ) -> None:
     """Show and acknowledge messages as they come, until Ctrl-C."""
-    shown = 0
+    shown, pager = 0, Pager(page)
     async with jetstream() as js:
         stream, name = await choose_consumer(js, stream, name)
         info = await js.consumer_info(stream, name)
-        if info.config.deliver_subject:
-            source = (await js.push_consumer(stream, name)).messages()
-        else:
-            # One at a time, so that nothing is left unacknowledged when we stop.
-            source = (await js.consumer(stream, name)).messages(max_messages=1)
-        async with source as messages:
+        async with aclosing(_messages(js, info)) as messages:
             async for message in messages:
                 _show(message, raw)
                 await _settle(message, ack and info.config.ack_policy != "none", False, False, raw)
                 shown += 1
-                if count and shown >= count:
+                if (count and shown >= count) or not pager.wants_more():
                     return
+
+
+async def _messages(js: JetStream, info: ConsumerInfo) -> AsyncGenerator[JetStreamMessage, None]:
+    """The messages of a consumer, without an end."""
+    if info.config.deliver_subject:
+        async with (await js.push_consumer(info.stream_name, info.name)).messages() as pushed:
+            async for message in pushed:
+                yield message
+        return
+    consumer = await js.consumer(info.stream_name, info.name)
+    while True:
+        # One at a time, so that nothing is out and unacknowledged when somebody stops.
+        taken = await consumer.next(timeout=PULL_SECONDS)
+        if taken is not None:
+            yield taken

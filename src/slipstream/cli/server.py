@@ -1,11 +1,12 @@
 """`slipstream server`: checks for monitoring, and what a server says of itself."""
 
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 
+from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import print_json, properties, say, table
 from slipstream.cli.session import (
     command,
@@ -17,9 +18,8 @@ from slipstream.cli.session import (
     settings,
     wants_json,
 )
+from slipstream.cli.system import ask_connections, ask_servers
 from slipstream.cli.values import duration, show_duration, show_size
-from slipstream.client.connection import Connection
-from slipstream.client.errors import NoRespondersError
 from slipstream.errors import ConfigError, Error
 
 app = new_app("Look after a server.")
@@ -156,18 +156,6 @@ async def check_jetstream(
     check.end()
 
 
-async def _ask_system(nc: Connection, subject: str) -> list[dict[str, Any]]:
-    """Every server's answer to a system request."""
-    try:
-        answers = [
-            msgspec.json.decode(message.data)
-            async for message in nc.request_many(subject, b"", stall=0.3)
-        ]
-    except NoRespondersError:
-        answers = []
-    return answers
-
-
 @command(app, "info")
 async def info() -> None:
     """Show what the connected server says of itself."""
@@ -203,7 +191,7 @@ async def ping() -> None:
     """Measure the round trip to every server of the cluster (system account)."""
     async with connection() as nc:
         began = perf_counter()
-        answers = await _ask_system(nc, "$SYS.REQ.SERVER.PING")
+        answers = await ask_servers(nc, "$SYS.REQ.SERVER.PING")
         took = perf_counter() - began
     if not answers:
         raise ConfigError(f"server ping: nobody answered; {SYSTEM_HELP}")
@@ -216,10 +204,19 @@ async def ping() -> None:
 
 
 @command(app, "report")
-async def report() -> None:
-    """Compare the servers' streams, consumers and memory (system account)."""
+async def report(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="jetstream or connections")] = (
+        "jetstream"
+    ),
+) -> None:
+    """Compare servers (jetstream; system account), or the account's connections."""
+    if kind == "connections":
+        await _report_connections()
+        return
+    if kind != "jetstream":
+        raise UsageError(f'there is no report "{kind}": ask for jetstream or connections')
     async with connection() as nc:
-        answers = await _ask_system(nc, "$SYS.REQ.SERVER.PING.JSZ")
+        answers = await ask_servers(nc, "$SYS.REQ.SERVER.PING.JSZ")
     if not answers:
         raise ConfigError(f"server report: nobody answered; {SYSTEM_HELP}")
     if wants_json():
@@ -241,3 +238,28 @@ async def report() -> None:
         )
     columns = ("Server", "Streams", "Consumers", "Messages", "Bytes", "Memory", "File")
     table("JetStream Summary", columns, rows)
+
+
+async def _report_connections() -> None:
+    async with connection() as nc:
+        found = await ask_connections(nc)
+    if wants_json():
+        print_json(found)
+        return
+    rows = [
+        (
+            str(one.get("cid", "")),
+            str(one.get("name", "")),
+            f"{one.get('ip', '')}:{one.get('port', '')}",
+            str(one.get("uptime", "")),
+            f"{one.get('in_msgs', 0):,}",
+            f"{one.get('out_msgs', 0):,}",
+            show_size(one.get("in_bytes", 0)),
+            show_size(one.get("out_bytes", 0)),
+            f"{one.get('subscriptions', 0):,}",
+        )
+        for one in found
+    ]
+    columns = ("CID", "Name", "IP", "Uptime", "In Msgs", "Out Msgs", "In Bytes", "Out Bytes",
+               "Subs")  # fmt: skip
+    table(f"Top {len(rows)} Connections", columns, rows)

@@ -12,6 +12,7 @@ from slipstream.cli.config_options import read_config, with_config_options
 from slipstream.cli.output import done, note, print_json, say, spinner
 from slipstream.cli.prompts import confirm, require
 from slipstream.cli.session import command, jetstream, new_app, wants_json
+from slipstream.cli.stream_copy import copy_messages
 from slipstream.cli.stream_options import (
     STREAM_OPTIONS,
     ask_stream,
@@ -111,12 +112,21 @@ async def copy(
     *,
     source: Annotated[str, typer.Argument(metavar="SOURCE")],
     target: Annotated[str, typer.Argument(metavar="TARGET")],
+    messages: Annotated[bool, typer.Option("--messages", help="With its messages")] = False,
     given: dict[str, Any],
 ) -> None:
-    """Create a stream with another one's configuration (without its messages)."""
+    """Create a stream with another one's configuration, with --messages also its messages."""
     async with jetstream() as js:
         stream = await js.stream(source)
         made = stream.config.replace(name=target, **config_fields(given))
+        if messages:
+            await copy_messages(js, stream, made.replace(subjects=given.get("subjects", [])))
+            info = await js.stream_info(target)
+            if wants_json():
+                print_json(info)
+            else:
+                show_stream(info, f"Stream {target} was created")
+            return
         if "subjects" not in given and made.subjects:
             raise ConfigError(
                 f"stream copy: both would store {', '.join(made.subjects)}; give --subjects"

@@ -8,7 +8,7 @@ import typer
 from slipstream.cli.choose import choose_stream
 from slipstream.cli.message_text import json_message, show_body, show_stored
 from slipstream.cli.output import done, print_json, say
-from slipstream.cli.prompts import confirm, may_ask
+from slipstream.cli.prompts import Pager, confirm
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import moment, show_stamp
 from slipstream.client.jetstream import StoredMessage, Stream
@@ -59,7 +59,7 @@ async def view(
     translate: Annotated[str, typer.Option("--translate", help="Command to pipe them to")] = "",
 ) -> None:
     """Page through a stream; without a terminal, show all of it."""
-    shown = 0
+    shown, pager = 0, Pager(page_size)
     async with jetstream() as js:
         stream = await js.stream(await choose_stream(js, name))
         async for message in _messages(stream, sequence, since, subject):
@@ -68,7 +68,7 @@ async def view(
             else:
                 show_stored(message, raw, translate)
             shown += 1
-            if shown % page_size == 0 and may_ask() and not typer.confirm("Next Page?", True):
+            if not pager.wants_more():
                 break
     if not shown and not wants_json():
         say(f"No messages in {stream.name}")

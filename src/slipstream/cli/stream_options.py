@@ -4,7 +4,7 @@ from typing import Any
 
 from slipstream.cli.config_options import ConfigOption, pairs_of, words_of
 from slipstream.cli.prompts import ask
-from slipstream.cli.values import duration, size
+from slipstream.cli.values import duration, one_of, size
 from slipstream.client.jetstream import StreamConfig
 from slipstream.client.jetstream.stream_config import (
     ConsumerLimits,
@@ -17,9 +17,13 @@ from slipstream.client.jetstream.stream_config import (
 STREAM_OPTIONS = (
     ConfigOption("--subjects", "subjects", list[str], "Subjects that it stores"),
     ConfigOption("--description", "description", str, "What it is for"),
-    ConfigOption("--storage", "storage", str, "file or memory"),
-    ConfigOption("--retention", "retention", str, "limits, interest or workqueue (work)"),
-    ConfigOption("--discard", "discard", str, "What goes when it is full: old or new"),
+    ConfigOption("--storage", "storage", str, "file or memory",
+                 one_of("file", "memory", f="file", m="memory")),
+    ConfigOption("--retention", "retention", str, "limits, interest or workqueue (work)",
+                 one_of("limits", "interest", "workqueue", work="workqueue", wq="workqueue",
+                        work_queue="workqueue")),
+    ConfigOption("--discard", "discard", str, "What goes when it is full: old or new",
+                 one_of("old", "new")),
     ConfigOption("--max-msgs", "max_msgs", int, "Messages at most; -1: no bound"),
     ConfigOption("--max-msgs-per-subject", "max_msgs_per_subject", int, "Of each subject"),
     ConfigOption("--max-bytes", "max_bytes", str, "Bytes at most, like 1GB", size),
@@ -29,7 +33,7 @@ STREAM_OPTIONS = (
     ConfigOption("--dupe-window", "duplicate_window", str, "Memory for message ids", duration),
     ConfigOption("--replicas", "num_replicas", int, "Copies in a cluster"),
     ConfigOption("--ack/--no-ack", "ack", bool, "Acknowledge publishes"),
-    ConfigOption("--compression", "compression", str, "none or s2"),
+    ConfigOption("--compression", "compression", str, "none or s2", one_of("none", "s2")),
     ConfigOption("--first-sequence", "first_seq", int, "The first message's sequence"),
     ConfigOption("--discard-per-subject/--no-discard-per-subject", "discard_new_per_subject",
                  bool, "With discard new: refuse beyond the bound of the subject"),
@@ -63,7 +67,6 @@ STREAM_OPTIONS = (
                  "Highest max_ack_pending of consumers"),
     ConfigOption("--metadata", "metadata", list[str], "key=value, more than once"),
 )  # fmt: skip
-RETENTIONS = {"work": "workqueue", "work queue": "workqueue", "wq": "workqueue"}
 
 
 def config_fields(given: dict[str, Any]) -> dict[str, Any]:
@@ -72,12 +75,6 @@ def config_fields(given: dict[str, Any]) -> dict[str, Any]:
     for name in ("subjects", "tags"):
         if name in fields:
             fields[name] = words_of(fields[name])
-    if "retention" in fields:
-        retention = fields["retention"].lower()
-        fields["retention"] = RETENTIONS.get(retention, retention)
-    for name in ("storage", "discard", "compression"):
-        if name in fields:
-            fields[name] = fields[name].lower()
     if "metadata" in fields:
         fields["metadata"] = pairs_of(fields["metadata"])
     if "ack" in fields:

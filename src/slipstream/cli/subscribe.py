@@ -11,6 +11,7 @@ import typer
 from slipstream.cli.config_options import header_of
 from slipstream.cli.message_text import say_bytes, show_body, show_headers
 from slipstream.cli.output import clock, note, print_json, say
+from slipstream.cli.prompts import Pager
 from slipstream.cli.session import command, connection, context_of, new_app, settings, wants_json
 from slipstream.cli.templates import Template
 from slipstream.cli.values import duration
@@ -42,9 +43,10 @@ async def sub(
         bool, typer.Option("--last-per-subject", help="Stream: last of each, then new")
     ] = False,
     start_sequence: Annotated[int, typer.Option("--start-sequence", help="Stream")] = 0,
+    page: Annotated[int, typer.Option("--page", help="On a terminal, stop after so many")] = 0,
 ) -> None:
     """Show the messages of subjects, or of a stream, as they come."""
-    shower = Shower(raw, headers_only, subjects_only, translate, count)
+    shower = Shower(raw, headers_only, subjects_only, translate, count, Pager(page))
     policy = next(
         (
             name
@@ -70,8 +72,15 @@ class Shower:
     """Shows messages as the line asks, and counts them."""
 
     def __init__(
-        self, raw: bool, headers_only: bool, subjects_only: bool, translate: str, count: int
+        self,
+        raw: bool,
+        headers_only: bool,
+        subjects_only: bool,
+        translate: str,
+        count: int,
+        pager: Pager,
     ) -> None:
+        self._pager = pager
         self._raw = raw
         self._headers_only = headers_only
         self._subjects_only = subjects_only
@@ -94,7 +103,7 @@ class Shower:
                 if not self._headers_only:
                     show_body(message.data, self._translate)
                 say()
-        return not self._count or self.shown < self._count
+        return (not self._count or self.shown < self._count) and self._pager.wants_more()
 
 
 def _json(message: Message) -> dict[str, Any]:

@@ -1,30 +1,43 @@
 """`slipstream top`: streams, consumers, lag, rates and connections, live in the terminal."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Annotated, Any
 
 import typer
 
-from slipstream.cli.session import command, connection, context_of, new_app, settings
+from slipstream.cli.global_options import UsageError
+from slipstream.cli.output import print_json, say, table
+from slipstream.cli.prompts import may_ask
+from slipstream.cli.session import (
+    command,
+    connection,
+    context_of,
+    new_app,
+    settings,
+    wants_json,
+)
+from slipstream.cli.system import ask_connections
 from slipstream.cli.values import show_duration, show_since, show_size
 from slipstream.client.jetstream import ConsumerInfo, StreamInfo
 from slipstream.client.jetstream.context import JetStream
+from slipstream.errors import Error
 
 app = new_app(group=False)
 
-STREAM_COLUMNS = ("Stream", "Messages", "Bytes", "In msg/s", "Consumers", "Last Message")
+STREAM_COLUMNS = ("Stream", "Messages", "Bytes", "In/s", "Consumers", "Last Message")
 CONSUMER_COLUMNS = (
     "Stream",
     "Consumer",
     "Lag",
-    "Out msg/s",
+    "Out/s",
     "Ack Pending",
     "Redelivered",
     "Waiting",
-    "Last Delivery",
+    "Last",
 )
+CONNECTION_COLUMNS = ("CID", "Name", "From", "In/s", "Out/s", "Pending", "Subs", "Uptime")
+Row = tuple[str, ...]
 
 
 @dataclass
@@ -43,36 +56,55 @@ class Rates:
 
 
 class Look:
-    """What is shown: rows of both tables and a line about the account."""
+    """What is shown: the rows of the tables and two lines about server and account."""
 
     def __init__(self, js: JetStream) -> None:
-        self._js = js
+        self.js = js
         self._rates = Rates()
-        self.streams: list[tuple[str, ...]] = []
-        self.consumers: list[tuple[str, ...]] = []
+        self._data: dict[str, Any] = {}
+        self.streams: list[Row] = []
+        self.consumers: list[Row] = []
+        self.connections: list[Row] = []
         self.headline = ""
 
     async def refresh(self) -> None:
-        """Ask the server."""
+        """Ask the server. What can not be asked is said in the headline; the rows stay."""
+        try:
+            await self._refresh()
+        except Error as error:
+            self.headline = f"No answer: {error}"
+
+    async def _refresh(self) -> None:
         now = monotonic()
-        infos = [info async for info in self._js.streams()]
+        infos = [info async for info in self.js.streams()]
         infos.sort(key=lambda info: info.name)
+        consumers = [one for info in infos async for one in self.js.consumers(info.name)]
+        consumers.sort(key=lambda one: (-one.num_pending, one.stream_name, one.name))
+        account = await self.js.account_info()
+        connections = await ask_connections(self.js.connection)
+        self._data = {
+            "account": account,
+            "streams": infos,
+            "consumers": consumers,
+            "connections": connections,
+        }
         self.streams = [self._stream_row(info, now) for info in infos]
-        self.consumers = []
-        for info in infos:
-            async for one in self._js.consumers(info.name):
-                self.consumers.append(self._consumer_row(one, now))
-        self.consumers.sort(key=lambda row: -int(row[2].replace(",", "")))
-        account = await self._js.account_info()
-        server = self._js.connection.server_info
+        self.consumers = [self._consumer_row(one, now) for one in consumers]
+        self.connections = [self._connection_row(one, now) for one in connections]
+        server = self.js.connection.server_info
         self.headline = (
-            f"{server.server_name or server.server_id}  {self._js.connection.server_url}  "
+            f"{self.js.connection.server_url}  {server.version}  {server.server_name[:20]}  "
+            f"connections {len(connections):,}\n"
             f"streams {account.streams:,}  consumers {account.consumers:,}  "
             f"file {show_size(account.storage)}  memory {show_size(account.memory)}  "
             f"API {account.api.total:,} calls, {account.api.errors:,} errors"
         )
 
-    def _stream_row(self, info: StreamInfo, now: float) -> tuple[str, ...]:
+    def whole(self) -> dict[str, Any]:
+        """For programs: what the server said."""
+        return self._data
+
+    def _stream_row(self, info: StreamInfo, now: float) -> Row:
         rate = self._rates.of(info.name, info.state.last_seq, now)
         return (
             info.name,
@@ -83,7 +115,7 @@ class Look:
             show_since(info.state.last_ts if info.state.last_seq else None),
         )
 
-    def _consumer_row(self, info: ConsumerInfo, now: float) -> tuple[str, ...]:
+    def _consumer_row(self, info: ConsumerInfo, now: float) -> Row:
         name = f"{info.stream_name} {info.name}"
         rate = self._rates.of(name, info.delivered.consumer_seq, now)
         paused = f" (paused {show_duration(info.pause_remaining)})" if info.paused else ""
@@ -99,6 +131,21 @@ class Look:
             show_since(info.delivered.last_active),
         )
 
+    def _connection_row(self, one: dict[str, Any], now: float) -> Row:
+        cid = str(one.get("cid", ""))
+        rate_in = self._rates.of(f"in {cid}", int(one.get("in_msgs", 0)), now)
+        rate_out = self._rates.of(f"out {cid}", int(one.get("out_msgs", 0)), now)
+        return (
+            cid,
+            str(one.get("name", "")),
+            f"{one.get('ip', '')}:{one.get('port', '')}",
+            f"{rate_in:,.0f}",
+            f"{rate_out:,.0f}",
+            show_size(int(one.get("pending_bytes", 0))),
+            f"{one.get('subscriptions', 0):,}",
+            str(one.get("uptime", "")),
+        )
+
 
 @command(app, "top")
 async def top(
@@ -112,55 +159,18 @@ async def top(
         if once:
             _print(look)
             return
-        await _make_screen(look, interval).run_async()
+        if not may_ask():
+            raise UsageError("top needs a terminal; --once prints one look")
+        from slipstream.cli.top_screen import Top  # textual: other commands do without
+
+        await Top(look, interval).run_async()
 
 
 def _print(look: Look) -> None:
-    from slipstream.cli.output import say, table
-
+    if wants_json():
+        print_json(look.whole())
+        return
     say(look.headline)
     table("Streams", STREAM_COLUMNS, look.streams)
     table("Consumers", CONSUMER_COLUMNS, look.consumers)
-
-
-def _make_screen(look: Look, interval: float) -> Any:
-    """The textual app; imported here, so that other commands do without."""
-    from textual.app import App, ComposeResult
-    from textual.widgets import DataTable, Footer, Static
-
-    def fill(table: "DataTable[str]", rows: Iterable[tuple[str, ...]]) -> None:
-        at = table.cursor_row
-        table.clear()
-        for row in rows:
-            table.add_row(*row)
-        table.move_cursor(row=at)
-
-    class Top(App[None]):
-        """Two tables and a headline."""
-
-        TITLE = "slipstream top"
-        BINDINGS = [("q", "quit", "Quit")]
-        CSS = "#streams { height: 1fr; } #consumers { height: 2fr; } #headline { height: 1; }"
-
-        def compose(self) -> ComposeResult:
-            yield Static(look.headline, id="headline")
-            yield DataTable(id="streams", cursor_type="row")
-            yield DataTable(id="consumers", cursor_type="row")
-            yield Footer()
-
-        def on_mount(self) -> None:
-            self.query_one("#streams", DataTable).add_columns(*STREAM_COLUMNS)
-            self.query_one("#consumers", DataTable).add_columns(*CONSUMER_COLUMNS)
-            self._draw()
-            self.set_interval(interval, self._again)
-
-        async def _again(self) -> None:
-            await look.refresh()
-            self._draw()
-
-        def _draw(self) -> None:
-            self.query_one("#headline", Static).update(look.headline)
-            fill(self.query_one("#streams", DataTable), look.streams)
-            fill(self.query_one("#consumers", DataTable), look.consumers)
-
-    return Top()
+    table("Connections", CONNECTION_COLUMNS, look.connections)

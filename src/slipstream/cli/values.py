@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import typer
@@ -35,6 +36,19 @@ def duration(text: str) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise typer.BadParameter(f'"{text}" is no duration; write it like 500ms, 30s, 1h30m, 2d')
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def one_of(*choices: str, **others: str) -> Callable[[str], str]:
+    """Reads one of `choices`, in any case; `others` are other words for some of them."""
+
+    def read(text: str) -> str:
+        word = text.strip().lower()
+        word = others.get(word.replace(" ", "_"), word)
+        if word not in choices:
+            raise typer.BadParameter(f'"{text}" is none of {", ".join(choices)}')
+        return word
+
+    return read
 
 
 def size(text: str) -> int:

@@ -5,25 +5,29 @@ is also asked for what only it knows: which messages used up their deliveries, w
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from slipstream.cli.choose import choose_consumer
-from slipstream.cli.output import print_json, say
+from slipstream.cli.output import print_json, say, styled
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import show_duration, show_since, show_time
 from slipstream.client.errors import NoRespondersError, PermissionsError, TimeoutError
-from slipstream.client.jetstream import ConsumerInfo, StreamInfo
+from slipstream.client.jetstream import ConsumerInfo, StoredMessage, StreamInfo
 from slipstream.client.jetstream.context import JetStream
 from slipstream.client.jetstream.errors import MessageNotFoundError
 
 app = new_app(group=False)
 
 ONLY_THE_SERVER_KNOWS = {"slow_client", "flow_control", "rate_limit", "storage_failed", "replay"}
-OUT_SHOWN_MAX = 5  # messages that are out for acknowledgement, named one by one
+WIDTH_MAX = 100
+SHOWN_MAX = 5  # messages that are named one by one
+SEARCHED_MAX = 50  # messages that are looked at for those that used up their deliveries
 
 
 @dataclass(slots=True)
@@ -63,9 +67,11 @@ async def why(
         return
     blocked = [reason for reason in reasons if reason.blocks]
     verdict = "gets no messages now" if blocked else "gets messages"
-    say(f"Consumer {stream} > {consumer} {verdict}.\n")
+    say(styled(f"Consumer {stream} > {consumer} {verdict}.", "1") + "\n")
     for reason in blocked + [reason for reason in reasons if not reason.blocks]:
-        say(f"  {'✗' if reason.blocks else '·'} {reason.text}")
+        mark = styled("✗", "31") if reason.blocks else "·"
+        first, *more = wrap(reason.text, min(get_terminal_size().columns, WIDTH_MAX) - 4)
+        say("\n    ".join([f"  {mark} {first}", *more]))
 
 
 async def explain(js: JetStream, info: ConsumerInfo, stream: StreamInfo) -> list[Reason]:
@@ -75,7 +81,8 @@ async def explain(js: JetStream, info: ConsumerInfo, stream: StreamInfo) -> list
     reasons += await _pending(js, info, stream)
     reasons += await _outstanding(js, info)
     told = await _told_by_server(js, info)
-    reasons += _redelivery(info, told)
+    reasons += _redelivery(info)
+    reasons += await _exhausted(js, info, told)
     reasons += _asking(info)
     reasons += [
         Reason(one["code"], one["sentence"])
@@ -153,14 +160,14 @@ async def _outstanding(js: JetStream, info: ConsumerInfo) -> list[Reason]:
     if not out:
         return []
     first = info.ack_floor.stream_seq + 1
-    since = show_since(info.delivered.last_active)
-    names = await _name_messages(js, info, first)
+    names = _names(await _after(js, info, first, min(SHOWN_MAX, out)), out)
     if 0 < most <= out:
         wait = show_duration(_ack_wait(info))
+        since = info.delivered.last_active
         text = (
-            f"All {most:,} messages that may be out for acknowledgement are out "
-            f"(max_ack_pending), the last delivered {since} ago. Nothing new is delivered until "
-            f"one is acknowledged, or ack wait ({wait}) is over. The oldest: {names}."
+            f"All {most:,} messages that may be out for acknowledgement are out (max_ack_pending) "
+            f"since {show_time(since)}, {show_since(since)} ago. Nothing new is delivered until "
+            f"one is acknowledged; after ack wait ({wait}) they come again. The oldest: {names}."
         )
         return [Reason("max_ack_pending", text)]
     text = f"{out:,} of {most:,} messages are out for acknowledgement. The oldest: {names}."
@@ -171,56 +178,73 @@ def _ack_wait(info: ConsumerInfo) -> float:
     return float(info.config.ack_wait)  # type: ignore[arg-type]
 
 
-async def _name_messages(js: JetStream, info: ConsumerInfo, first: int) -> str:
-    """The oldest messages after the ack floor that the consumer's filters accept."""
+async def _after(js: JetStream, info: ConsumerInfo, first: int, most: int) -> list[StoredMessage]:
+    """The oldest messages from `first` on that it was given, by what its filters accept."""
     stream = await js.stream(info.stream_name)
-    filters = info.config.filters or [">"]
-    names: list[str] = []
+    found: list[StoredMessage] = []
     seq = first
-    while len(names) < min(OUT_SHOWN_MAX, info.num_ack_pending):
+    while len(found) < most:
         following = []
-        for pattern in filters:
+        for pattern in info.config.filters or [">"]:
             try:
                 following.append(await stream.get_next(seq, pattern, direct=False))
             except MessageNotFoundError:
                 continue
-        if not following:
+        nearest = min(following, key=lambda message: message.sequence, default=None)
+        if nearest is None or nearest.sequence > info.delivered.stream_seq:
             break
-        nearest = min(following, key=lambda message: message.sequence)
-        if nearest.sequence > info.delivered.stream_seq:
-            break
-        names.append(f"{nearest.sequence} ({nearest.subject}, stored {show_time(nearest.time)})")
+        found.append(nearest)
         seq = nearest.sequence + 1
-    more = info.num_ack_pending - len(names)
+    return found
+
+
+def _names(messages: list[StoredMessage], count: int) -> str:
+    """The first of them, and how many more of `count` there are."""
+    shown = messages[:SHOWN_MAX]
+    names = [f"{one.sequence} ({one.subject}, stored {show_time(one.time)})" for one in shown]
+    more = count - len(shown)
     return ", ".join(names) + (f" and {more:,} more" if names and more > 0 else "")
 
 
-def _redelivery(info: ConsumerInfo, told: dict[str, Any]) -> list[Reason]:
-    """What comes again, and what does not any more."""
+def _redelivery(info: ConsumerInfo) -> list[Reason]:
+    """What comes again, and when."""
     config = info.config
-    reasons = []
-    if info.num_redelivered and info.num_ack_pending:
-        wait = max([_ack_wait(info), *(float(step) for step in config.backoff)])  # type: ignore[arg-type]
-        last = info.delivered.last_active
-        left = wait - (datetime.now(UTC) - last).total_seconds() if last else wait
-        kind = "backoff" if config.backoff else "ack wait"
-        text = (
-            f"{info.num_redelivered:,} messages were delivered more than once; unless they are "
-            f"acknowledged they come again when their {kind} is over, "
-            f"in {show_duration(max(left, 0.0))} at the latest."
-        )
-        reasons.append(Reason("redelivery", text, False))
-    given_up = told.get("num_exhausted", max(info.num_redelivered - info.num_ack_pending, 0))
-    if config.max_deliver > 0 and given_up:
-        which = ", ".join(str(seq) for seq in told.get("exhausted", []))
-        text = (
-            f"{given_up:,} messages have used up their {config.max_deliver} deliveries "
-            "(max_deliver) and are not delivered again: "
-            + (which or "the MAX_DELIVERIES advisories name them")
-            + "."
-        )
-        reasons.append(Reason("max_deliver", text, False))
-    return reasons
+    if not info.num_redelivered or not info.num_ack_pending:
+        return []
+    wait = max([_ack_wait(info), *(float(step) for step in config.backoff)])  # type: ignore[arg-type]
+    last = info.delivered.last_active
+    left = wait - (datetime.now(UTC) - last).total_seconds() if last else wait
+    until = datetime.now(UTC) + timedelta(seconds=max(left, 0.0))
+    text = (
+        f"{info.num_redelivered:,} messages were delivered more than once; unless they are "
+        f"acknowledged they come again when their {'backoff' if config.backoff else 'ack wait'} "
+        f"is over, at {show_time(until)} (in {show_duration(max(left, 0.0))}) at the latest."
+    )
+    return [Reason("redelivery", text, False)]
+
+
+async def _exhausted(js: JetStream, info: ConsumerInfo, told: dict[str, Any]) -> list[Reason]:
+    """Messages that are not delivered again, although nobody acknowledged them."""
+    most, out = info.config.max_deliver, info.num_ack_pending
+    count = told.get("num_exhausted", max(info.num_redelivered - out, 0))
+    if most <= 0 or (not told and not count and (most > 1 or out)):
+        return []
+    # Above the ack floor are messages out for acknowledgement, used up, or acknowledged early.
+    first = info.ack_floor.stream_seq + 1
+    found = await _after(js, info, first, SEARCHED_MAX)
+    if "exhausted" in told:
+        found = [message for message in found if message.sequence in told["exhausted"]]
+    elif not out and not count:  # a server that counts no redelivery where there is none
+        count = len(found)
+    if not count:
+        return []
+    exact = "exhausted" in told or len(found) == count
+    text = (
+        f"{count:,} messages have used up their {most} deliveries (max_deliver) and are not "
+        f"delivered again: {'' if exact else 'they are among '}{_names(found, count)}. "
+        "Without `ack` they stay in the stream; a new consumer gets them."
+    )
+    return [Reason("max_deliver", text, False)]
 
 
 def _asking(info: ConsumerInfo) -> list[Reason]:
