@@ -1,6 +1,6 @@
 """How long a message takes through a continuous query: from its publish to its row in Python.
 
-A query with a trigger of 0 s follows a stream; `foreachBatch` collects the rows of each micro-batch.
+A query with a trigger of 0 s follows a stream; `foreachBatch` collects the rows of a micro-batch.
 Messages are published at a steady pace and carry the clock of their publish, so that each row tells
 how old it was when Python had it. The first seconds, in which Spark warms up, are left out.
 """

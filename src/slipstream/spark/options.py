@@ -95,7 +95,7 @@ class SourceOptions(ServerOptions, kw_only=True, frozen=True, rename="camel", om
     max_trigger_delay: str = "15m"  # a number of seconds, or with a unit: ms, s, m, h
     max_bytes_per_trigger: CountOrNone = 0
     fail_on_data_loss: bool = True
-    fetch_messages: Count = 65_536
+    fetch_messages: Count = 16_384
     fetch_bytes: Count = 8 * 1024 * 1024
     commit_durable: str = ""
     commit_bucket: str = ""
