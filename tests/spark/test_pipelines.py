@@ -44,7 +44,7 @@ def cli(tmp_path: Path) -> Cli:
     return run
 
 
-@pytest.mark.timeout(400)  # Java and Spark start twice, on a machine that may be busy
+@pytest.mark.timeout(600)  # Java and Spark start twice, on a machine that may be busy
 def test_a_new_project_runs_and_runs_on_and_says_where_it_stands(cli: Cli, tmp_path: Path) -> None:
     made = cli("init", "shop")
     assert made.returncode == 0
@@ -218,3 +218,5 @@ def test_an_error_is_its_innermost_message(tmp_path: Path) -> None:
     assert explain(output, tmp_path) == "transformations/a.py:3: The table x cannot be found."
     ours = "slipstream.client.jetstream.errors.StreamNotFoundError: stream ORDERS not found\n"
     assert explain(ours + output, tmp_path).endswith("stream ORDERS not found")
+    missing = "slipstream.client.errors.StreamNotFoundError: STREAM.INFO.A: stream not found (404)"
+    assert "slipstream stream add" in explain(missing, tmp_path)

@@ -17,6 +17,10 @@ _FRAME = re.compile(r'^\s*File "(.+?)", line (\d+), in ')
 _HIDDEN = ("Found ", "Loading pipeline spec", "Registering graph", "Loading definitions")
 _WORDS = {"QUEUED": "", "STARTING": "", "RUNNING": "runs", "COMPLETED": "is done"}
 
+NO_STREAM = (
+    ": make it with `slipstream stream add` (for the development server by a file in streams/), "
+    "or name the server that has it with --server"
+)
 HINTS = (
     (
         re.compile(r"DATA_SOURCE_NOT_FOUND.*jetstream", re.S),
@@ -69,7 +73,8 @@ def explain(output: str, folder: Path) -> str:
     lines = output.splitlines()
     ours = [match[1] for line in lines if (match := _OURS.match(line.strip()))]
     if ours:
-        return _place(lines, folder) + _one_line(ours[-1])
+        advice = NO_STREAM if "stream not found" in ours[-1] else ""
+        return _place(lines, folder) + _one_line(ours[-1]) + advice
     for pattern, hint in HINTS:
         if pattern.search(output):
             return hint
