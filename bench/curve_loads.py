@@ -165,7 +165,7 @@ def idle_consumers(filter_of: str) -> Callable[[Running], Callable[[int], Costs]
 
     def begin(server: Running) -> Callable[[int], Costs]:
         driver = Driver(server)
-        server.create_stream(name="S", subjects=["s.>"])
+        server.create_stream(name="S", subjects=["s.>"], storage="memory")
         state = {"made": 0}
 
         def at(size: int) -> Costs:

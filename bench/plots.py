@@ -44,7 +44,7 @@ def draw(curves: list[Curve], rows: dict[str, Any]) -> None:
         columns = 2 if len(shown) != 3 else 3
         height = -(-len(shown) // columns)
         figure, axes = plt.subplots(
-            height, columns, figsize=(5.6 * columns, 4.3 * height), squeeze=False, dpi=110
+            height, columns, figsize=(5.6 * columns, 5.0 * height), squeeze=False, dpi=110
         )
         for axis in axes.flat[len(shown) :]:
             axis.axis("off")
@@ -81,10 +81,8 @@ def _draw_one(axis: Any, curve: Curve, lines: dict[str, Any]) -> None:
         axis.set_xscale("log")
     if curve.name in LOG_COST:
         axis.set_yscale("log")
-        low, high = axis.get_ylim()
-        axis.set_ylim(low / 1.3, high * 6)  # room for the legend
     else:
-        axis.set_ylim(0, highest * 1.55)
+        axis.set_ylim(0, highest * 1.1)
     axis.set_title(curve.title, fontsize=11, loc="left", fontweight="bold")
     axis.set_xlabel(curve.x_label)
     axis.set_ylabel(curve.y_label)
@@ -92,4 +90,6 @@ def _draw_one(axis: Any, curve: Curve, lines: dict[str, Any]) -> None:
     axis.set_axisbelow(True)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
-    axis.legend(fontsize=7.5, frameon=False, loc="upper left", ncols=1)
+    axis.legend(
+        fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2
+    )

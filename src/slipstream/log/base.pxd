@@ -32,7 +32,7 @@ cdef class Log:
     cpdef unsigned long long size_of(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size)
     cpdef unsigned long long append(self, bytes subject, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end, long long ts) except 0
     cpdef unsigned long long skip(self, long long ts) except 0
-    @cython.locals(block=Block, ids=Column, i=Py_ssize_t)
+    @cython.locals(block=Block)
     cpdef bint read(self, unsigned long long seq, Record record) except -1
     @cython.locals(block=Block, ids=Column)
     cpdef bint holds(self, unsigned long long seq) except -1
@@ -47,6 +47,8 @@ cdef class Log:
     cdef Block _block_of(self, unsigned long long seq)
     cpdef Column _ids(self, Block block)
     cpdef int _fill(self, Block block, Py_ssize_t i, Record record) except -1
+    @cython.locals(ids=Column)
+    cpdef bint _find(self, Block block, Py_ssize_t i, Record record) except -1
     cpdef int _forgotten(self, Block block, Py_ssize_t i, bint erase) except -1
     @cython.locals(block=Block, i=Py_ssize_t, at=Py_ssize_t)
     cpdef int move_first(self, unsigned long long start) except -1

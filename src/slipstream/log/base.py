@@ -120,6 +120,14 @@ class Log:
         """Fill `record` with the message at place `i` of `block`."""
         raise NotImplementedError
 
+    def _find(self, block: Any, i: _int, record: Record) -> bool:
+        """The same if there is a message at place `i`, else False."""
+        ids = self._ids(block)
+        if i >= ids.size or ids.get(i) == GONE:
+            return False
+        self._fill(block, i, record)
+        return True
+
     def _forgotten(self, block: Any, i: _int, erase: bool) -> _int:
         """The message at place `i` was just removed from the index: remember that on disk too."""
         return 0
@@ -131,21 +139,14 @@ class Log:
 
     def read(self, seq: _int, record: Record) -> bool:
         """Fill `record` with message `seq`; False if there is none (any more)."""
-        if seq < self.first_seq or seq > self.last_seq:
-            return False
-        block = self._block_of(seq)
+        block = self._block_of(seq) if self.first_seq <= seq <= self.last_seq else None
         if block is None or block.live == 0:
             return False
-        ids = self._ids(block)
-        i = seq - block.base
-        if i >= ids.size or ids.get(i) == GONE:
-            return False
         try:
-            self._fill(block, i, record)
+            return self._find(block, seq - block.base, record)
         except CorruptionError:
             self._lose(seq)
             return False
-        return True
 
     def holds(self, seq: _int) -> bool:
         """Whether message `seq` is there; does not look at its bytes."""

@@ -187,7 +187,7 @@ class FileLog(Log):
             segment.file.append(encode_header(base))
         except DiskFullError:
             segment.let_go()
-            self._unlink(segment)
+            self.reader.unlink(segment)
             raise
         except OSError as error:
             self._fail(error)
@@ -354,16 +354,10 @@ class FileLog(Log):
         self.durable_seq = max(self.durable_seq, batch.last_seq)
         for segment in self._doomed:
             segment.let_go()
-            self._unlink(segment)
+            self.reader.unlink(segment)
         self._doomed = []
         self._jobs += [*self._footers_in_flight, *self.compactor.released()]
         self._footers_in_flight = []
-
-    def _unlink(self, segment: Segment) -> None:
-        try:
-            self.disk.remove(segment.path)
-        except OSError:
-            pass  # the records say that nothing in it lives
 
     def take_jobs(self) -> list[Job]:
         jobs = self._jobs
@@ -392,6 +386,10 @@ class FileLog(Log):
         if record.kind != MESSAGE and not self.replaying:
             raise CorruptionError(f"message {segment.base + i} was erased")
         return 0
+
+    def _find(self, block: Any, i: _int, record: Record) -> bool:
+        known = block.ids is None and self.reader.find(block, i, record)
+        return known or Log._find(self, block, i, record)
 
     # -- what recovery and compaction use ------------------------------------------------------
 

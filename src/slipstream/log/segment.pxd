@@ -22,6 +22,7 @@ cdef class Segment(Block):
     cdef public object file
     cdef public bint closed
     cdef public bint footed
+    cdef public tuple signposts
     cdef public list chunks
 
     cpdef int bury(self, Py_ssize_t i) except -1

@@ -15,6 +15,7 @@ a crash left) is scanned instead.
 
 import struct
 import zlib
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -63,6 +64,7 @@ class Segment(Block):
         self.closed = False
         self.footed = False
         self.compact_below = 0  # live bytes below which rewriting it is worth while
+        self.signposts: tuple[int, array[_int]] | None = None  # see `segment_reader`
         self.chunks: list[tuple[int, bytes]] = []  # what was last written, by offset
 
     def pin(self) -> None:

@@ -2,10 +2,15 @@
 
 Reads in order cost one look at the disk for each window, or none for what was just written. What
 stays in memory is bounded: the cache's windows, and the columns of a few closed segments.
+
+Of the others, once their columns were in memory, *signposts* stay: where every so manyth record is.
+From there a message is found by its sequence within a few kilobytes, however many segments there
+are. Only a segment without holes has them; in any other the columns say what is gone.
 """
 
 import errno
 import zlib
+from array import array
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +24,7 @@ from slipstream.log.record import (
     FIXED_SIZE,
     HAS_HEADER,
     MAGIC,
+    MESSAGE,
     Record,
     decode,
     length_at,
@@ -29,6 +35,8 @@ from slipstream.log.subject_index import SubjectIndex
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 COLUMNS_LOADED_MAX: _int = 6  # closed segments whose columns stay in memory
+SIGNPOST_BYTES: _int = 8 * 1024  # how far apart signposts are, about
+SIGNPOST_RECORDS: _int = 64  # ... but not more records than this
 
 
 @dataclass
@@ -81,6 +89,33 @@ class SegmentReader:
         raise CorruptionError(
             f"message {segment.base + i} in {segment.path} is damaged at byte {offset}"
         )
+
+    def find(self, segment: Segment, i: _int, record: Record) -> bool:
+        """Fill `record` with the message at place `i` of a segment whose columns are not in memory;
+        False if only they can tell."""
+        if segment.signposts is None or i >= segment.places:
+            return False
+        step, offsets = segment.signposts
+        at = offsets[i // step]
+        seq = segment.base + i
+        try:
+            data = self.file_of(segment).pread(at, 2 * SIGNPOST_BYTES)
+        except OSError:
+            return False
+        start = at
+        while True:
+            end = decode(data, at - start, segment.salt, segment.base, record)
+            if not end:
+                data = self._record_at(segment, at)  # it runs over the end of what was read
+                start = at
+                end = decode(data, 0, segment.salt, segment.base, record)
+            if not end or record.seq > seq:
+                return False
+            if record.seq == seq and record.kind == MESSAGE:
+                if record.packed:
+                    unpack(record)
+                return True
+            at = start + end
 
     def _look(self, segment: Segment, offset: _int) -> _int:
         """Move the window to where `offset` is."""
@@ -158,6 +193,7 @@ class SegmentReader:
         self._loaded.append(segment)
         while len(self._loaded) > COLUMNS_LOADED_MAX:
             old = self._loaded.pop(0)
+            old.signposts = signposts_of(old)
             old.ids = None
             old.offsets = None
             old.let_go()
@@ -165,12 +201,31 @@ class SegmentReader:
     def changed(self, segment: Segment) -> None:
         """Bytes of the file are not what they were."""
         segment.chunks = []
+        segment.signposts = None
         if self._window_of is segment:
             self._window_of = None
         self._cache.forget(segment.path)
+
+    def unlink(self, segment: Segment) -> None:
+        """Remove the file of a segment in which nothing lives."""
+        try:
+            self._disk.remove(segment.path)
+        except OSError:
+            pass  # the records say that nothing in it lives
 
     def forget(self, segment: Segment) -> None:
         """The segment is gone."""
         if segment in self._loaded:
             self._loaded.remove(segment)
         self.changed(segment)
+
+
+def signposts_of(segment: Segment) -> "tuple[int, array[_int]] | None":
+    """Where every so manyth record of a segment is; None if it has holes."""
+    ids: Any = segment.ids
+    offsets: Any = segment.offsets
+    n = segment.places
+    if not n or ids.size != n or ids.count_used(0, n) != n:
+        return None
+    step = min(max(SIGNPOST_BYTES * n // segment.records_end, 1), SIGNPOST_RECORDS)
+    return step, array("Q", [offsets.get(i) for i in range(0, n, step)])
