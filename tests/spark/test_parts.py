@@ -23,7 +23,9 @@ from slipstream.spark.decode import (
 from slipstream.spark.parts.archive import archive, compact, replay
 from slipstream.spark.parts.tables import (
     changes,
+    deduplicated,
     enriched,
+    sessions,
     transformed,
     windowed,
 )
@@ -33,6 +35,9 @@ from tests.spark.test_sink import messages, numbers, stream_of, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_TIME = ("timestamp_seconds(6000000 + n) AS time", "'all' AS kind")
 
 
 class Item(msgspec.Struct, rename="camel"):
@@ -186,10 +191,33 @@ def test_a_bucket_has_a_change_feed(spark: "SparkSession", jetstream_url: str) -
     assert [(row.key, row.operation) for row in rows] == [("a", "PUT"), ("a", "DEL")]
 
 
-def test_rows_are_counted_by_windows_of_event_time(spark: "SparkSession") -> None:
-    rows = spark.sql("SELECT id AS n, timestamp_seconds(id * 30) AS time FROM range(4)")
-    made = windowed(rows, "time", "1 minute", "0 seconds", [], f.count("*").alias("count"))
-    assert [row["count"] for row in made.orderBy("start").collect()] == [2, 2]
+def test_windows_sessions_and_duplicates_of_a_stream_go_by_event_time(
+    spark: "SparkSession", jetstream_url: str
+) -> None:
+    name = stream_of(jetstream_url)
+    with slipstream.sync.connect(jetstream_url) as nc:
+        for second in (0, 30, 60, 60, 200, 3600):  # the last one moves the watermark past the rest
+            nc.jetstream().publish(f"{name}.x", str(second))
+    source = spark.readStream.format("jetstream").options(servers=jetstream_url, stream=name)
+    source = source.options(startingOffsets="earliest", maxMessagesPerTrigger=5)
+    rows = source.load().selectExpr("int(string(data)) AS n").selectExpr("*", *_TIME)
+    count = f.count("*").alias("count")
+    made = {
+        "w": windowed(rows, "time", "1 minute", "0 seconds", ["kind"], count),
+        "s": sessions(rows, "time", "1 minute", "0 seconds", ["kind"], count),
+        "d": deduplicated(rows, "time", "1 hour", ["n"]),
+    }
+    queries = [
+        frame.writeStream.format("memory").queryName(f"{kind}{name}").trigger(availableNow=True)
+        for kind, frame in made.items()
+    ]
+    for query in queries:
+        assert query.start().awaitTermination(WAIT_SECONDS)
+    windows = spark.table(f"w{name}").orderBy("start").collect()
+    assert [row["count"] for row in windows] == [2, 2, 1]
+    found = spark.table(f"s{name}").orderBy("start").collect()
+    assert [row["count"] for row in found] == [4, 1]
+    assert sorted(row.n for row in spark.table(f"d{name}").collect()) == [0, 30, 60, 200, 3600]
 
 
 def test_a_pipeline_takes_a_stream_as_a_source(spark: "SparkSession", jetstream_url: str) -> None:
