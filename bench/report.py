@@ -90,6 +90,10 @@ def page(known: dict[str, Any]) -> str:
         rows = list(known["limits"]["rows"].values())
         text += f"\n## What this machine can do\n\n{_circumstances(rows)}\n\n| | |\n|---|---:|\n"
         text += "".join(f"| {row['name']} | {figure(row['value'])} |\n" for row in rows)
+    if "curves" in known:
+        rows = list(known["curves"]["rows"].values())
+        text += f"\n## Cost against size\n\n{_circumstances(rows)}\nSee the plots in "
+        text += "`docs/performance.md`; the figures are in `results.json`.\n"
     return text
 
 
