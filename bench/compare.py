@@ -88,7 +88,7 @@ def agreement(rows: list[report.Row]) -> list[str]:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this part."""
-    parser.add_argument("--rounds", type=int, default=5, help="runs of each load on each server")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each load on each server")
     parser.add_argument("--only", default="", help="only loads whose name contains this")
     parser.add_argument("--list", action="store_true", help="print the names of the loads")
     parser.add_argument(
