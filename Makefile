@@ -1,5 +1,5 @@
 # Everything a newcomer needs: `make demo` and `make test` set up a fresh machine by themselves.
-#   make demo    the main job on an embedded server: 336,776 flights through a stream
+#   make demo    the main job on an embedded server: 336,776 flights through streams and Spark
 #   make test    all tests, on the compiled and on the plain build
 #   make lint    style, types, layers
 #   make bench   table and plots against nats-server (needs rustc); PARTS="loads scale curves"
@@ -9,14 +9,18 @@ PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check
 JOBS   ?= auto
 
-.PHONY: demo test test-compiled test-plain lint bench build clean help
+.PHONY: demo ready test test-compiled test-plain lint bench build clean help
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,5s/^#   //p' Makefile
 
-demo: $(VENV)/.demo build
-	$(PY) examples/flights.py
+demo: ready $(VENV)/.demo build
+	$(PY) -m examples.flights
+
+# Said first, because what follows is long.
+ready:
+	@PYTHONPATH=src $(PYTHON) -m examples.flights.ready
 
 test: test-compiled test-plain
 

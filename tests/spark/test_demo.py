@@ -1,0 +1,50 @@
+"""`make demo` on some days of the year, with the kill and all."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import slipstream
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.timeout(400)
+def test_the_demo_is_killed_and_ends_with_what_pandas_computes(tmp_path: Path) -> None:
+    source = Path(slipstream.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.flights", "--days", "6", "--directory", str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{source}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=390,
+    )
+    said = done.stdout
+    assert done.returncode == 0, said + done.stderr
+    assert "all counts equal the source table" in said
+    assert "✗ SIGKILL while batch" in said
+    assert said.count("equal\n") == 3
+    assert "DIFFERENT" not in said
+    assert "too late for the watermark: 0 flights" in said
+    assert (tmp_path / "delay_by_hour.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_missing_java_is_said_in_one_line_before_anything_else(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.flights", "--directory", str(tmp_path / "out")],
+        cwd=ROOT,
+        env=os.environ
+        | {"PYTHONPATH": str(Path(slipstream.__file__).parents[1]), "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "Spark needs Java" in done.stderr
+    assert not (tmp_path / "out").exists()
