@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs all tests that need the session; on a busy machine Spark needs its time."""
+    """One worker has the session, another one may run what starts a Spark of its own meanwhile.
+
+    On a busy machine Spark needs its time.
+    """
     for item in items:
-        if "spark" in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            item.add_marker(pytest.mark.timeout(300))
+        if "spark" in item.path.parts and isinstance(item, pytest.Function):
+            group = "spark" if "spark" in item.fixturenames else "spark-processes"
+            item.add_marker(pytest.mark.xdist_group(group))
+            item.add_marker(pytest.mark.timeout(400))
 
 
 @pytest.fixture(scope="session")
