@@ -101,7 +101,7 @@ impl Connection {
     fn forward(&mut self, subject: &[u8], reply: &[u8], body: &[u8]) {
         let changes = self.interest.changes.load(Ordering::SeqCst);
         if changes != self.changes || subject != &self.subject[..] {
-            self.flush();
+            self.pass_on();
             self.changes = changes;
             self.subject = subject.into();
             self.others = self.interest.of(subject).into_iter().map(|x| (x, Vec::new())).collect();
@@ -118,10 +118,13 @@ impl Connection {
             out.extend_from_slice(b"\r\n");
         }
     }
-    fn flush(&mut self) {
+    fn pass_on(&mut self) {
         for (listener, out) in &mut self.others {
             if !out.is_empty() { let _ = listener.socket.lock().unwrap().write_all(out); out.clear(); }
         }
+    }
+    fn flush(&mut self) {
+        self.pass_on();
         if !self.out.is_empty() { let _ = self.socket.lock().unwrap().write_all(&self.out); self.out.clear(); }
     }
     /// Handles the whole frames in `data`; how many bytes that were.
