@@ -30,6 +30,18 @@ def test_a_request_is_answered(cli: Cli) -> None:
     assert "nobody is subscribed" in cli("request", "cli.nobody", "x", status=1).err
 
 
+def test_what_is_sent_and_answered_is_told_as_json(cli: Cli) -> None:
+    sent = json.loads(cli("pub", "cli.nobody", "four", "--count", "2", "--json").out)
+    assert sent == {"subject": "cli.nobody", "messages": 2, "bytes": 8}
+    replier = cli.start("reply", "cli.json", "yes", "--count", "1")
+    assert replier.stderr is not None
+    assert "Listening" in replier.stderr.readline()
+    answer = json.loads(cli("request", "cli.json", "please", "--json").out)
+    assert answer["data"] == "yes"
+    assert answer["rtt_ns"] > 0
+    replier.communicate(timeout=20)
+
+
 def test_sub_shows_messages_and_stops_cleanly_on_ctrl_c(cli: Cli) -> None:
     watcher = cli.start("sub", "cli.sub.>")
     assert watcher.stderr is not None

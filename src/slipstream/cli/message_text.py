@@ -8,6 +8,7 @@ from typing import Any
 from slipstream.cli.output import say
 from slipstream.cli.values import show_stamp
 from slipstream.client.jetstream import StoredMessage
+from slipstream.client.message import Message
 
 
 def show_body(data: bytes, translate: str = "") -> None:
@@ -47,6 +48,18 @@ def show_stored(message: StoredMessage, raw: bool, translate: str) -> None:
     show_headers(message.headers)
     show_body(message.data, translate)
     say()
+
+
+def received_json(message: Message) -> dict[str, Any]:
+    """A message that was received: subject, reply, headers as lists, data as text."""
+    found: dict[str, Any] = {"subject": message.subject}
+    if message.reply:
+        found["reply"] = message.reply
+    headers = {key: message.headers.get_all(key) for key in message.headers}
+    if headers:
+        found["headers"] = headers
+    found["data"] = message.data.decode("utf-8", "replace")
+    return found
 
 
 def json_message(message: StoredMessage) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from slipstream.cli.config_options import header_of
-from slipstream.cli.message_text import say_bytes, show_headers
+from slipstream.cli.message_text import received_json, say_bytes, show_headers
 from slipstream.cli.output import clock, count_bar, note, print_json, say
 from slipstream.cli.session import command, connection, context_of, new_app, settings, wants_json
 from slipstream.cli.templates import Template
@@ -85,10 +85,13 @@ async def pub(
         if jetstream or atomic:
             await _publish_acked(nc, subject, drafts, pause, atomic, quiet)
             return
+        quiet = quiet or wants_json()
+        size = 0
         with count_bar("Published") as bar:
             task = bar.add_task("", total=len(drafts), visible=len(drafts) > 1)
             for n, draft in enumerate(drafts, 1):
                 data, headers = draft.message(n)
+                size += len(data)
                 await nc.publish(subject, data, reply=reply, headers=headers)
                 if len(drafts) == 1 and not quiet:
                     note(f'{clock()} Published {len(data)} bytes to "{subject}"')
@@ -96,7 +99,9 @@ async def pub(
                 if pause and n < len(drafts):
                     await asyncio.sleep(pause)
         await nc.flush()
-        if len(drafts) > 1 and not quiet:
+        if wants_json():
+            print_json({"subject": subject, "messages": len(drafts), "bytes": size})
+        elif len(drafts) > 1 and not quiet:
             note(f'{clock()} Published {len(drafts):,} messages to "{subject}"')
 
 
@@ -110,7 +115,10 @@ async def _publish_acked(
             for n, draft in enumerate(drafts, 1):
                 data, headers = draft.message(n)
                 await batch.add(subject, data, headers=headers)
-        note(f'{clock()} Published {len(drafts):,} messages to "{subject}" as one batch')
+        if wants_json():
+            print_json(batch.ack)
+        elif not quiet:
+            note(f'{clock()} Published {len(drafts):,} messages to "{subject}" as one batch')
         return
     for n, draft in enumerate(drafts, 1):
         data, headers = draft.message(n)
@@ -142,7 +150,7 @@ async def request(
     draft = Draft(_body_of(body, False), header, templates)
     async with connection() as nc:
         for n in range(1, count + 1):
-            if not raw:
+            if not raw and not wants_json():
                 note(f'{clock()} Sending request on "{subject}"')
             data, headers = draft.message(n)
             began = perf_counter()
@@ -151,6 +159,9 @@ async def request(
             ):
                 if output is not None:
                     output.write_bytes(answer.data)
+                elif wants_json():
+                    rtt = perf_counter() - began
+                    print_json({**received_json(answer), "rtt_ns": round(rtt * 1e9)})
                 elif raw:
                     say_bytes(answer.data)
                 else:

@@ -4,12 +4,12 @@ import asyncio
 import os
 import random
 import subprocess
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from slipstream.cli.config_options import header_of
-from slipstream.cli.message_text import say_bytes, show_body, show_headers
+from slipstream.cli.message_text import received_json, say_bytes, show_body, show_headers
 from slipstream.cli.output import clock, note, print_json, say
 from slipstream.cli.prompts import Pager
 from slipstream.cli.session import command, connection, context_of, new_app, settings, wants_json
@@ -92,7 +92,7 @@ class Shower:
         """Show one; False when that was the last."""
         self.shown += 1
         if wants_json():
-            print_json(_json(message))
+            print_json(received_json(message))
         elif self._raw:
             show_body(message.data, self._translate)
         else:
@@ -104,17 +104,6 @@ class Shower:
                     show_body(message.data, self._translate)
                 say()
         return (not self._count or self.shown < self._count) and self._pager.wants_more()
-
-
-def _json(message: Message) -> dict[str, Any]:
-    headers = {key: message.headers.get_all(key) for key in message.headers}
-    found: dict[str, Any] = {"subject": message.subject}
-    if message.reply:
-        found["reply"] = message.reply
-    if headers:
-        found["headers"] = headers
-    found["data"] = message.data.decode("utf-8", "replace")
-    return found
 
 
 async def _from_subjects(
