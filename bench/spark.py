@@ -4,7 +4,8 @@ Server and Spark share the machine (`local[2]`). Messages have 128 bytes and lie
 Rates are rows per second with all that a query costs, the median of the rounds after one round that
 warms up. Latency is that of rows of a continuous query (`bench.spark_latency`). Memory is the most
 that a Python worker needed for the no-op load on top of a worker that has read two messages
-(`bench.spark_memory`).
+(`bench.spark_memory`). The sink has a table of its own, which `python -m bench.spark_sink` prints
+alone.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 import slipstream
 import slipstream.spark
 import slipstream.sync
+from bench import spark_sink
 from bench.servers import NATS_SERVER, SLIPSTREAM, Running, check_installed
 from bench.spark_latency import latency
 from bench.spark_memory import forget_peaks, peak
@@ -153,6 +155,7 @@ def main() -> None:
         works = (lambda: drain(stored), lambda: group(stored))
         found = [rate(work, options.messages, options.rounds) for work in works]
         show("Parquet", (f"{figure:,.0f}" for figure in found))
+        spark_sink.show_table(spark, options.messages // 2, options.rounds)
     finally:
         shutil.rmtree(parquet, ignore_errors=True)
         spark.stop()

@@ -77,8 +77,20 @@ def measure(frame: "DataFrame", server: Running, mode: str, count: int, rounds: 
     return f"{count / seconds:,.0f} ({used:.1f})"
 
 
+def show_table(spark: "SparkSession", count: int, rounds: int) -> None:
+    """Measure all modes on both servers, and print the table."""
+    frame = rows(spark, count)
+    print(f"{'rows/s':<14}" + "".join(f"{mode:>20}" for mode in MODES), flush=True)
+    for contender in (SLIPSTREAM, NATS_SERVER):
+        with Running(contender) as server:
+            print(f"{contender.name:<14}", end="")
+            for mode in MODES:
+                print(f"{measure(frame, server, mode, count, rounds):>20}", end="", flush=True)
+            print()
+
+
 def main() -> None:
-    """Measure and print the table."""
+    """The sink alone."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -86,16 +98,8 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     spark = slipstream.spark.session("local[2]")
     spark.sparkContext.setLogLevel("OFF")
-    frame = rows(spark, options.messages)
-    print(f"{'rows/s':<14}" + "".join(f"{mode:>20}" for mode in MODES))
     try:
-        for contender in (SLIPSTREAM, NATS_SERVER):
-            with Running(contender) as server:
-                print(f"{contender.name:<14}", end="")
-                for mode in MODES:
-                    cell = measure(frame, server, mode, options.messages, options.rounds)
-                    print(f"{cell:>20}", end="", flush=True)
-                print()
+        show_table(spark, options.messages, options.rounds)
     finally:
         spark.stop()
 
