@@ -126,7 +126,7 @@ def test_what_comes_again_says_until_when_it_backs_off(why: Why) -> None:
     text = why.text("redelivery")
     assert "1 messages were delivered more than once" in text
     assert "backoff is over, at " in text
-    assert "in 9m" in text
+    assert "(in 9m" in text or "(in 10m0s)" in text  # as quick as the machine is
 
 
 def test_messages_that_used_up_their_deliveries_are_named(why: Why) -> None:
