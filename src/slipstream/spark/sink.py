@@ -15,10 +15,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
 
-import msgspec
 import uvloop
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -27,15 +25,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-import slipstream
 from slipstream.client.arrow.row_block import RowBlock
-from slipstream.client.errors import (
-    ConnectionClosedError,
-    ConnectionLostError,
-    NoRespondersError,
-    TimeoutError,
-)
-from slipstream.client.jetstream.errors import ApiError, PublishError
+from slipstream.client.jetstream.errors import PublishError
 from slipstream.errors import ConfigError, Error
 from slipstream.spark import exactly_once
 from slipstream.spark.exactly_once import Task
@@ -43,6 +34,7 @@ from slipstream.spark.kv import KeyReader, key_columns
 from slipstream.spark.publishing import Publisher
 from slipstream.spark.sink_options import SinkOptions, check_sink
 from slipstream.spark.sink_rows import RowReader, digest_of, sink_columns
+from slipstream.spark.streams import connect, may_pass
 
 if TYPE_CHECKING:
     import pyarrow
@@ -56,13 +48,6 @@ _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 _RETRY_WAIT_SECONDS = 0.25
 BLOCKS_BEHIND = 1
-_PASSING = (
-    PublishError,
-    ConnectionClosedError,
-    ConnectionLostError,
-    NoRespondersError,
-    TimeoutError,
-)
 
 
 @dataclass
@@ -163,11 +148,7 @@ class StreamSink:
     @asynccontextmanager
     async def _connected(self) -> "AsyncIterator[tuple[Connection, JetStream]]":
         options = self.options
-        settings = options.connect_options("spark-sink")
-        settings = msgspec.structs.replace(settings, wait_for_server=True)
-        async with asyncio.timeout(options.retry_timeout):
-            connection = await slipstream.connect(options.server_list, settings)
-        async with connection:
+        async with await connect(options, "spark-sink", patient=True) as connection:
             yield (
                 connection,
                 connection.jetstream(
@@ -209,7 +190,7 @@ class StreamSink:
                             has_ended = batch is None
                     reason = attempt.error
             except Error as error:
-                if not _may_pass(error):
+                if not (may_pass(error) or isinstance(error, PublishError)):
                     raise
                 reason = error
             except OSError as error:
@@ -221,13 +202,6 @@ class StreamSink:
                     "The option retryTimeout sets the wait"
                 ) from reason
             await asyncio.sleep(_RETRY_WAIT_SECONDS)
-
-
-def _may_pass(error: Error) -> bool:
-    """Whether it is worth another attempt: the server is away, or not ready."""
-    if isinstance(error, ApiError):
-        return error.code == HTTPStatus.SERVICE_UNAVAILABLE
-    return isinstance(error, _PASSING)
 
 
 class Attempt:
