@@ -32,6 +32,7 @@ class NatsServer:
     port: int
     monitor_port: int
     store_dir: Path
+    websocket_url: str = ""  # if its configuration has a `websocket` block
 
     @property
     def url(self) -> str:
@@ -53,7 +54,8 @@ def start_nats_server(directory: Path, *arguments: str) -> NatsServer:
     )
     found = _read_ports(ports, process)
     port, monitor = (int(found[kind][0].rsplit(":", 1)[1]) for kind in ("nats", "monitoring"))
-    return NatsServer(process, port, monitor, store_dir)
+    websocket_url = found.get("websocket", [""])[0]
+    return NatsServer(process, port, monitor, store_dir, websocket_url)
 
 
 def _read_ports(directory: Path, process: subprocess.Popen[bytes]) -> dict[str, list[str]]:

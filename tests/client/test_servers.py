@@ -51,7 +51,7 @@ def test_a_url_may_carry_who_we_are_and_messages_do_not_show_it() -> None:
     assert user.url == "nats://h:4222"
 
 
-@pytest.mark.parametrize("url", ["http://a", "nats://", "nats://a:port", "", "ws://a"])
+@pytest.mark.parametrize("url", ["http://a", "nats://", "nats://a:port", "", "mqtt://a", "ws://"])
 def test_a_wrong_url_is_refused_with_what_is_wrong(url: str) -> None:
     with pytest.raises(ConfigError, match=r"URL|scheme|host"):
         parse_servers(url)

@@ -6,6 +6,7 @@ server took us, -ERR or the end of the socket if it did not (spec protocol.md se
 
 import asyncio
 import ssl
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -192,13 +193,20 @@ async def _greet(
     server = handshake.server
     insist = wants_tls(options, server)
     name = options.tls_hostname or server.tls_name or server.host
-    where: dict[str, Any] = {"host": server.host, "port": server.port}
-    if options.tls_handshake_first:
+    where: dict[str, Any] = await _where(server, options)
+    tls_first = options.tls_handshake_first or (server.websocket and insist)
+    if tls_first:
         where.update(ssl=tls_context(options), server_hostname=name)
-    protocol: Any = link
-    await loop.create_connection(lambda: protocol, **where)
+    if server.websocket:
+        websocket = import_module("slipstream.client.websocket")
+        dial = partial(loop.create_connection, **where)
+        await websocket.open_websocket(loop, link, server, options, dial, tls=insist)
+    else:
+        protocol: Any = link
+        await loop.create_connection(lambda: protocol, **where)
     info = await handshake.info
-    if not options.tls_handshake_first and (insist or info.tls_required):
+    # A WebSocket is as safe as its URL said before the server could say anything.
+    if not (tls_first or server.websocket) and (insist or info.tls_required):
         if not (info.tls_required or info.tls_available):
             raise ConnectError(
                 f"{server.url} offers no TLS, but TLS was asked for. Nothing was sent to it"
@@ -206,6 +214,21 @@ async def _greet(
         await _start_tls(loop, link, tls_context(options), name)
     link.transport.write(connect_frame(options, server, info))
     await handshake.taken
+
+
+async def _where(server: ServerAddress, options: ConnectOptions) -> dict[str, Any]:
+    """Where to connect to, as `create_connection` takes it."""
+    if options.open_socket is not None:
+        try:
+            return {"sock": await options.open_socket(server.host, server.port)}
+        except Exception as error:
+            raise ConnectError(
+                f"{server.url} can not be reached: open_socket raised {error!r}"
+            ) from error
+    where: dict[str, Any] = {"host": server.host, "port": server.port}
+    if options.local_address:
+        where["local_addr"] = (options.local_address, 0)
+    return where
 
 
 async def _start_tls(

@@ -1,7 +1,8 @@
 """Every option of a connection, typed once; `slipstream.connect` takes them by name."""
 
+import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -42,6 +43,12 @@ class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     tls_key: str | Path = ""
     tls_hostname: str = ""  # the name to check, if it is not the URL's host
     tls_handshake_first: bool = False
+
+    # The socket. WebSocket options are for ws:// and wss:// URLs (extra `slipstream[websocket]`).
+    local_address: str = ""  # the address of our side
+    open_socket: Callable[[str, int], Awaitable[socket.socket]] | None = None  # through a proxy
+    websocket_compression: bool = False  # ask for it; the server decides
+    websocket_headers: Mapping[str, str] | Callable[[], Mapping[str, str]] = {}
 
     # Connecting and coming back.
     connect_timeout: Seconds = 5.0  # for one server, greeting included

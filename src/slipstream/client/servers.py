@@ -11,13 +11,13 @@ from urllib.parse import unquote, urlsplit
 
 from slipstream.errors import ConfigError
 
-DEFAULT_PORT = 4222
-SCHEMES = ("nats", "tls")
+# Each scheme with the port of URLs that name none.
+DEFAULT_PORTS = {"nats": 4222, "tls": 4222, "ws": 80, "wss": 443}
 
 
 @dataclass(slots=True)
 class ServerAddress:
-    """One server; `tls` if its URL demands it."""
+    """One server; `tls` if its URL demands it, `websocket` if it is reached over one at `path`."""
 
     host: str
     port: int
@@ -25,6 +25,8 @@ class ServerAddress:
     user: str = ""
     password: str = ""
     token: str = ""
+    websocket: bool = False
+    path: str = ""  # of a WebSocket's URL, with its query
     discovered: bool = False
     tls_name: str = ""  # the host of the URL that led here, if a server told of this one
     failures: int = 0  # in a row
@@ -40,28 +42,43 @@ class ServerAddress:
     @property
     def url(self) -> str:
         """The URL without secrets, for messages to people."""
+        if self.websocket:
+            return f"{'wss' if self.tls else 'ws'}://{self.netloc}{self.path.partition('?')[0]}"
         return f"{'tls' if self.tls else 'nats'}://{self.netloc}"
+
+    @property
+    def door(self) -> tuple[bool, str]:
+        """What tells it from others: one address has doors for each transport."""
+        return self.websocket, self.netloc
 
 
 def parse_server(url: str) -> ServerAddress:
-    """Read ``[nats://|tls://][user:password@|token@]host[:port]``; raises `ConfigError`."""
+    """Read ``[nats://|tls://|ws://|wss://][user:password@|token@]host[:port][/path]``.
+
+    Only WebSockets have a path. Raises `ConfigError`.
+    """
     full = url.strip() if "://" in url else f"nats://{url.strip()}"
     try:
         parts = urlsplit(full)
         port = parts.port
     except ValueError as error:
         raise ConfigError(f"{url!r} is not a server's URL: {error}") from error
-    if parts.scheme not in SCHEMES:
+    if parts.scheme not in DEFAULT_PORTS:
         raise ConfigError(
-            f"{url!r}: the scheme {parts.scheme!r} is not known; use nats:// or tls://"
+            f"{url!r}: the scheme {parts.scheme!r} is not known; use nats://, tls://, ws:// or "
+            "wss://"
         )
     if not parts.hostname:
         raise ConfigError(f"{url!r} names no host; write nats://host:port")
     name, secret = unquote(parts.username or ""), parts.password
+    websocket = parts.scheme in ("ws", "wss")
+    path = f"{parts.path}?{parts.query}" if parts.query else parts.path
     return ServerAddress(
         host=parts.hostname,
-        port=port or DEFAULT_PORT,
-        tls=parts.scheme == "tls",
+        port=port or DEFAULT_PORTS[parts.scheme],
+        tls=parts.scheme in ("tls", "wss"),
+        websocket=websocket,
+        path=path.removesuffix("/") if websocket else "",
         user=name if secret is not None else "",
         password=unquote(secret or ""),
         token=name if secret is None else "",
@@ -120,22 +137,28 @@ class ServerPool:
         Servers that were discovered earlier and are named no more are forgotten, except for the
         one that tells.
         """
-        named = [parse_server(address) for address in addresses]
+        named = [_beside(told_by, address) for address in addresses]
         if not named:
             return []
-        keep = {server.netloc for server in named} | {told_by.netloc}
-        self._line = [s for s in self._line if not s.discovered or s.netloc in keep]
-        known = {server.netloc for server in self._line}
-        new = [server for server in named if server.netloc not in known]
+        keep = {server.door for server in named} | {told_by.door}
+        self._line = [s for s in self._line if not s.discovered or s.door in keep]
+        known = {server.door for server in self._line}
+        new = [server for server in named if server.door not in known]
         if self._random is not None:
             self._random.shuffle(new)
-        for server in new:
-            server.discovered = True
-            server.tls = told_by.tls
-            server.tls_name = told_by.tls_name or told_by.host
-            server.user, server.password = told_by.user, told_by.password
-            server.token = told_by.token
         # The one we are at stays the last to be tried.
         at = len(self._line) - 1 if self._line else 0
         self._line[at:at] = new
         return [server.url for server in new]
+
+
+def _beside(told_by: ServerAddress, address: str) -> ServerAddress:
+    """The server at `address`, reached and spoken to as the one that told of it."""
+    server = parse_server(address)
+    server.discovered = True
+    server.tls = told_by.tls
+    server.tls_name = told_by.tls_name or told_by.host
+    server.websocket, server.path = told_by.websocket, told_by.path
+    server.user, server.password = told_by.user, told_by.password
+    server.token = told_by.token
+    return server
