@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from slipstream.client.jetstream.consumer_config import OrderedConsumerConfig
 from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.message import JetStreamMessage
-from slipstream.client.jetstream.ordered import Incarnations, OrderedPush
+from slipstream.client.jetstream.ordered_source import Incarnations, OrderedPush
 from slipstream.client.message import Message
 
 if TYPE_CHECKING:

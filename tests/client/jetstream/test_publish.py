@@ -1,6 +1,7 @@
 """Publishing: what the stream says, options, futures, bounds, errors that tell what happened."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
@@ -9,7 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import slipstream
-from slipstream.client.errors import MaxPayloadError
+from slipstream.client.errors import InvalidSubjectError, MaxPayloadError
 from slipstream.client.jetstream import JetStream, JetStreamMessage, Schedule, Stream
 from slipstream.client.jetstream.errors import (
     ApiError,
@@ -20,7 +21,7 @@ from slipstream.client.jetstream.errors import (
     WrongLastMessageIdError,
     WrongLastSequenceError,
 )
-from tests.client.jetstream.conftest import MakeStream
+from tests.client.jetstream.conftest import MakeStream, or_skip
 
 
 async def test_an_acknowledgement_names_the_stream_and_the_sequence(
@@ -208,16 +209,18 @@ async def test_outcomes_are_told_to_the_handlers(
     nc: "slipstream.Connection", stream: Stream
 ) -> None:
     acks: list[int] = []
-    errors: list[str] = []
+    failed: list[slipstream.Message] = []
     js = nc.jetstream(
-        on_publish_ack=lambda subject, ack: acks.append(ack.sequence),
-        on_publish_error=lambda subject, error: errors.append(subject),
+        on_publish_ack=lambda message, ack: acks.append(ack.sequence),
+        on_publish_error=lambda message, error: failed.append(message),
     )
     await js.publish_async(f"{stream.name}.a", b"x")
-    await js.publish_async("nobody.listens.here", b"x", retries=0)
+    await js.publish_async("nobody.listens.here", b"x", message_id="17", retries=0)
     await js.publish_async_complete()
     assert acks == [1]
-    assert errors == ["nobody.listens.here"]
+    (message,) = failed
+    assert (message.subject, message.data) == ("nobody.listens.here", b"x")
+    assert message.headers["Nats-Msg-Id"] == "17"
 
 
 async def test_draining_the_connection_waits_for_acknowledgements(
@@ -286,3 +289,29 @@ async def test_a_context_that_is_forgotten_leaves_no_subscription(
     assert nc.stats.subscriptions <= before + 1
     await nc.flush()
     assert nc.stats.subscriptions == before
+
+
+@pytest.mark.parametrize("subject", ["", "a b", "a..b", ".a"])
+async def test_a_subject_that_cannot_be_is_not_sent(js: JetStream, subject: str) -> None:
+    with pytest.raises(InvalidSubjectError):
+        await js.publish(subject, b"x")
+    with pytest.raises(InvalidSubjectError):
+        await js.publish_async(subject, b"x")
+
+
+async def test_a_counter_adds_up(js: JetStream, make_stream: MakeStream) -> None:
+    stream = await or_skip(make_stream(allow_msg_counter=True, allow_direct=True))
+    assert (await js.publish(f"{stream.name}.a", increment=5)).value == "5"
+    assert (await js.publish(f"{stream.name}.a", increment=-2)).value == "3"
+    assert (await stream.get_last_message(f"{stream.name}.a")).data == b'{"val":"3"}'
+
+
+async def test_a_schedule_publishes_later(js: JetStream, make_stream: MakeStream) -> None:
+    stream = await or_skip(make_stream(allow_msg_schedules=True, allow_msg_ttl=True))
+    target = f"{stream.name}.target"
+    soon = Schedule(target=target, at=datetime.now(UTC), ttl=60)
+    await js.publish(f"{stream.name}.plan", "now", schedule=soon)
+    async with stream.ordered_consumer(filter_subjects=[target]).messages() as messages:
+        message = await messages.next(timeout=5)
+    assert message is not None
+    assert (message.data, message.headers["Nats-TTL"]) == (b"now", "60")

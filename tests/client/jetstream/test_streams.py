@@ -1,13 +1,24 @@
 """Streams: making, changing, finding, reading, purging; what the API refuses."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 import slipstream
-from slipstream.client.jetstream import JetStream, Stream, StreamConfig
+from slipstream.client.errors import InvalidSubjectError
+from slipstream.client.jetstream import (
+    JetStream,
+    Stream,
+    StreamConfig,
+    StreamSource,
+    SubjectTransform,
+)
+from slipstream.client.jetstream.api import Api
 from slipstream.client.jetstream.errors import (
     ApiError,
+    FeatureError,
     InvalidNameError,
     MessageNotFoundError,
     StreamExistsError,
@@ -192,3 +203,98 @@ async def test_fields_that_are_unknown_are_kept_and_sent_back() -> None:
     sent = config.replace(max_msgs=3).to_wire()
     assert sent["newer_than_us"] == {"x": 1}
     assert (sent["max_age"], sent["max_msgs"]) == (1_000_000, 3)
+
+
+async def test_lists_go_on_past_a_page(js: JetStream, stream: Stream) -> None:
+    # A page of infos has 256.
+    made = (stream.create_consumer(durable_name=f"c{number}") for number in range(300))
+    await asyncio.gather(*made)
+    names = {f"c{number}" for number in range(300)}
+    assert {info.name async for info in stream.consumers()} == names
+    assert {name async for name in stream.consumer_names()} == names
+
+
+async def test_pages_are_asked_for_until_there_are_no_more(js: JetStream) -> None:
+    asked: list[int] = []
+
+    class Paged(Api):
+        async def request(self, endpoint: str, body: Any = None, *, timeout: Any = None) -> Any:
+            asked.append(body["offset"])
+            names = [str(n) for n in range(body["offset"], min(body["offset"] + 1024, 2500))]
+            return {"total": 2500, "streams": names}
+
+    api = Paged(js.connection, "$JS.API", 5)
+    assert len([name async for name in api.pages("STREAM.NAMES", "streams")]) == 2500
+    assert asked == [0, 1024, 2048]
+
+
+async def test_the_server_that_ignores_what_is_new_is_found_out(js: JetStream) -> None:
+    # As servers before 2.10 did with filters, transforms and the like.
+    class Old(Api):
+        async def request(self, endpoint: str, body: Any = None, *, timeout: Any = None) -> Any:
+            if endpoint.startswith("STREAM"):
+                sources = [{"name": "UP"}] if "UP" in str(body) else []
+                return {"config": {"name": "S", "sources": sources}, "state": {}}
+            return {"config": {"name": "c"}}
+
+    js.api = Old(js.connection, "$JS.API", 5)
+    transform = SubjectTransform(src="a", dest="b")
+    with pytest.raises(FeatureError, match="subject_transform"):
+        await js.create_stream(name="S", subject_transform=transform)
+    with pytest.raises(FeatureError, match="sources"):
+        await js.create_stream(name="S", sources=[StreamSource(name="DOWN")])
+    with pytest.raises(FeatureError, match="subject_transforms"):
+        await js.create_stream(
+            name="S", sources=[StreamSource(name="UP", subject_transforms=[transform])]
+        )
+    with pytest.raises(FeatureError, match="filter_subjects"):
+        await js.create_consumer("S", filter_subjects=["a", "b"])
+
+
+async def test_subjects_are_counted_page_by_page(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 7)
+    counts = {subject: count async for subject, count in stream.subjects()}
+    assert counts == {f"{stream.name}.{number}": 3 - (number > 0) for number in range(3)}
+    assert [pair async for pair in stream.subjects("nothing.*")] == []
+    some = [pair async for pair in js.stream_subjects(stream.name, f"{stream.name}.2")]
+    assert some == [(f"{stream.name}.2", 2)]
+
+
+@pytest.mark.parametrize("allow_direct", [False, True])
+async def test_headers_may_be_left_out(
+    js: JetStream, make_stream: MakeStream, allow_direct: bool
+) -> None:
+    stream = await make_stream(allow_direct=allow_direct)
+    await js.publish(f"{stream.name}.a", "one", headers={"Kind": "x"})
+    found = await stream.get_message(1, headers=False)
+    assert (found.stream, found.data, list(found.headers.items())) == (stream.name, b"one", [])
+    last = await stream.get_last_message(f"{stream.name}.a", headers=False)
+    assert last.sequence == (0 if allow_direct else 1)
+
+
+async def test_a_subject_that_cannot_be_is_not_looked_for(stream: Stream) -> None:
+    js = stream.jetstream
+    for asking in (
+        js.stream_name_by_subject(""),
+        js.stream_by_subject("a..b"),
+        stream.get_last_message("a b"),
+        stream.get_next(1, ""),
+    ):
+        with pytest.raises(InvalidSubjectError):
+            await asking
+
+
+async def test_a_timeout_may_be_set_later(js: JetStream) -> None:
+    assert js.timeout == 5.0
+    js.timeout = timedelta(milliseconds=50)  # type: ignore[assignment]
+    assert js.timeout == js.api.timeout == 0.05
+    await js.connection.subscribe("$JS.API.NOBODY")
+    with pytest.raises(TimeoutError):
+        await js.api.request("NOBODY")
+
+
+async def test_a_context_deletes_messages_by_name(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 3)
+    await js.delete_message(stream.name, 1)
+    await js.delete_message(stream.name, 2, secure=True)
+    assert (await stream.info()).state.messages == 1

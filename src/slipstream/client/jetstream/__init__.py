@@ -14,6 +14,7 @@ from slipstream.client.jetstream.consumer import Consumer, PullConsumer
 from slipstream.client.jetstream.consumer_config import ConsumerConfig, OrderedConsumerConfig
 from slipstream.client.jetstream.context import JetStream
 from slipstream.client.jetstream.document import Seconds, Timestamp
+from slipstream.client.jetstream.error_codes import ErrorCode
 from slipstream.client.jetstream.fetch import MessageBatch
 from slipstream.client.jetstream.info import AccountInfo, ConsumerInfo, StreamInfo, StreamState
 from slipstream.client.jetstream.message import JetStreamMessage, Metadata
@@ -43,6 +44,7 @@ __all__ = [
     "ConsumerConfig",
     "ConsumerInfo",
     "ConsumerLimits",
+    "ErrorCode",
     "ExternalStream",
     "FastBatch",
     "JetStream",

@@ -11,7 +11,7 @@ from slipstream.client.errors import NoRespondersError
 from slipstream.client.jetstream.document import Document, to_seconds
 from slipstream.client.jetstream.errors import (
     FeatureError,
-    JetStreamError,
+    InvalidAnswerError,
     JetStreamNotEnabledError,
     api_error,
 )
@@ -71,7 +71,7 @@ class Api:
         try:
             answer: dict[str, Any] = msgspec.json.decode(message.data)
         except msgspec.DecodeError as error:
-            raise JetStreamError(
+            raise InvalidAnswerError(
                 f"{endpoint}: the answer is not JSON but {message.data[:80]!r}"
             ) from error
         answer.pop("type", None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.document import to_seconds
-from slipstream.client.jetstream.errors import ConsumerTypeError, PinMismatchError
+from slipstream.client.jetstream.errors import NotPullConsumerError, PinMismatchError
 from slipstream.client.jetstream.fetch import Fetch, MessageBatch
 from slipstream.client.jetstream.info import ConsumerInfo, ConsumerPauseInfo
 from slipstream.client.jetstream.message import JetStreamMessage
@@ -22,6 +22,7 @@ from slipstream.client.jetstream.pull_options import (
     EXPIRES_WITH_HEARTBEAT,
     HEARTBEAT_OF_FETCH,
     GroupOptions,
+    Pin,
     Pull,
     PullOptions,
     group_of,
@@ -98,11 +99,11 @@ class PullConsumer(Consumer):
     def __init__(self, js: "JetStream", info: ConsumerInfo) -> None:
         super().__init__(js, info)
         if info.config.deliver_subject:
-            raise ConsumerTypeError(
+            raise NotPullConsumerError(
                 f"{self.who} is a push consumer; get it with `push_consumer`, not `consumer`"
             )
         self._subject = f"{js.api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
-        self._pin_id = ""
+        self._pin = Pin()
 
     async def unpin(self, group: str) -> None:
         """Let another client of the priority group be the pinned one."""
@@ -173,11 +174,16 @@ class PullConsumer(Consumer):
     ) -> "pyarrow.RecordBatch":
         """Up to `count` messages as one record batch; fewer, or none, after `timeout` seconds.
 
-        Acknowledge with `ack_batch`: the column `reply` says where. Needs pyarrow.
+        Acknowledge with `ack_batch`: the column `reply` says where. Needs pyarrow. Not for groups
+        that are pinned to a client, whose pin comes with each message: use `fetch`.
         """
         from slipstream.client.arrow import fetch
 
         self.check_group(group.get("group", ""))
+        if self._info.config.priority_policy == "pinned_client":
+            raise ValueError(
+                f"{self.who} is pinned to one client: use `fetch`, which keeps the pin"
+            )
         return await fetch.fetch_arrow(
             self._js.connection,
             subject=self._subject,
@@ -226,6 +232,7 @@ class PullConsumer(Consumer):
         self.check_group(group.get("group", ""))
         deadline = self._js.connection.loop.time() + timeout
         while True:
+            sent = self._pin.id
             fetch = Fetch(
                 self._js.connection,
                 subject=self._subject,
@@ -238,17 +245,17 @@ class PullConsumer(Consumer):
                 heartbeat=heartbeat,
                 no_wait=no_wait,
                 group=group_of(group),
-                pin_id=self._pin_id,
+                pin_id=sent,
             )
             try:
                 found = await fetch.run()
             except PinMismatchError:
-                if not self._pin_id:
+                if not sent:
                     raise
-                self._pin_id = ""  # the pin has gone to another client: wait in line for it
+                self._pin.lose(sent)  # the pin has gone to another client: wait in line for it
                 continue
             if group and found:
-                self._pin_id = found[0].header("Nats-Pin-Id") or ""
+                self._pin.id = found[-1].header("Nats-Pin-Id") or ""
             return found
 
     def check_group(self, group: str) -> None:
@@ -286,6 +293,7 @@ class PullConsumer(Consumer):
             who=self.who,
             on_error=on_error,
             exists=self.info,
+            pin=self._pin,
         )
         source.raise_on_missing_heartbeat = raise_on_missing_heartbeat
         return Messages(delivery, source, self._info.config.ack_policy != "none")
@@ -316,19 +324,22 @@ class PullConsumer(Consumer):
         Ends after `count` messages or `expires` seconds.
         """
         self.check_group(group.get("group", ""))
-        pull = Pull(
-            max_messages=count,
-            max_bytes=max_bytes,
+        pull = Pull.once(
+            count,
             expires=to_seconds(expires),
             heartbeat=to_seconds(heartbeat),
-            threshold_messages=0,
-            threshold_bytes=0,
-            stop_after=count,
-            group=group_of(group),
+            max_bytes=max_bytes,
+            group=group,
         )
         delivery = Delivery(self._js.connection.loop, self._js, type)
         source = PullSource(
-            self._js.connection, delivery, pull, subject=self._subject, who=self.who, once=True
+            self._js.connection,
+            delivery,
+            pull,
+            subject=self._subject,
+            who=self.who,
+            once=True,
+            pin=self._pin,
         )
         return Messages(delivery, source, self._info.config.ack_policy != "none")
 

@@ -12,7 +12,11 @@ from slipstream.client.jetstream.api import Api, check_echo
 from slipstream.client.jetstream.consumer import PullConsumer
 from slipstream.client.jetstream.consumer_config import ConsumerConfig, OrderedConsumerConfig
 from slipstream.client.jetstream.document import time_to_wire, to_seconds
-from slipstream.client.jetstream.errors import ConsumerNotFoundError, ConsumerTypeError
+from slipstream.client.jetstream.errors import (
+    ConsumerNotFoundError,
+    NotPullConsumerError,
+    NotPushConsumerError,
+)
 from slipstream.client.jetstream.info import ConsumerInfo, ConsumerPauseInfo
 from slipstream.client.jetstream.names import check_consumer_name, check_stream_name, new_name
 from slipstream.client.jetstream.ordered import OrderedConsumer
@@ -57,17 +61,20 @@ class ConsumerAdmin:
     ) -> PullConsumer:
         """The pull consumer as it is; made if there is none."""
         made = _config_of(config, fields)
+        name = made.name or made.durable_name
         try:
-            return await self.consumer(stream, made.name or made.durable_name)
+            if name:
+                return await self.consumer(stream, name)
         except ConsumerNotFoundError:
-            return await self._put_pull(stream, made, {}, "create")
+            pass
+        return await self._put_pull(stream, made, {}, "create")
 
     async def _put_pull(
         self, stream: str, config: ConsumerConfig | None, fields: dict[str, Any], action: str
     ) -> PullConsumer:
         made = _config_of(config, fields)
         if made.deliver_subject:
-            raise ConsumerTypeError(
+            raise NotPullConsumerError(
                 f"a consumer with a deliver_subject ({made.deliver_subject!r}) is a push consumer: "
                 "use create_push_consumer and its like"
             )
@@ -100,13 +107,26 @@ class ConsumerAdmin:
         """Update the push consumer if it exists, else make it."""
         return await self._put_push(stream, config, fields, "")
 
+    async def get_or_create_push_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+    ) -> PushConsumer:
+        """The push consumer as it is; made if there is none."""
+        made = _config_of(config, fields)
+        name = made.name or made.durable_name
+        try:
+            if name:
+                return await self.push_consumer(stream, name)
+        except ConsumerNotFoundError:
+            pass
+        return await self._put_push(stream, made, {}, "create")
+
     async def _put_push(
         self, stream: str, config: ConsumerConfig | None, fields: dict[str, Any], action: str
     ) -> PushConsumer:
         made = _config_of(config, fields)
         if not made.deliver_subject:
             if made.durable_name:
-                raise ConsumerTypeError(
+                raise NotPushConsumerError(
                     f"push consumer {made.durable_name!r}: a durable one needs a deliver_subject"
                 )
             made = made.replace(deliver_subject=self.api.connection.new_inbox())

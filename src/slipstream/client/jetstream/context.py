@@ -28,6 +28,7 @@ from slipstream.client.jetstream.message import JetStreamMessage
 from slipstream.client.jetstream.publish_options import PublishOptions, block_of
 from slipstream.client.jetstream.publisher import AckInbox, PubAck
 from slipstream.client.jetstream.stream_admin import StreamAdmin
+from slipstream.client.message import Message
 from slipstream.client.payload import HeadersLike, as_headers, subject_bytes
 from slipstream.client.route import Route
 from slipstream.wire.headers import Headers
@@ -46,7 +47,7 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
     for an acknowledgement (0: no bound), both in seconds. `max_ack_pending` bounds the
     acknowledgements in flight; `wait_when_full` tells whether `publish_async` waits then (up to
     `stall_timeout`, None: as long as it takes) or raises `TooManyInFlightError`. `on_publish_ack`
-    and `on_publish_error` are called with the subject and the outcome of every publish.
+    and `on_publish_error` are called with the message and the outcome of every publish.
     """
 
     def __init__(
@@ -61,14 +62,13 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         wait_when_full: bool = True,
         stall_timeout: "float | timedelta | None" = None,
         retry_wait: "float | timedelta" = RETRY_WAIT,
-        on_publish_ack: Callable[[str, PubAck], None] | None = None,
-        on_publish_error: Callable[[str, Exception], None] | None = None,
+        on_publish_ack: Callable[[Message, PubAck], None] | None = None,
+        on_publish_error: Callable[[Message, Exception], None] | None = None,
     ) -> None:
         if max_ack_pending < 1:
             raise ValueError(f"max_ack_pending is 1 or more, not {max_ack_pending}")
         self.connection = connection
-        self.timeout = to_seconds(timeout)
-        self.api = Api(connection, prefix_of(domain, prefix), self.timeout)
+        self.api = Api(connection, prefix_of(domain, prefix), to_seconds(timeout))
         self._ack_timeout = to_seconds(publish_ack_timeout)
         self._wait_when_full = wait_when_full
         self._stall = None if stall_timeout is None else to_seconds(stall_timeout)
@@ -79,13 +79,22 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         self._acks.on_error = on_publish_error
         self._acks_subject = inbox + "*"
         self._route: Route | None = None
-        self._subject = ""
+        self._subject: str | None = None
         self._subject_bytes = b""
 
     @property
     def prefix(self) -> str:
         """What the subjects of the API begin with."""
         return self.api.prefix
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a request to the API, or a `publish`, may take; may be set."""
+        return self.api.timeout
+
+    @timeout.setter
+    def timeout(self, value: "float | timedelta") -> None:
+        self.api.timeout = to_seconds(value)
 
     # -- publishing ----------------------------------------------------------------------------
 
@@ -110,7 +119,7 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         """
         if self._outbox.crowded:
             await self._outbox.room()
-        limit = self.timeout if timeout is None else to_seconds(timeout)
+        limit = self.api.timeout if timeout is None else to_seconds(timeout)
         answer = Answer(self._outbox)
         if self.connection.telemetry is None:
             self._send(subject, data, headers, type, options, limit, retries, answer)

@@ -41,8 +41,7 @@ cdef class Delivery(Sink):
     cdef public long long taken
     cdef public Py_ssize_t limit
     cdef public long long stop_after
-    cdef public bint grouped
-    cdef public str pin_id
+    cdef public object pin
     cdef public bint is_ended
     cdef public object drainer
     cdef object _error

@@ -17,6 +17,7 @@ from slipstream.client.message import Message, message_of
 from slipstream.client.route import Sink
 
 if TYPE_CHECKING:
+    from slipstream.client.jetstream.pull_options import Pin
     from slipstream.client.outbox import Outbox
     from slipstream.wire.server_frames import ServerFrames
 
@@ -123,7 +124,7 @@ class Delivery(Sink):
     bytes under `low_bytes`, if that is not 0). With `ordered`, `expected` is the consumer sequence
     that comes next and `last_sequence` the stream sequence that came last. `limit` bounds what is
     held where the server is not asked for each message (0: no bound); `stop_after` ends it after so
-    many messages (0: never). With `grouped`, `pin_id` is the last that a message brought.
+    many messages (0: never). `pin` learns the id that messages of a pinned group bring.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, context: Any, kind: Any) -> None:
@@ -142,8 +143,7 @@ class Delivery(Sink):
         self.taken = 0
         self.limit = 0
         self.stop_after = 0
-        self.grouped = False
-        self.pin_id = ""
+        self.pin: Pin | None = None
         self.is_ended = False
         self.drainer: Callable[[], Awaitable[None]] | None = None
         self._error: Exception | None = None
@@ -176,8 +176,8 @@ class Delivery(Sink):
             if self.source is not None:
                 self.source.on_overflow()
             return
-        if self.grouped:
-            self.pin_id = message.header("Nats-Pin-Id") or self.pin_id
+        if self.pin is not None:
+            self.pin.id = message.header("Nats-Pin-Id") or self.pin.id
         size = frames.end - frames.header_start + len(frames.subject) + len(frames.reply)
         self._ready.append(message)
         self.arrived += 1

@@ -2,16 +2,44 @@
 
     JetStreamError
     ├── ApiError                        the server said no: code, err_code, description
-    │   ├── JetStreamNotEnabledError    10076, 10039
+    │   ├── JetStreamNotEnabledError    10076
+    │   │   └── JetStreamNotEnabledForAccountError  10039
+    │   ├── UnavailableError            10008: the cluster has no leader at the moment
     │   ├── BadRequestError             10003, 10025
+    │   ├── OfflineError                10118, 10119, 10194, 10195: it needs a newer server
     │   ├── StreamNotFoundError         10059
     │   ├── StreamExistsError           10058: the name is in use with another configuration
-    │   ├── ConsumerNotFoundError       10014, 10149 (an update of what does not exist)
-    │   ├── ConsumerExistsError         10148, 10013
+    │   ├── ConsumerNotFoundError       10014
+    │   │   └── ConsumerDoesNotExistError   10149: an update of what does not exist
+    │   ├── ConsumerExistsError         10148: the name is in use with another configuration
+    │   │   └── ConsumerNameInUseError  10013
+    │   ├── ConsumerCreateError         10012: the configuration cannot be, or cannot be updated
+    │   ├── MaximumConsumersError       10026
+    │   ├── FilterError                 what is wrong with a consumer's filters
+    │   │   ├── DuplicateFilterSubjectsError    10136: both fields are given
+    │   │   ├── OverlappingFilterSubjectsError  10138
+    │   │   └── EmptyFilterError        10139
+    │   ├── InvalidResetError           10204: a consumer cannot go there
     │   ├── MessageNotFoundError        10037
+    │   ├── MessageDeleteError          10043, 10057
+    │   ├── WrongStreamError            10060: `expected_stream` is another one
     │   ├── WrongLastSequenceError      10071, 10164
-    │   └── WrongLastMessageIdError     10070
-    ├── InvalidNameError                a stream's or consumer's name that cannot be one
+    │   ├── WrongLastMessageIdError     10070
+    │   └── ScheduleError               10212, and
+    │       ├── SchedulesDisabledError  10188
+    │       ├── SchedulePatternError    10189
+    │       ├── ScheduleTargetError     10190
+    │       ├── ScheduleTtlError        10191
+    │       ├── ScheduleRollupError     10192
+    │       ├── ScheduleSourceError     10203
+    │       ├── ScheduleTimeZoneError   10223
+    │       ├── MirrorWithSchedulesError    10186
+    │       └── SourceWithSchedulesError    10187
+    ├── InvalidNameError                (also a ValueError) a name that cannot be one
+    │   ├── InvalidStreamNameError
+    │   │   └── EmptyStreamNameError
+    │   └── InvalidConsumerNameError
+    ├── InvalidAnswerError              an answer that is none of JetStream's
     ├── PublishError                    a publish that was not acknowledged; `may_be_stored`
     │   ├── NoStreamError               no stream listens on the subject
     │   ├── PublishTimeoutError         the acknowledgement did not come in time
@@ -21,19 +49,29 @@
     ├── ConsumeError                    consuming stopped, or was disturbed
     │   ├── NoHeartbeatError            the server went silent
     │   ├── ConsumerDeletedError        the consumer is gone
-    │   ├── ConsumerTypeError           a pull from a push consumer, or the other way round
+    │   ├── ConsumerTypeError           a consumer of the other kind
+    │   │   ├── NotPullConsumerError
+    │   │   └── NotPushConsumerError
     │   ├── BadPullRequestError         the server refuses the pull request (400, 409 Exceeded...)
+    │   ├── MaxWaitingExceededError     too many pull requests wait already
     │   ├── MaxBytesExceededError       the next message is larger than the bound on bytes
     │   ├── PinMismatchError            another client is the pinned one
     │   ├── LeadershipChangedError      the consumer has a new leader
     │   ├── ServerShutdownError         the server goes away
     │   ├── NoConsumerResponseError     nobody answers for the consumer
+    │   ├── OrderedGapError             messages were lost on the way; they are read again
     │   ├── OrderedResetError           an ordered consumer could not be made anew
+    │   ├── OrderedNotCreatedError      info of an ordered consumer that has not read yet
+    │   ├── OrderedBusyError            a second fetch of an ordered consumer at a time
+    │   ├── AlreadyConsumingError       a second reader of a push consumer without a group
     │   ├── SlowPushConsumerError       messages came faster than they were taken, and were dropped
     │   └── ConsumeStoppedError         `next` after `stop`
     ├── FeatureError                    the server is too old for what was asked
     ├── NotJetStreamMessageError        an acknowledgement of a message without an ack subject
     └── AlreadyAcknowledgedError        a second final acknowledgement of one message
+
+`ApiError.err_code` compares with the names of `slipstream.client.jetstream.ErrorCode`, which has
+every error of the server.
 
 A message says what was asked of which stream or consumer, what is wrong, and what to do.
 """
@@ -67,11 +105,23 @@ class ApiError(JetStreamError):
 
 
 class JetStreamNotEnabledError(ApiError):
-    """The server, or this account on it, has no JetStream."""
+    """The server has no JetStream."""
+
+
+class JetStreamNotEnabledForAccountError(JetStreamNotEnabledError):
+    """The server has JetStream, this account on it has not."""
+
+
+class UnavailableError(ApiError):
+    """JetStream cannot answer at the moment: its cluster has no leader."""
 
 
 class BadRequestError(ApiError):
     """The server could not make sense of the request."""
+
+
+class OfflineError(ApiError):
+    """A stream or consumer that this server keeps but cannot run, since it needs a newer one."""
 
 
 class StreamNotFoundError(ApiError):
@@ -86,12 +136,56 @@ class ConsumerNotFoundError(ApiError):
     """There is no consumer of that name on the stream."""
 
 
+class ConsumerDoesNotExistError(ConsumerNotFoundError):
+    """An update of a consumer that does not exist."""
+
+
 class ConsumerExistsError(ApiError):
     """A consumer of that name exists with another configuration."""
 
 
+class ConsumerNameInUseError(ConsumerExistsError):
+    """A push consumer cannot change while somebody listens to it."""
+
+
+class ConsumerCreateError(ApiError):
+    """A consumer's configuration cannot be, or not as a change of what it is."""
+
+
+class MaximumConsumersError(ApiError):
+    """The stream, or the account, has as many consumers as it may."""
+
+
+class FilterError(ApiError):
+    """Something is wrong with a consumer's subject filters."""
+
+
+class DuplicateFilterSubjectsError(FilterError):
+    """Both `filter_subject` and `filter_subjects` are given."""
+
+
+class OverlappingFilterSubjectsError(FilterError):
+    """One of `filter_subjects` matches subjects of another one."""
+
+
+class EmptyFilterError(FilterError):
+    """One of `filter_subjects` is empty."""
+
+
+class InvalidResetError(ApiError):
+    """A consumer's deliver policy does not let it go to that sequence."""
+
+
 class MessageNotFoundError(ApiError):
     """The stream has no such message (any more)."""
+
+
+class MessageDeleteError(ApiError):
+    """A message was not deleted: there is none, or the stream forbids it."""
+
+
+class WrongStreamError(ApiError):
+    """The stream that listens is not the expected one."""
 
 
 class WrongLastSequenceError(ApiError):
@@ -111,38 +205,113 @@ class WrongLastMessageIdError(ApiError):
     """The stream's last message has another id than was expected."""
 
 
+class ScheduleError(ApiError):
+    """Something is wrong with a message's schedule."""
+
+
+class SchedulesDisabledError(ScheduleError):
+    """The stream does not allow schedules (`allow_msg_schedules`)."""
+
+
+class SchedulePatternError(ScheduleError):
+    """It cannot be read when the message is to be published."""
+
+
+class ScheduleTargetError(ScheduleError):
+    """The target is no other subject of the stream."""
+
+
+class ScheduleTtlError(ScheduleError):
+    """The time to live of what is produced is none."""
+
+
+class ScheduleRollupError(ScheduleError):
+    """The rollup is none that schedules know."""
+
+
+class ScheduleSourceError(ScheduleError):
+    """The source is no other subject of the stream."""
+
+
+class ScheduleTimeZoneError(ScheduleError):
+    """There is no such time zone."""
+
+
+class MirrorWithSchedulesError(ScheduleError):
+    """A mirror cannot schedule messages."""
+
+
+class SourceWithSchedulesError(ScheduleError):
+    """A stream with sources cannot schedule messages."""
+
+
+_CLASSES: dict[int, type[ApiError]] = {
+    10003: BadRequestError,
+    10008: UnavailableError,
+    10012: ConsumerCreateError,
+    10013: ConsumerNameInUseError,
+    10014: ConsumerNotFoundError,
+    10025: BadRequestError,
+    10026: MaximumConsumersError,
+    10037: MessageNotFoundError,
+    10039: JetStreamNotEnabledForAccountError,
+    10043: MessageDeleteError,
+    10057: MessageDeleteError,
+    10058: StreamExistsError,
+    10059: StreamNotFoundError,
+    10060: WrongStreamError,
+    10070: WrongLastMessageIdError,
+    10071: WrongLastSequenceError,
+    10076: JetStreamNotEnabledError,
+    10118: OfflineError,
+    10119: OfflineError,
+    10136: DuplicateFilterSubjectsError,
+    10138: OverlappingFilterSubjectsError,
+    10139: EmptyFilterError,
+    10148: ConsumerExistsError,
+    10149: ConsumerDoesNotExistError,
+    10164: WrongLastSequenceError,
+    10186: MirrorWithSchedulesError,
+    10187: SourceWithSchedulesError,
+    10188: SchedulesDisabledError,
+    10189: SchedulePatternError,
+    10190: ScheduleTargetError,
+    10191: ScheduleTtlError,
+    10192: ScheduleRollupError,
+    10194: OfflineError,
+    10195: OfflineError,
+    10203: ScheduleSourceError,
+    10204: InvalidResetError,
+    10212: ScheduleError,
+    10223: ScheduleTimeZoneError,
+}
+
+
 def api_error(error: dict[str, Any], asked: str = "") -> ApiError:
     """The exception for a response's `error` object."""
     code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
-    return _class_of(err_code)(code, err_code, str(error.get("description", "")), asked)
-
-
-def _class_of(err_code: int) -> type[ApiError]:
-    match err_code:
-        case 10076 | 10039:
-            return JetStreamNotEnabledError
-        case 10003 | 10025:
-            return BadRequestError
-        case 10059:
-            return StreamNotFoundError
-        case 10058:
-            return StreamExistsError
-        case 10014 | 10149:
-            return ConsumerNotFoundError
-        case 10148 | 10013:
-            return ConsumerExistsError
-        case 10037:
-            return MessageNotFoundError
-        case 10071 | 10164:
-            return WrongLastSequenceError
-        case 10070:
-            return WrongLastMessageIdError
-        case _:
-            return ApiError
+    made = _CLASSES.get(err_code, ApiError)
+    return made(code, err_code, str(error.get("description", "")), asked)
 
 
 class InvalidNameError(JetStreamError, ValueError):
     """A name of a stream or consumer has no blanks and none of ``. * > / \\``."""
+
+
+class InvalidStreamNameError(InvalidNameError):
+    """A stream cannot have this name."""
+
+
+class EmptyStreamNameError(InvalidStreamNameError):
+    """A stream needs a name."""
+
+
+class InvalidConsumerNameError(InvalidNameError):
+    """A consumer cannot have this name."""
+
+
+class InvalidAnswerError(JetStreamError):
+    """An answer that is none of JetStream's: something else listens on the subject."""
 
 
 class PublishError(JetStreamError):
@@ -194,8 +363,20 @@ class ConsumerTypeError(ConsumeError):
     """The consumer is of the other kind: push where pull was expected, or pull where push was."""
 
 
+class NotPullConsumerError(ConsumerTypeError):
+    """A push consumer where a pull consumer was expected."""
+
+
+class NotPushConsumerError(ConsumerTypeError):
+    """A pull consumer where a push consumer was expected."""
+
+
 class BadPullRequestError(ConsumeError):
     """The server refuses the pull request as it is."""
+
+
+class MaxWaitingExceededError(ConsumeError):
+    """As many pull requests wait as the consumer's `max_waiting` allows."""
 
 
 class MaxBytesExceededError(ConsumeError):
@@ -218,8 +399,24 @@ class NoConsumerResponseError(ConsumeError):
     """Nobody answers for the consumer: it does not exist, or has no leader."""
 
 
+class OrderedGapError(ConsumeError):
+    """Messages of an ordered consumer were lost on the way; it reads them again."""
+
+
 class OrderedResetError(ConsumeError):
     """An ordered consumer lost its place and could not be made anew."""
+
+
+class OrderedNotCreatedError(ConsumeError):
+    """An ordered consumer that has not begun to read is nothing on the server yet."""
+
+
+class OrderedBusyError(ConsumeError):
+    """An ordered consumer fetches already; one fetch at a time keeps the order."""
+
+
+class AlreadyConsumingError(ConsumeError):
+    """A push consumer without a group is consumed already; every message would come twice."""
 
 
 class SlowPushConsumerError(ConsumeError):

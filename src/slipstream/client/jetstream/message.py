@@ -238,6 +238,11 @@ class JetStreamMessage(Message):
         """As `term`, and the server has confirmed it; see `ack_sync`."""
         await self._confirm(_term(reason), timeout)
 
+    async def in_progress_sync(self, *, timeout: "float | None" = None) -> None:
+        """As `in_progress`, and the server has confirmed it; see `ack_sync`."""
+        self._way_back()
+        await self._context.request_ack(self, b"+WPI", timeout)
+
     async def _confirm(self, word: bytes, timeout: "float | None") -> None:
         self._way_back()
         if self._acknowledged:

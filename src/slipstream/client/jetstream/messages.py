@@ -125,6 +125,8 @@ class ConsumeContext:
     """
 
     def __init__(self, messages: Messages, handler: Handler) -> None:
+        if not callable(handler):
+            raise TypeError(f"a handler is a function or coroutine function, not {handler!r}")
         self._messages = messages
         self._handler = handler
         messages._queue.drainer = self.drain

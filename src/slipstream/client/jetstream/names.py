@@ -1,33 +1,52 @@
-"""Names of streams and consumers: which may be, and new ones."""
+"""Names of streams and consumers, and subjects: which may be, and new ones."""
 
 import random
 
-from slipstream.client.jetstream.errors import InvalidNameError
+from slipstream.client.jetstream.errors import (
+    EmptyStreamNameError,
+    InvalidConsumerNameError,
+    InvalidStreamNameError,
+)
+from slipstream.client.payload import subject_bytes
 from slipstream.wire.nuid import Nuid
 
 _FORBIDDEN = frozenset(" \t\r\n\f.*>/\\")
 
 
 def check_stream_name(name: str) -> str:
-    """`name`, if a stream can have it; raises `InvalidNameError`."""
-    return _check("stream", name)
+    """`name`, if a stream can have it; raises `InvalidStreamNameError`."""
+    if not name:
+        raise EmptyStreamNameError("a stream needs a name")
+    wrong = _what_is_wrong(name)
+    if wrong:
+        raise InvalidStreamNameError(f"a stream cannot be named {name!r}: {wrong}")
+    return name
 
 
 def check_consumer_name(name: str) -> str:
-    """`name`, if a consumer can have it; raises `InvalidNameError`."""
-    return _check("consumer", name)
-
-
-def _check(kind: str, name: str) -> str:
+    """`name`, if a consumer can have it; raises `InvalidConsumerNameError`."""
     if not name:
-        raise InvalidNameError(f"a {kind} needs a name")
-    wrong = sorted({c for c in name if c in _FORBIDDEN})
+        raise InvalidConsumerNameError("a consumer needs a name")
+    wrong = _what_is_wrong(name)
     if wrong:
-        raise InvalidNameError(
-            f"a {kind} cannot be named {name!r}: {' '.join(map(repr, wrong))} may not be in it "
-            "(no blanks, dots, wildcards or path separators)"
-        )
+        raise InvalidConsumerNameError(f"a consumer cannot be named {name!r}: {wrong}")
     return name
+
+
+def check_subject(subject: str) -> str:
+    """`subject`, if messages can have it or match it; raises `InvalidSubjectError`."""
+    subject_bytes(subject)
+    return subject
+
+
+def _what_is_wrong(name: str) -> str:
+    wrong = sorted({c for c in name if c in _FORBIDDEN})
+    if not wrong:
+        return ""
+    return (
+        f"{' '.join(map(repr, wrong))} may not be in it (no blanks, dots, wildcards or path "
+        "separators)"
+    )
 
 
 def new_name() -> str:

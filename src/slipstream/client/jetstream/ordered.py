@@ -1,320 +1,37 @@
 """Ordered consumers: every message once and in order, whatever happens on the way.
 
 Not a kind of consumer that servers know, but a way to use ephemeral ones without acknowledgements
-(spec consumers.md section 8). Each delivery has a consumer sequence; if one is missing, if the
-server falls silent, if the consumer is gone or the connection was another one in between, then the
-consumer is made anew to start behind the last message that was received. What has been taken is
-never given out twice.
+(spec consumers.md section 8): when one has lost its place, another is made behind the last message
+that was received. What has been taken is never given out twice.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from slipstream.client.jetstream.consumer import FETCH_TIMEOUT
-from slipstream.client.jetstream.consumer_config import ConsumerConfig, OrderedConsumerConfig
+from slipstream.client.jetstream.consumer_config import OrderedConsumerConfig
 from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.document import to_seconds
 from slipstream.client.jetstream.errors import (
+    BadPullRequestError,
     ConsumeError,
-    JetStreamError,
-    NoHeartbeatError,
-    OrderedResetError,
-    StreamNotFoundError,
+    MaxBytesExceededError,
+    OrderedBusyError,
+    OrderedNotCreatedError,
 )
 from slipstream.client.jetstream.fetch import Fetch, MessageBatch
 from slipstream.client.jetstream.info import ConsumerInfo
 from slipstream.client.jetstream.message import JetStreamMessage
 from slipstream.client.jetstream.messages import ConsumeContext, Handler, Messages
-from slipstream.client.jetstream.names import new_name
-from slipstream.client.jetstream.pull import PullSource
-from slipstream.client.jetstream.pull_options import Pull, PullOptions
-from slipstream.client.jetstream.push import PushSource
+from slipstream.client.jetstream.ordered_source import Incarnations, OrderedPull, OrderedPush
+from slipstream.client.jetstream.pull_options import BATCH_UNBOUNDED, Pull, PullOptions
 from slipstream.client.jetstream.source import ErrorHandler, MessageSource
-from slipstream.client.message import Message
-from slipstream.errors import Error
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream.context import JetStream
 
 HEARTBEAT_MAX = 5.0
-PUSH_ACK_WAIT = 22 * 3600.0
-RESET_WAIT_FIRST = 0.25
-RESET_WAIT_MAX = 10.0
-
-
-class Incarnations:
-    """The consumers that an ordered consumer is on the server, one after the other.
-
-    Each starts behind `last_sequence`, the last message that was received.
-    """
-
-    def __init__(self, js: "JetStream", stream: str, config: OrderedConsumerConfig) -> None:
-        self._js = js
-        self._stream = stream
-        self._config = config
-        self._prefix = config.name_prefix or new_name()
-        self._serial = 0
-        self.info: ConsumerInfo | None = None
-        self.last_sequence = 0
-
-    @property
-    def name(self) -> str:
-        """The current one's name; "" if there is none."""
-        return self.info.name if self.info else ""
-
-    @property
-    def subject(self) -> str:
-        """Where to pull from the current one."""
-        return f"{self._js.api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self.name}"
-
-    async def renew(self, deliver_subject: str = "") -> ConsumerInfo:
-        """Make the next one. Raises `StreamNotFoundError`, or `OrderedResetError` after too many
-        attempts."""
-        self.forget()
-        wait, attempts = RESET_WAIT_FIRST, 0
-        while True:
-            attempts += 1
-            self._serial += 1
-            name = f"{self._prefix}_{self._serial}"
-            try:
-                made = await self._js.create_consumer_raw(
-                    self._stream, self.config(name, deliver_subject)
-                )
-            except StreamNotFoundError:
-                raise
-            except asyncio.CancelledError:
-                self._delete(name)
-                raise
-            except (Error, TimeoutError) as error:
-                self._check_attempts(attempts, error)
-                await asyncio.sleep(wait)
-                wait = min(wait * 2, RESET_WAIT_MAX)
-                continue
-            self.info = made
-            return made
-
-    def _check_attempts(self, attempts: int, error: Exception) -> None:
-        code = getattr(error, "code", 503)
-        bound = self._config.max_reset_attempts
-        if code in (400, 500) and self._serial == attempts:
-            raise error  # the first one ever is refused: the configuration is wrong
-        if 0 <= bound <= attempts:
-            raise OrderedResetError(
-                f"ordered consumer of stream {self._stream!r}: {attempts} attempts at making it "
-                f"anew failed, the last one with: {error}"
-            ) from error
-
-    def forget(self) -> None:
-        """Delete the current one; whether that works is of no interest, it would fade away."""
-        if self.info is not None:
-            self._delete(self.info.name)
-        self.info = None
-
-    def _delete(self, name: str) -> None:
-        if self._js.connection.is_connected:
-            endpoint = f"{self._js.api.prefix}.CONSUMER.DELETE.{self._stream}.{name}"
-            self._js.connection.publish_nowait(endpoint)
-
-    def config(self, name: str, deliver_subject: str) -> ConsumerConfig:
-        """The configuration of the next one."""
-        asked = self._config
-        made = ConsumerConfig(
-            name=name,
-            ack_policy="none",
-            max_deliver=1,
-            mem_storage=True,
-            num_replicas=1,
-            inactive_threshold=asked.inactive_threshold,
-            replay_policy=asked.replay_policy,
-            headers_only=asked.headers_only,
-            metadata=dict(asked.metadata),
-            deliver_policy=asked.deliver_policy,
-            opt_start_seq=asked.opt_start_seq,
-            opt_start_time=asked.opt_start_time,
-        )
-        filters = asked.filter_subjects
-        if len(filters) == 1:
-            made.filter_subject = filters[0]
-        else:
-            made.filter_subjects = list(filters)
-        if asked.deliver_policy == "last_per_subject" and not filters:
-            made.filter_subject = ">"
-        if self.last_sequence:
-            made.deliver_policy = "by_start_sequence"
-            made.opt_start_seq = self.last_sequence + 1
-            made.opt_start_time = None
-        if deliver_subject:
-            made.deliver_subject = deliver_subject
-            made.flow_control = True
-            made.idle_heartbeat = asked.idle_heartbeat
-            made.ack_wait = PUSH_ACK_WAIT
-        return made
-
-
-class Rebirth:
-    """What an ordered source does when it has lost its place: one renewal at a time."""
-
-    def __init__(
-        self,
-        source: MessageSource,
-        incarnations: Incarnations,
-        begin: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._source = source
-        self._incarnations = incarnations
-        self._begin = begin
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self, error: Exception | None) -> None:
-        """Renew, unless that is under way."""
-        source = self._source
-        if source.is_closed or (self._task is not None and not self._task.done()):
-            return
-        source.drop_route()
-        source.delivery.forget_requests()
-        if error is not None:
-            source.report(error)
-        self._task = asyncio.ensure_future(self._renew())
-
-    async def _renew(self) -> None:
-        source = self._source
-        self._incarnations.last_sequence = source.delivery.last_sequence
-        try:
-            await self._begin()
-        except Exception as error:
-            source.end(error)
-
-    def stop(self) -> None:
-        """Give up renewing, and the consumer on the server."""
-        if self._task is not None and self._task is not asyncio.current_task():
-            self._task.cancel()
-        self._incarnations.forget()
-
-
-class OrderedPull(PullSource):
-    """Pulls from one incarnation after the other."""
-
-    def __init__(
-        self,
-        js: "JetStream",
-        delivery: Delivery,
-        pull: Pull,
-        incarnations: Incarnations,
-        who: str,
-        on_error: ErrorHandler | None,
-    ) -> None:
-        super().__init__(js.connection, delivery, pull, subject="", who=who, on_error=on_error)
-        delivery.ordered = True
-        delivery.last_sequence = incarnations.last_sequence
-        self._incarnations = incarnations
-        self._rebirth = Rebirth(self, incarnations, self.start)
-
-    async def start(self) -> None:
-        """Make a consumer and ask it."""
-        await self._incarnations.renew()
-        self.delivery.expected = 1
-        self.subject = self._incarnations.subject
-        self.begin()
-
-    def on_gap(self, message: JetStreamMessage) -> None:
-        """A message is missing."""
-        self._rebirth.start(_gap(self.who, self.delivery, message))
-
-    def on_fatal(self, error: JetStreamError) -> None:
-        """The consumer is gone."""
-        self._rebirth.start(error)
-
-    def on_lost(self, message: Message, error: JetStreamError) -> None:
-        """The request is lost; the consumer may be too."""
-        self._rebirth.start(error)
-
-    def on_silence(self, error: NoHeartbeatError) -> None:
-        """Start over."""
-        self._rebirth.start(None)
-
-    def on_reconnect(self) -> None:
-        """The server may have restarted: messages may have been lost on the way."""
-        self._rebirth.start(None)
-
-    def close(self) -> None:
-        """End, and let the server forget the consumer."""
-        if not self.is_closed:
-            self._rebirth.stop()
-        super().close()
-
-
-class OrderedPush(PushSource):
-    """Receives from one incarnation after the other."""
-
-    def __init__(
-        self,
-        js: "JetStream",
-        delivery: Delivery,
-        incarnations: Incarnations,
-        who: str,
-        heartbeat: float,
-        on_error: ErrorHandler | None,
-    ) -> None:
-        super().__init__(
-            js.connection,
-            delivery,
-            subject="",
-            queue="",
-            who=who,
-            heartbeat=heartbeat,
-            on_error=on_error,
-        )
-        delivery.ordered = True
-        delivery.last_sequence = incarnations.last_sequence
-        self._incarnations = incarnations
-        self._rebirth = Rebirth(self, incarnations, self.start)
-
-    async def start(self) -> None:
-        """Subscribe to a fresh inbox, and make a consumer that sends there."""
-        self.delivery.expected = 1
-        self.subject = self.connection.new_inbox()
-        self.open(self.subject)
-        await self._incarnations.renew(self.subject)
-        self.watch()
-
-    def on_heartbeat(self, message: Message) -> None:
-        """Besides: the number of the last delivery tells if one is missing."""
-        super().on_heartbeat(message)
-        last = message.header("Nats-Last-Consumer") or ""
-        if last.isdigit() and int(last) != self.delivery.expected - 1:
-            self._rebirth.start(
-                ConsumeError(
-                    f"{self.who}: {int(last) - self.delivery.expected + 1} messages were lost on "
-                    "the way; reading them again"
-                )
-            )
-
-    def on_gap(self, message: JetStreamMessage) -> None:
-        """A message is missing."""
-        self._rebirth.start(_gap(self.who, self.delivery, message))
-
-    def on_silence(self, error: NoHeartbeatError) -> None:
-        """Start over."""
-        self._rebirth.start(None)
-
-    def on_reconnect(self) -> None:
-        """The server may have restarted: messages may have been lost on the way."""
-        self._rebirth.start(None)
-
-    def close(self) -> None:
-        """End, and let the server forget the consumer."""
-        if not self.is_closed:
-            self._rebirth.stop()
-        super().close()
-
-
-def _gap(who: str, delivery: Delivery, message: JetStreamMessage) -> ConsumeError:
-    return ConsumeError(
-        f"{who}: delivery {message.metadata.consumer_sequence} came where {delivery.expected} "
-        "was expected; reading the missing messages again"
-    )
 
 
 class OrderedConsumer:
@@ -329,6 +46,7 @@ class OrderedConsumer:
         self._stream = stream
         self._config = config
         self._fetching: Incarnations | None = None
+        self._latest: Incarnations | None = None
         self._expected = 1
         self._is_fetching = False
 
@@ -342,6 +60,23 @@ class OrderedConsumer:
         """How errors name it."""
         return f"ordered consumer of stream {self._stream!r}"
 
+    @property
+    def cached_info(self) -> ConsumerInfo:
+        """The info of the consumer that it is on the server, as that was made.
+
+        Of the one that began to read last. Raises `OrderedNotCreatedError` if there is none.
+        """
+        made = self._latest.info if self._latest is not None else None
+        if made is None:
+            raise OrderedNotCreatedError(
+                f"info of the {self.who}: it is none on the server. Begin to read first"
+            )
+        return made
+
+    async def info(self) -> ConsumerInfo:
+        """The info as it is now. Raises `OrderedNotCreatedError`, `ConsumerNotFoundError`."""
+        return await self._js.consumer_info(self._stream, self.cached_info.name)
+
     def messages(
         self,
         *,
@@ -353,7 +88,7 @@ class OrderedConsumer:
         """An endless iterator. `options` are for the pull-based kind."""
         js = self._js
         delivery = Delivery(js.connection.loop, js, type)
-        incarnations = Incarnations(js, self._stream, self._config)
+        incarnations = self._latest = Incarnations(js, self._stream, self._config)
         source: MessageSource
         if self._config.push:
             if set(options) - {"stop_after"}:
@@ -384,21 +119,51 @@ class OrderedConsumer:
         count: int,
         *,
         timeout: "float | timedelta" = FETCH_TIMEOUT,
+        heartbeat: "float | timedelta | None" = None,
         max_bytes: int = 0,
         no_wait: bool = False,
         type: Any = None,
     ) -> MessageBatch:
         """The next messages, up to `count`; fewer, or none, after `timeout` seconds.
 
-        With `no_wait`, those that are there now.
+        With `no_wait`, those that are there now. `heartbeat` is 5 s, if the timeout is more than
+        10 s, unless given. Raises `OrderedBusyError` while another fetch is under way.
         """
         if self._is_fetching:
-            raise ConsumeError(f"{self.who}: it is fetching already; one fetch at a time")
+            raise OrderedBusyError(f"{self.who}: it is fetching already; one fetch at a time")
+        seconds = to_seconds(timeout)
+        if count < 1 or seconds <= 0:
+            raise ValueError(f"fetch {count} messages in {seconds} s: both are to be positive")
+        beat = None if heartbeat is None else to_seconds(heartbeat)
+        if beat is not None and not 0 <= beat <= seconds / 2:
+            raise ValueError(f"heartbeat is at most half of the timeout ({seconds} s)")
         self._is_fetching = True
         try:
-            return await self._fetch(count, to_seconds(timeout), max_bytes, no_wait, type)
+            return await self._fetch(count, seconds, beat, max_bytes, no_wait, type)
         finally:
             self._is_fetching = False
+
+    async def fetch_bytes(
+        self,
+        max_bytes: int,
+        *,
+        timeout: "float | timedelta" = FETCH_TIMEOUT,
+        heartbeat: "float | timedelta | None" = None,
+        type: Any = None,
+    ) -> MessageBatch:
+        """As many messages as fit in `max_bytes`; see `fetch`."""
+        return await self.fetch(
+            BATCH_UNBOUNDED, timeout=timeout, heartbeat=heartbeat, max_bytes=max_bytes, type=type
+        )
+
+    async def fetch_no_wait(
+        self, count: int, *, max_bytes: int = 0, type: Any = None
+    ) -> MessageBatch:
+        """Up to `count` of the messages that are there now; see `fetch`."""
+        timeout = self._js.timeout
+        return await self.fetch(
+            count, timeout=timeout, max_bytes=max_bytes, no_wait=True, type=type
+        )
 
     async def next(
         self, *, timeout: "float | timedelta" = FETCH_TIMEOUT, type: Any = None
@@ -413,13 +178,20 @@ class OrderedConsumer:
             self._fetching.forget()
 
     async def _fetch(
-        self, count: int, timeout: float, max_bytes: int, no_wait: bool, kind: Any
+        self,
+        count: int,
+        timeout: float,
+        heartbeat: float | None,
+        max_bytes: int,
+        no_wait: bool,
+        kind: Any,
     ) -> MessageBatch:
         loop = self._js.connection.loop
         deadline = loop.time() + timeout
         incarnations = self._fetching
         if incarnations is None:
             incarnations = self._fetching = Incarnations(self._js, self._stream, self._config)
+            self._latest = incarnations
         while True:
             if incarnations.info is None:
                 await incarnations.renew()
@@ -437,12 +209,14 @@ class OrderedConsumer:
                     count=count,
                     timeout=left,
                     max_bytes=max_bytes,
-                    heartbeat=HEARTBEAT_MAX if left > 2 * HEARTBEAT_MAX else 0.0,
+                    heartbeat=_heartbeat(heartbeat, left),
                     no_wait=no_wait,
                 ).run()
             except asyncio.CancelledError:
                 incarnations.forget()  # what it had received is lost to this consumer
                 raise
+            except (BadPullRequestError, MaxBytesExceededError):
+                raise  # another consumer would refuse it too
             except ConsumeError:
                 incarnations.forget()
                 continue
@@ -462,3 +236,10 @@ class OrderedConsumer:
             incarnations.forget()
             return False
         return True
+
+
+def _heartbeat(asked: float | None, left: float) -> float:
+    """Seconds between heartbeats of a fetch that has `left` seconds."""
+    if asked is not None:
+        return min(asked, left / 2)
+    return HEARTBEAT_MAX if left > 2 * HEARTBEAT_MAX else 0.0

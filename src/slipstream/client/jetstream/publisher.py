@@ -17,13 +17,13 @@ import msgspec
 
 from slipstream.client.errors import ConnectionClosedError
 from slipstream.client.jetstream.errors import (
-    JetStreamError,
+    InvalidAnswerError,
     NoStreamError,
     PublishInterruptedError,
     PublishTimeoutError,
     api_error,
 )
-from slipstream.client.message import message_of
+from slipstream.client.message import Message, message_of
 from slipstream.client.route import Sink
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def read_ack(data: bytes, asked: str) -> PubAck:
     try:
         ack = msgspec.json.decode(data, type=PubAck)
     except msgspec.DecodeError as error:
-        raise JetStreamError(
+        raise InvalidAnswerError(
             f"{asked}: the answer is not a stream's acknowledgement but {data[:80]!r}. "
             "Something else than a stream is subscribed to the subject"
         ) from error
@@ -99,11 +99,15 @@ class Publication:
         self.deadline = deadline
         self.position = 0
 
+    def message(self) -> Message:
+        """What was published, to be told of or published again."""
+        return Message(self.subject.decode(), bytes(self.body), headers=self.block or None)
+
 
 class AckInbox(Sink):
     """The sink of a context's acknowledgements. `prefix` ends with a dot.
 
-    `on_ack(subject, ack)` and `on_error(subject, error)` are told of every outcome, if given.
+    `on_ack(message, ack)` and `on_error(message, error)` are told of every outcome, if given.
     """
 
     def __init__(
@@ -115,8 +119,8 @@ class AckInbox(Sink):
         self.in_flight_max = in_flight_max
         self.retry_wait = retry_wait
         self.is_open = False  # subscribed
-        self.on_ack: Callable[[str, PubAck], None] | None = None
-        self.on_error: Callable[[str, Exception], None] | None = None
+        self.on_ack: Callable[[Message, PubAck], None] | None = None
+        self.on_error: Callable[[Message, Exception], None] | None = None
         self.pending: dict[_int, Publication] = {}
         self._token = 0
         self._prefix_size = len(self.prefix)
@@ -242,7 +246,7 @@ class AckInbox(Sink):
         if not future.done():
             future.set_result(ack)
         if self.on_ack is not None:
-            self.on_ack(publication.subject.decode(), ack)
+            self.on_ack(publication.message(), ack)
         self._release(publication)
 
     def _explain(self, publication: Publication, body: bytes, error: Exception) -> Exception:
@@ -290,7 +294,7 @@ class AckInbox(Sink):
             future.set_exception(error)
             if self.on_error is not None:
                 future.exception()  # it was told to someone, so the loop need not log it
-                self.on_error(publication.subject.decode(), error)
+                self.on_error(publication.message(), error)
         self._release(publication)
 
     def _release(self, publication: Publication) -> None:

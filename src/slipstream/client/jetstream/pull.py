@@ -18,7 +18,7 @@ from slipstream.client.jetstream.errors import (
     NoHeartbeatError,
     PinMismatchError,
 )
-from slipstream.client.jetstream.pull_options import Pull, request_body
+from slipstream.client.jetstream.pull_options import Pin, Pull, request_body
 from slipstream.client.jetstream.source import ErrorHandler, MessageSource
 from slipstream.client.jetstream.status import Verdict, judge, pending_of
 from slipstream.client.message import Message
@@ -44,18 +44,23 @@ class PullSource(MessageSource):
         on_error: ErrorHandler | None = None,
         exists: Callable[[], Awaitable[object]] | None = None,
         once: bool = False,
+        pin: Pin | None = None,
     ) -> None:
         super().__init__(connection, delivery, who, pull.heartbeat, on_error)
         self.pull = pull
         self.subject = subject
         self._exists = exists
         self._once = once
+        self._pin = Pin() if pin is None else pin
+        self._pin_sent = ""
+        self._unanswered = 0  # requests that nobody answered since a message arrived
+        self._arrived_before = 0
         self._inbox = ""
         self._position = 0
         delivery.low = pull.threshold_messages
         delivery.low_bytes = pull.threshold_bytes
         delivery.stop_after = pull.stop_after
-        delivery.grouped = bool(pull.group)
+        delivery.pin = self._pin if pull.group else None
 
     async def start(self) -> None:
         """Open an inbox and ask."""
@@ -91,19 +96,27 @@ class PullSource(MessageSource):
             size = pull.max_bytes - delivery.requested_bytes - delivery.held_bytes
         if count <= 0 or (pull.max_bytes and size <= 0):
             return
+        self._pin_sent = self._pin.id if pull.group else ""
         body = request_body(
             count,
             expires=pull.expires,
             max_bytes=size,
             heartbeat=pull.heartbeat,
             group=pull.group,
-            pin_id=delivery.pin_id,
+            pin_id=self._pin_sent,
         )
         self._position = self.connection.publish_nowait(self.subject, body, reply=self._inbox)
         delivery.requested += count
         delivery.requested_bytes += size
         if not pull.heartbeat:
-            self.later(pull.expires + EXPIRY_GRACE, self.begin)
+            self.later(pull.expires + EXPIRY_GRACE, self._overdue)
+
+    def _overdue(self) -> None:
+        """The server has not said that the request has ended: it is lost."""
+        if self._once:
+            self.on_enough()
+        else:
+            self.begin()
 
     def replenish(self) -> None:
         """Less is asked for and held than the threshold."""
@@ -126,8 +139,7 @@ class PullSource(MessageSource):
         if verdict is Verdict.ALIVE:
             return
         if self._once:
-            self.close()
-            self.delivery.end(None if verdict is Verdict.DONE else error)
+            self._ended_once(None if verdict is Verdict.DONE else error)
         elif verdict is Verdict.FATAL:
             assert error is not None
             self.on_fatal(error)
@@ -139,6 +151,16 @@ class PullSource(MessageSource):
         else:
             assert error is not None
             self.on_lost(message, error)
+
+    def _ended_once(self, error: JetStreamError | None) -> None:
+        """The only request has ended; one that had an outdated pin is made again without."""
+        if isinstance(error, PinMismatchError) and self._pin_sent:
+            self._pin.lose(self._pin_sent)
+            self.delivery.forget_requests()
+            self.ask()
+            return
+        self.close()
+        self.delivery.end(error)
 
     def _ended(self, message: Message) -> None:
         """A request got less than it asked for: take the rest off the account."""
@@ -161,11 +183,17 @@ class PullSource(MessageSource):
                 self.ask()
             return
         self.delivery.forget_requests()
+        self.report(error)
         if isinstance(error, PinMismatchError):
-            self.delivery.pin_id = ""
-        else:
-            self.report(error)
+            self._pin.lose(self._pin_sent)
         if isinstance(error, NoConsumerResponseError):
+            if self.delivery.arrived != self._arrived_before:
+                self._arrived_before = self.delivery.arrived
+                self._unanswered = 0
+            self._unanswered += 1
+            if self._unanswered == self.pull.max_consecutive_503:
+                self.end(error)
+                return
             self.spawn(self.check(error))
         self.later(self.patience(), self._after_patience)
 

@@ -35,6 +35,22 @@ class GroupOptions(TypedDict, total=False):
     priority: int
 
 
+class Pin:
+    """What a consumer's handle knows of the pin of its priority group; `id` is "" without one.
+
+    The server tells the id with each message, and serves only requests that give it back. So all
+    that pulls through one handle shares it.
+    """
+
+    def __init__(self) -> None:
+        self.id = ""
+
+    def lose(self, id: str) -> None:
+        """A request with `id` was refused: the pin has gone to another client."""
+        if self.id == id:
+            self.id = ""
+
+
 class PullOptions(TypedDict, total=False):
     """Keywords of `messages` and `consume`.
 
@@ -44,6 +60,8 @@ class PullOptions(TypedDict, total=False):
     heartbeat: seconds between heartbeats (half of `expires`, at most 30; 0 for none).
     threshold_messages, threshold_bytes: ask again when less is held and asked for (half).
     stop_after: end after this many messages.
+    max_consecutive_503: end with `NoConsumerResponseError` when nobody answers so many times in a
+        row, though the consumer was not deleted (0: go on for ever).
     group, min_pending, min_ack_pending, priority: see `GroupOptions`.
     """
 
@@ -54,6 +72,7 @@ class PullOptions(TypedDict, total=False):
     threshold_messages: int
     threshold_bytes: int
     stop_after: int
+    max_consecutive_503: int
     group: str
     min_pending: int
     min_ack_pending: int
@@ -71,6 +90,7 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
     threshold_bytes: int
     stop_after: int
     group: GroupOptions
+    max_consecutive_503: int = 0
 
     @classmethod
     def of(cls, options: PullOptions, heartbeat_default: float | None = None) -> "Pull":
@@ -104,6 +124,27 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
             threshold_bytes=low_bytes,
             stop_after=options.get("stop_after", 0),
             group=group_of(options),
+            max_consecutive_503=options.get("max_consecutive_503", 0),
+        )
+
+    @classmethod
+    def once(
+        cls, count: int, *, expires: float, heartbeat: float, max_bytes: int, group: GroupOptions
+    ) -> "Pull":
+        """One request for `count` messages; raises ValueError for what cannot be."""
+        if count < 1 or expires <= 0:
+            raise ValueError(f"a batch of {count} messages in {expires} s: both are to be positive")
+        if heartbeat < 0 or heartbeat > expires / 2:
+            raise ValueError(f"heartbeat is at most half of expires ({expires} s)")
+        return cls(
+            max_messages=count,
+            max_bytes=max_bytes,
+            expires=expires,
+            heartbeat=heartbeat,
+            threshold_messages=0,
+            threshold_bytes=0,
+            stop_after=count,
+            group=group_of(group),
         )
 
 

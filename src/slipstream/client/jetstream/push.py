@@ -5,15 +5,17 @@ is told so when everything that came before the question has been taken, so the 
 32 MiB, bounds what is held. Without it, `limit` does, and what exceeds it is dropped and reported.
 """
 
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from slipstream.client.jetstream.consumer import Consumer
 from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.errors import (
+    AlreadyConsumingError,
     ConsumeError,
-    ConsumerTypeError,
     NoHeartbeatError,
+    NotPushConsumerError,
     SlowPushConsumerError,
 )
 from slipstream.client.jetstream.info import ConsumerInfo
@@ -109,9 +111,10 @@ class PushConsumer(Consumer):
     def __init__(self, js: "JetStream", info: ConsumerInfo) -> None:
         super().__init__(js, info)
         if not info.config.deliver_subject:
-            raise ConsumerTypeError(
+            raise NotPushConsumerError(
                 f"{self.who} is a pull consumer; get it with `consumer`, not `push_consumer`"
             )
+        self._current: weakref.ref[Messages] | None = None
 
     def messages(
         self,
@@ -121,8 +124,18 @@ class PushConsumer(Consumer):
         raise_on_missing_heartbeat: bool = False,
         max_messages_pending: int = HELD_MAX,
     ) -> Messages:
-        """An endless iterator. Without flow control it holds `max_messages_pending` at most."""
+        """An endless iterator. Without flow control it holds `max_messages_pending` at most.
+
+        Raises `AlreadyConsumingError` for a second one at a time, unless the consumer has a
+        `deliver_group`.
+        """
         config = self._info.config
+        current = self._current() if self._current is not None else None
+        if current is not None and not current.is_stopped and not config.deliver_group:
+            raise AlreadyConsumingError(
+                f"{self.who} is consumed already; every message would come twice. Stop the other "
+                "one first, or give the consumer a deliver_group whose members share its messages"
+            )
         delivery = Delivery(self._js.connection.loop, self._js, type)
         delivery.limit = 0 if config.flow_control else max_messages_pending
         source = PushSource(
@@ -136,7 +149,9 @@ class PushConsumer(Consumer):
             exists=self.info,
         )
         source.raise_on_missing_heartbeat = raise_on_missing_heartbeat
-        return Messages(delivery, source, config.ack_policy != "none")
+        messages = Messages(delivery, source, config.ack_policy != "none")
+        self._current = weakref.ref(messages)
+        return messages
 
     def consume(
         self,

@@ -6,12 +6,13 @@ from slipstream.client.jetstream.errors import (
     BadPullRequestError,
     ConsumeError,
     ConsumerDeletedError,
-    ConsumerTypeError,
     FeatureError,
     JetStreamError,
     LeadershipChangedError,
     MaxBytesExceededError,
+    MaxWaitingExceededError,
     NoConsumerResponseError,
+    NotPullConsumerError,
     PinMismatchError,
     ServerShutdownError,
 )
@@ -56,7 +57,7 @@ def _conflict(text: str, said: str) -> tuple[Verdict, JetStreamError | None]:
     if "consumer deleted" in lower:
         return Verdict.FATAL, ConsumerDeletedError(f"{said}. Create it again to go on")
     if "push based" in lower:
-        return Verdict.FATAL, ConsumerTypeError(f"{said}. Use `push_consumer` for it")
+        return Verdict.FATAL, NotPullConsumerError(f"{said}. Use `push_consumer` for it")
     if "batch completed" in lower:
         return Verdict.DONE, None
     if "message size exceeds" in lower:
@@ -66,7 +67,9 @@ def _conflict(text: str, said: str) -> tuple[Verdict, JetStreamError | None]:
     if "server shutdown" in lower:
         return Verdict.LOST, ServerShutdownError(said)
     if "exceeded maxwaiting" in lower:
-        return Verdict.LOST, ConsumeError(f"{said}. Too many clients wait: raise `max_waiting`")
+        return Verdict.LOST, MaxWaitingExceededError(
+            f"{said}. Too many clients wait: raise `max_waiting`"
+        )
     if lower.startswith("exceeded"):
         return Verdict.FATAL, BadPullRequestError(f"{said}. Ask for less")
     return Verdict.LOST, ConsumeError(said)

@@ -15,7 +15,8 @@ from slipstream.client.codecs import decode
 from slipstream.client.jetstream.document import Timestamp, time_to_wire
 from slipstream.client.jetstream.errors import (
     ApiError,
-    JetStreamError,
+    BadRequestError,
+    InvalidAnswerError,
     MessageNotFoundError,
     StreamNotFoundError,
 )
@@ -109,7 +110,9 @@ async def _get_direct(api: "Api", stream: str, request: dict[str, Any]) -> Store
             404, 10059, "stream not found, or it does not allow direct gets (allow_direct)", asked
         ) from error
     _check_status(message, asked)
-    return from_direct(message)
+    found = from_direct(message)
+    found.stream = stream
+    return found
 
 
 def _check_status(message: Message, asked: str) -> None:
@@ -121,6 +124,8 @@ def _check_status(message: Message, asked: str) -> None:
         raise MessageNotFoundError(404, 10037, text or "no message found", asked)
     if status == 503:
         raise StreamNotFoundError(404, 10059, "stream not found, or no direct gets allowed", asked)
+    if status == 408:
+        raise BadRequestError(400, 10003, text, asked)
     raise ApiError(status, 0, text, asked)
 
 
@@ -195,5 +200,5 @@ async def _answers(
                 return
             _check_status(message, asked)
             if not message.header_block:
-                raise JetStreamError(f"{asked}: the server knows no batches; it is too old")
+                raise InvalidAnswerError(f"{asked}: the server knows no batches; it is too old")
             yield from_direct(message)

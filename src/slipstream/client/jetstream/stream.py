@@ -13,6 +13,7 @@ from slipstream.client.jetstream.consumer import PullConsumer
 from slipstream.client.jetstream.consumer_config import ConsumerConfig, OrderedConsumerConfig
 from slipstream.client.jetstream.document import time_to_wire
 from slipstream.client.jetstream.info import ConsumerInfo, ConsumerPauseInfo, StreamInfo
+from slipstream.client.jetstream.names import check_subject
 from slipstream.client.jetstream.ordered import OrderedConsumer
 from slipstream.client.jetstream.push import PushConsumer
 from slipstream.client.jetstream.stored import StoredMessage
@@ -68,6 +69,10 @@ class Stream:
             )
         return self._info
 
+    def subjects(self, filter: str = ">") -> AsyncIterator[tuple[str, int]]:
+        """Each subject that matches `filter`, with the number of its messages, page by page."""
+        return self._js.stream_subjects(self._name, filter)
+
     async def update(self, config: StreamConfig | None = None, **fields: Any) -> StreamInfo:
         """Change the configuration: some fields of the current one, or another one as a whole."""
         base = (await self.info()).config if config is None else config
@@ -89,33 +94,53 @@ class Stream:
 
     # -- messages ------------------------------------------------------------------------------
 
-    async def get_message(self, sequence: int, *, direct: bool | None = None) -> StoredMessage:
+    async def get_message(
+        self, sequence: int, *, direct: bool | None = None, headers: bool = True
+    ) -> StoredMessage:
         """The message of a sequence. Raises `MessageNotFoundError`.
 
         `direct` asks the stream itself (any replica or mirror may answer); by default it does so
-        where the stream allows it.
+        where the stream allows it. ``headers=False`` has the server leave them out; a direct
+        answer then has the payload alone, with neither subject, sequence nor time.
         """
-        return await self._get({"seq": sequence}, direct)
+        return await self._get({"seq": sequence}, direct, headers)
 
-    async def get_last_message(self, subject: str, *, direct: bool | None = None) -> StoredMessage:
+    async def get_last_message(
+        self, subject: str, *, direct: bool | None = None, headers: bool = True
+    ) -> StoredMessage:
         """The last message on a subject, wildcards allowed. Raises `MessageNotFoundError`."""
-        return await self._get({"last_by_subj": subject}, direct)
+        check_subject(subject)
+        return await self._get({"last_by_subj": subject}, direct, headers)
 
     async def get_next(
-        self, sequence: int = 1, subject: str = ">", *, direct: bool | None = None
+        self,
+        sequence: int = 1,
+        subject: str = ">",
+        *,
+        direct: bool | None = None,
+        headers: bool = True,
     ) -> StoredMessage:
         """The first message on a subject from a sequence on. Raises `MessageNotFoundError`."""
-        return await self._get({"seq": sequence, "next_by_subj": subject}, direct)
+        check_subject(subject)
+        return await self._get({"seq": sequence, "next_by_subj": subject}, direct, headers)
 
-    async def get_first(self, subject: str = ">", *, direct: bool | None = None) -> StoredMessage:
+    async def get_first(
+        self, subject: str = ">", *, direct: bool | None = None, headers: bool = True
+    ) -> StoredMessage:
         """The first message on a subject. Raises `MessageNotFoundError`."""
-        return await self.get_next(1, subject, direct=direct)
+        return await self.get_next(1, subject, direct=direct, headers=headers)
 
-    async def get_at(self, time: datetime, *, direct: bool | None = None) -> StoredMessage:
+    async def get_at(
+        self, time: datetime, *, direct: bool | None = None, headers: bool = True
+    ) -> StoredMessage:
         """The first message stored at or after a time. Raises `MessageNotFoundError`."""
-        return await self._get({"start_time": time_to_wire(time)}, direct)
+        return await self._get({"start_time": time_to_wire(time)}, direct, headers)
 
-    async def _get(self, request: dict[str, Any], direct: bool | None) -> StoredMessage:
+    async def _get(
+        self, request: dict[str, Any], direct: bool | None, headers: bool
+    ) -> StoredMessage:
+        if not headers:
+            request["no_hdr"] = True
         if direct is None:
             direct = self._info.config.allow_direct
         return await stored.get(self._js.api, self._name, request, direct)
@@ -169,13 +194,12 @@ class Stream:
         return Scan(self._js, self._name, start=start, end=end, subjects=subjects, **options)
 
     async def delete_message(self, sequence: int) -> None:
-        """Remove a message. Raises `ApiError` if there is none."""
-        body = {"seq": sequence, "no_erase": True}
-        await self._js.api.request(f"STREAM.MSG.DELETE.{self._name}", body)
+        """Remove a message. Raises `MessageDeleteError` if there is none."""
+        await self._js.delete_message(self._name, sequence)
 
     async def secure_delete_message(self, sequence: int) -> None:
-        """Remove a message and overwrite its bytes. Raises `ApiError` if there is none."""
-        await self._js.api.request(f"STREAM.MSG.DELETE.{self._name}", {"seq": sequence})
+        """Remove a message, overwriting its bytes. Raises `MessageDeleteError` if there is none."""
+        await self._js.delete_message(self._name, sequence, secure=True)
 
     # -- consumers -----------------------------------------------------------------------------
 
@@ -227,6 +251,12 @@ class Stream:
     ) -> PushConsumer:
         """Update the push consumer if it exists, else make it."""
         return await self._js.create_or_update_push_consumer(self._name, config, **fields)
+
+    async def get_or_create_push_consumer(
+        self, config: ConsumerConfig | None = None, **fields: Any
+    ) -> PushConsumer:
+        """The push consumer as it is; made if there is none."""
+        return await self._js.get_or_create_push_consumer(self._name, config, **fields)
 
     async def push_consumer(self, name: str) -> PushConsumer:
         """A push consumer. Raises `ConsumerNotFoundError`, `ConsumerTypeError`."""

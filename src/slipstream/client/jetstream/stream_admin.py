@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from slipstream.client.jetstream.api import Api, check_echo
 from slipstream.client.jetstream.errors import StreamNotFoundError
 from slipstream.client.jetstream.info import AccountInfo, StreamInfo
-from slipstream.client.jetstream.names import check_stream_name
+from slipstream.client.jetstream.names import check_stream_name, check_subject
 from slipstream.client.jetstream.stream_config import StreamConfig
 
 if TYPE_CHECKING:
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 # What an old server ignores without a word, and users would miss.
 _ECHOED = ("subject_transform", "sources", "mirror", "republish")
+
+
+_ECHOED_OF_UPSTREAMS = ("filter_subject", "subject_transforms", "consumer")
 
 
 class StreamAdmin:
@@ -71,7 +74,13 @@ class StreamAdmin:
         if pedantic:
             asked["pedantic"] = True
         answer = await self.api.request(f"STREAM.{verb}.{config.name}", asked)
-        check_echo(asked, answer.get("config") or {}, _ECHOED)
+        answered = answer.get("config") or {}
+        check_echo(asked, answered, _ECHOED)
+        check_echo(
+            {"name": config.name, **_of_upstreams(asked)},
+            _of_upstreams(answered),
+            _ECHOED_OF_UPSTREAMS,
+        )
         return self._stream_of(StreamInfo.from_wire(answer))
 
     def _stream_of(self, info: StreamInfo) -> "Stream":
@@ -107,6 +116,24 @@ class StreamAdmin:
             info.state.subjects.update(page.state.subjects)
         return info
 
+    async def stream_subjects(self, name: str, filter: str = ">") -> AsyncIterator[tuple[str, int]]:
+        """Each subject in a stream that matches `filter`, with the number of its messages.
+
+        Pages of 100,000 are asked for as they are needed. Raises `StreamNotFoundError`.
+        """
+        check_stream_name(name)
+        check_subject(filter)
+        offset = 0
+        while True:
+            body = {"subjects_filter": filter, "offset": offset}
+            answer = await self.api.request(f"STREAM.INFO.{name}", body)
+            counts = answer["state"].get("subjects") or {}
+            for pair in counts.items():
+                yield pair
+            offset += len(counts)
+            if not counts or offset >= int(answer.get("total", 0)):
+                return
+
     async def delete_stream(self, name: str) -> None:
         """Delete a stream with all its messages and consumers. Raises `StreamNotFoundError`."""
         check_stream_name(name)
@@ -129,6 +156,15 @@ class StreamAdmin:
         answer = await self.api.request(f"STREAM.PURGE.{name}", body or None)
         return int(answer.get("purged", 0))
 
+    async def delete_message(self, name: str, sequence: int, *, secure: bool = False) -> None:
+        """Remove a message, with `secure` overwriting its bytes.
+
+        Raises `MessageDeleteError` if there is none, or the stream forbids it.
+        """
+        check_stream_name(name)
+        body = {"seq": sequence} if secure else {"seq": sequence, "no_erase": True}
+        await self.api.request(f"STREAM.MSG.DELETE.{name}", body)
+
     async def stream_names(self, subject: str = "") -> AsyncIterator[str]:
         """Names of the streams, or of those with a subject that overlaps `subject`."""
         body = {"subject": subject} if subject else None
@@ -142,7 +178,8 @@ class StreamAdmin:
             yield StreamInfo.from_wire(raw)
 
     async def stream_name_by_subject(self, subject: str) -> str:
-        """The stream that stores `subject`. Raises `StreamNotFoundError`."""
+        """The stream that stores `subject`. Raises `StreamNotFoundError`, `InvalidSubjectError`."""
+        check_subject(subject)
         async for name in self.stream_names(subject):
             return name
         raise StreamNotFoundError(
@@ -152,6 +189,12 @@ class StreamAdmin:
     async def stream_by_subject(self, subject: str) -> "Stream":
         """The stream that stores `subject`. Raises `StreamNotFoundError`."""
         return await self.stream(await self.stream_name_by_subject(subject))
+
+
+def _of_upstreams(config: dict[str, Any]) -> dict[str, Any]:
+    """Which fields the mirror or any of the sources has."""
+    upstreams = [*filter(None, [config.get("mirror")]), *(config.get("sources") or ())]
+    return {name: any(one.get(name) for one in upstreams) for name in _ECHOED_OF_UPSTREAMS}
 
 
 def _config_of(config: StreamConfig | None, fields: dict[str, Any]) -> StreamConfig:
