@@ -23,8 +23,10 @@ from slipstream.client.message import Message
 from slipstream.client.options import ConnectOptions
 from slipstream.client.route import Sink
 from slipstream.client.server_info import ServerInfo
+from slipstream.client.standing import Status
 from slipstream.client.statistics import Statistics
 from slipstream.client.subscription import Subscription
+from slipstream.client.telemetry import Operation, TelemetryOptions
 from slipstream.wire.headers import Headers
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "MaxPayloadError",
     "Message",
     "NoRespondersError",
+    "Operation",
     "OutboundBufferFullError",
     "PermissionsError",
     "ServerError",
@@ -49,8 +52,10 @@ __all__ = [
     "SlowConsumerError",
     "StaleConnectionError",
     "Statistics",
+    "Status",
     "Subscription",
     "SubscriptionClosedError",
+    "TelemetryOptions",
     "TimeoutError",
     "connect",
 ]

@@ -25,6 +25,7 @@ from slipstream.client.events import (
     Callback,
     Closed,
     Connected,
+    Draining,
     ErrorEvent,
     Event,
     EventIterator,
@@ -35,14 +36,13 @@ from slipstream.client.events import (
 from slipstream.client.inbox import Request
 from slipstream.client.lifeline import Lifeline
 from slipstream.client.message import Message
+from slipstream.client.metrics import metrics_for
 from slipstream.client.options import ConnectOptions, Seconds, make_options, seconds
 from slipstream.client.outbox import Outbox
 from slipstream.client.payload import HeadersLike, Payload, as_headers, payload_bytes
 from slipstream.client.request_many import Sentinel, request_many
-from slipstream.client.routing import Routing
-from slipstream.client.server_info import ServerInfo
 from slipstream.client.servers import parse_servers
-from slipstream.client.statistics import Statistics
+from slipstream.client.standing import Standing
 from slipstream.client.subscription import Handler, Subscription, settled
 from slipstream.client.telemetry import telemetry_for
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("slipstream.client")
 
 
-class Connection(Routing):
+class Connection(Standing):
     """An open connection; `slipstream.connect` makes one.
 
     Leaving ``async with`` closes it; what was published before is sent. `drain` also waits until
@@ -69,7 +69,11 @@ class Connection(Routing):
         self.events_hub = Events()
         self.handler_tasks: set[asyncio.Task[None]] = set()
         self._offered: list[Service] = []
-        self.telemetry = telemetry_for(options.tracer_provider)
+        self.dropped = 0
+        self.telemetry = telemetry_for(
+            options.tracer_provider, options.telemetry, options.meter_provider
+        )
+        self._metrics = metrics_for(self.loop, lambda: self.stats, options.meter_provider)
         self._lifeline = Lifeline(self, options, parse_servers(urls))
         if options.on_event is not None:
             self.events_hub.on(Event, options.on_event)
@@ -85,53 +89,11 @@ class Connection(Routing):
             await self._lifeline.wait_lost()
             raise
         assert self._lifeline.server is not None
+        if self._metrics is not None:
+            self._metrics.start()
         self.events_hub.tell(Connected(self._lifeline.server.url))
 
-    # -- what it is ----------------------------------------------------------------------------
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it has ended for good."""
-        return self._closed
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether `drain` was called."""
-        return self._draining
-
-    @property
-    def server_info(self) -> ServerInfo:
-        """What the server said last of itself."""
-        return self._lifeline.info
-
-    @property
-    def server_url(self) -> str:
-        """The server that is connected, or was last; "" before the first."""
-        return self._lifeline.server.url if self._lifeline.server else ""
-
-    @property
-    def servers(self) -> list[str]:
-        """All servers that are known, in the order in which they would be tried."""
-        return [server.url for server in self._lifeline.pool.line]
-
-    @property
-    def max_payload(self) -> int:
-        """The largest message that the server takes, in bytes with headers."""
-        return self.outbox.max_payload
-
-    @property
-    def stats(self) -> Statistics:
-        """What it has carried."""
-        life, link = self._lifeline, self._lifeline.link
-        return Statistics(
-            in_messages=life.in_messages + (link.messages if link else 0),
-            in_bytes=life.in_bytes + (link.payload_bytes if link else 0),
-            out_messages=self.outbox.messages,
-            out_bytes=self.outbox.payload_bytes,
-            reconnects=life.reconnects,
-            pending_bytes=self.outbox.pending,
-            subscriptions=len(self.routes),
-        )
+    # -- what happens to it --------------------------------------------------------------------
 
     def events(self) -> EventIterator:
         """``async for event in nc.events()``: all that happens from now on, up to `Closed`."""
@@ -165,7 +127,8 @@ class Connection(Routing):
             self.outbox.publish(subject, data, reply, headers)
             return
         body = payload_bytes(data)
-        with self.telemetry.publish(subject, len(body), as_headers(headers)) as sent:
+        fields = as_headers(headers)
+        with self.telemetry.publish(subject, len(body), fields, reply=reply) as sent:
             self.outbox.publish(subject, body, reply, sent)
 
     def publish_nowait(
@@ -245,6 +208,8 @@ class Connection(Routing):
             max_bytes_pending or self.options.max_bytes_pending,
         )
         self.add_route(subscription.route)
+        if self.telemetry is not None:
+            self.telemetry.subscribed(subject, queue)
         if handler is not None:
             subscription.start(handler)
         return subscription
@@ -368,6 +333,7 @@ class Connection(Routing):
         if self._closed or self._draining:
             return
         self._draining = True
+        self.events_hub.tell(Draining())
         limit = seconds(self.options.drain_timeout)
         sinks = [route.sink for route in self.routes.values()]
         try:
@@ -420,6 +386,8 @@ class Connection(Routing):
             await settled(tasks)
             await self._lifeline.wait_lost()
         finally:
+            if self._metrics is not None:
+                self._metrics.stop()
             self.events_hub.tell(Closed(error))
         await self.events_hub.settle()
 

@@ -74,6 +74,11 @@ class SlowConsumer(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Draining(Event):
+    """`drain` was called: what has come is handled, then the connection closes."""
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorEvent(Event):
     """An error that no call could raise: of the server, of a handler, of a sink."""
 
@@ -98,6 +103,7 @@ NAMES: dict[str, type[Event]] = {
     "servers_discovered": ServersDiscovered,
     "lame_duck": LameDuck,
     "slow_consumer": SlowConsumer,
+    "draining": Draining,
     "error": ErrorEvent,
     "closed": Closed,
 }
@@ -141,6 +147,7 @@ class Events:
 
     def __init__(self) -> None:
         self.iterators: set[EventIterator] = set()
+        self.last_error: Exception | None = None
         self._callbacks: list[tuple[type[Event], Callback]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -167,6 +174,7 @@ class Events:
     def tell(self, event: Event) -> None:
         """An event has happened."""
         logger.debug("%s", event)
+        self.last_error = getattr(event, "error", None) or self.last_error
         for iterator in list(self.iterators):
             iterator.put(event)
         for kind, callback in list(self._callbacks):

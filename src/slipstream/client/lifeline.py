@@ -34,6 +34,7 @@ from slipstream.client.permissions import parse_violation
 from slipstream.client.protocol import Link
 from slipstream.client.server_info import ServerInfo, parse_info
 from slipstream.client.servers import ServerAddress, ServerPool
+from slipstream.client.telemetry import NO_SPAN
 from slipstream.errors import ConfigError, Error, ProtocolError
 
 if TYPE_CHECKING:
@@ -147,6 +148,9 @@ class Lifeline:
                 port=server.port,
                 client_id=self.info.client_id,
                 name=self._options.name,
+                transport="websocket" if server.websocket else "tcp",
+                peer=link.transport.get_extra_info("peername"),
+                local=link.transport.get_extra_info("sockname"),
             )
         lines = [route.subscribe_lines() for route in self._connection.routes.values()]
         if lines:
@@ -168,8 +172,10 @@ class Lifeline:
 
     async def _reconnect(self, cause: Exception) -> None:
         """Until a server takes us, or none is left."""
+        telemetry = self._connection.telemetry
         try:
-            failures = await self._seek()
+            with NO_SPAN if telemetry is None else telemetry.reconnect():
+                failures = await self._seek()
         except Exception as error:  # of a function in the options
             failures = [("", error)]
         self._task = None

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from slipstream.client.telemetry import TelemetryOptions
 from slipstream.errors import ConfigError
 
 Seconds: TypeAlias = float | timedelta
@@ -75,8 +76,10 @@ class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     verbose: bool = False
     pedantic: bool = False
 
-    # OpenTelemetry: spans go here; None takes the provider that is set for the process, if any.
+    # OpenTelemetry: None takes the providers that are set for the process, if any.
     tracer_provider: Any = None
+    meter_provider: Any = None
+    telemetry: TelemetryOptions | None = None  # which spans there are, and what they say
 
     # Events from the very first connect on: called with each `Event`.
     on_event: Callable[[Any], Any] | None = None

@@ -100,7 +100,6 @@ class ServerPool:
     def __init__(self, servers: Sequence[ServerAddress], random: Random | None) -> None:
         self._random = random
         self._line = list(servers)
-        self._first = servers[0]
         if random is not None:
             random.shuffle(self._line)
 
@@ -125,6 +124,12 @@ class ServerPool:
         if server in self._line:
             self._line.remove(server)
             self._line.append(server)
+
+    def replace(self, servers: Sequence[ServerAddress]) -> None:
+        """Try these and no others, until one of them tells of more."""
+        self._line = list(servers)
+        if self._random is not None:
+            self._random.shuffle(self._line)
 
     def drop(self, server: ServerAddress) -> None:
         """Never try it again."""

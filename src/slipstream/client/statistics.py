@@ -14,3 +14,4 @@ class Statistics:
     reconnects: int
     pending_bytes: int  # wait to be sent now
     subscriptions: int  # now
+    dropped: int = 0  # by subscriptions that were full

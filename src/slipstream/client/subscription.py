@@ -113,6 +113,7 @@ class Subscription(Sink):
 
     def _drop(self) -> None:
         self.dropped += 1
+        self._connection.dropped += 1
         if not self._slow:
             self._slow = True
             self._connection.report_slow(self)
@@ -224,7 +225,7 @@ class Subscription(Sink):
                         if result is not None and inspect.isawaitable(result):
                             await result
                     else:
-                        with telemetry.process(message, queue=self.queue):
+                        with telemetry.process(message, queue=self.queue, template=self.subject):
                             result = handler(message)
                             if result is not None and inspect.isawaitable(result):
                                 await result

@@ -101,9 +101,14 @@ class Endpoint:
         return tasks
 
     async def _serve(self, subscription: "Subscription") -> None:
+        telemetry = self._connection.telemetry
         try:
             async for message in subscription:
-                await self._answer(message)
+                if telemetry is None:
+                    await self._answer(message)
+                    continue
+                with telemetry.process(message, queue=subscription.queue, template=self.subject):
+                    await self._answer(message)
         except Exception as error:
             self._connection.report_error(error)  # the subscription was refused
 
