@@ -41,7 +41,13 @@ class Feed:
     """Messages of a stream, and None once when all that was there at the start has been given."""
 
     def __init__(
-        self, js: "JetStream", stream: str, config: OrderedConsumerConfig, *, has_mark: bool = True
+        self,
+        js: "JetStream",
+        stream: str,
+        config: OrderedConsumerConfig,
+        *,
+        has_mark: bool = True,
+        heartbeat: float = HEARTBEAT_SECONDS,
     ) -> None:
         self._delivery = Delivery(js.connection.loop, js, None)
         self._source = _Source(
@@ -49,7 +55,7 @@ class Feed:
             self._delivery,
             Incarnations(js, stream, config),
             f"watch of stream {stream!r}",
-            HEARTBEAT_SECONDS,
+            heartbeat,
             None,
         )
         self._source.feed = self

@@ -1,6 +1,7 @@
 """A scan gives every message of a range once, in order, whatever happens on the way."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,7 @@ import pyarrow
 import pytest
 
 import slipstream
+from slipstream.client.arrow.batches import MissingPackageError
 from slipstream.client.arrow.scan import Scan
 from slipstream.client.jetstream import JetStream, Stream
 from slipstream.client.jetstream.document import Timestamp
@@ -70,6 +72,25 @@ async def test_every_message_comes_with_all_that_is_known_of_it(
     assert table["timestamp"][2].value == third.time.ns
     frame = table.to_pandas()
     assert list(frame["sequence"]) == list(range(1, 11))
+
+
+async def test_a_stretch_is_a_frame_in_one_call(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 10)
+    frame = await stream.scan(2, 5).to_pandas()
+    assert list(frame["sequence"]) == [2, 3, 4, 5]
+    assert list(frame["data"]) == [b"2", b"3", b"4", b"5"]
+    frames = await stream.scan(columns=["sequence", "timestamp", "size"]).to_polars()
+    assert frames.shape == (10, 3)
+    assert frames["size"].to_list() == [1] * 9 + [2]
+    assert (await stream.scan(11).to_polars()).shape == (0, 5)
+
+
+async def test_a_package_that_is_missing_is_named(
+    js: JetStream, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(MissingPackageError, match="pip install polars"):
+        await stream.scan().to_polars()
 
 
 async def test_a_range_has_both_its_ends(js: JetStream, stream: Stream) -> None:

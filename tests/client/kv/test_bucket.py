@@ -8,7 +8,7 @@ import pytest
 
 import slipstream
 from slipstream.client.codecs import CodecError
-from slipstream.client.jetstream import JetStream
+from slipstream.client.jetstream import JetStream, Stream
 from slipstream.client.kv import (
     Base64Keys,
     KeyValue,
@@ -18,6 +18,7 @@ from slipstream.client.kv import (
 )
 from slipstream.client.kv.errors import (
     BucketNotFoundError,
+    BucketOptionError,
     InvalidKeyError,
     KeyDeletedError,
     KeyExistsError,
@@ -213,3 +214,38 @@ async def test_a_bucket_that_is_gone_says_so(js: JetStream, name: str) -> None:
         await kv.status()
     with pytest.raises(BucketNotFoundError):
         await kv.watch()
+
+
+async def test_a_delete_is_an_entry_for_who_wants_to_see_it(kv: KeyValue) -> None:
+    assert await kv.entry("k") is None
+    first = await kv.put("k", b"1")
+    await kv.delete("k")
+    entry = await kv.entry("k")
+    assert entry is not None
+    assert (entry.operation, entry.value, entry.is_deleted) == (Operation.DELETE, None, True)
+    older = await kv.entry("k", revision=first)
+    assert older is not None
+    assert older.value == b"1"
+
+
+async def test_what_is_put_while_deletes_are_purged_stays(
+    kv: KeyValue, js: JetStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await kv.put("k", b"1")
+    await kv.delete("k")
+    stream_of = js.stream
+
+    async def stream(name: str) -> Stream:
+        await kv.put("k", b"2")  # somebody else, after the deletes were listed
+        return await stream_of(name)
+
+    monkeypatch.setattr(js, "stream", stream)
+    assert await kv.purge_deletes(-1) == 1
+    assert [entry.value for entry in await kv.history("k")] == [b"2"]
+
+
+async def test_a_ttl_needs_a_bucket_that_knows_markers(kv: KeyValue) -> None:
+    with pytest.raises(BucketOptionError, match="has no limit_marker_ttl"):
+        await kv.create("k", b"1", ttl=5)
+    with pytest.raises(BucketOptionError, match="has no limit_marker_ttl"):
+        await kv.purge("k", ttl=5)

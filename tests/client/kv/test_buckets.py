@@ -4,6 +4,7 @@ import asyncio
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from slipstream.client.jetstream import JetStream, StreamConfig, StreamSource
@@ -98,6 +99,29 @@ async def test_options_that_cannot_be_are_refused(js: JetStream, name: str) -> N
         await js.create_key_value(name, limit_marker_ttl=0.5)
     with pytest.raises(BucketOptionError, match="not both"):
         await js.create_key_value(KeyValueConfig(bucket=name), history=2)
+
+
+async def test_the_status_gives_the_configuration_to_update_it_with(
+    js: JetStream, name: str
+) -> None:
+    made = KeyValueConfig(
+        bucket=name,
+        description="d",
+        history=3,
+        ttl=60,
+        max_value_size=1000,
+        max_bytes=10**6,
+        storage="memory",
+        compression=True,
+        metadata={"owner": "ada"},
+    )
+    kv = await js.create_key_value(made)
+    config = (await kv.status()).config
+    assert config == made
+    await js.update_key_value(msgspec.structs.replace(config, history=4))
+    changed = (await kv.status()).config
+    assert (changed.history, changed.metadata, changed.ttl) == (4, {"owner": "ada"}, 60)
+    await js.delete_key_value(name)
 
 
 async def test_buckets_are_listed(js: JetStream, name: str) -> None:

@@ -140,3 +140,29 @@ async def test_a_watch_goes_on_after_the_connection_broke(server_url: str, kv: K
         entry = await watch.next()
         assert entry is not None  # the mark does not come twice
         assert (entry.key, entry.value) == ("b", b"2")
+
+
+async def test_what_changes_while_a_connection_is_down_is_an_update_too(
+    server_url: str, kv: KeyValue
+) -> None:
+    await kv.put("a", "1")
+    async with (
+        asyncio.timeout(20),
+        Proxy(server_url) as proxy,
+        await slipstream.connect(proxy.url, reconnect_wait=0.01) as far,
+        await (await far.jetstream().key_value(kv.bucket)).watch(updates_only=True) as watch,
+    ):
+        proxy.refuse = True
+        proxy.cut()
+        await kv.put("b", "2")
+        proxy.refuse = False
+        entry = await watch.next()
+        assert entry is not None
+        assert entry.key == "b"
+
+
+async def test_the_heartbeat_of_a_watch_can_be_chosen(js: JetStream, kv: KeyValue) -> None:
+    async with await kv.watch(heartbeat=1) as watch:
+        assert await initial(watch) == []
+        (info,) = [info async for info in (await js.stream(kv.stream_name)).consumers()]
+    assert info.config.idle_heartbeat == 1

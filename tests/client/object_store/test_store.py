@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import slipstream
@@ -358,6 +359,55 @@ async def test_a_store_without_direct_gets_is_read_through_the_api(
     await js.update_stream(stream.cached_info.config.replace(allow_direct=False))
     old = await js.object_store(name)
     assert await old.get("x") == data
+
+
+class Slowly:
+    """What reads like an asyncio stream."""
+
+    def __init__(self, data: bytes) -> None:
+        self._file = io.BytesIO(data)
+
+    async def read(self, size: int = -1) -> bytes:
+        await asyncio.sleep(0)
+        return self._file.read(min(size, 100_000))
+
+
+async def test_an_object_that_is_read_may_be_put_elsewhere(js: JetStream, name: str) -> None:
+    one = await js.create_object_store(name)
+    other = await js.create_object_store(f"{name}_other")
+    data = os.urandom(300_000)
+    info = await one.put("x", Slowly(data))
+    async with await one.open("x") as reader:
+        copy = await other.put("x", reader)
+    assert (copy.digest, copy.size, copy.chunks) == (info.digest, 300_000, 3)
+    assert await other.get("x") == data
+    for bucket in (name, f"{name}_other"):
+        await js.delete_object_store(bucket)
+
+
+async def test_the_status_gives_the_configuration_to_update_it_with(
+    js: JetStream, name: str
+) -> None:
+    made = ObjectStoreConfig(
+        bucket=name,
+        description="d",
+        ttl=60,
+        max_bytes=10**6,
+        storage="memory",
+        compression=True,
+        metadata={"owner": "ada"},
+    )
+    store = await js.create_object_store(made)
+    config = (await store.status()).config
+    assert config == made
+    await js.update_object_store(msgspec.structs.replace(config, description="e"))
+    changed = (await store.status()).config
+    assert (changed.description, changed.metadata, changed.ttl) == ("e", {"owner": "ada"}, 60)
+    await js.create_or_update_object_store(msgspec.structs.replace(config, description="f"))
+    await js.delete_object_store(name)
+    again = await js.create_or_update_object_store(made)
+    assert (await again.status()).description == "d"
+    await js.delete_object_store(name)
 
 
 def test_digests_of_other_clients_are_understood() -> None:

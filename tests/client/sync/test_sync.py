@@ -1,5 +1,6 @@
 """The same API without await: calls, iterations, contexts, callbacks and futures."""
 
+import queue
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ import pytest
 
 import slipstream
 import slipstream.sync
-from slipstream.client.jetstream.errors import StreamNotFoundError
+from slipstream.client.jetstream.errors import StreamNotFoundError, WrongLastSequenceError
 from slipstream.client.kv.errors import KeyNotFoundError
 from slipstream.client.sync.facade import ConnectionFacade, needs_facade
 from slipstream.wire.nuid import DIGITS
@@ -134,3 +135,48 @@ def test_plain_data_stays_what_it_is(nc: Any) -> None:
     assert "request" in dir(nc)
     assert repr(nc).startswith("<sync ")
     assert not needs_facade(str)
+
+
+def test_a_function_whose_answer_counts_is_asked_at_once(nc: Any, name: str) -> None:
+    def answer(message: Any) -> None:
+        for part in (b"1", b"2", b"", b"3"):
+            message.respond(part)
+
+    nc.subscribe(name, handler=answer)
+    parts = nc.request_many(name, timeout=5, sentinel=lambda message: not message.data)
+    assert [part.data for part in parts] == [b"1", b"2"]
+
+
+def test_what_an_iterator_does_to_find_its_next_item_may_use_the_connection(
+    nc: Any, name: str
+) -> None:
+    js = nc.jetstream()
+    nc.subscribe(name, handler=lambda message: message.respond(message.data * 1000))
+    store = js.create_object_store(name)
+    store.put("x", (nc.request(name, str(i), timeout=5).data for i in range(3)))
+    assert store.get("x") == b"0" * 1000 + b"1" * 1000 + b"2" * 1000
+    js.delete_object_store(name)
+
+
+def test_an_object_goes_from_one_store_to_another(nc: Any, name: str) -> None:
+    js = nc.jetstream()
+    store, other = js.create_object_store(name), js.create_object_store(f"{name}_2")
+    store.put("x", b"x" * 300_000)
+    with store.open("x") as reader:
+        assert other.put("x", reader).size == 300_000
+    assert other.put("y", iter(store.open("x"))).digest == store.info("x").digest
+    other.add_bucket_link("all", store)
+    for bucket in (name, f"{name}_2"):
+        js.delete_object_store(bucket)
+
+
+def test_what_is_still_to_come_can_tell_when_it_has(nc: Any, name: str) -> None:
+    js = nc.jetstream()
+    js.create_stream(name=name, subjects=[name])
+    told: queue.Queue[Any] = queue.Queue()
+    js.publish_async(name, b"1").add_done_callback(told.put)
+    assert told.get(timeout=5).result().sequence == 1
+    wrong = js.publish_async(name, b"2", expected_last_sequence=7)
+    assert isinstance(wrong.exception(timeout=5), WrongLastSequenceError)
+    assert js.publish_async(name, b"3").exception(timeout=5) is None
+    js.delete_stream(name)

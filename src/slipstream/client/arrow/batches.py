@@ -13,6 +13,7 @@ pyarrow is imported on first use; without it a `MissingPackageError` says what t
 """
 
 from collections.abc import Iterable
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,16 @@ def arrow() -> ModuleType:
         ) from error
     module: ModuleType = pyarrow
     return module
+
+
+def require(package: str) -> ModuleType:
+    """An optional package; raises `MissingPackageError`."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"{package} is needed for this and is not installed: pip install {package}"
+        ) from error
 
 
 def flags_of(columns: Iterable[str]) -> int:

@@ -19,9 +19,9 @@ import asyncio
 from collections.abc import Iterable
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
-from slipstream.client.arrow.batches import COLUMNS, flags_of, schema, take_batch
+from slipstream.client.arrow.batches import COLUMNS, arrow, flags_of, require, schema, take_batch
 from slipstream.client.arrow.columns import MessageColumns
 from slipstream.client.arrow.gather import BEYOND, BROKEN, FULL, GAP, STATUS, WAITING
 from slipstream.client.arrow.reads import ConsumerReader, DirectReader, Range, Reader
@@ -29,6 +29,8 @@ from slipstream.client.errors import TimeoutError
 from slipstream.client.jetstream.document import time_to_wire
 
 if TYPE_CHECKING:
+    import pandas
+    import polars
     import pyarrow
 
     from slipstream.client.jetstream import JetStream
@@ -99,10 +101,18 @@ class Scan:
 
     async def to_table(self) -> "pyarrow.Table":
         """All the rest as one table."""
-        from slipstream.client.arrow.batches import arrow
-
         batches = [batch async for batch in self]
         return arrow().Table.from_batches(batches, schema=self._schema)
+
+    async def to_pandas(self) -> "pandas.DataFrame":
+        """All the rest as a pandas frame. Raises `MissingPackageError` without pandas."""
+        require("pandas")
+        return (await self.to_table()).to_pandas()
+
+    async def to_polars(self) -> "polars.DataFrame":
+        """All the rest as a polars frame. Raises `MissingPackageError` without polars."""
+        made = require("polars").from_arrow(await self.to_table())
+        return cast("polars.DataFrame", made)
 
     # -- beginning -----------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ class Incarnations:
         self._serial = 0
         self.info: ConsumerInfo | None = None
         self.last_sequence = 0
+        self._new_behind: int | None = None  # where "new" began, for the next one to begin there
 
     @property
     def name(self) -> str:
@@ -85,6 +86,8 @@ class Incarnations:
                 wait = min(wait * 2, RESET_WAIT_MAX)
                 continue
             self.info = made
+            if self._config.deliver_policy == "new" and self._new_behind is None:
+                self._new_behind = made.delivered.stream_seq
             return made
 
     def _check_attempts(self, attempts: int, error: Exception) -> None:
@@ -133,9 +136,10 @@ class Incarnations:
             made.filter_subjects = list(filters)
         if asked.deliver_policy == "last_per_subject" and not filters:
             made.filter_subject = ">"
-        if self.last_sequence:
+        behind = self.last_sequence or self._new_behind
+        if behind is not None:
             made.deliver_policy = "by_start_sequence"
-            made.opt_start_seq = self.last_sequence + 1
+            made.opt_start_seq = behind + 1
             made.opt_start_time = None
         if deliver_subject:
             made.deliver_subject = deliver_subject

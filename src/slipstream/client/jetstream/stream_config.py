@@ -77,6 +77,10 @@ class StreamSource(Document, kw_only=True):
         return cls(name=name, external=ExternalStream(api=f"$JS.{domain}.API"))
 
 
+SERVERS_METADATA = "_nats."
+"""What a server notes in a stream's metadata begins like this."""
+
+
 class StreamConfig(Document, kw_only=True):
     """A stream's configuration, every field of it.
 
@@ -124,3 +128,9 @@ class StreamConfig(Document, kw_only=True):
     persist_mode: PersistMode = "default"
     allow_batched: bool = False
     metadata: dict[str, str] = {}
+
+
+def owners_metadata(config: StreamConfig) -> dict[str, str]:
+    """The metadata without the server's own notes."""
+    found = config.metadata.items()
+    return {name: value for name, value in found if not name.startswith(SERVERS_METADATA)}

@@ -15,7 +15,13 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from slipstream.client.codecs import Codec, codec_for, encode
-from slipstream.client.jetstream.errors import StreamNotFoundError, WrongLastSequenceError
+from slipstream.client.feed import HEARTBEAT_SECONDS
+from slipstream.client.jetstream.document import to_seconds
+from slipstream.client.jetstream.errors import (
+    ApiError,
+    StreamNotFoundError,
+    WrongLastSequenceError,
+)
 from slipstream.client.kv.config import (
     STREAM_PREFIX,
     SUBJECT_PREFIX,
@@ -39,6 +45,9 @@ from slipstream.client.latest import Found, last_message, message_at
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
     from slipstream.client.jetstream.info import StreamInfo
+
+NO_TTL_ERROR = 10166
+"""The server's code for a message with a TTL where the stream allows none."""
 
 MARKERS_KEPT_SECONDS = 30 * 60.0
 """Delete markers younger than this survive `purge_deletes`: watchers may not have seen them."""
@@ -109,8 +118,8 @@ class KeyValue:
     async def create(self, key: str, value: Any, *, ttl: "float | timedelta | None" = None) -> int:
         """Store `value` if `key` has none; its revision.
 
-        It expires after `ttl` seconds if given (whole ones; the bucket needs a `limit_marker_ttl`).
-        Raises `KeyExistsError`.
+        It expires after `ttl` seconds if given (whole ones). Raises `KeyExistsError`, and
+        `BucketOptionError` for a `ttl` in a bucket without `limit_marker_ttl`.
         """
         data = encode(value, self._codec)
         try:
@@ -162,7 +171,7 @@ class KeyValue:
     ) -> None:
         """Delete `key` with its history; the marker itself goes after `ttl` seconds if given.
 
-        Raises `RevisionMismatchError`.
+        Raises `RevisionMismatchError`, and `BucketOptionError` as `create` does.
         """
         headers = {"KV-Operation": Operation.PURGE.value, "Nats-Rollup": "sub"}
         try:
@@ -184,7 +193,15 @@ class KeyValue:
             options["expected_last_sequence_per_subject"] = revision
         if ttl is not None:
             options["ttl"] = ttl
-        ack = await self._js.publish(self._to(key), data, headers=headers, **options)
+        try:
+            ack = await self._js.publish(self._to(key), data, headers=headers, **options)
+        except ApiError as error:
+            if error.err_code != NO_TTL_ERROR:
+                raise
+            raise BucketOptionError(
+                f"key {key!r} with ttl={ttl}: bucket {self._bucket!r} has no limit_marker_ttl. "
+                "Give it one with `update_key_value`"
+            ) from error
         return ack.sequence
 
     # -- reading -------------------------------------------------------------------------------
@@ -194,10 +211,7 @@ class KeyValue:
 
         Raises `KeyNotFoundError`; the more special `KeyDeletedError` if that entry is a delete.
         """
-        if revision is None:
-            entry = await self._latest(key)
-        else:
-            entry = await self._at(key, revision)
+        entry = await self.entry(key, revision=revision)
         if entry is None:
             of = "" if revision is None else f" of revision {revision}"
             raise KeyNotFoundError(
@@ -215,6 +229,12 @@ class KeyValue:
         """The latest value of `key`, or `default` if it has none."""
         entry = await self._latest(key)
         return default if entry is None or entry.is_deleted else entry.value
+
+    async def entry(self, key: str, *, revision: int | None = None) -> KeyValueEntry | None:
+        """As `get`, without its errors: a delete is an entry too, and None stands for nothing."""
+        if revision is None:
+            return await self._latest(key)
+        return await self._at(key, revision)
 
     async def _latest(self, key: str) -> KeyValueEntry | None:
         try:
@@ -254,13 +274,15 @@ class KeyValue:
         ignore_deletes: bool = False,
         meta_only: bool = False,
         resume_from: int = 0,
+        heartbeat: "float | timedelta" = HEARTBEAT_SECONDS,
     ) -> Watch:
         """Entries of the `keys` (a key, a pattern or several) as they are, then as they change.
 
         The watch yields the latest entry of each key, then None once (all is told that there was),
         then every change, until it is stopped. `include_history` begins with all kept entries,
         `updates_only` with none, `resume_from` with those from a revision on; `ignore_deletes`
-        leaves deletes and purges out, `meta_only` the values.
+        leaves deletes and purges out, `meta_only` the values. A server that is silent for twice
+        `heartbeat` seconds is asked anew.
 
             async with await kv.watch("orders.*") as watch:
                 async for entry in watch: ...
@@ -273,6 +295,7 @@ class KeyValue:
             ignore_deletes=ignore_deletes,
             meta_only=meta_only,
             resume_from=resume_from,
+            heartbeat=to_seconds(heartbeat),
         )
         patterns = [keys] if isinstance(keys, str) else list(keys)
         if not patterns:
@@ -344,8 +367,10 @@ class KeyValue:
         limit_ns = time_ns() - int(seconds * 1e9)
         stream = await self._js.stream(self._stream)
         for entry in deleted:
-            keep = 1 if seconds >= 0 and entry.created_ns > limit_ns else 0
-            await stream.purge(filter=self._from(entry.key), keep=keep)
+            stays = seconds >= 0 and entry.created_ns > limit_ns
+            # By sequence: a value that was put behind the marker meanwhile is not lost.
+            behind = entry.revision if stays else entry.revision + 1
+            await stream.purge(filter=self._from(entry.key), sequence=behind)
         return len(deleted)
 
     # -- names ---------------------------------------------------------------------------------

@@ -99,17 +99,21 @@ async def _checked(js: "JetStream", config: KeyValueConfig) -> "StreamConfig":
 
 
 async def _modernised(js: "JetStream", wanted: "StreamConfig") -> "StreamInfo | None":
-    """The bucket of that name, if only what old clients did not set differs; brought up to date."""
+    """The bucket of that name, if only what other clients set otherwise differs; brought up to
+    date: old ones knew no direct gets, nats-py always allows TTLs (which is for good)."""
     stream = await js.stream(wanted.name)
     there = stream.cached_info.config
     changed = there.replace(discard=wanted.discard, allow_direct=wanted.allow_direct)
-    if changed == there:
+    accepted = wanted.replace(allow_msg_ttl=wanted.allow_msg_ttl or there.allow_msg_ttl)
+    if changed == there and accepted == wanted:
         return None
-    await js.update_stream(changed)
+    if changed != there:
+        await js.update_stream(changed)
     try:
-        return (await js.create_stream(wanted)).cached_info
+        return (await js.create_stream(accepted)).cached_info
     except StreamExistsError:
-        await js.update_stream(there)  # something else differs too: leave it as it was
+        if changed != there:
+            await js.update_stream(there)  # something else differs too: leave it as it was
         return None
 
 

@@ -14,6 +14,7 @@ from slipstream.client.jetstream.stream_config import (
     StreamConfig,
     StreamSource,
     SubjectTransform,
+    owners_metadata,
 )
 from slipstream.client.kv.errors import (
     BucketOptionError,
@@ -97,6 +98,28 @@ class KeyValueStatus:
     def metadata(self) -> dict[str, str]:
         """The bucket's metadata."""
         return self.stream_info.config.metadata
+
+    @property
+    def config(self) -> KeyValueConfig:
+        """The configuration: what an update takes, changed with `msgspec.structs.replace`."""
+        stream = self.stream_info.config
+        return KeyValueConfig(
+            bucket=self.bucket,
+            description=stream.description,
+            history=self.history,
+            ttl=stream.max_age,
+            max_value_size=stream.max_msg_size,
+            max_bytes=stream.max_bytes,
+            storage=stream.storage,
+            num_replicas=stream.num_replicas,
+            placement=stream.placement,
+            republish=stream.republish,
+            mirror=stream.mirror,
+            sources=list(stream.sources),
+            compression=self.is_compressed,
+            limit_marker_ttl=stream.subject_delete_marker_ttl,
+            metadata=owners_metadata(stream),
+        )
 
     @property
     def backing_store(self) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
-from slipstream.client.feed import Feed
+from slipstream.client.feed import HEARTBEAT_SECONDS, Feed
 from slipstream.client.jetstream.consumer_config import OrderedConsumerConfig
 from slipstream.client.jetstream.message import JetStreamMessage
 from slipstream.client.kv.entry import KeyValueEntry, operation_of
@@ -26,6 +26,7 @@ class WatchOptions(msgspec.Struct, frozen=True):
     ignore_deletes: bool = False
     meta_only: bool = False
     resume_from: int = 0
+    heartbeat: float = HEARTBEAT_SECONDS
 
     def deliver_policy(self) -> DeliverPolicy:
         """Where the consumer begins. Raises `BucketOptionError` if the options contradict."""
@@ -71,9 +72,16 @@ class Watch:
             deliver_policy=options.deliver_policy(),
             opt_start_seq=options.resume_from,
             headers_only=options.meta_only,
+            idle_heartbeat=options.heartbeat,
             push=True,
         )
-        self._feed = Feed(js, stream, config, has_mark=not options.updates_only)
+        self._feed = Feed(
+            js,
+            stream,
+            config,
+            has_mark=not options.updates_only,
+            heartbeat=options.heartbeat,
+        )
 
     async def start(self) -> None:
         """Begin; done by `KeyValue.watch`."""

@@ -4,13 +4,13 @@ ObjectStoreError
 ├── InvalidStoreNameError      letters, digits, - and _ only
 ├── StoreNotFoundError         no such store
 ├── StoreExistsError           a store of that name exists with another configuration
+├── BadObjectInfoError         what describes an object cannot be read
 ├── BadObjectError             a name is missing, or options contradict each other
 ├── ObjectNotFoundError        no such object, or it is deleted
 ├── ObjectExistsError          the name is taken: by a rename, or a link over an object
 ├── LinkError                  a link that may not be made, or leads where nothing can be read
 └── IncompleteObjectError      chunks are missing or have another size than was announced
     └── DigestMismatchError    what was read is not what was put
-└── ObjectChangedError         the object was replaced while it was read
 """
 
 from slipstream.errors import Error
@@ -34,6 +34,10 @@ class StoreExistsError(ObjectStoreError):
 
 class BadObjectError(ObjectStoreError, ValueError):
     """What is to be put is not described as an object must be."""
+
+
+class BadObjectInfoError(ObjectStoreError):
+    """What describes an object is not what an object store writes."""
 
 
 class ObjectNotFoundError(ObjectStoreError, KeyError):

@@ -15,8 +15,17 @@ import msgspec
 
 from slipstream.client.jetstream.document import Seconds, Timestamp, to_seconds
 from slipstream.client.jetstream.info import StreamInfo
-from slipstream.client.jetstream.stream_config import Placement, Storage, StreamConfig
-from slipstream.client.object_store.errors import BadObjectError, InvalidStoreNameError
+from slipstream.client.jetstream.stream_config import (
+    Placement,
+    Storage,
+    StreamConfig,
+    owners_metadata,
+)
+from slipstream.client.object_store.errors import (
+    BadObjectError,
+    BadObjectInfoError,
+    InvalidStoreNameError,
+)
 
 STREAM_PREFIX = "OBJ_"
 CHUNK_BYTES = 128 * 1024
@@ -135,6 +144,22 @@ class ObjectStoreStatus:
         return self.stream_info.config.metadata
 
     @property
+    def config(self) -> ObjectStoreConfig:
+        """The configuration: what an update takes, changed with `msgspec.structs.replace`."""
+        stream = self.stream_info.config
+        return ObjectStoreConfig(
+            bucket=self.bucket,
+            description=stream.description,
+            ttl=stream.max_age,
+            max_bytes=stream.max_bytes,
+            storage=stream.storage,
+            num_replicas=stream.num_replicas,
+            placement=stream.placement,
+            compression=self.is_compressed,
+            metadata=owners_metadata(stream),
+        )
+
+    @property
     def backing_store(self) -> str:
         """Always `JetStream`."""
         return "JetStream"
@@ -199,12 +224,31 @@ def same_digest(stored: str, raw: bytes) -> bool:
 
 
 def read_info(data: bytes, timestamp_ns: int) -> ObjectInfo:
-    """The info in a meta message, which was stored at `timestamp_ns`."""
-    raw: Mapping[str, Any] = msgspec.json.decode(data)
-    # Go writes null for empty maps; what is null counts as absent.
-    info = msgspec.convert({k: v for k, v in raw.items() if v is not None}, ObjectInfo)
+    """The info in a meta message, which was stored at `timestamp_ns`.
+
+    Raises `BadObjectInfoError`.
+    """
+    try:
+        raw: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
+        # Go writes null for empty maps; what is null counts as absent.
+        raw = {name: value for name, value in raw.items() if value is not None}
+        if "headers" in raw:
+            raw["headers"] = multi_map(raw["headers"])  # nats-py writes text for lists of one
+        info = msgspec.convert(raw, ObjectInfo)
+    except (msgspec.MsgspecError, AttributeError) as error:
+        raise BadObjectInfoError(
+            f"what describes an object cannot be read: {error}. It was written by something that "
+            "is no object store"
+        ) from error
     info.mtime = Timestamp.from_ns(timestamp_ns).isoformat().replace("+00:00", "Z")
     return info
+
+
+def multi_map(headers: "Mapping[str, str | list[str]]") -> dict[str, list[str]]:
+    """Headers with a list of values each; text stands for a list of one."""
+    return {
+        name: [value] if isinstance(value, str) else list(value) for name, value in headers.items()
+    }
 
 
 def write_info(info: ObjectInfo) -> bytes:

@@ -1,6 +1,7 @@
 """Where the bytes of an object come from: anything that holds or yields bytes, cut into chunks."""
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
@@ -17,8 +18,24 @@ class Readable(Protocol):
         ...
 
 
+class AsyncReadable(Protocol):
+    """An `ObjectReader`, an `asyncio.StreamReader`, or whatever reads like them."""
+
+    async def read(self, size: int = -1, /) -> bytes:
+        """Up to `size` bytes; b"" at the end."""
+        ...
+
+
 Data: TypeAlias = (
-    bytes | bytearray | memoryview | str | Path | Readable | Iterable[bytes] | AsyncIterable[bytes]
+    bytes
+    | bytearray
+    | memoryview
+    | str
+    | Path
+    | Readable
+    | AsyncReadable
+    | Iterable[bytes]
+    | AsyncIterable[bytes]
 )
 
 
@@ -75,8 +92,15 @@ async def _pieces(data: object) -> AsyncIterator[bytes | bytearray | memoryview]
         )
 
 
-async def _read(file: Readable) -> AsyncIterator[bytes]:
-    while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
+async def _read(file: Readable | AsyncReadable) -> AsyncIterator[bytes]:
+    while True:
+        given = (
+            file.read(PIECE_BYTES)
+            if inspect.iscoroutinefunction(file.read)
+            else asyncio.to_thread(file.read, PIECE_BYTES)
+        )
+        if not (piece := await given):
+            return
         if not isinstance(piece, bytes):
             raise TypeError("what is read has to be bytes: open the file with 'rb'")
         yield piece

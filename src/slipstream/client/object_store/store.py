@@ -12,11 +12,14 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from slipstream.client.feed import HEARTBEAT_SECONDS
+from slipstream.client.jetstream.document import to_seconds
 from slipstream.client.jetstream.errors import StreamNotFoundError
 from slipstream.client.jetstream.names import new_name
 from slipstream.client.latest import last_message
@@ -40,6 +43,7 @@ from slipstream.client.object_store.info import (
     chunk_subject,
     digest_text,
     meta_subject,
+    multi_map,
     read_info,
     write_info,
 )
@@ -99,7 +103,7 @@ class ObjectStore:
         data: Data,
         *,
         description: str = "",
-        headers: Mapping[str, list[str]] | None = None,
+        headers: "Mapping[str, str | list[str]] | None" = None,
         metadata: Mapping[str, str] | None = None,
         chunk_size: int = CHUNK_BYTES,
         progress: Progress | None = None,
@@ -119,7 +123,7 @@ class ObjectStore:
         info = ObjectInfo(
             name=name,
             description=description,
-            headers=dict(headers or {}),
+            headers=multi_map(headers or {}),
             metadata=dict(metadata or {}),
             options=options,
             bucket=self._bucket,
@@ -137,7 +141,7 @@ class ObjectStore:
         stored = await self._find(name)
         return info if stored is None else stored
 
-    async def put_file(self, path: Path, name: str = "", **options: Any) -> ObjectInfo:
+    async def put_file(self, path: "Path | str", name: str = "", **options: Any) -> ObjectInfo:
         """Store the file at `path`, as `name` or the path's text; `options` are those of `put`."""
         return await self.put(name or str(path), Path(path), **options)
 
@@ -212,12 +216,17 @@ class ObjectStore:
         async with await self.open(name, show_deleted=show_deleted, progress=progress) as reader:
             return await reader.read()
 
-    async def get_text(self, name: str) -> str:
+    async def get_text(self, name: str, *, show_deleted: bool = False) -> str:
         """An object's text."""
-        return (await self.get(name)).decode()
+        return (await self.get(name, show_deleted=show_deleted)).decode()
 
     async def get_file(
-        self, name: str, path: Path, *, progress: Progress | None = None
+        self,
+        name: str,
+        path: "Path | str",
+        *,
+        show_deleted: bool = False,
+        progress: Progress | None = None,
     ) -> ObjectInfo:
         """Write an object to the file at `path`; what describes it.
 
@@ -225,7 +234,8 @@ class ObjectStore:
         """
         path = Path(path)
         partial = path.with_name(f"{path.name}.{new_name()}.part")
-        async with await self.open(name, progress=progress) as reader:
+        opened = await self.open(name, show_deleted=show_deleted, progress=progress)
+        async with opened as reader:
             file = await asyncio.to_thread(partial.open, "wb")
             try:
                 held: list[bytes | memoryview] = []
@@ -276,7 +286,7 @@ class ObjectStore:
         *,
         new_name: str | None = None,
         description: str | None = None,
-        headers: Mapping[str, list[str]] | None = None,
+        headers: "Mapping[str, str | list[str]] | None" = None,
         metadata: Mapping[str, str] | None = None,
     ) -> ObjectInfo:
         """Change what describes an object (its name too); what is not given stays.
@@ -288,7 +298,7 @@ class ObjectStore:
         if description is not None:
             changes["description"] = description
         if headers is not None:
-            changes["headers"] = dict(headers)
+            changes["headers"] = multi_map(headers)
         if metadata is not None:
             changes["metadata"] = dict(metadata)
         changed = msgspec.structs.replace(info, **changes)
@@ -320,8 +330,12 @@ class ObjectStore:
             )
         return await self._add_link(name, ObjectLink(target.bucket, target.name))
 
-    async def add_bucket_link(self, name: str, bucket: str) -> ObjectInfo:
-        """Let `name` lead to a whole store. Raises `ObjectExistsError` if `name` is an object."""
+    async def add_bucket_link(self, name: str, store: "ObjectStore | str") -> ObjectInfo:
+        """Let `name` lead to a whole store, given as such or by its name.
+
+        Raises `ObjectExistsError` if `name` is an object.
+        """
+        bucket = store if isinstance(store, str) else store.bucket
         return await self._add_link(name, ObjectLink(check_store(bucket)))
 
     async def _add_link(self, name: str, link: ObjectLink) -> ObjectInfo:
@@ -353,8 +367,14 @@ class ObjectStore:
         include_history: bool = False,
         updates_only: bool = False,
         ignore_deletes: bool = False,
+        heartbeat: "float | timedelta" = HEARTBEAT_SECONDS,
     ) -> ObjectWatch:
-        """Infos of all objects as they are, then None once, then as they change."""
+        """Infos of all objects as they are, then None once, then as they change.
+
+        `updates_only` begins with none, `ignore_deletes` leaves deleted objects out, a server that
+        is silent for twice `heartbeat` seconds is asked anew. A store keeps one info of an object,
+        so `include_history` changes nothing where every client keeps the conventions.
+        """
         watch = ObjectWatch(
             self._js,
             stream=self._stream_name,
@@ -362,6 +382,7 @@ class ObjectStore:
             include_history=include_history,
             updates_only=updates_only,
             ignore_deletes=ignore_deletes,
+            heartbeat=to_seconds(heartbeat),
         )
         try:
             await watch.start()

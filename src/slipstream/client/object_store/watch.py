@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Self
 
 from slipstream.client.feed import Feed
 from slipstream.client.jetstream.consumer_config import OrderedConsumerConfig
+from slipstream.client.object_store.errors import BadObjectError
 from slipstream.client.object_store.info import ObjectInfo, read_info
 
 if TYPE_CHECKING:
@@ -27,18 +28,20 @@ class ObjectWatch:
         include_history: bool,
         updates_only: bool,
         ignore_deletes: bool,
+        heartbeat: float,
     ) -> None:
         if include_history and updates_only:
-            raise ValueError("watch: give one of include_history and updates_only")
+            raise BadObjectError("watch: give one of include_history and updates_only")
         self._ignore_deletes = ignore_deletes
         config = OrderedConsumerConfig(
             filter_subjects=[f"$O.{bucket}.M.>"],
             deliver_policy=(
                 "all" if include_history else "new" if updates_only else "last_per_subject"
             ),
+            idle_heartbeat=heartbeat,
             push=True,
         )
-        self._feed = Feed(js, stream, config, has_mark=not updates_only)
+        self._feed = Feed(js, stream, config, has_mark=not updates_only, heartbeat=heartbeat)
 
     async def start(self) -> None:
         """Begin; done by `ObjectStore.watch`."""

@@ -19,7 +19,7 @@ def connect(
     thread = LoopThread()
     try:
         open_options = Facade(None, thread)
-        given = {name: open_options._unwrap(value) for name, value in options.items()}
+        given = {name: open_options._unwrap(value, name) for name, value in options.items()}
         return ConnectionFacade(thread.run(connect_async(servers, **given)), thread)
     except BaseException:
         thread.stop()

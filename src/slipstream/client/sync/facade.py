@@ -11,13 +11,15 @@ that could be awaited in turn gets a facade too:
     plain data                itself
 
 Functions that are passed in (handlers, progress, error callbacks) are called in threads of their
-own, and may use the facade.
+own, and may use the facade; so are iterators taken from. Only where the client needs the answer
+before it goes on (`ANSWERED_AT_ONCE`) a function is called in the loop's thread, and may not.
 """
 
 import asyncio
 import builtins
 import functools
 import inspect
+import types
 from collections.abc import Callable, Iterator
 from types import AsyncGeneratorType, TracebackType
 from typing import Any, Self
@@ -29,6 +31,17 @@ from slipstream.client.sync.loop_thread import LoopThread
 
 _ASYNC_METHODS = ("__aiter__", "__anext__", "__aenter__", "__await__")
 _PACKAGE = "slipstream.client"
+_FUNCTIONS = (
+    types.FunctionType,
+    types.MethodType,
+    types.BuiltinFunctionType,
+    functools.partial,
+)
+
+ANSWERED_AT_ONCE = frozenset(
+    {"reconnect_delay", "sentinel", "sign", "stats_data", "token", "user_jwt"}
+)
+"""Arguments that are functions whose answer is used where they are called."""
 
 
 class Facade:
@@ -51,17 +64,22 @@ class Facade:
 
         def call(*arguments: Any, **named: Any) -> Any:
             given = [self._unwrap(argument) for argument in arguments]
-            options = {key: self._unwrap(value) for key, value in named.items()}
+            options = {key: self._unwrap(value, key) for key, value in named.items()}
             return self._wrap(self._thread.run(_call(method, given, options)))
 
         functools.update_wrapper(call, method, updated=())
         return call
 
-    def _unwrap(self, value: Any) -> Any:
-        """What the client gets for an argument: facades uncovered, functions made to be awaited."""
+    def _unwrap(self, value: Any, name: str = "") -> Any:
+        """What the client gets for the argument `name`: facades uncovered, functions and iterators
+        made to be awaited."""
         if isinstance(value, Facade):
             return value._target
-        if inspect.isfunction(value) or inspect.ismethod(value):
+        if isinstance(value, _Iteration):
+            return value.target
+        if isinstance(value, types.GeneratorType):
+            return _GivenIterator(value, self._thread)
+        if isinstance(value, _FUNCTIONS) and name not in ANSWERED_AT_ONCE:
             if asyncio.iscoroutinefunction(value):
                 return value  # it is for the loop as it is
             return self._thread.callback(lambda *a, **k: value(*map(self._wrap, a), **k))
@@ -133,7 +151,7 @@ class _Iteration:
     """An iterator over an async one."""
 
     def __init__(self, iterator: Any, facade: Facade) -> None:
-        self._iterator = iterator
+        self.target = iterator
         self._facade = facade
 
     def __iter__(self) -> Self:
@@ -142,9 +160,31 @@ class _Iteration:
     def __next__(self) -> Any:
         facade = self._facade
         try:
-            return facade._wrap(facade._thread.run(_call(self._iterator.__anext__, [], {})))
+            return facade._wrap(facade._thread.run(_call(self.target.__anext__, [], {})))
         except StopAsyncIteration:
             raise StopIteration from None
+
+
+class _GivenIterator:
+    """A caller's iterator, for the client: what it does to find the next item may block."""
+
+    _END = object()
+
+    def __init__(self, iterator: Iterator[Any], thread: LoopThread) -> None:
+        self._iterator = iterator
+        self._next = thread.callback(lambda: next(iterator, self._END))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._iterator
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        item = await self._next()
+        if item is self._END:
+            raise StopAsyncIteration
+        return item
 
 
 class PendingResult:
@@ -161,6 +201,24 @@ class PendingResult:
     def result(self, timeout: float | None = None) -> Any:
         """Wait for it; raises what went wrong, or `TimeoutError` after `timeout` seconds."""
         return self._thread.run(self._wait(timeout))
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for it; what went wrong, or None. Raises `TimeoutError` after `timeout` seconds."""
+        try:
+            self.result(timeout)
+        except BaseException as error:
+            if not self._future.done():
+                raise
+            return error
+        return None
+
+    def add_done_callback(self, function: Callable[["PendingResult"], Any]) -> None:
+        """Call `function` with this once it has come, in a thread of its own."""
+        told = self._thread.callback(lambda: function(self))
+        self._thread.run(self._when_done(lambda _: told()))
+
+    async def _when_done(self, function: Callable[[Any], Any]) -> None:
+        self._future.add_done_callback(function)
 
     async def _wait(self, timeout: float | None) -> Any:
         try:
