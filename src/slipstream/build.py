@@ -53,6 +53,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.client.jetstream.message",
     "slipstream.client.jetstream.publisher",
     "slipstream.client.jetstream.delivery",
+    "slipstream.client.object_store.whole",
     "slipstream.client.arrow.columns",
     "slipstream.client.arrow.gather",
     "slipstream.client.arrow.row_block",

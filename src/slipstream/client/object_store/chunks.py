@@ -9,6 +9,7 @@ last chunk that came.
 import asyncio
 import builtins
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,7 +35,8 @@ _TRIES = 5
 class _Answers(Sink):
     """The answers of one request: header block and bytes of each chunk, as they lie in the read."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_status: "Callable[[_Answers], None]") -> None:
+        self._on_status = on_status
         self.chunks: deque[tuple[bytes, memoryview]] = deque()
         self.waiter: asyncio.Future[None] | None = None
         self.subscription: SinkSubscription | None = None
@@ -52,8 +54,10 @@ class _Answers(Sink):
         block = data[frames.header_start : start]
         if block[8:9] == b" ":
             self.status = message_of(frames, outbox)
-        else:
-            self.chunks.append((block, memoryview(data)[start : frames.end]))
+            self._wake()
+            self._on_status(self)
+            return
+        self.chunks.append((block, memoryview(data)[start : frames.end]))
         self._wake()
 
     def failed(self, error: Exception) -> None:
@@ -141,8 +145,7 @@ class Chunks:
                 if not await answers.arrival(self._js.timeout):
                     self.close()
                     return None
-            if answers.status is not None and self._ahead is None:
-                self._request_ahead(answers.status)
+            self._request_ahead(answers)
             if answers.chunks:
                 return answers.chunks.popleft()
             if answers.error is not None:
@@ -156,8 +159,11 @@ class Chunks:
                 self._is_end = True
                 return None
 
-    def _request_ahead(self, status: Message) -> None:
-        """A batch has come whole and is being read: have the next one sent meanwhile."""
+    def _request_ahead(self, answers: _Answers) -> None:
+        """A batch that is being read has come whole: have the next one sent meanwhile."""
+        status = answers.status
+        if status is None or answers is not self._answers or self._ahead is not None:
+            return
         if status.status == 204 and status.header("Nats-Num-Pending") != "0":
             last = int(status.header("Nats-Last-Sequence") or 0)
             if last:
@@ -180,7 +186,7 @@ class Chunks:
     def _request(self, sequence: int) -> _Answers:
         connection = self._js.connection
         inbox = connection.new_inbox()
-        answers = _Answers()
+        answers = _Answers(self._request_ahead)
         answers.subscription = connection.open_sink(inbox, answers)
         body = {"seq": sequence, "next_by_subj": self._subject}
         body |= {"batch": _BATCH_MESSAGES, "max_bytes": BATCH_BYTES}

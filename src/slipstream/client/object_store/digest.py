@@ -1,14 +1,17 @@
 """The digest of an object as it passes: in another thread, so that hashing and moving overlap.
 
 A SHA-256 costs as much as everything else that happens to a chunk on its way. hashlib lets go of
-the interpreter while it works, so the chunks are handed over about a megabyte at a time, one load
-after the other. What is smaller is not worth a thread.
+the interpreter while it works, so the chunks are handed over a megabyte or more at a time, one load
+after the other: what comes while a load is being hashed makes up the next one. What is smaller is
+not worth a thread.
 """
 
 import asyncio
 import hashlib
 
 LOAD_BYTES = 1024 * 1024
+# Whoever brings more than this while a load is being hashed waits for it.
+HELD_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Digest:
@@ -21,10 +24,11 @@ class Digest:
         self._job: asyncio.Future[None] | None = None
 
     async def update(self, chunk: bytes | memoryview) -> None:
-        """Take the next chunk, which may not change any more; waits only for the load before."""
+        """Take the next chunk, which may not change any more; waits while too much is held."""
         self._held.append(chunk)
         self._held_bytes += len(chunk)
-        if self._held_bytes >= LOAD_BYTES:
+        is_busy = self._job is not None and not self._job.done()
+        if self._held_bytes >= (HELD_BYTES_MAX if is_busy else LOAD_BYTES):
             await self._wait()
             load, self._held, self._held_bytes = self._held, [], 0
             self._job = asyncio.get_running_loop().run_in_executor(None, self._hash, load)

@@ -5,7 +5,6 @@ async with await store.open("backup.tar") as reader:
 """
 
 from collections.abc import Callable
-from io import BytesIO
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -17,6 +16,7 @@ from slipstream.client.object_store.errors import (
     ObjectStoreError,
 )
 from slipstream.client.object_store.info import ObjectInfo, same_digest
+from slipstream.client.object_store.whole import Whole
 
 Progress: TypeAlias = Callable[[int, int], object]
 """Called with bytes done and bytes in all (-1 if that is not known) as an object moves."""
@@ -71,17 +71,24 @@ class ObjectReader:
     async def _read_all(self) -> bytes:
         """The rest. Each chunk goes to its place at once: nothing is held twice."""
         rest, self._rest = self._rest, b""
-        whole = BytesIO()
-        whole.write(rest)
-        while (chunk := await self.next_chunk()) is not None:
-            whole.write(chunk)
-        return whole.getvalue()
+        whole = Whole(len(rest) + max(self.info.size - self._bytes, 0))
+        whole.put(rest)
+        while (chunk := await self._arrival()) is not None:
+            await self._pass(whole.put(chunk))
+        return whole.take()
 
     async def next_chunk(self) -> bytes | memoryview | None:
         """The next chunk as it came, None at the end; see `__anext__`, which gives bytes.
 
         The last one is checked before it is given out.
         """
+        chunk = await self._arrival()
+        if chunk is not None:
+            await self._pass(chunk)
+        return chunk
+
+    async def _arrival(self) -> bytes | memoryview | None:
+        """The next chunk as it came, and counted; None at the end."""
         if self._count >= self.info.chunks:
             if not self._is_checked:
                 await self._check_end()
@@ -93,24 +100,32 @@ class ObjectReader:
             raise self._incomplete(f"{self.info.chunks - self._count} chunks are missing")
         self._count += 1
         self._bytes += len(chunk)
+        if self._bytes > self.info.size:
+            raise self._wrong_size()
+        return chunk
+
+    async def _pass(self, chunk: bytes | memoryview) -> None:
+        """A chunk is about to be given out: hash it, tell of it, and check the last one."""
         await self._digest.update(chunk)
         if self._progress is not None:
             self._progress(self._bytes, self.info.size)
         if self._count == self.info.chunks:
             await self._check_end()
-        return chunk
 
     async def _check_end(self) -> None:
         self.close()
         self._is_checked = True
         info = self.info
         if self._bytes != info.size:
-            raise self._incomplete(f"its chunks have {self._bytes} bytes, not {info.size}")
+            raise self._wrong_size()
         if info.digest and not same_digest(info.digest, await self._digest.finish()):
             raise DigestMismatchError(
                 f"object {info.name!r} of store {info.bucket!r}: its bytes do not have the digest "
                 f"{info.digest}. It was damaged, or written by something that is no object store"
             )
+
+    def _wrong_size(self) -> IncompleteObjectError:
+        return self._incomplete(f"its chunks have {self._bytes} bytes, not {self.info.size}")
 
     def _incomplete(self, what: str) -> IncompleteObjectError:
         self.close()
