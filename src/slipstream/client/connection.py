@@ -176,11 +176,13 @@ class Connection(Standing):
         """
         self._check_open("reconnect")
         events = self.events()
-        self._lifeline.leave()
-        async for event in events:
-            if isinstance(event, Reconnected):
-                events.close()
-                return
+        try:
+            self._lifeline.leave()
+            async for event in events:
+                if isinstance(event, Reconnected):
+                    return
+        finally:
+            events.close()
         raise ConnectionClosedError("reconnect: no server took the connection; it is closed")
 
     # -- subscribing ---------------------------------------------------------------------------
@@ -340,7 +342,12 @@ class Connection(Standing):
             async with asyncio.timeout(limit):
                 for service in self._offered:
                     await service.stop()
-                await asyncio.gather(*(sink.drain() for sink in sinks))
+                drained = await asyncio.gather(
+                    *(sink.drain() for sink in sinks), return_exceptions=True
+                )
+                for error in drained:
+                    if isinstance(error, BaseException):
+                        raise error
                 await self.flush(limit)
         except builtins.TimeoutError:
             waiting = sum(sink.pending for sink in sinks if isinstance(sink, Subscription))
@@ -375,7 +382,7 @@ class Connection(Standing):
             if error is None and isinstance(route.sink, Subscription):
                 route.sink.finish()
             else:
-                route.sink.failed(reason)
+                self.fail_sink(route, reason)
         # All is ended before anything is awaited, so that whoever cancels this leaves nothing.
         tasks = [task for task in self.handler_tasks if task is not asyncio.current_task()]
         for task in tasks:

@@ -140,6 +140,8 @@ class EventIterator:
         """Take no more events."""
         self._events.iterators.discard(self)
         self._ended = True
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
 
 class Events:

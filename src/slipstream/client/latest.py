@@ -82,7 +82,10 @@ async def _direct(js: "JetStream", stream: str, tail: str, body: bytes) -> Found
         if message.status == 404:
             return None
         raise ApiError(message.status, 0, message.description, f"direct get from {stream}")
-    return _found(message)
+    try:
+        return _found(message)
+    except ValueError as error:
+        raise stored.malformed(message) from error
 
 
 def _found(message: Message) -> Found:

@@ -10,6 +10,7 @@ from slipstream.client.codecs import decode
 from slipstream.client.errors import ClientError
 from slipstream.client.payload import HeadersLike, Payload, header_bytes, payload_bytes
 from slipstream.client.payload import subject_bytes as as_subject
+from slipstream.errors import ProtocolError
 from slipstream.wire.headers import Headers, find, status
 
 if TYPE_CHECKING:
@@ -142,9 +143,15 @@ class Message:
 
     def __repr__(self) -> str:
         reply = f", reply={self.reply!r}" if self._reply else ""
-        headers = f", headers={dict(self.headers.items())!r}" if self._block else ""
+        headers = f", headers={self._shown_headers()}" if self._block else ""
         data = repr(self.data) if len(self.data) <= 64 else f"<{len(self.data)} bytes>"
         return f"{self.__class__.__name__}({self.subject!r}, {data}{reply}{headers})"
+
+    def _shown_headers(self) -> str:
+        try:
+            return repr(dict(self.headers.items()))
+        except ProtocolError:
+            return repr(self._block[:64])
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a received message belongs to its connection; send its parts instead")

@@ -163,7 +163,8 @@ class Link:
         return 0
 
     def eof_received(self) -> bool:
-        """The server has said its last; the socket closes."""
+        """The server has said its last: nothing it might still read would be answered."""
+        self.transport.abort()
         return False
 
     def connection_lost(self, error: Exception | None) -> None:

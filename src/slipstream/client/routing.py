@@ -91,7 +91,12 @@ class Routing:
             self.outbox.put_line(route.limit_line())
 
     def route_ended(self, route: Route) -> None:
-        """The server has sent all that a route asked for, and has forgotten it."""
+        """The server has sent all that a route asked for, and has forgotten it.
+
+        Unless it counts from a reconnect: a limit that was said before may have come behind it.
+        """
+        if route.base:
+            self.drop_line(route)
         self.routes.pop(route.sid, None)
         if isinstance(route.sink, Subscription):
             route.sink.finish()
@@ -139,8 +144,15 @@ class Routing:
             self.routes.pop(route.sid, None)
             if route.sink is self._inbox:
                 self._inbox_open = False
-            route.sink.failed(error)
+            self.fail_sink(route, error)
         self.events_hub.tell(ErrorEvent(error))
+
+    def fail_sink(self, route: Route, error: Exception) -> None:
+        """Tell a sink that no message will come any more; what it raises is an event."""
+        try:
+            route.sink.failed(error)
+        except Exception as raised:
+            self.events_hub.tell(ErrorEvent(raised))
 
     def _check_open(self, call: str) -> None:
         if self._closed:

@@ -10,6 +10,7 @@ from slipstream.errors import ProtocolError
 
 VERSION_LINE = b"NATS/1.0"
 _LINE_END = b"\r\n"
+_STATUS_DIGITS_MAX = 9
 
 
 def find(data: bytes, start: int, end: int, name: bytes) -> bytes | None:
@@ -85,9 +86,9 @@ def status(block: bytes) -> tuple[int, str]:
     """Code and description of the first line; ``(0, "")`` when it has none."""
     line = block[: block.find(_LINE_END)] if _LINE_END in block else block
     words = line[len(VERSION_LINE) :].strip().split(b" ", 1)
-    if not words[0].isdigit():
+    if not words[0].isdigit() or len(words[0]) > _STATUS_DIGITS_MAX:
         return 0, ""
-    return int(words[0]), words[1].strip().decode() if len(words) > 1 else ""
+    return int(words[0]), words[1].strip().decode("utf-8", "replace") if len(words) > 1 else ""
 
 
 class Headers:

@@ -18,7 +18,7 @@ from slipstream.client.jetstream.errors import (
     MaxBytesExceededError,
 )
 from slipstream.client.jetstream.names import new_name
-from slipstream.client.jetstream.status import Verdict, judge
+from slipstream.client.jetstream.status import Verdict, judge, number
 from slipstream.client.latest import message_after
 from slipstream.client.message import Message
 
@@ -145,9 +145,11 @@ class DirectReader(Reader):
         if code == 404:
             return True
         if code == 204:
-            if int(status.header("Nats-Last-Sequence") or 0) != columns.expected:
+            if number(status, "Nats-Last-Sequence") != columns.expected:
                 return None  # the last messages of the batch did not come
-            return status.header("Nats-Num-Pending") == "0"
+            if status.header("Nats-Num-Pending") == "0":
+                return True
+            return False if columns.rows else None  # nothing came though something is left
         if code == 503:
             return None  # between two leaders, or the stream is gone: the next try tells
         asked = f"scan of stream {self._stream!r}"

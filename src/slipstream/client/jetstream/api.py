@@ -69,10 +69,10 @@ class Api:
             ) from error
         logger.debug("answer to %s %s", subject, message.data)
         try:
-            answer: dict[str, Any] = msgspec.json.decode(message.data)
+            answer = msgspec.json.decode(message.data, type=dict[str, Any])
         except msgspec.DecodeError as error:
             raise InvalidAnswerError(
-                f"{endpoint}: the answer is not JSON but {message.data[:80]!r}"
+                f"{endpoint}: the answer is not a JSON object but {message.data[:80]!r}"
             ) from error
         answer.pop("type", None)
         failure = answer.pop("error", None)
@@ -87,11 +87,15 @@ class Api:
         offset = 0
         while True:
             answer = await self.request(endpoint, {**(body or {}), "offset": offset})
-            entries = answer.get(key) or []
+            entries, total = answer.get(key) or [], answer.get("total", 0)
+            if not isinstance(entries, list) or not isinstance(total, int):
+                raise InvalidAnswerError(
+                    f"{endpoint}: the answer has no list {key!r} but {entries!r}, {total!r} in all"
+                )
             for entry in entries:
                 yield entry
             offset += len(entries)
-            if not entries or offset >= int(answer.get("total", 0)):
+            if not entries or offset >= total:
                 return
 
 

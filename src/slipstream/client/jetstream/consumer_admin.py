@@ -162,8 +162,9 @@ class ConsumerAdmin:
         if pedantic:
             body["pedantic"] = True
         answer = await self.api.request(endpoint, body)
-        check_echo(asked, answer.get("config") or {}, _ECHOED)
-        return ConsumerInfo.from_wire(answer)
+        info = ConsumerInfo.from_wire(answer)
+        check_echo(asked, answer["config"], _ECHOED)
+        return info
 
     async def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
         """A consumer's info. Raises `ConsumerNotFoundError`, `StreamNotFoundError`."""

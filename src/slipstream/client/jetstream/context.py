@@ -150,16 +150,20 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         acks = self._acks
         if len(acks.pending) >= acks.in_flight_max:
             await self._slot(subject)
-        if self._outbox.crowded:
-            await self._outbox.room()
-        limit = self._ack_timeout if timeout is None else to_seconds(timeout)
-        future: asyncio.Future[PubAck] = acks.create_future()
-        if self.connection.telemetry is None:
-            self._send(subject, data, headers, type, options, limit, retries, future)
+        try:
+            if self._outbox.crowded:
+                await self._outbox.room()
+            limit = self._ack_timeout if timeout is None else to_seconds(timeout)
+            future: asyncio.Future[PubAck] = acks.create_future()
+            if self.connection.telemetry is None:
+                self._send(subject, data, headers, type, options, limit, retries, future)
+                return future
+            with self._span(subject, data, headers, type) as (body, sent):
+                self._send(subject, body, sent, None, options, limit, retries, future)
             return future
-        with self._span(subject, data, headers, type) as (body, sent):
-            self._send(subject, body, sent, None, options, limit, retries, future)
-        return future
+        except BaseException:
+            acks.pass_on()
+            raise
 
     @contextmanager
     def _span(
@@ -203,13 +207,17 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         acks = self._acks
         if len(acks.pending) >= acks.in_flight_max:
             await self._slot(subject)
-        if self._outbox.crowded:
-            await self._outbox.room()
-        if not acks.is_open:
-            self._open()
-        future: asyncio.Future[PubAck] = acks.create_future()
-        acks.publish(subject_bytes(subject), b"", body, self._ack_timeout, RETRIES, future)
-        return future
+        try:
+            if self._outbox.crowded:
+                await self._outbox.room()
+            if not acks.is_open:
+                self._open()
+            future: asyncio.Future[PubAck] = acks.create_future()
+            acks.publish(subject_bytes(subject), b"", body, self._ack_timeout, RETRIES, future)
+            return future
+        except BaseException:
+            acks.pass_on()
+            raise
 
     def _open(self) -> None:
         """Begin to receive acknowledgements: with the first publish."""

@@ -63,3 +63,4 @@ cdef class Delivery(Sink):
 
 cdef class Iteration:
     cdef Delivery _delivery
+    cdef long long _rest_at

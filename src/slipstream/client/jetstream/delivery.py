@@ -305,16 +305,19 @@ class Iteration:
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
+        self._rest_at = MESSAGES_PER_TURN
 
     def __aiter__(self) -> "Iteration":
         return self
 
     async def __anext__(self) -> JetStreamMessage:
+        if self._delivery.taken >= self._rest_at:
+            # Before a message is taken: whoever is cancelled here loses none.
+            self._rest_at = self._delivery.taken + MESSAGES_PER_TURN
+            await asyncio.sleep(0)
         while True:
             message = self._delivery.take()
             if message is not None:
-                if self._delivery.taken % MESSAGES_PER_TURN == 0:
-                    await asyncio.sleep(0)
                 return message
             if self._delivery.outcome():
                 raise StopAsyncIteration

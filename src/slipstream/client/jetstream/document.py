@@ -31,6 +31,8 @@ from typing import (
 
 import msgspec
 
+from slipstream.client.jetstream.errors import InvalidAnswerError
+
 _NANOSECONDS = "nanoseconds"
 Seconds: TypeAlias = Annotated[float | timedelta, _NANOSECONDS]
 """A length of time: seconds as a number, or a `datetime.timedelta`."""
@@ -101,7 +103,19 @@ class Document(msgspec.Struct, kw_only=True, repr_omit_defaults=True):
 
     @classmethod
     def from_wire(cls, raw: Mapping[str, Any]) -> Self:
-        """Read a decoded JSON object; what is null or absent gets its default."""
+        """Read a decoded JSON object; what is null or absent gets its default.
+
+        Raises `InvalidAnswerError` if it is none, or has fields of another kind.
+        """
+        try:
+            return cls._read(raw)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise InvalidAnswerError(
+                f"the server's {cls.__name__} is not of the shape that JetStream's has: {error}"
+            ) from error
+
+    @classmethod
+    def _read(cls, raw: Mapping[str, Any]) -> Self:
         readers = _codecs(cls)
         known: dict[str, Any] = {}
         extra: dict[str, Any] = {}

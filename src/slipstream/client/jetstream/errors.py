@@ -287,9 +287,11 @@ _CLASSES: dict[int, type[ApiError]] = {
 }
 
 
-def api_error(error: dict[str, Any], asked: str = "") -> ApiError:
-    """The exception for a response's `error` object."""
-    code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
+def api_error(error: Any, asked: str = "") -> ApiError:
+    """The exception for a response's `error` object; what is no such object is its description."""
+    if not isinstance(error, dict):
+        return ApiError(0, 0, str(error), asked)
+    code, err_code = (n if isinstance(n := error.get(k), int) else 0 for k in ("code", "err_code"))
     made = _CLASSES.get(err_code, ApiError)
     return made(code, err_code, str(error.get("description", "")), asked)
 

@@ -9,9 +9,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from slipstream.client.errors import ConnectionClosedError
 from slipstream.client.jetstream.consumer_config import ConsumerConfig, OrderedConsumerConfig
 from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.errors import (
+    ApiError,
     JetStreamError,
     NoHeartbeatError,
     OrderedGapError,
@@ -48,6 +50,7 @@ class Incarnations:
         self._config = config
         self._prefix = config.name_prefix or new_name()
         self._serial = 0
+        self._was_made = False
         self.info: ConsumerInfo | None = None
         self.last_sequence = 0
         self._new_behind: int | None = None  # where "new" began, for the next one to begin there
@@ -63,29 +66,33 @@ class Incarnations:
         return f"{self._js.api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self.name}"
 
     async def renew(self, deliver_subject: str = "") -> ConsumerInfo:
-        """Make the next one. Raises `StreamNotFoundError`, or `OrderedResetError` after too many
-        attempts."""
+        """Make the next one. Raises `StreamNotFoundError`, `OrderedResetError` after too many
+        attempts, and `ConnectionClosedError`.
+        """
         self.forget()
         wait, attempts = RESET_WAIT_FIRST, 0
+        self._serial += 1
         while True:
             attempts += 1
-            self._serial += 1
             name = f"{self._prefix}_{self._serial}"
             try:
                 made = await self._js.create_consumer_raw(
                     self._stream, self.config(name, deliver_subject)
                 )
-            except StreamNotFoundError:
+            except (StreamNotFoundError, ConnectionClosedError):
                 raise
             except asyncio.CancelledError:
                 self._delete(name)
                 raise
             except (Error, TimeoutError) as error:
                 self._check_attempts(attempts, error)
+                # Without an answer it may have been made: the same name makes no second one.
+                self._serial += isinstance(error, ApiError)
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, RESET_WAIT_MAX)
                 continue
             self.info = made
+            self._was_made = True
             if self._config.deliver_policy == "new" and self._new_behind is None:
                 self._new_behind = made.delivered.stream_seq
             return made
@@ -93,7 +100,7 @@ class Incarnations:
     def _check_attempts(self, attempts: int, error: Exception) -> None:
         code = getattr(error, "code", 503)
         bound = self._config.max_reset_attempts
-        if code in (400, 500) and self._serial == attempts:
+        if code in (400, 500) and not self._was_made:
             raise error  # the first one ever is refused: the configuration is wrong
         if 0 <= bound <= attempts:
             raise OrderedResetError(
@@ -162,11 +169,22 @@ class Rebirth:
         self._incarnations = incarnations
         self._begin = begin
         self._task: asyncio.Task[None] | None = None
+        self._is_busy = False
+
+    async def renew(self, deliver_subject: str = "") -> None:
+        """Make the next consumer; until it is there nobody else starts to."""
+        self._is_busy = True
+        try:
+            await self._incarnations.renew(deliver_subject)
+        finally:
+            self._is_busy = False
 
     def start(self, error: Exception | None) -> None:
         """Renew, unless that is under way."""
         source = self._source
-        if source.is_closed or (self._task is not None and not self._task.done()):
+        if source.is_closed or self._is_busy:
+            return
+        if self._task is not None and not self._task.done():
             return
         source.drop_route()
         source.delivery.forget_requests()
@@ -175,10 +193,12 @@ class Rebirth:
         self._task = asyncio.ensure_future(self._renew())
 
     async def _renew(self) -> None:
-        source = self._source
-        self._incarnations.last_sequence = source.delivery.last_sequence
+        source, incarnations = self._source, self._incarnations
+        incarnations.last_sequence = max(incarnations.last_sequence, source.delivery.last_sequence)
         try:
             await self._begin()
+        except ConnectionClosedError as error:
+            source.on_failure(error)
         except Exception as error:
             source.end(error)
 
@@ -209,7 +229,11 @@ class OrderedPull(PullSource):
 
     async def start(self) -> None:
         """Make a consumer and ask it."""
-        await self._incarnations.renew()
+        # An inbox of its own, so that nothing which was meant for the last one comes here; and
+        # already now, so that the end of the connection is heard of.
+        self._inbox = self.connection.new_inbox()
+        self.open(self._inbox)
+        await self._rebirth.renew()
         self.delivery.expected = 1
         self.subject = self._incarnations.subject
         self.begin()
@@ -272,7 +296,7 @@ class OrderedPush(PushSource):
         self.delivery.expected = 1
         self.subject = self.connection.new_inbox()
         self.open(self.subject)
-        await self._incarnations.renew(self.subject)
+        await self._rebirth.renew(self.subject)
         self.watch()
 
     def on_heartbeat(self, message: Message) -> None:

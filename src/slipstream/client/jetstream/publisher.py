@@ -9,6 +9,7 @@ bytes never left this process was not; it stays in the connection's buffer and i
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from slipstream.wire.server_frames import ServerFrames
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
+
+logger = logging.getLogger("slipstream.client.jetstream")
 
 # Deadlines are met to within this; so few looks cost nothing.
 TICK_SECONDS_MIN = 0.01
@@ -66,15 +69,20 @@ def read_ack(data: bytes, asked: str) -> PubAck:
     try:
         ack = msgspec.json.decode(data, type=PubAck)
     except msgspec.DecodeError as error:
-        raise InvalidAnswerError(
-            f"{asked}: the answer is not a stream's acknowledgement but {data[:80]!r}. "
-            "Something else than a stream is subscribed to the subject"
-        ) from error
-    if ack.sequence == 0 or not ack.stream:
+        raise _no_ack(asked, data) from error
+    if ack.sequence <= 0 or not ack.stream:
         body = msgspec.json.decode(data)
         if "error" in body:
             raise api_error(body["error"], asked)
+        raise _no_ack(asked, data)
     return ack
+
+
+def _no_ack(asked: str, data: bytes) -> InvalidAnswerError:
+    return InvalidAnswerError(
+        f"{asked}: the answer is not a stream's acknowledgement but {data[:80]!r}. "
+        "Something else than a stream is subscribed to the subject"
+    )
 
 
 class Publication:
@@ -196,6 +204,11 @@ class AckInbox(Sink):
                         self._free_slot()
                     raise
 
+    def pass_on(self) -> None:
+        """Whoever `slot` let go on did not publish after all: let another one."""
+        if len(self.pending) < self.in_flight_max:
+            self._free_slot()
+
     async def complete(self) -> None:
         """Wait until nothing is in flight."""
         while self.pending:
@@ -237,7 +250,7 @@ class AckInbox(Sink):
         body = frames.data[frames.body_start : frames.end]
         try:
             ack = self._decode(body)
-            if ack.sequence == 0:
+            if ack.sequence <= 0 or not ack.stream:
                 ack = read_ack(body, f"publish to {publication.subject.decode()!r}")
         except Exception as error:
             self._fail(publication, self._explain(publication, body, error))
@@ -245,9 +258,9 @@ class AckInbox(Sink):
         future = publication.future
         if not future.done():
             future.set_result(ack)
+        self._release(publication)
         if self.on_ack is not None:
             self.on_ack(publication.message(), ack)
-        self._release(publication)
 
     def _explain(self, publication: Publication, body: bytes, error: Exception) -> Exception:
         if not isinstance(error, msgspec.DecodeError):
@@ -289,13 +302,18 @@ class AckInbox(Sink):
             self._fail(publication, error)
 
     def _fail(self, publication: Publication, error: Exception) -> None:
-        future = publication.future
-        if not future.done():
-            future.set_exception(error)
-            if self.on_error is not None:
-                future.exception()  # it was told to someone, so the loop need not log it
-                self.on_error(publication.message(), error)
         self._release(publication)
+        future = publication.future
+        if future.done():
+            return
+        future.set_exception(error)
+        if self.on_error is None:
+            return
+        future.exception()  # it was told to someone, so the loop need not log it
+        try:
+            self.on_error(publication.message(), error)
+        except Exception:  # others fail with it, who are to be told as well
+            logger.exception("on_publish_error raised")
 
     def _release(self, publication: Publication) -> None:
         self.pending.pop(publication.token, None)

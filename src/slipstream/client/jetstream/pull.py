@@ -57,6 +57,7 @@ class PullSource(MessageSource):
         self._arrived_before = 0
         self._inbox = ""
         self._position = 0
+        self._last = (0, 0)  # messages and bytes of the last request
         delivery.low = pull.threshold_messages
         delivery.low_bytes = pull.threshold_bytes
         delivery.stop_after = pull.stop_after
@@ -106,6 +107,7 @@ class PullSource(MessageSource):
             pin_id=self._pin_sent,
         )
         self._position = self.connection.publish_nowait(self.subject, body, reply=self._inbox)
+        self._last = (count, size)
         delivery.requested += count
         delivery.requested_bytes += size
         if not pull.heartbeat:
@@ -218,9 +220,10 @@ class PullSource(MessageSource):
     # -- what the connection says --------------------------------------------------------------
 
     def on_disconnect(self, handed: int) -> None:
-        """Requests that were sent are lost with the connection."""
-        if self._position <= handed:
-            self.delivery.forget_requests()
+        """Requests that were sent are lost with the connection; the last may wait to be sent."""
+        self.delivery.forget_requests()
+        if self._position > handed:
+            self.delivery.requested, self.delivery.requested_bytes = self._last
 
     def on_reconnect(self) -> None:
         """Ask anew, unless the last request was still to be sent."""

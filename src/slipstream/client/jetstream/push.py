@@ -99,6 +99,11 @@ class PushSource(MessageSource):
         """If the consumer is gone, that is the end."""
         self.spawn(self.check(error))
 
+    def on_reconnect(self) -> None:
+        """The server may have restarted without the consumer: see whether it is still there."""
+        if not self.is_closed:
+            self.spawn(self.check(NoHeartbeatError(f"{self.who}: the connection is another one")))
+
     async def still_exists(self) -> None:
         """Ask for the consumer's info."""
         if self._exists is not None:

@@ -77,9 +77,10 @@ def _conflict(text: str, said: str) -> tuple[Verdict, JetStreamError | None]:
 
 def pending_of(message: Message) -> tuple[int, int]:
     """Messages and bytes that the request which ended had still to get."""
-    return _number(message, "Nats-Pending-Messages"), _number(message, "Nats-Pending-Bytes")
+    return number(message, "Nats-Pending-Messages"), number(message, "Nats-Pending-Bytes")
 
 
-def _number(message: Message, name: str) -> int:
+def number(message: Message, name: str) -> int:
+    """A number that the server wrote into a header; 0 if there is none."""
     text = message.header(name) or ""
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() and len(text) < 20 else 0

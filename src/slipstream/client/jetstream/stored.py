@@ -20,7 +20,9 @@ from slipstream.client.jetstream.errors import (
     MessageNotFoundError,
     StreamNotFoundError,
 )
+from slipstream.client.jetstream.status import number
 from slipstream.client.message import Message
+from slipstream.errors import ProtocolError
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
@@ -52,8 +54,17 @@ class StoredMessage(msgspec.Struct, kw_only=True):
         return decoded
 
 
-def from_api(stream: str, raw: dict[str, Any]) -> StoredMessage:
-    """What the API's answer holds."""
+def from_api(stream: str, answer: dict[str, Any]) -> StoredMessage:
+    """What the API's answer holds. Raises `InvalidAnswerError` if that is no message."""
+    try:
+        return _read_api(stream, answer["message"])
+    except (AttributeError, LookupError, TypeError, ValueError, ProtocolError) as error:
+        raise InvalidAnswerError(
+            f"get a message of stream {stream!r}: the answer holds none but {answer!r}"
+        ) from error
+
+
+def _read_api(stream: str, raw: dict[str, Any]) -> StoredMessage:
     block = base64.b64decode(raw.get("hdrs") or "")
     return StoredMessage(
         stream=stream,
@@ -66,7 +77,25 @@ def from_api(stream: str, raw: dict[str, Any]) -> StoredMessage:
 
 
 def from_direct(message: Message) -> StoredMessage:
-    """What a direct get's answer holds; the headers that it added are taken out again."""
+    """What a direct get's answer holds; the headers that it added are taken out again.
+
+    Raises `InvalidAnswerError` if they are not what a stream adds.
+    """
+    try:
+        return _read_direct(message)
+    except (ValueError, LookupError, ProtocolError) as error:
+        raise malformed(message) from error
+
+
+def malformed(message: Message) -> InvalidAnswerError:
+    """The error for what is no answer to a direct get."""
+    return InvalidAnswerError(
+        "direct get: the answer has not the headers that a stream adds (Nats-Subject, "
+        f"Nats-Sequence, Nats-Time-Stamp): {message.header_block[:200]!r}"
+    )
+
+
+def _read_direct(message: Message) -> StoredMessage:
     headers = message.headers.copy()
     found: dict[str, str] = {}
     for name in (*_ADDED, *_ADDED_IN_BATCH):
@@ -79,8 +108,8 @@ def from_direct(message: Message) -> StoredMessage:
                 headers.add(name, value)
     return StoredMessage(
         stream=found.get("Nats-Stream", ""),
-        subject=found.get("Nats-Subject", ""),
-        sequence=int(found.get("Nats-Sequence", "0")),
+        subject=found["Nats-Subject"],
+        sequence=int(found["Nats-Sequence"]),
         data=message.data,
         headers=headers,
         time=Timestamp.parse(found["Nats-Time-Stamp"]) if "Nats-Time-Stamp" in found else None,
@@ -93,7 +122,7 @@ async def get(api: "Api", stream: str, request: dict[str, Any], direct: bool) ->
     if direct:
         return await _get_direct(api, stream, request)
     answer = await api.request(f"STREAM.MSG.GET.{stream}", request)
-    return from_api(stream, answer["message"])
+    return from_api(stream, answer)
 
 
 async def _get_direct(api: "Api", stream: str, request: dict[str, Any]) -> StoredMessage:
@@ -171,8 +200,8 @@ async def last_for(
                     end = found
         except MessageNotFoundError:
             return
-        pending = int((end.header("Nats-Num-Pending") if end else "0") or 0)
-        up_to = int((end.header("Nats-UpTo-Sequence") if end else "0") or 0)
+        pending = number(end, "Nats-Num-Pending") if end else 0
+        up_to = number(end, "Nats-UpTo-Sequence") if end else 0
         if not last or not pending or not up_to:
             return
         request = {

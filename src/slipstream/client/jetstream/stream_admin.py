@@ -74,14 +74,15 @@ class StreamAdmin:
         if pedantic:
             asked["pedantic"] = True
         answer = await self.api.request(f"STREAM.{verb}.{config.name}", asked)
-        answered = answer.get("config") or {}
+        info = StreamInfo.from_wire(answer)
+        answered = answer["config"]
         check_echo(asked, answered, _ECHOED)
         check_echo(
             {"name": config.name, **_of_upstreams(asked)},
             _of_upstreams(answered),
             _ECHOED_OF_UPSTREAMS,
         )
-        return self._stream_of(StreamInfo.from_wire(answer))
+        return self._stream_of(info)
 
     def _stream_of(self, info: StreamInfo) -> "Stream":
         from slipstream.client.jetstream.stream import Stream

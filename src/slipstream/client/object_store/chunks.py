@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slipstream.client.errors import TimeoutError
+from slipstream.client.jetstream.status import number
 from slipstream.client.latest import message_after
 from slipstream.client.message import Message, message_of
 from slipstream.client.object_store.errors import IncompleteObjectError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 BATCH_BYTES = 8 * 1024 * 1024
 _BATCH_MESSAGES = 1_000_000  # the bound that counts is the one on bytes
 _TRIES = 5
+_DIGITS_MAX = 19
 
 
 class _Answers(Sink):
@@ -127,9 +129,15 @@ class Chunks:
 
     def _accept(self, block: bytes) -> bool:
         previous = find(block, 0, len(block), b"Nats-Last-Sequence")
-        if previous is not None and int(previous) != self._previous:
+        if previous is not None and previous != b"%d" % self._previous:
             return False
-        self._after = self._previous = int(find(block, 0, len(block), b"Nats-Sequence") or 0)
+        sequence = find(block, 0, len(block), b"Nats-Sequence") or b""
+        if not sequence.isdigit() or len(sequence) > _DIGITS_MAX:
+            raise IncompleteObjectError(
+                f"read chunks on {self._subject!r} of stream {self._stream!r}: an answer has no "
+                f"Nats-Sequence in its headers: {block[:200]!r}"
+            )
+        self._after = self._previous = int(sequence)
         if previous is None:  # a server that knows no batches answers with one message
             self.close()
         return True
@@ -165,7 +173,7 @@ class Chunks:
         if status is None or answers is not self._answers or self._ahead is not None:
             return
         if status.status == 204 and status.header("Nats-Num-Pending") != "0":
-            last = int(status.header("Nats-Last-Sequence") or 0)
+            last = number(status, "Nats-Last-Sequence")
             if last:
                 self._ahead = self._request(last + 1)
 
@@ -177,7 +185,7 @@ class Chunks:
         if code == 404:
             return True
         if code == 204:
-            return int(status.header("Nats-Last-Sequence") or 0) == self._previous
+            return number(status, "Nats-Last-Sequence") == self._previous
         said = "the stream is gone" if code == 503 else f"{code} {status.description}"
         raise IncompleteObjectError(
             f"read chunks on {self._subject!r} of stream {self._stream!r}: {said}"

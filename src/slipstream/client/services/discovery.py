@@ -8,6 +8,7 @@ import msgspec
 from slipstream.client.errors import ClientError, NoRespondersError
 from slipstream.client.options import Seconds
 from slipstream.client.services.replies import ServiceInfo, ServicePing, ServiceStats
+from slipstream.errors import ProtocolError
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection
@@ -54,7 +55,15 @@ class Discovery:
         )
         try:
             async for answer in answers:
-                yield msgspec.json.decode(answer.data, type=kind)
+                try:
+                    said = msgspec.json.decode(answer.data, type=kind)
+                except msgspec.DecodeError as error:
+                    # Somebody else answers too; the services are to be found all the same.
+                    self._connection.report_error(
+                        ProtocolError(f"services: an answer to {subject} can not be read: {error}")
+                    )
+                    continue
+                yield said
         except NoRespondersError:
             return  # nobody there is an answer too
         finally:

@@ -1,0 +1,113 @@
+"""A server that understands what clients ask, and answers with exactly the bytes of a test."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+from tests.client.fake_server import info
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A publish with a reply subject, and the subscription id that hears its answer."""
+
+    subject: str
+    reply: str
+    data: bytes
+    sid: int
+
+    def answer(self, data: bytes, block: bytes = b"") -> bytes:
+        """The frame of an answer on the reply subject; `block` is a header block."""
+        return frame(self.reply, self.sid, data, block=block)
+
+
+Script = Callable[[Asked], bytes | None]
+
+
+def frame(subject: str, sid: int, data: bytes, *, reply: str = "", block: bytes = b"") -> bytes:
+    """A MSG, or an HMSG if there is a header block."""
+    back = f" {reply}" if reply else ""
+    name, sizes = "MSG", f"{len(data)}"
+    if block:
+        name, sizes = "HMSG", f"{len(block)} {len(block) + len(data)}"
+    return f"{name} {subject} {sid}{back} {sizes}\r\n".encode() + block + data + b"\r\n"
+
+
+class ScriptedServer:
+    """Takes every client; `script` says what a request is answered with, None for nothing."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.accepted = 0
+        self.asked: list[Asked] = []
+        self.subscriptions: dict[int, str] = {}
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        assert self._server is not None
+        return f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def sid(self, subject: str) -> int:
+        """The subscription that hears `subject`."""
+        for sid, pattern in self.subscriptions.items():
+            head, star, _ = pattern.rpartition("*")
+            if pattern == subject or (star and subject.startswith(head)):
+                return sid
+        return 0
+
+    def say(self, data: bytes) -> None:
+        """Send to every client."""
+        for writer in self._writers:
+            writer.write(data)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        self._writers.add(writer)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            writer.write(info())
+            while line := await reader.readline():
+                await self._act(line.decode().split(), reader, writer)
+        self._writers.discard(writer)
+        writer.close()
+
+    async def _act(
+        self, words: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        match words:
+            case ["PING"]:
+                writer.write(b"PONG\r\n")
+            case ["SUB", subject, *_, sid]:
+                self.subscriptions[int(sid)] = subject
+            case ["UNSUB", sid]:
+                self.subscriptions.pop(int(sid), None)
+            case ["PUB" | "HPUB" as name, subject, *rest, size]:
+                data = (await reader.readexactly(int(size) + 2))[:-2]
+                if name == "HPUB":
+                    data = data[int(rest.pop()) :]
+                if not rest:
+                    return
+                asked = Asked(subject, rest[0], data, self.sid(rest[0]))
+                self.asked.append(asked)
+                answer = self.script(asked)
+                if answer is not None:
+                    writer.write(answer)
+
+    async def __aenter__(self) -> "ScriptedServer":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
