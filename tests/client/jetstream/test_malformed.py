@@ -306,8 +306,8 @@ async def test_a_callback_that_raises_holds_no_publish_back() -> None:
     def answer(asked: Asked) -> bytes:
         return asked.answer(b'{"stream":"S","seq":1}')
 
-    def refuse(subject: str, ack: Any) -> None:
-        raise RuntimeError(subject)
+    def refuse(message: Any, ack: Any) -> None:
+        raise RuntimeError(message.subject)
 
     async with Bench("s.", answer) as bench:
         js = bench.nc.jetstream(on_publish_ack=refuse, max_ack_pending=1)

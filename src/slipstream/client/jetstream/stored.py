@@ -79,8 +79,11 @@ def _read_api(stream: str, raw: dict[str, Any]) -> StoredMessage:
 def from_direct(message: Message) -> StoredMessage:
     """What a direct get's answer holds; the headers that it added are taken out again.
 
-    Raises `InvalidAnswerError` if they are not what a stream adds.
+    An answer without headers, as a server gives to who wants none, is only payload. Raises
+    `InvalidAnswerError` if they are not what a stream adds.
     """
+    if not message.header_block:
+        return StoredMessage(stream="", subject="", sequence=0, data=message.data)
     try:
         return _read_direct(message)
     except (ValueError, LookupError, ProtocolError) as error:

@@ -7,6 +7,7 @@ sections 8 and 9).
 
 import base64
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
