@@ -206,6 +206,8 @@ async def test_every_final_acknowledgement_may_be_confirmed(js: JetStream, strea
     await fill(js, stream, 2)
     consumer = await stream.create_consumer(durable_name="c")
     first, second = await consumer.fetch(2, timeout=5)
+    await first.in_progress_sync()
+    await first.in_progress_sync(timeout=5)
     await first.nak_sync(delay=60)
     await second.term_sync("why")
     assert (await consumer.info()).num_ack_pending == 1

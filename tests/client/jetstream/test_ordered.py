@@ -6,7 +6,15 @@ import pytest
 
 import slipstream
 from slipstream.client.jetstream import JetStream, JetStreamMessage, Messages, Stream
-from slipstream.client.jetstream.errors import ApiError, ConsumeError, StreamNotFoundError
+from slipstream.client.jetstream.errors import (
+    ApiError,
+    MaxBytesExceededError,
+    OrderedBusyError,
+    OrderedGapError,
+    OrderedNotCreatedError,
+    OrderedResetError,
+    StreamNotFoundError,
+)
 from tests.client.jetstream.conftest import MakeStream
 from tests.client.jetstream.test_consume import fill, until
 
@@ -70,11 +78,13 @@ async def test_a_lost_message_is_read_again(
     nc: "slipstream.Connection", js: JetStream, stream: Stream, push: bool
 ) -> None:
     await fill(js, stream, 3)
-    async with stream.ordered_consumer(push=push).messages() as messages:
+    told: list[Exception] = []
+    async with stream.ordered_consumer(push=push).messages(on_error=told.append) as messages:
         assert await take(messages, 3) == [1, 2, 3]
         messages._queue.expected += 1  # as if one had been lost on the way
         await fill(js, stream, 3)
         assert await take(messages, 3) == [4, 5, 6]
+    assert isinstance(told[0], OrderedGapError)
 
 
 @KINDS
@@ -148,8 +158,66 @@ async def test_one_fetch_at_a_time(stream: Stream) -> None:
     ordered = stream.ordered_consumer()
     first = asyncio.ensure_future(ordered.fetch(1, timeout=5))
     await asyncio.sleep(0)
-    with pytest.raises(ConsumeError, match="one fetch at a time"):
+    with pytest.raises(OrderedBusyError):
         await ordered.fetch(1, timeout=5)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
+
+
+async def test_its_info_is_that_of_the_consumer_it_is_just_now(
+    js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 5)
+    ordered = stream.ordered_consumer(name_prefix="mine")
+    with pytest.raises(OrderedNotCreatedError):
+        await ordered.info()
+    assert len(await ordered.fetch_no_wait(2)) == 2
+    info = await ordered.info()
+    assert (info.name, info.num_pending) == ("mine_1", 3)
+    config = ordered.cached_info.config
+    assert (config.ack_policy, config.max_deliver, config.mem_storage) == ("none", 1, True)
+    assert (config.num_replicas, config.inactive_threshold) == (1, 300.0)
+    await ordered.close()
+    with pytest.raises(OrderedNotCreatedError):
+        assert ordered.cached_info
+    async with ordered.messages() as messages:
+        await take(messages, 1)
+        assert (await ordered.info()).name == "mine_1"
+
+
+async def test_the_push_kind_has_heartbeats_and_flow_control(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 1)
+    ordered = stream.ordered_consumer(push=True)
+    async with ordered.messages() as messages:
+        await take(messages, 1)
+        config = (await ordered.info()).config
+    assert (config.flow_control, config.idle_heartbeat) == (True, 5.0)
+    assert config.ack_wait == 22 * 3600
+
+
+async def test_bytes_bound_a_fetch(js: JetStream, stream: Stream) -> None:
+    for _ in range(10):
+        await js.publish(f"{stream.name}.a", bytes(1000))
+    ordered = stream.ordered_consumer()
+    first = await ordered.fetch_bytes(5000, timeout=1)
+    assert 3 <= len(first) <= 4
+    second = await ordered.fetch_bytes(5000, timeout=1)
+    assert second[0].sequence == first[-1].sequence + 1
+    with pytest.raises(MaxBytesExceededError):
+        await ordered.fetch_bytes(100, timeout=5)
+    with pytest.raises(ValueError, match="positive"):
+        await ordered.fetch(0)
+    with pytest.raises(ValueError, match="half of the timeout"):
+        await ordered.fetch(1, timeout=1, heartbeat=1)
+
+
+async def test_attempts_at_making_it_anew_may_be_bounded(
+    nc: "slipstream.Connection", stream: Stream
+) -> None:
+    nowhere = nc.jetstream(prefix=nc.new_inbox())
+    ordered = nowhere.ordered_consumer(stream.name, max_reset_attempts=2)
+    with pytest.raises(OrderedResetError):
+        await ordered.fetch(1, timeout=5)
+    with pytest.raises(OrderedResetError):
+        await ordered.messages().next(timeout=5)

@@ -7,7 +7,11 @@ import pytest
 
 import slipstream
 from slipstream.client.jetstream import JetStream, JetStreamMessage, PushConsumer, Stream
-from slipstream.client.jetstream.errors import ConsumerDeletedError, SlowPushConsumerError
+from slipstream.client.jetstream.errors import (
+    AlreadyConsumingError,
+    ConsumerDeletedError,
+    SlowPushConsumerError,
+)
 from tests.client.jetstream.test_consume import fill, has_received, until
 
 
@@ -114,3 +118,28 @@ async def test_draining_takes_what_has_come(
     async with consumer.consume(handle):
         await until(lambda: has_received(nc, before + 20))
     assert len(seen) == 20
+
+
+async def test_a_second_reader_would_get_everything_twice(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 3)
+    consumer = await stream.create_push_consumer()
+    async with consumer.messages() as messages:
+        assert await messages.next(timeout=5) is not None
+        with pytest.raises(AlreadyConsumingError):
+            consumer.messages()
+        with pytest.raises(AlreadyConsumingError):
+            consumer.consume(print)
+    async for message in consumer.messages():
+        await message.ack()
+        break
+    async with consumer.consume(print):
+        pass
+
+
+async def test_get_or_create(stream: Stream) -> None:
+    subject = f"to.{stream.name}"
+    made = await stream.get_or_create_push_consumer(durable_name="c", deliver_subject=subject)
+    kept = await stream.get_or_create_push_consumer(durable_name="c", deliver_subject="other")
+    assert kept.cached_info.config.deliver_subject == made.cached_info.config.deliver_subject
+    assert (await stream.get_or_create_push_consumer()).name
+    assert (await stream.get_or_create_consumer()).name
