@@ -1,6 +1,7 @@
 """Streams: making, changing, finding, reading, purging; what the API refuses."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,6 +21,7 @@ from slipstream.client.jetstream.errors import (
     ApiError,
     FeatureError,
     InvalidNameError,
+    JetStreamNotEnabledError,
     MessageNotFoundError,
     StreamExistsError,
     StreamNotFoundError,
@@ -27,6 +29,7 @@ from slipstream.client.jetstream.errors import (
 from slipstream.errors import ConfigError
 from tests.client.jetstream.conftest import MakeStream
 from tests.client.jetstream.test_consume import fill
+from tests.client.own_server import OwnServer
 
 
 async def test_a_stream_is_what_it_was_asked_to_be(make_stream: MakeStream) -> None:
@@ -298,3 +301,34 @@ async def test_a_context_deletes_messages_by_name(js: JetStream, stream: Stream)
     await js.delete_message(stream.name, 1)
     await js.delete_message(stream.name, 2, secure=True)
     assert (await stream.info()).state.messages == 1
+
+
+async def test_a_handle_may_be_had_without_asking(js: JetStream, make_stream: MakeStream) -> None:
+    stream = await make_stream(allow_direct=True)
+    await fill(js, stream, 2)
+    async with await js.connection.subscribe(f"$JS.API.STREAM.INFO.{stream.name}") as asked:
+        handle = js.stream_handle(stream.name)
+        assert (await handle.get_message(2, direct=True)).sequence == 2
+        assert (await handle.get_message(1)).sequence == 1
+        consumer = await handle.create_consumer(name="c")
+        assert len(await consumer.fetch_no_wait(5)) == 2
+        assert await handle.purge() == 2
+        assert asked.pending == 0
+    assert (await handle.info()).config.allow_direct
+
+
+async def test_a_domain_is_in_what_the_server_says(
+    make_server: Callable[[str], OwnServer],
+) -> None:
+    server = make_server("jetstream { domain: hub }")
+    async with await slipstream.connect(server.url) as nc:
+        js = nc.jetstream(domain="hub")
+        stream = await js.create_stream(name="S", subjects=["s.>"])
+        assert (await js.account_info()).domain == "hub"
+        assert (await js.publish("s.a", b"x")).domain == "hub"
+        assert (await stream.info()).domain == "hub"
+        consumer = await stream.create_consumer(name="c")
+        (message,) = await consumer.fetch(1, timeout=5)
+        await message.ack_sync()
+        with pytest.raises(JetStreamNotEnabledError):
+            await nc.jetstream(domain="other", timeout=0.2).account_info()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.client.jetstream.api import Api, check_echo
 from slipstream.client.jetstream.errors import StreamNotFoundError
-from slipstream.client.jetstream.info import AccountInfo, StreamInfo
+from slipstream.client.jetstream.info import AccountInfo, StreamInfo, StreamState
 from slipstream.client.jetstream.names import check_stream_name, check_subject
 from slipstream.client.jetstream.stream_config import StreamConfig
 
@@ -94,6 +94,15 @@ class StreamAdmin:
         """A stream. Raises `StreamNotFoundError`."""
         check_stream_name(name)
         return self._stream_of(await self.stream_info(name))
+
+    def stream_handle(self, name: str) -> "Stream":
+        """A stream that is taken to exist, without asking for it.
+
+        Of use where the API of streams is forbidden: its `cached_info` has nothing but the name
+        until `info` is called, and messages are read with ``direct=True`` if it allows that.
+        """
+        check_stream_name(name)
+        return self._stream_of(StreamInfo(config=StreamConfig(name=name), state=StreamState()))
 
     async def stream_info(
         self, name: str, *, subjects_filter: str = "", deleted_details: bool = False
