@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import slipstream
+from slipstream.client.kv.errors import BucketOptionError
 from tests.client.own_server import OwnServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "client-data.md"
@@ -21,12 +22,19 @@ pytestmark = pytest.mark.skipif(not BLOCKS, reason="the docs are not beside the 
 
 async def test_the_examples_of_the_page_run(own_server: OwnServer) -> None:
     namespace: dict[str, Any] = {"__name__": "page"}
+    left_out = []
     for block in BLOCKS:
         source = block.replace("nats://127.0.0.1:4222", own_server.url)
         code = compile(source, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        made = types.FunctionType(code, namespace)()
-        if inspect.isawaitable(made):
-            await asyncio.wait_for(made, 20)
+        try:
+            made = types.FunctionType(code, namespace)()
+            if inspect.isawaitable(made):
+                await asyncio.wait_for(made, 20)
+        except BucketOptionError as error:
+            if "this server knows no limit_marker_ttl" not in str(error):
+                raise
+            left_out.append(block)
+    assert len(left_out) == (own_server.kind == "slipstream")  # TTLs and mirrors: not there yet
     await asyncio.to_thread(namespace["script"])
     await namespace["nc"].close()
 

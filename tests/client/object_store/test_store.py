@@ -13,6 +13,7 @@ import pytest
 
 import slipstream
 from slipstream.client.jetstream import JetStream
+from slipstream.client.jetstream.errors import ApiError, PublishInterruptedError
 from slipstream.client.object_store import ObjectStore, ObjectStoreConfig
 from slipstream.client.object_store.errors import (
     BadObjectError,
@@ -212,6 +213,56 @@ async def test_a_put_that_is_cancelled_leaves_nothing(js: JetStream, store: Obje
     assert await chunk_count(js, store) == 0
     with pytest.raises(ObjectNotFoundError):
         await store.get("x")
+
+
+async def test_a_put_whose_connection_breaks_leaves_nothing(
+    server_url: str, js: JetStream, store: ObjectStore
+) -> None:
+    async with (
+        asyncio.timeout(20),
+        Proxy(server_url) as proxy,
+        await slipstream.connect(proxy.url, reconnect_wait=0.01) as far,
+    ):
+        distant = await far.jetstream().object_store(store.bucket)
+        await distant.put("x", b"old")
+
+        async def breaking() -> AsyncIterator[bytes]:
+            for number in range(30):
+                if number == 20:
+                    proxy.cut()
+                yield os.urandom(500_000)
+
+        with pytest.raises(PublishInterruptedError):
+            await distant.put("x", breaking())
+        assert await distant.get("x") == b"old"
+        assert await chunk_count(js, store) == 1
+
+
+async def test_a_put_that_is_cancelled_at_any_moment_leaves_nothing(
+    js: JetStream, store: ObjectStore
+) -> None:
+    data = os.urandom(16 << 20)
+    for turns in (0, 1, 3, 10, 40):
+        task = asyncio.ensure_future(store.put("x", data))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert await chunk_count(js, store) == 0
+    assert await store.list() == []
+
+
+async def test_a_store_that_is_full_keeps_nothing_of_what_did_not_fit(
+    js: JetStream, name: str
+) -> None:
+    small = await js.create_object_store(name, max_bytes=1_000_000)
+    await small.put("x", b"1")
+    with pytest.raises(ApiError, match="maximum bytes exceeded"):
+        await small.put("x", os.urandom(3_000_000))
+    assert await chunk_count(js, small) == 1
+    assert await small.get("x") == b"1"
+    await js.delete_object_store(name)
 
 
 async def test_a_deleted_object_leaves_its_mark_alone(js: JetStream, store: ObjectStore) -> None:

@@ -13,7 +13,8 @@ import slipstream
 import slipstream.sync
 from slipstream.client.jetstream.errors import StreamNotFoundError, WrongLastSequenceError
 from slipstream.client.kv.errors import KeyNotFoundError
-from slipstream.client.sync.facade import ConnectionFacade, needs_facade
+from slipstream.client.options import ConnectOptions
+from slipstream.client.sync.facade import ANSWERED_AT_ONCE, ConnectionFacade, needs_facade
 from slipstream.wire.nuid import DIGITS
 
 
@@ -180,3 +181,27 @@ def test_what_is_still_to_come_can_tell_when_it_has(nc: Any, name: str) -> None:
     assert isinstance(wrong.exception(timeout=5), WrongLastSequenceError)
     assert js.publish_async(name, b"3").exception(timeout=5) is None
     js.delete_stream(name)
+
+
+def test_every_option_that_is_asked_at_once_is_known_as_such() -> None:
+    hints = {name: str(hint) for name, hint in ConnectOptions.__annotations__.items()}
+    functions = {name: hint for name, hint in hints.items() if "Callable[" in hint}
+    for name, hint in functions.items():
+        is_awaited = "Awaitable[" in hint or hint.endswith(
+            ("], typing.Any] | None", "], Any] | None")
+        )
+        assert is_awaited != (name in ANSWERED_AT_ONCE), (name, hint)
+
+
+def test_a_token_and_a_wait_may_be_functions(server_url: str) -> None:
+    asked: list[str] = []
+
+    def token() -> str:
+        asked.append("token")
+        return "secret"
+
+    options: dict[str, Any] = {"token": token, "reconnect_delay": lambda _: 0.01}
+    with slipstream.sync.connect(server_url, **options) as nc:
+        nc.reconnect()
+        assert nc.is_connected
+    assert asked == ["token"] * 2

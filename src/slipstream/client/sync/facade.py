@@ -39,7 +39,15 @@ _FUNCTIONS = (
 )
 
 ANSWERED_AT_ONCE = frozenset(
-    {"reconnect_delay", "sentinel", "sign", "stats_data", "token", "user_jwt"}
+    {
+        "reconnect_delay",
+        "sentinel",
+        "sign",
+        "stats_data",
+        "token",
+        "user_jwt",
+        "websocket_headers",
+    }
 )
 """Arguments that are functions whose answer is used where they are called."""
 
