@@ -352,3 +352,21 @@ async def test_what_was_published_is_sent_before_the_context_is_left(server_url:
         async with asyncio.timeout(10):
             for _ in range(100):
                 await subscription.next()
+
+
+async def test_the_oldest_may_give_way_in_place_of_the_newest(nc: slipstream.Connection) -> None:
+    subscription = await nc.subscribe(
+        nc.new_inbox(), max_messages_pending=3, when_full="drop_oldest"
+    )
+    for number in range(10):
+        await nc.publish(subscription.subject, str(number))
+    await nc.flush()
+    assert (subscription.pending, subscription.dropped) == (3, 7)
+    assert [(await subscription.next(5)).data for _ in range(3)] == [b"7", b"8", b"9"]
+    assert subscription.pending_bytes == 0
+    large = await nc.subscribe(nc.new_inbox(), max_bytes_pending=100, when_full="drop_oldest")
+    for size in (40, 40, 90, 500):
+        await nc.publish(large.subject, bytes(size))
+    await nc.flush()
+    assert len((await large.next(5)).data) == 500
+    assert large.pending_bytes == 0

@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 
 import pytest
 
 import slipstream
-from slipstream.client.services import ServiceError, ServiceRequest
+from slipstream.client import PermissionsError
+from slipstream.client.services import Service, ServiceError, ServiceRequest
 from slipstream.errors import ConfigError
+from tests.client.own_server import OwnServer
 
 
 async def test_what_a_handler_returns_is_the_answer(nc: slipstream.Connection) -> None:
@@ -183,3 +186,58 @@ async def test_wrong_endpoints_are_refused(nc: slipstream.Connection) -> None:
             await service.add_endpoint("a.b", lambda r: b"")
         with pytest.raises(ValueError, match="empty token"):
             service.add_group("a..b")
+
+
+async def test_a_service_tells_of_its_end_and_of_what_no_answer_could(
+    make_server: Callable[[str], OwnServer],
+) -> None:
+    server = make_server(
+        "authorization { users: [ { user: a, password: b, "
+        'permissions: { subscribe: { deny: "forbidden.>" } } } ] }'
+    )
+    stopped: list[str] = []
+    refused: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+
+    def broken_too(service: Service) -> None:
+        stopped.append(service.name)
+        raise ZeroDivisionError
+
+    async with await slipstream.connect(server.url, user="a", password="b") as nc:
+        service = await nc.add_service(
+            "told",
+            "1.0.0",
+            on_stop=broken_too,
+            on_error=lambda _, error: refused.set_result(error),
+            stats_data=lambda endpoint: {"of": endpoint.name},
+        )
+        await service.add_endpoint("mine", lambda request: b"", subject="forbidden.mine")
+        assert isinstance(await asyncio.wait_for(refused, 5), PermissionsError)
+        assert service.stats().endpoints[0].data == {"of": "mine"}
+        await service.stop()
+        await service.stop()
+        assert stopped == ["told"]
+
+
+async def test_a_service_that_is_cut_off_tells_of_its_end_too(server_url: str) -> None:
+    stopped: list[str] = []
+    nc = await slipstream.connect(server_url)
+    await nc.add_service("cut", "1.0.0", on_stop=lambda service: stopped.append(service.name))
+    await nc.close()
+    assert stopped == ["cut"]
+
+
+async def test_an_endpoint_keeps_only_so_many_requests_waiting(nc: slipstream.Connection) -> None:
+    go_on = asyncio.Event()
+
+    async def slow(request: ServiceRequest) -> bytes:
+        await go_on.wait()
+        return b"done"
+
+    name = "s" + nc.new_id()
+    async with await nc.add_service(name, "1.0.0") as service:
+        await service.add_endpoint(name, slow, max_messages_pending=2)
+        for _ in range(9):
+            await nc.publish(name, reply=nc.new_inbox())
+        await nc.flush()
+        assert nc.stats.dropped >= 6
+        go_on.set()

@@ -9,22 +9,30 @@ may be named; the codec in between follows from the type:
     pydantic.BaseModel                JSON, by the model itself
     a `Codec`                         itself: two methods, `encode` and `decode`
 
+A `CodecChain` tries several codecs in turn; `Utf8Codec` writes single values as text. A connection
+may have a registry (its option `codecs`), which is asked for the codec of each type first; what it
+does not know has the codec above. A codec that also has the methods of `MessageCodec` sees subject
+and headers.
+
 JSON is chosen since every other NATS client reads it. What msgspec cannot check (pydantic apart) is
 refused when the codec is asked for, not when the first message comes in.
 """
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import msgspec
 
 from slipstream.errors import Error
+from slipstream.wire.headers import Headers
 
 T = TypeVar("T")
+R = TypeVar("R")
 
-__all__ = ["BytesCodec", "Codec", "CodecError", "JsonCodec", "MsgpackCodec", "TextCodec"]
-__all__ += ["codec_for", "decode", "encode"]
+__all__ = ["BytesCodec", "Codec", "CodecChain", "CodecError", "JsonCodec", "MessageCodec"]
+__all__ += ["MsgpackCodec", "Registry", "TextCodec", "Utf8Codec"]
+__all__ += ["codec_for", "decode", "decode_message", "encode", "encode_message"]
 
 
 class CodecError(Error, ValueError):
@@ -46,6 +54,34 @@ class Codec(Protocol[T]):
     def decode(self, data: bytes) -> T:
         """The value in the payload `data`."""
         ...
+
+
+class Readable(Protocol):
+    """What a codec sees of a message."""
+
+    @property
+    def subject(self) -> str: ...
+    @property
+    def headers(self) -> Headers: ...
+    @property
+    def data(self) -> bytes: ...
+
+
+@runtime_checkable
+class MessageCodec(Codec[T], Protocol[T]):
+    """A codec that sees more than the payload: where it goes, and its headers."""
+
+    def encode_message(self, value: T, subject: str, headers: Headers) -> bytes:
+        """The payload of `value`; may add to `headers`, which are sent with it."""
+        ...
+
+    def decode_message(self, message: Readable) -> T:
+        """The value in `message`."""
+        ...
+
+
+# Gives the codec for a type; None if it does not know the type. Never asked for bytes or text.
+Registry: TypeAlias = Callable[[Any], "Codec[Any] | None"]
 
 
 class BytesCodec:
@@ -96,6 +132,52 @@ class MsgpackCodec(Generic[T]):
         return self._decoder.decode(data)
 
 
+class Utf8Codec(Generic[T]):
+    """A single value as plain text: numbers, bool, Decimal, dates and times (ISO 8601), UUID, str.
+
+    What other clients write with `strconv` or `NatsUtf8PrimitivesSerializer`, and people by hand.
+    """
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+
+    def encode(self, value: T) -> bytes:
+        plain = msgspec.to_builtins(value)
+        if isinstance(plain, bool):
+            plain = "true" if plain else "false"
+        if not isinstance(plain, str | int | float):
+            raise TypeError(f"a {type(value).__name__} is no single value")
+        return str(plain).encode()
+
+    def decode(self, data: bytes) -> T:
+        decoded: T = msgspec.convert(data.decode(), self._kind, strict=False)
+        return decoded
+
+
+class CodecChain(Generic[T]):
+    """Several codecs, each tried if those before it raised: to read old payloads beside new ones.
+
+    The last one's error stands if none succeeds.
+    """
+
+    def __init__(self, first: Codec[T], *others: Codec[T]) -> None:
+        self._codecs = (first, *others)
+
+    def encode(self, value: T) -> bytes:
+        return self._first(lambda codec: codec.encode(value))
+
+    def decode(self, data: bytes) -> T:
+        return self._first(lambda codec: codec.decode(data))
+
+    def _first(self, attempt: "Callable[[Codec[T]], R]") -> "R":
+        for codec in self._codecs[:-1]:
+            try:
+                return attempt(codec)
+            except Exception:
+                continue
+        return attempt(self._codecs[-1])
+
+
 class _PydanticCodec:
     """JSON of a pydantic model, by its own validation and serialisation."""
 
@@ -109,17 +191,24 @@ class _PydanticCodec:
         return self._validate(data)
 
 
+_PLAIN = (bytes, bytearray, memoryview, str)
+
+
 def _is_pydantic(kind: Any) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_validate_json")
 
 
-def codec_for(kind: Any) -> Codec[Any]:
+def codec_for(kind: Any, registry: Registry | None = None) -> Codec[Any]:
     """The codec for a type, or `kind` itself if it is one already.
 
-    Raises `CodecError` for a type that cannot be read from JSON.
+    `registry` is asked first. Raises `CodecError` for a type that cannot be read from JSON.
     """
     if not isinstance(kind, type) and isinstance(kind, Codec):
         return kind
+    if registry is not None and kind not in _PLAIN:
+        found = registry(kind)
+        if found is not None:
+            return found
     try:
         return _codec_of_type(kind)
     except TypeError:  # a type that cannot be hashed, such as Annotated[..., []]
@@ -147,7 +236,7 @@ def _new_codec(kind: Any) -> Codec[Any]:
         ) from error
 
 
-def encode(value: Any, codec: Codec[Any] | None = None) -> bytes:
+def encode(value: Any, codec: Codec[Any] | None = None, registry: Registry | None = None) -> bytes:
     """The payload of `value`, by `codec` or by the value's own type; None is an empty payload.
 
     Raises `CodecError` if that fails.
@@ -162,9 +251,23 @@ def encode(value: Any, codec: Codec[Any] | None = None) -> bytes:
         if isinstance(value, bytearray | memoryview):
             return bytes(value)
     try:
-        return (codec or codec_for(type(value))).encode(value)
+        return (codec or codec_for(type(value), registry)).encode(value)
     except CodecError:
         raise
+    except Exception as error:
+        raise CodecError(f"a {type(value).__name__} could not be encoded: {error}") from error
+
+
+def encode_message(
+    value: Any, kind: Any, registry: Registry | None, subject: str, headers: Headers
+) -> bytes:
+    """As `encode`, by the codec of `kind` (None: of the value's type), which sees where it goes."""
+    codec = codec_for(type(value) if kind is None else kind, registry)
+    write = getattr(codec, "encode_message", None)
+    if write is None:
+        return encode(value, None if kind is None else codec, registry)
+    try:
+        return cast("bytes", write(value, subject, headers))
     except Exception as error:
         raise CodecError(f"a {type(value).__name__} could not be encoded: {error}") from error
 
@@ -178,5 +281,19 @@ def decode(data: bytes, kind: Any, where: str = "the payload") -> Any:
     try:
         return codec.decode(data)
     except Exception as error:
-        named = getattr(kind, "__name__", None) or repr(kind)
-        raise CodecError(f"{where} ({len(data)} bytes) is not a {named}: {error}") from error
+        raise _unreadable(data, kind, where, error) from error
+
+
+def decode_message(message: Readable, kind: Any, registry: Registry | None = None) -> Any:
+    """The value in `message`; as `decode`, by a codec that may see subject and headers."""
+    codec = codec_for(kind, registry)
+    read = getattr(codec, "decode_message", None)
+    try:
+        return codec.decode(message.data) if read is None else read(message)
+    except Exception as error:
+        raise _unreadable(message.data, kind, f"message {message.subject!r}", error) from error
+
+
+def _unreadable(data: bytes, kind: Any, where: str, error: Exception) -> CodecError:
+    named = getattr(kind, "__name__", None) or repr(kind)
+    return CodecError(f"{where} ({len(data)} bytes) is not a {named}: {error}")

@@ -12,9 +12,10 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from slipstream.client.answer import Answer
+from slipstream.client.codecs import encode_message
 from slipstream.client.errors import (
     ClientError,
     ConnectionClosedError,
@@ -45,6 +46,7 @@ from slipstream.client.servers import parse_servers
 from slipstream.client.standing import Standing
 from slipstream.client.subscription import Handler, Subscription, settled
 from slipstream.client.telemetry import telemetry_for
+from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
     from slipstream.client.services import Discovery, Service
@@ -66,6 +68,7 @@ class Connection(Standing):
         self.options = options
         self.loop = asyncio.get_running_loop()
         super().__init__(Outbox(self.loop, options.pending_bytes_max), options.inbox_prefix)
+        self.outbox.codecs = options.codecs
         self.events_hub = Events()
         self.handler_tasks: set[asyncio.Task[None]] = set()
         self._offered: list[Service] = []
@@ -115,21 +118,32 @@ class Connection(Standing):
         *,
         reply: str = "",
         headers: HeadersLike | None = None,
+        type: Any = None,
     ) -> None:
         """Send a message, at most once; waits only while `pending_bytes_max` is reached.
 
-        It leaves at the end of the loop's turn, or once a server is connected again. Raises
+        `data` is encoded by its own type, or by `type`, a type or codec (see `codecs`). It leaves
+        at the end of the loop's turn, or once a server is connected again. Raises `CodecError`,
         `InvalidSubjectError`, `MaxPayloadError`, `ConnectionClosedError`.
         """
         if self.outbox.crowded:
             await self.outbox.room()
+        if type is not None:
+            data, headers = self._encoded(subject, data, headers, type)
         if self.telemetry is None:
             self.outbox.publish(subject, data, reply, headers)
             return
-        body = payload_bytes(data)
+        body = payload_bytes(data, self.outbox.codecs)
         fields = as_headers(headers)
         with self.telemetry.publish(subject, len(body), fields, reply=reply) as sent:
             self.outbox.publish(subject, body, reply, sent)
+
+    def _encoded(
+        self, subject: str, value: Any, headers: HeadersLike | None, kind: Any
+    ) -> tuple[bytes, Headers]:
+        """The payload of `value` by the codec of `kind`, and the headers to go with it."""
+        fields = as_headers(headers)
+        return encode_message(value, kind, self.outbox.codecs, subject, fields), fields
 
     def publish_nowait(
         self,
@@ -195,11 +209,15 @@ class Connection(Standing):
         handler: Handler | None = None,
         max_messages_pending: int = 0,
         max_bytes_pending: int = 0,
+        when_full: Literal["", "drop_newest", "drop_oldest"] = "",
+        type: Any = None,
     ) -> Subscription:
         """Receive the messages of `subject`: iterate over what this returns, or give a `handler`.
 
         Members of one `queue` share the messages. The `handler` (a function or coroutine function)
-        is called for one message after the other. Raises `InvalidSubjectError`.
+        is called for one message after the other. `message.value` is of `type`, a type or codec;
+        what can not be read raises there, and the next message follows. The other arguments are
+        as the options of the connection. Raises `InvalidSubjectError`.
         """
         self._check_not_draining(f"subscribe to {subject!r}")
         subscription = Subscription(
@@ -208,6 +226,8 @@ class Connection(Standing):
             queue,
             max_messages_pending or self.options.max_messages_pending,
             max_bytes_pending or self.options.max_bytes_pending,
+            type,
+            (when_full or self.options.when_full) == "drop_oldest",
         )
         self.add_route(subscription.route)
         if self.telemetry is not None:
@@ -225,8 +245,9 @@ class Connection(Standing):
         *,
         timeout: Seconds | None = None,
         headers: HeadersLike | None = None,
+        type: Any = None,
     ) -> Message:
-        """Publish and await the first answer.
+        """Publish and await the first answer, whose `value` is of `type`, a type or codec.
 
         Raises `NoRespondersError` if nobody is subscribed, `TimeoutError` (by default after the
         `timeout` option), `ConnectionLostError` if the connection broke after it was sent,
@@ -236,10 +257,14 @@ class Connection(Standing):
         if self.outbox.crowded:
             await self.outbox.room()
         if self.telemetry is None:
-            return await self._ask(subject, data, limit, headers)
-        body, fields = payload_bytes(data), as_headers(headers)
-        with self.telemetry.publish(subject, len(body), fields, operation="request") as sent:
-            return await self._ask(subject, body, limit, sent)
+            answer = await self._ask(subject, data, limit, headers)
+        else:
+            body, fields = payload_bytes(data, self.outbox.codecs), as_headers(headers)
+            with self.telemetry.publish(subject, len(body), fields, operation="request") as sent:
+                answer = await self._ask(subject, body, limit, sent)
+        if type is not None:
+            answer.expect(type)
+        return answer
 
     async def _ask(
         self, subject: str, data: Payload, limit: float, headers: HeadersLike | None
@@ -266,12 +291,14 @@ class Connection(Standing):
         stall: Seconds | None = None,
         sentinel: Sentinel | None = None,
         headers: HeadersLike | None = None,
+        type: Any = None,
     ) -> AsyncGenerator[Message, None]:
         """Publish and iterate over all answers: ``async for answer in nc.request_many(...)``.
 
         It ends, without an error, after `max_messages`, after `timeout` in all (by default the
         `timeout` option), when `stall` passes after an answer without another, and at the answer
-        for which `sentinel` is true. Raises what `request` raises but for `TimeoutError`.
+        for which `sentinel` is true. Their `value` is of `type`. Raises what `request` raises but
+        for `TimeoutError`.
         """
         return request_many(
             self,
@@ -282,6 +309,7 @@ class Connection(Standing):
             timeout=seconds(self.options.timeout if timeout is None else timeout),
             stall=None if stall is None else seconds(stall),
             sentinel=sentinel,
+            kind=type,
         )
 
     # -- services ------------------------------------------------------------------------------

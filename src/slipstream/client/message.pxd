@@ -13,6 +13,7 @@ cdef class Message:
     cdef readonly bytes data
     cdef object _headers
     cdef Outbox _outbox
+    cdef public object _kind
 
     @cython.locals(data=bytes, header_start=Py_ssize_t, body_start=Py_ssize_t)
     cpdef fill(self, ServerFrames frames, Outbox outbox)

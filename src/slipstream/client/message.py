@@ -6,7 +6,7 @@ asked for, and then kept.
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from slipstream.client.codecs import decode
+from slipstream.client.codecs import decode_message
 from slipstream.client.errors import ClientError
 from slipstream.client.payload import HeadersLike, Payload, header_bytes, payload_bytes
 from slipstream.client.payload import subject_bytes as as_subject
@@ -41,6 +41,7 @@ class Message:
         self.data = payload_bytes(data)
         self._headers: Headers | None = None
         self._outbox: Outbox | None = None
+        self._kind: Any = None
 
     def fill(self, frames: "ServerFrames", outbox: "Outbox") -> None:
         """Become the message that `frames` stands at; for `__new__` without `__init__`."""
@@ -53,6 +54,7 @@ class Message:
         self.data = data[body_start : frames.end]
         self._headers = None
         self._outbox = outbox
+        self._kind = None
 
     @property
     def subject(self) -> str:
@@ -93,13 +95,28 @@ class Message:
         value = find(self._block, 0, len(self._block), name.encode())
         return None if value is None else value.decode("utf-8", "surrogateescape")
 
+    @property
+    def value(self) -> Any:
+        """The payload as the type that was given where it was asked for; bytes if none was.
+
+        Decoded at each use; raises `CodecError` if the payload is not of that type.
+        """
+        return self.data if self._kind is None else self._decoded(self._kind)
+
     def decode(self, type: "type[T]") -> T:
         """`data` as a value of `type`: a Struct, dataclass, pydantic model, `str`, or a `Codec`.
 
         Raises `CodecError` if it is none.
         """
-        decoded: T = decode(self.data, type, f"message {self.subject!r}")
+        decoded: T = self._decoded(type)
         return decoded
+
+    def _decoded(self, kind: Any) -> Any:
+        return decode_message(self, kind, None if self._outbox is None else self._outbox.codecs)
+
+    def expect(self, kind: Any) -> None:
+        """Let `value` be of this type."""
+        self._kind = kind
 
     @property
     def status(self) -> _int:
@@ -131,7 +148,8 @@ class Message:
     def respond_nowait(self, data: Payload = b"", *, headers: HeadersLike | None = None) -> None:
         """Answer without ever waiting; raises what `Connection.publish_nowait` raises."""
         block = b"" if headers is None else header_bytes(headers)
-        self._answerable().put_message(self._reply, b"", block, payload_bytes(data))
+        outbox = self._answerable()
+        outbox.put_message(self._reply, b"", block, payload_bytes(data, outbox.codecs))
 
     def _answerable(self) -> "Outbox":
         if self._outbox is None or not self._reply:

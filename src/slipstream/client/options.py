@@ -5,10 +5,11 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from slipstream.client.codecs import Registry
 from slipstream.client.telemetry import TelemetryOptions
 from slipstream.errors import ConfigError
 
@@ -73,6 +74,8 @@ class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     pending_bytes_max: int = 8 * MIB  # of what waits to be sent
     max_messages_pending: int = 512 * 1024  # in a subscription that does not say otherwise
     max_bytes_pending: int = 64 * MIB
+    when_full: Literal["drop_newest", "drop_oldest"] = "drop_newest"  # of such a subscription
+    codecs: Registry | None = None  # asked first for the codec of a type; see `codecs`
     verbose: bool = False
     pedantic: bool = False
 
@@ -114,6 +117,8 @@ class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         for name in ("pending_bytes_max", "max_messages_pending", "max_bytes_pending"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"connect: {name} must be at least 1")
+        if self.when_full not in ("drop_newest", "drop_oldest"):
+            raise ConfigError("connect: when_full is drop_newest or drop_oldest")
         if self.max_pings_outstanding < 1:
             raise ConfigError("connect: max_pings_outstanding must be at least 1")
 

@@ -8,6 +8,7 @@ cdef class Outbox:
     cdef public object loop
     cdef public Py_ssize_t bytes_max
     cdef public Py_ssize_t max_payload
+    cdef public object codecs
     cdef public object transport
     cdef public bint headers_known
     cdef public long long position

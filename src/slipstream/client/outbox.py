@@ -10,6 +10,7 @@ the next one.
 import asyncio
 from typing import Any
 
+from slipstream.client.codecs import Registry
 from slipstream.client.errors import (
     ClientError,
     ConnectionClosedError,
@@ -37,6 +38,7 @@ class Outbox:
         self.loop = loop
         self.bytes_max = bytes_max
         self.max_payload = DEFAULT_MAX_PAYLOAD
+        self.codecs: Registry | None = None  # the connection's registry
         self.transport: Any = None  # None while no server listens
         self.headers_known = True  # whether the server takes headers
         self.position = 0
@@ -71,7 +73,7 @@ class Outbox:
         if subject is not self._subject:
             self._subject_bytes = as_subject(subject)
             self._subject = subject
-        body = data if type(data) is bytes else payload_bytes(data)
+        body = data if type(data) is bytes else payload_bytes(data, self.codecs)
         block = b"" if headers is None else header_bytes(headers)
         back = as_subject(reply) if reply else b""
         return self.put_message(self._subject_bytes, back, block, body)

@@ -1,7 +1,7 @@
 import cython
 
 
-cpdef bytes payload_bytes(object data)
+cpdef bytes payload_bytes(object data, object registry=*)
 @cython.locals(encoded=bytes, view="const unsigned char *", n=Py_ssize_t, i=Py_ssize_t, c=int, previous=int)
 cpdef bytes subject_bytes(str subject)
 cpdef bytes header_bytes(object headers)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from slipstream.client.codecs import encode
+from slipstream.client.codecs import Registry, encode
 from slipstream.client.errors import InvalidSubjectError
 from slipstream.wire.headers import Headers
 
@@ -18,11 +18,11 @@ _FIELD_NAME = re.compile(r"[!-9;-~]+").fullmatch  # visible ASCII without the co
 SUBJECTS_MAX_BYTES = 4000
 
 
-def payload_bytes(data: Payload) -> bytes:
+def payload_bytes(data: Payload, registry: Registry | None = None) -> bytes:
     """`data` as bytes: text as UTF-8, other values by their codec. Raises `CodecError`."""
     if isinstance(data, bytes):
         return data if type(data) is bytes else bytes(data)
-    return encode(data)
+    return encode(data, None, registry)
 
 
 def subject_bytes(subject: str) -> bytes:

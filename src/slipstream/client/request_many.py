@@ -4,7 +4,7 @@ import asyncio
 import builtins
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slipstream.client.errors import NoRespondersError
 from slipstream.client.inbox import Request
@@ -60,6 +60,7 @@ async def request_many(
     timeout: float,
     stall: float | None,
     sentinel: Sentinel | None,
+    kind: Any,
 ) -> AsyncGenerator[Message, None]:
     """See `Connection.request_many`."""
     if connection.outbox.crowded:
@@ -77,6 +78,7 @@ async def request_many(
                 return
             if message.status == 503 and not message.data:
                 raise NoRespondersError(subject)
+            message.expect(kind)
             if sentinel is not None and sentinel(message):
                 return
             yield message

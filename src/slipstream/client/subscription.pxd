@@ -8,6 +8,8 @@ from slipstream.wire.server_frames cimport ServerFrames
 
 cdef class Subscription(Sink):
     cdef object _connection
+    cdef object _kind
+    cdef bint _drops_oldest
     cdef public Py_ssize_t max_messages_pending
     cdef public Py_ssize_t max_bytes_pending
     cdef readonly long long dropped
@@ -27,3 +29,5 @@ cdef class Subscription(Sink):
     cpdef Message _take(self)
     cdef _wake(self)
     cdef _drop(self)
+    @cython.locals(oldest=Message)
+    cdef _make_room(self, Py_ssize_t size)

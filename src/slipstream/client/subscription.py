@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from slipstream.client.outbox import Outbox
     from slipstream.wire.server_frames import ServerFrames
 
+_bool = bool
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 Handler = Callable[[Message], Awaitable[None] | None]
@@ -48,7 +49,11 @@ class Subscription(Sink):
         queue: str,
         max_messages_pending: _int,
         max_bytes_pending: _int,
+        kind: Any = None,
+        drops_oldest: _bool = False,
     ) -> None:
+        self._kind = kind  # the type of the messages' values
+        self._drops_oldest = drops_oldest
         self._connection = connection
         self.route = Route(subject, queue, self)
         self.max_messages_pending = max_messages_pending
@@ -105,7 +110,9 @@ class Subscription(Sink):
             or self._bytes + size > self.max_bytes_pending
         ) and self._messages:
             self._drop()
-            return
+            if not self._drops_oldest:
+                return
+            self._make_room(size)
         self._messages.append(message_of(frames, outbox))
         self._bytes += size
         if self._waiting:
@@ -117,6 +124,15 @@ class Subscription(Sink):
         if not self._slow:
             self._slow = True
             self._connection.report_slow(self)
+
+    def _make_room(self, size: _int) -> None:
+        """Let the oldest give way to a message of this size."""
+        while self._messages and (
+            len(self._messages) >= self.max_messages_pending
+            or self._bytes + size > self.max_bytes_pending
+        ):
+            oldest = self._messages.popleft()
+            self._bytes -= len(oldest.data) + len(oldest.header_block)
 
     def failed(self, error: Exception) -> None:
         """No message will come any more, because of `error`."""
@@ -187,6 +203,8 @@ class Subscription(Sink):
 
     def _take(self) -> Message:
         message = self._messages.popleft()
+        if self._kind is not None:
+            message.expect(self._kind)
         self._bytes -= len(message.data) + len(message.header_block)
         if not self._messages:
             self._slow = False

@@ -170,11 +170,16 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         self, subject: str, data: Any, headers: HeadersLike | None, kind: Any
     ) -> Iterator[tuple[bytes, Headers]]:
         """A span around a publish; gives the payload, and the headers with its context in them."""
-        body = encode(data, None if kind is None else codec_for(kind))
+        body = self._encoded(data, kind)
         telemetry = self.connection.telemetry
         assert telemetry is not None
         with telemetry.publish(subject, len(body), as_headers(headers)) as sent:
             yield body, sent
+
+    def _encoded(self, data: Any, kind: Any) -> bytes:
+        """The payload of `data`, by the codec of `kind` or of its own type."""
+        registry = self._outbox.codecs
+        return encode(data, None if kind is None else codec_for(kind, registry), registry)
 
     def _send(
         self,
@@ -192,10 +197,7 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
             self._subject = subject
         if not self._acks.is_open:
             self._open()
-        if kind is not None:
-            body = encode(data, codec_for(kind))
-        else:
-            body = data if data.__class__ is bytes else encode(data)
+        body = data if kind is None and data.__class__ is bytes else self._encoded(data, kind)
         block = b"" if headers is None and not options else block_of(headers, options)
         self._acks.publish(self._subject_bytes, block, body, timeout, retries, future)
 

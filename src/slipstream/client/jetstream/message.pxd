@@ -28,7 +28,6 @@ cdef class Sent:
 
 cdef class JetStreamMessage(Message):
     cdef public object _context
-    cdef public object _kind
     cdef public Metadata _metadata
     cdef public bint _acknowledged
 

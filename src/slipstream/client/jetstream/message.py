@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Generator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from slipstream.client.codecs import decode
 from slipstream.client.jetstream.document import Timestamp, to_nanoseconds
 from slipstream.client.jetstream.errors import (
     AlreadyAcknowledgedError,
@@ -163,7 +162,6 @@ class JetStreamMessage(Message):
     ) -> None:
         super().__init__(subject, data, reply=reply, headers=headers)
         self._context: Any = None
-        self._kind: Any = None
         self._metadata: Metadata | None = None
         self._acknowledged = False
 
@@ -178,24 +176,6 @@ class JetStreamMessage(Message):
     def sequence(self) -> _int:
         """The message's sequence in its stream."""
         return self.metadata.stream_sequence
-
-    @property
-    def value(self) -> Any:
-        """The payload as the type that was given for it where consuming began; bytes if none was.
-
-        Decoded at each use; raises `CodecError` if the payload is not of that type.
-        """
-        if self._kind is None:
-            return self.data
-        return decode(self.data, self._kind, f"message {self.subject!r}")
-
-    def decode(self, type: "type[T]") -> T:
-        """The payload as a `type`: a msgspec.Struct, dataclass, pydantic model, str or bytes.
-
-        Raises `CodecError` if it is not one.
-        """
-        decoded: T = decode(self.data, type, f"message {self.subject!r}")
-        return decoded
 
     @property
     def is_acknowledged(self) -> bool:

@@ -75,6 +75,9 @@ class KeyValue:
         self._is_direct = config.allow_direct
         self._keys: KeyCodec = key_codec or PlainKeys()
         self._kind: Any = None if type is None or type is bytes else type
+        registry = js.connection.options.codecs
+        if registry is not None and self._kind is not None:
+            self._kind = codec_for(self._kind, registry)
         self._codec: Codec[Any] | None = None if self._kind is None else codec_for(self._kind)
         self._pre = f"{SUBJECT_PREFIX}{self._bucket}."
         prefix = js.api.prefix

@@ -4,9 +4,10 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from slipstream.client.codecs import CodecError
 from slipstream.client.payload import Payload
 from slipstream.client.services.replies import EndpointInfo, EndpointStats
 from slipstream.client.services.request import ServiceError, ServiceRequest
@@ -31,7 +32,11 @@ class Endpoint:
         handler: EndpointHandler,
         concurrency: int,
         stats_data: Callable[["Endpoint"], Any] | None,
+        report: Callable[[Exception], None],
+        subscription_options: Mapping[str, Any],
     ) -> None:
+        self._report = report
+        self._subscription_options = subscription_options
         self.info = info
         self._connection = connection
         self._handler = handler
@@ -73,7 +78,7 @@ class Endpoint:
     async def start(self) -> None:
         """Listen."""
         subscription = await self._connection.subscribe(
-            self.info.subject, queue=self.info.queue_group
+            self.info.subject, queue=self.info.queue_group, **self._subscription_options
         )
         self._subscription = subscription
         self._tasks = [
@@ -110,7 +115,7 @@ class Endpoint:
                 with telemetry.process(message, queue=subscription.queue, template=self.subject):
                     await self._answer(message)
         except Exception as error:
-            self._connection.report_error(error)  # the subscription was refused
+            self._report(error)  # the subscription was refused
 
     async def _answer(self, message: "Message") -> None:
         """Let the handler answer one request, and count it."""
@@ -123,6 +128,8 @@ class Endpoint:
                 await request.respond(answer)
         except ServiceError as error:
             await self._refuse(request, error.code, error.description, error.data)
+        except CodecError as error:
+            await self._refuse(request, 400, str(error), b"")
         except Exception as error:
             logger.exception("endpoint %s raised", self.info.name)
             await self._refuse(request, 500, str(error) or type(error).__name__, b"")
@@ -141,4 +148,4 @@ class Endpoint:
         try:
             await request.respond_error(code, description, data)
         except Exception as error:
-            self._connection.report_error(error)
+            self._report(error)

@@ -1,10 +1,13 @@
 """A request to an endpoint, and how to refuse it."""
 
+from typing import Any, TypeVar
+
 from slipstream.client.errors import ClientError
 from slipstream.client.message import Message
 from slipstream.client.payload import HeadersLike, Payload
 from slipstream.wire.headers import Headers
 
+T = TypeVar("T")
 ERROR_HEADER = "Nats-Service-Error"
 CODE_HEADER = "Nats-Service-Error-Code"
 
@@ -50,6 +53,20 @@ class ServiceRequest:
     def data(self) -> bytes:
         """Its payload."""
         return self.message.data
+
+    @property
+    def reply(self) -> str:
+        """Where the answer goes; "" if none is awaited."""
+        return self.message.reply
+
+    @property
+    def value(self) -> Any:
+        """The payload as the endpoint's `type`; raises `CodecError`, which answers with a 400."""
+        return self.message.value
+
+    def decode(self, type: "type[T]") -> T:
+        """The payload as a `type`; raises `CodecError`, which answers with a 400."""
+        return self.message.decode(type)
 
     @property
     def headers(self) -> Headers:

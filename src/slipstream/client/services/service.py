@@ -1,6 +1,7 @@
 """A service: its endpoints, and the answers to whoever asks what it is (ADR-32)."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from slipstream.client.connection import Connection
 
 DEFAULT_QUEUE_GROUP = "q"
+logger = logging.getLogger("slipstream.client")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _VERSION = re.compile(  # the regular expression of semver.org, in short
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?"
@@ -70,13 +72,18 @@ class Group:
         metadata: Mapping[str, str] | None = None,
         concurrency: int = 1,
         stats_data: Callable[[Endpoint], Any] | None = None,
+        type: Any = None,
+        max_messages_pending: int = 0,
+        max_bytes_pending: int = 0,
     ) -> Endpoint:
         """Serve ``<prefix>.<subject>`` (`subject` is by default `name`) with `handler`.
 
         What `handler` (a function or coroutine function of a `ServiceRequest`) returns is the
         answer, unless it is None; raising `ServiceError` answers with that error, any other
         exception with a 500. `concurrency` requests are handled at the same time. `stats_data`
-        gives the `data` of the endpoint's statistics. Raises `ConfigError`, `InvalidSubjectError`.
+        gives the `data` of the endpoint's statistics, by default that of the service.
+        ``request.value`` is of `type`; a request that is not is answered with a 400. As many
+        requests wait as `subscribe` would let. Raises `ConfigError`, `InvalidSubjectError`.
         """
         if not _NAME.fullmatch(name):
             raise ConfigError(f"endpoint {name!r}: a name has only A-Z, a-z, 0-9, _ and -")
@@ -88,13 +95,24 @@ class Group:
             name=name, subject=where, queue_group=group or "", metadata=dict(metadata or {})
         )
         connection = self._service.connection
-        endpoint = Endpoint(connection, info, handler, concurrency, stats_data)
+        service = self._service
+        options = {
+            "type": type,
+            "max_messages_pending": max_messages_pending,
+            "max_bytes_pending": max_bytes_pending,
+        }
+        data = stats_data or service.stats_data
+        endpoint = Endpoint(connection, info, handler, concurrency, data, service.report, options)
         await self._service.start_endpoint(endpoint)
         return endpoint
 
 
 class Service(Group):
-    """A service; `Connection.add_service` makes it. Leaving the context stops it."""
+    """A service; `Connection.add_service` makes it. Leaving the context stops it.
+
+    `on_error` is called with the service and what no answer could tell: a subscription that is
+    refused, an answer that can not be sent. `on_stop` is called once when it has ended.
+    """
 
     def __init__(
         self,
@@ -105,6 +123,9 @@ class Service(Group):
         description: str = "",
         metadata: Mapping[str, str] | None = None,
         queue_group: QueueGroup = DEFAULT_QUEUE_GROUP,
+        stats_data: Callable[[Endpoint], Any] | None = None,
+        on_error: Callable[["Service", Exception], Any] | None = None,
+        on_stop: Callable[["Service"], Any] | None = None,
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ConfigError(f"service {name!r}: a name has only A-Z, a-z, 0-9, _ and -")
@@ -116,6 +137,9 @@ class Service(Group):
         self.version = version
         self.description = description
         self.metadata = dict(metadata or {})
+        self.stats_data = stats_data
+        self._on_error = on_error
+        self._on_stop = on_stop
         self.id = connection.new_id()
         self.endpoints: list[Endpoint] = []
         self._started = datetime.now(UTC)
@@ -194,11 +218,30 @@ class Service(Group):
             if not self.connection.is_closed:
                 for monitor in self._monitors:
                     monitor.close()
+            self._tell_stopped()
 
     def abandon(self) -> list[asyncio.Task[None]]:
         """Stop at once, since the connection is closed; the tasks to wait for."""
-        self._stopped = True
+        if not self._stopped:
+            self._stopped = True
+            self._tell_stopped()
         return [task for endpoint in self.endpoints for task in endpoint.abandon()]
+
+    def report(self, error: Exception) -> None:
+        """An error that no answer could tell."""
+        self.connection.report_error(error)
+        if self._on_error is not None:
+            self._call(self._on_error, self, error)
+
+    def _tell_stopped(self) -> None:
+        if self._on_stop is not None:
+            self._call(self._on_stop, self)
+
+    def _call(self, callback: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            callback(*arguments)
+        except Exception:
+            logger.exception("a callback of service %s raised", self.name)
 
     async def __aenter__(self) -> "Service":
         return self
