@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,21 +181,23 @@ class Events:
             iterator.put(event)
         for kind, callback in list(self._callbacks):
             if isinstance(event, kind):
-                self._call(callback, event)
+                self.call(callback, event)
         if isinstance(event, ErrorEvent) and not self._heard(ErrorEvent):
             logger.warning("%s", event.error)
 
     def _heard(self, kind: type[Event]) -> bool:
         return bool(self.iterators) or any(issubclass(kind, k) for k, _ in self._callbacks)
 
-    def _call(self, callback: Callback, event: Event) -> None:
+    def call(self, callback: Callable[..., Any], *arguments: Any) -> None:
+        """Call a function of the user's; what it raises is logged, a coroutine runs as a task."""
+        name = type(arguments[0]).__name__
         try:
-            result = callback(event)
+            result = callback(*arguments)
         except Exception:
-            logger.exception("the callback for %s raised", type(event).__name__)
+            logger.exception("the callback for %s raised", name)
             return
         if inspect.isawaitable(result):
-            task = asyncio.ensure_future(_guard(result, event))
+            task = asyncio.ensure_future(_guard(result, name))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -206,8 +208,8 @@ class Events:
             await asyncio.wait(tasks)
 
 
-async def _guard(work: Coroutine[Any, Any, Any] | Any, event: Event) -> None:
+async def _guard(work: Awaitable[Any], name: str) -> None:
     try:
         await work
     except Exception:
-        logger.exception("the callback for %s raised", type(event).__name__)
+        logger.exception("the callback for %s raised", name)

@@ -8,6 +8,9 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import slipstream
 import slipstream.sync
@@ -205,3 +208,23 @@ def test_a_token_and_a_wait_may_be_functions(server_url: str) -> None:
         nc.reconnect()
         assert nc.is_connected
     assert asked == ["token"] * 2
+
+
+def test_a_service_tells_its_end_and_spans_surround_what_a_script_does(server_url: str) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    told: queue.Queue[str] = queue.Queue()
+    with slipstream.sync.connect(server_url, tracer_provider=provider) as nc:
+        subject = "s" + nc.new_id()
+        service = nc.add_service("told", "1.0.0", on_stop=lambda ended: told.put(ended.name))
+        service.stop()
+        assert told.get(timeout=5) == "told"
+        subscription = nc.subscribe(subject, type=int)
+        nc.publish(subject, 17)
+        message = subscription.next(5)
+        assert message.value == 17
+        with nc.processing(message):
+            nc.publish(subject + ".next")
+    names = {span.name for span in exporter.get_finished_spans()}
+    assert f"{subject} process" in names

@@ -1,7 +1,6 @@
 """A service: its endpoints, and the answers to whoever asks what it is (ADR-32)."""
 
 import asyncio
-import logging
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from slipstream.client.connection import Connection
 
 DEFAULT_QUEUE_GROUP = "q"
-logger = logging.getLogger("slipstream.client")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _VERSION = re.compile(  # the regular expression of semver.org, in short
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?"
@@ -231,17 +229,11 @@ class Service(Group):
         """An error that no answer could tell."""
         self.connection.report_error(error)
         if self._on_error is not None:
-            self._call(self._on_error, self, error)
+            self.connection.events_hub.call(self._on_error, self, error)
 
     def _tell_stopped(self) -> None:
         if self._on_stop is not None:
-            self._call(self._on_stop, self)
-
-    def _call(self, callback: Callable[..., Any], *arguments: Any) -> None:
-        try:
-            callback(*arguments)
-        except Exception:
-            logger.exception("a callback of service %s raised", self.name)
+            self.connection.events_hub.call(self._on_stop, self)
 
     async def __aenter__(self) -> "Service":
         return self

@@ -40,6 +40,7 @@ _FUNCTIONS = (
 
 ANSWERED_AT_ONCE = frozenset(
     {
+        "codecs",
         "reconnect_delay",
         "sentinel",
         "sign",
