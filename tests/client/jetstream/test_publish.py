@@ -315,3 +315,14 @@ async def test_a_schedule_publishes_later(js: JetStream, make_stream: MakeStream
         message = await messages.next(timeout=5)
     assert message is not None
     assert (message.data, message.headers["Nats-TTL"]) == (b"now", "60")
+
+
+async def test_nobody_is_asked_three_times(nc: "slipstream.Connection") -> None:
+    js = nc.jetstream(retry_wait=0.01)
+    before = nc.stats.out_messages
+    with pytest.raises(NoStreamError):
+        await js.publish("nobody.listens.here", b"x")
+    assert nc.stats.out_messages == before + 3
+    with pytest.raises(NoStreamError):
+        await (await js.publish_async("nobody.listens.here", b"x"))
+    assert nc.stats.out_messages == before + 6

@@ -332,3 +332,60 @@ async def test_a_domain_is_in_what_the_server_says(
         await message.ack_sync()
         with pytest.raises(JetStreamNotEnabledError):
             await nc.jetstream(domain="other", timeout=0.2).account_info()
+
+
+async def test_what_is_likely_is_asked_first(
+    nc: "slipstream.Connection", js: JetStream, stream: Stream
+) -> None:
+    name = stream.name
+    config = stream.config
+    await stream.delete()
+    verbs = []
+    async with await nc.subscribe("$JS.API.*.*.>") as asked:
+        await nc.flush()
+        for _ in range(2):
+            await js.create_or_update_stream(config)
+            await js.get_or_create_stream(config)
+            await js.get_or_create_consumer(name, name="c")
+        await nc.flush()
+        while asked.pending:
+            message = await asked.next(timeout=5)
+            if name in message.subject:
+                verbs.append(".".join(message.subject.split(".")[2:4]))
+    await js.delete_stream(name)
+    first = ["STREAM.UPDATE", "STREAM.CREATE", "STREAM.INFO", "CONSUMER.INFO", "CONSUMER.CREATE"]
+    assert verbs == [*first, "STREAM.UPDATE", "STREAM.INFO", "CONSUMER.INFO"]
+
+
+async def test_one_filter_stands_in_the_subject_of_the_request(
+    nc: "slipstream.Connection", stream: Stream
+) -> None:
+    subject = f"$JS.API.CONSUMER.CREATE.{stream.name}"
+    async with await nc.subscribe(f"{subject}.>") as asked:
+        await nc.flush()
+        await stream.create_consumer(name="one", filter_subject=f"{stream.name}.*")
+        await stream.create_consumer(name="all")
+        first = (await asked.next(timeout=5)).subject
+        second = (await asked.next(timeout=5)).subject
+    assert (first, second) == (f"{subject}.one.{stream.name}.*", f"{subject}.all")
+
+
+async def test_the_long_form_of_acknowledgements_works_too(
+    make_server: Callable[[str], OwnServer],
+) -> None:
+    server = make_server("jetstream { domain: hub }\nfeature_flags { js_ack_fc_v2: true }")
+    async with await slipstream.connect(server.url) as nc:
+        js = nc.jetstream()
+        stream = await js.create_stream(name="S", subjects=["s.>"])
+        await js.publish("s.a", b"x")
+        consumer = await stream.create_consumer(name="c")
+        (message,) = await consumer.fetch(1, timeout=5)
+        if message.reply.startswith("$JS.ACK.S.c."):
+            pytest.skip("this server has only the short form")
+        assert (message.metadata.domain, message.metadata.stream) == ("hub", "S")
+        assert len(message.metadata.account_hash) == 8
+        await message.ack_sync()
+        assert (await consumer.info()).ack_floor.stream_seq == 1
+        pushed = await stream.create_push_consumer(flow_control=True, idle_heartbeat=1)
+        async with pushed.messages() as messages:
+            assert await messages.next(timeout=5) is not None

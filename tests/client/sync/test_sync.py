@@ -58,6 +58,25 @@ def test_requests_are_answered_by_handlers_that_use_the_same_connection(nc: Any,
     assert seen[0].startswith("slipstream: callback")
 
 
+def test_what_may_be_set_is_set_and_handles_need_no_await(nc: Any, name: str) -> None:
+    js = nc.jetstream()
+    js.timeout = 3
+    assert js.timeout == 3
+    with pytest.raises(AttributeError):
+        js.time_out = 3
+    stream = js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    js.publish(f"{name}.a", "one")
+    assert list(stream.subjects()) == [(f"{name}.a", 1)]
+    assert js.stream_handle(name).get_message(1).data == b"one"
+    consumer = stream.get_or_create_consumer(name="c")
+    (message,) = consumer.fetch_no_wait(5)
+    message.in_progress_sync()
+    ordered = stream.ordered_consumer()
+    assert len(ordered.fetch_no_wait(5)) == 1
+    assert ordered.info().config.ack_policy == "none"
+    stream.delete()
+
+
 def test_streams_and_consumers_work_without_await(nc: Any, name: str) -> None:
     js = nc.jetstream()
     stream = js.create_stream(name=name, subjects=[f"{name}.>"])

@@ -68,6 +68,16 @@ class Facade:
             return self._blocking(value)
         return self._wrap(value)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set what the client lets be set, such as `js.timeout`."""
+        if name in Facade.__slots__:
+            object.__setattr__(self, name, value)
+            return
+        described = getattr(type(self._target), name, None)
+        if not isinstance(described, property) or described.fset is None:
+            raise AttributeError(f"{type(self._target).__name__}.{name} cannot be set")
+        setattr(self._target, name, self._unwrap(value))
+
     def _blocking(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """`method`, called in the loop's thread and awaited there."""
 
