@@ -482,3 +482,11 @@ def test_what_is_not_there_can_not_be_deleted(client: Client) -> None:
     assert refusal(client.api(delete, {"seq": 1})) == (500, 10057, "no message found")
     assert refusal(client.api(delete, {"seq": 9})) == (500, 10057, "stream store EOF")
     assert refusal(client.api(delete, b""))[1] == 10003
+
+
+def test_memory_has_one_word_for_all_that_is_not_there(client: Client) -> None:
+    create(client, storage="memory")
+    client.store("s.a")
+    for sequence in (0, 2, 9):
+        answer = client.api("STREAM.MSG.DELETE.S", {"seq": sequence})
+        assert refusal(answer) == (400, 10043, f"sequence {sequence} not found")

@@ -65,13 +65,14 @@ def delete(js: "JetStream", request: Request) -> dict[str, Any]:
         raise ApiError(10109)
     if stream.config.deny_delete:
         raise ApiError(10057, err="message delete not permitted")
-    if asked.seq > stream.log.last_seq:
+    in_memory = stream.config.storage == "memory"
+    if asked.seq > stream.log.last_seq and not in_memory:
         raise ApiError(10057, err="stream store EOF")
     try:
         removed = stream.remove_message(asked.seq, not asked.no_erase)
     except StorageError as error:
         raise ApiError(10057, err=str(error)) from error
-    if not removed and asked.seq < stream.log.first_seq:
+    if not removed and asked.seq < stream.log.first_seq and not in_memory:
         raise ApiError(10057, err="no message found")
     if not removed:
         raise ApiError(10043, seq=asked.seq)
