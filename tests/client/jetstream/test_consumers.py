@@ -105,6 +105,16 @@ async def test_pausing_and_resuming(js: JetStream, stream: Stream) -> None:
     assert await consumer.next(timeout=5) is not None
 
 
+async def test_a_consumer_may_be_made_paused_and_is_left_so(stream: Stream) -> None:
+    until = datetime.now(UTC) + timedelta(minutes=1)
+    paused = await stream.create_consumer(name="p", pause_until=until)
+    assert (await paused.info()).paused
+    running = await stream.create_consumer(name="r")
+    for put in (stream.create_or_update_consumer, stream.update_consumer):
+        await put(name="r", pause_until=until, description="both")
+    assert not (await running.info()).paused
+
+
 async def test_a_consumer_may_go_back_or_on(js: JetStream, stream: Stream) -> None:
     await fill(js, stream, 10)
     consumer = await stream.create_consumer(durable_name="c")

@@ -136,12 +136,12 @@ class StreamAdmin:
         offset = 0
         while True:
             body = {"subjects_filter": filter, "offset": offset}
-            answer = await self.api.request(f"STREAM.INFO.{name}", body)
-            counts = answer["state"].get("subjects") or {}
+            info = StreamInfo.from_wire(await self.api.request(f"STREAM.INFO.{name}", body))
+            counts = info.state.subjects
             for pair in counts.items():
                 yield pair
             offset += len(counts)
-            if not counts or offset >= int(answer.get("total", 0)):
+            if not counts or offset >= info.total:
                 return
 
     async def delete_stream(self, name: str) -> None:
