@@ -9,6 +9,7 @@ import asyncio
 import builtins
 import contextlib
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from importlib import import_module
 from types import TracebackType
@@ -179,9 +180,9 @@ class Connection(Standing):
 
     async def rtt(self) -> float:
         """Seconds until the server answers a ping; raises what `flush` raises."""
-        begin = self.loop.time()
+        begin = time.perf_counter()  # a loop's own time stands still within a turn
         await self.flush()
-        return self.loop.time() - begin
+        return time.perf_counter() - begin
 
     async def reconnect(self) -> None:
         """Leave the server for another (or the same) one; return once a connection stands.
