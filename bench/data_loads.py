@@ -20,6 +20,8 @@ from nats.js.api import KeyValueConfig as TheirConfig
 import slipstream
 
 BODY = b"x" * 128
+# An object is moved twice, and the second time counts: memory that a virtual machine has not used
+# for a while its host has to bring first, at some 300 MB/s, whatever is done with it then.
 OBJECT_BYTES = 256 * 1024 * 1024
 Load = Callable[[str, int], Awaitable[dict[str, float]]]
 
@@ -82,15 +84,21 @@ async def ours_object(url: str, n: int, what: str) -> dict[str, float]:
     async with await slipstream.connect(url) as nc:
         js = nc.jetstream()
         store = await js.create_object_store(f"ours_{os.getpid()}", storage="memory")
-        clock = Clock()
-        await store.put("object", data)
-        if what == "get":
+
+        async def move() -> dict[str, float]:
             clock = Clock()
-            found = await store.get("object")
+            await store.put("object", data)
+            if what == "get":
+                clock = Clock()
+                found = await store.get("object")
             figures = clock.figures(n / 1e6)
-            assert hashlib.sha256(found).digest() == hashlib.sha256(data).digest()
-        else:
-            figures = clock.figures(n / 1e6)
+            if what == "get":
+                assert hashlib.sha256(found).digest() == hashlib.sha256(data).digest()
+            await store.delete("object")
+            return figures
+
+        await move()  # see `OBJECT_BYTES`
+        figures = await move()
         await js.delete_object_store(store.bucket)
         return figures
 
@@ -102,15 +110,21 @@ async def theirs_object(url: str, n: int, what: str) -> dict[str, float]:
     js = nc.jetstream()
     bucket = f"theirs_{os.getpid()}"
     store: Any = await js.create_object_store(bucket, storage="memory")
-    clock = Clock()
-    await store.put("object", data)
-    if what == "get":
+
+    async def move() -> dict[str, float]:
         clock = Clock()
-        found = await store.get("object")
+        await store.put("object", data)
+        if what == "get":
+            clock = Clock()
+            found = await store.get("object")
         figures = clock.figures(n / 1e6)
-        assert len(found.data) == n
-    else:
-        figures = clock.figures(n / 1e6)
+        if what == "get":
+            assert len(found.data) == n
+        await store.delete("object")
+        return figures
+
+    await move()  # see `OBJECT_BYTES`
+    figures = await move()
     await js.delete_object_store(bucket)
     await nc.close()
     return figures

@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from slipstream.client.answer import Answer
-from slipstream.client.codecs import codec_for, encode
 from slipstream.client.data_admin import DataAdmin
 from slipstream.client.errors import TimeoutError
 from slipstream.client.jetstream.api import Api, prefix_of
@@ -25,7 +24,7 @@ from slipstream.client.jetstream.consumer_admin import ConsumerAdmin
 from slipstream.client.jetstream.document import to_seconds
 from slipstream.client.jetstream.errors import TooManyInFlightError
 from slipstream.client.jetstream.message import JetStreamMessage
-from slipstream.client.jetstream.publish_options import PublishOptions, block_of
+from slipstream.client.jetstream.publish_options import PublishOptions
 from slipstream.client.jetstream.publisher import AckInbox, PubAck
 from slipstream.client.jetstream.stream_admin import StreamAdmin
 from slipstream.client.message import Message
@@ -79,8 +78,6 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         self._acks.on_error = on_publish_error
         self._acks_subject = inbox + "*"
         self._route: Route | None = None
-        self._subject: str | None = None
-        self._subject_bytes = b""
 
     @property
     def prefix(self) -> str:
@@ -117,16 +114,19 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         `PublishInterruptedError`, the stream's refusal as an `ApiError`, and what
         `Connection.publish` raises.
         """
+        acks = self._acks
         if self._outbox.crowded:
             await self._outbox.room()
+        if not acks.is_open:
+            self._open()
         limit = self.api.timeout if timeout is None else to_seconds(timeout)
         answer = Answer(self._outbox)
         if self.connection.telemetry is None:
-            self._send(subject, data, headers, type, options, limit, retries, answer)
+            acks.send(subject, data, headers, type, options, limit, retries, answer)
             stored: PubAck = await answer
             return stored
         with self._span(subject, data, headers, type) as (body, sent):
-            self._send(subject, body, sent, None, options, limit, retries, answer)
+            acks.send(subject, body, sent, None, options, limit, retries, answer)
             stored = await answer
             return stored
 
@@ -148,18 +148,16 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         arguments are those of `publish`.
         """
         acks = self._acks
-        if len(acks.pending) >= acks.in_flight_max:
-            await self._slot(subject)
+        if not acks.is_ready:
+            await self._make_ready(subject)
         try:
-            if self._outbox.crowded:
-                await self._outbox.room()
             limit = self._ack_timeout if timeout is None else to_seconds(timeout)
             future: asyncio.Future[PubAck] = acks.create_future()
             if self.connection.telemetry is None:
-                self._send(subject, data, headers, type, options, limit, retries, future)
+                acks.send(subject, data, headers, type, options, limit, retries, future)
                 return future
             with self._span(subject, data, headers, type) as (body, sent):
-                self._send(subject, body, sent, None, options, limit, retries, future)
+                acks.send(subject, body, sent, None, options, limit, retries, future)
             return future
         except BaseException:
             acks.pass_on()
@@ -170,36 +168,11 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         self, subject: str, data: Any, headers: HeadersLike | None, kind: Any
     ) -> Iterator[tuple[bytes, Headers]]:
         """A span around a publish; gives the payload, and the headers with its context in them."""
-        body = self._encoded(data, kind)
+        body = self._acks.encoded(data, kind)
         telemetry = self.connection.telemetry
         assert telemetry is not None
         with telemetry.publish(subject, len(body), as_headers(headers)) as sent:
             yield body, sent
-
-    def _encoded(self, data: Any, kind: Any) -> bytes:
-        """The payload of `data`, by the codec of `kind` or of its own type."""
-        registry = self._outbox.codecs
-        return encode(data, None if kind is None else codec_for(kind, registry), registry)
-
-    def _send(
-        self,
-        subject: str,
-        data: Any,
-        headers: HeadersLike | None,
-        kind: Any,
-        options: PublishOptions,
-        timeout: float,
-        retries: int,
-        future: "asyncio.Future[PubAck] | Answer",
-    ) -> None:
-        if subject is not self._subject:
-            self._subject_bytes = subject_bytes(subject)
-            self._subject = subject
-        if not self._acks.is_open:
-            self._open()
-        body = data if kind is None and data.__class__ is bytes else self._encoded(data, kind)
-        block = b"" if headers is None and not options else block_of(headers, options)
-        self._acks.publish(self._subject_bytes, block, body, timeout, retries, future)
 
     async def publish_chunk(self, subject: str, body: memoryview) -> "asyncio.Future[PubAck]":
         """As `publish_async`, of bytes that nobody changes until they are acknowledged.
@@ -207,13 +180,9 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         They are sent from where they are.
         """
         acks = self._acks
-        if len(acks.pending) >= acks.in_flight_max:
-            await self._slot(subject)
+        if not acks.is_ready:
+            await self._make_ready(subject)
         try:
-            if self._outbox.crowded:
-                await self._outbox.room()
-            if not acks.is_open:
-                self._open()
             future: asyncio.Future[PubAck] = acks.create_future()
             acks.publish(subject_bytes(subject), b"", body, self._ack_timeout, RETRIES, future)
             return future
@@ -233,6 +202,20 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         if route is not None and not self.connection.loop.is_closed():
             unsubscribe = partial(self.connection.drop_route, route)
             self.connection.loop.call_soon_threadsafe(self._acks.retire, unsubscribe)
+
+    async def _make_ready(self, subject: str) -> None:
+        """See to it that one more message can be sent, see `AckInbox.is_ready`."""
+        acks = self._acks
+        if len(acks.pending) >= acks.in_flight_max:
+            await self._slot(subject)
+        try:
+            if self._outbox.crowded:
+                await self._outbox.room()
+            if not acks.is_open:
+                self._open()
+        except BaseException:
+            acks.pass_on()
+            raise
 
     async def _slot(self, subject: str) -> None:
         bound = self._acks.in_flight_max

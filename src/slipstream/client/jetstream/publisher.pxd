@@ -2,7 +2,9 @@ import cython
 
 from slipstream.client.message cimport Message, message_of
 from slipstream.client.outbox cimport Outbox
+from slipstream.client.payload cimport subject_bytes
 from slipstream.client.route cimport Sink
+from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.server_frames cimport ServerFrames
 
 
@@ -16,6 +18,8 @@ cdef class Publication:
     cdef public double deadline
     cdef public long long position
 
+    cdef object fill(self, object future, long long token, bytes subject, bytes block, object body, int retries, double deadline)
+
 
 cdef class AckInbox(Sink):
     cdef public Outbox outbox
@@ -28,6 +32,9 @@ cdef class AckInbox(Sink):
     cdef public object on_error
     cdef public dict pending
     cdef long long _token
+    cdef OutBuffer _scratch
+    cdef str _subject
+    cdef bytes _subject_bytes
     cdef Py_ssize_t _prefix_size
     cdef object _decode
     cdef public object create_future
@@ -38,8 +45,12 @@ cdef class AckInbox(Sink):
     cdef object _timer
     cdef double _timer_at
 
+    @cython.locals(body=bytes, block=bytes)
+    cpdef send(self, str subject, object data, object headers, object kind, object options, double timeout, int retries, object future)
     @cython.locals(token="long long", deadline=double, publication=Publication, outbox=Outbox, reply=bytes)
     cpdef publish(self, bytes subject, bytes block, object body, double timeout, int retries, object future)
+    @cython.locals(scratch=OutBuffer)
+    cdef bytes _reply(self, long long token)
     cdef long long _put(self, bytes subject, bytes reply, bytes block, object body) except -1
     @cython.locals(subject=bytes, view="const unsigned char *", token="long long", i=Py_ssize_t, publication=Publication, message=Message, body=bytes)
     cpdef receive(self, ServerFrames frames, Outbox outbox)

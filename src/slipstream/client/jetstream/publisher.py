@@ -12,10 +12,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from slipstream.client.codecs import codec_for, encode
 from slipstream.client.errors import ConnectionClosedError
 from slipstream.client.jetstream.errors import (
     InvalidAnswerError,
@@ -24,8 +25,11 @@ from slipstream.client.jetstream.errors import (
     PublishTimeoutError,
     api_error,
 )
+from slipstream.client.jetstream.publish_options import PublishOptions, block_of
 from slipstream.client.message import Message, message_of
+from slipstream.client.payload import HeadersLike, subject_bytes
 from slipstream.client.route import Sink
+from slipstream.wire.buffer import OutBuffer
 
 if TYPE_CHECKING:
     from slipstream.client.answer import Answer
@@ -86,9 +90,9 @@ def _no_ack(asked: str, data: bytes) -> InvalidAnswerError:
 
 
 class Publication:
-    """A message whose acknowledgement is awaited."""
+    """A message whose acknowledgement is awaited; `fill` it after ``__new__``."""
 
-    def __init__(
+    def fill(
         self,
         future: "asyncio.Future[PubAck] | Answer",
         token: _int,
@@ -98,6 +102,7 @@ class Publication:
         retries: _int,
         deadline: float,
     ) -> None:
+        """All that is known of it."""
         self.future = future
         self.token = token
         self.subject = subject
@@ -131,6 +136,10 @@ class AckInbox(Sink):
         self.on_error: Callable[[Message, Exception], None] | None = None
         self.pending: dict[_int, Publication] = {}
         self._token = 0
+        self._scratch = OutBuffer()
+        # The last subject and its bytes: a flood on one subject encodes and checks it once.
+        self._subject = "-"
+        self._subject_bytes = b"-"
         self._prefix_size = len(self.prefix)
         self._decode = msgspec.json.Decoder(PubAck).decode
         self.create_future = self.loop.create_future
@@ -142,6 +151,35 @@ class AckInbox(Sink):
         self._timer_at = 0.0
 
     # -- sending -------------------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a message can be sent without waiting: few are in flight, little waits to go."""
+        return self.is_open and len(self.pending) < self.in_flight_max and not self.outbox.crowded
+
+    def send(
+        self,
+        subject: str,
+        data: Any,
+        headers: HeadersLike | None,
+        kind: Any,
+        options: PublishOptions,
+        timeout: float,
+        retries: _int,
+        future: "asyncio.Future[PubAck] | Answer",
+    ) -> None:
+        """Encode a message by its type or `kind`, and `publish` it."""
+        if subject is not self._subject:
+            self._subject_bytes = subject_bytes(subject)
+            self._subject = subject
+        body = data if kind is None and type(data) is bytes else self.encoded(data, kind)
+        block = b"" if headers is None and not options else block_of(headers, options)
+        self.publish(self._subject_bytes, block, body, timeout, retries, future)
+
+    def encoded(self, data: Any, kind: Any) -> bytes:
+        """The payload of `data`, by the codec of `kind` or of its own type."""
+        registry = self.outbox.codecs
+        return encode(data, None if kind is None else codec_for(kind, registry), registry)
 
     def publish(
         self,
@@ -164,8 +202,9 @@ class AckInbox(Sink):
         deadline = 0.0
         if timeout > 0.0:
             deadline = self._time() + timeout
-        publication = Publication(future, token, subject, block, body, retries, deadline)
-        reply = self.prefix + b"%d" % token
+        publication = Publication.__new__(Publication)
+        publication.fill(future, token, subject, block, body, retries, deadline)
+        reply = self._reply(token)
         outbox = self.outbox
         if self.pending or outbox.batching:
             publication.position = self._put(subject, reply, block, body)
@@ -186,6 +225,13 @@ class AckInbox(Sink):
         if isinstance(body, bytes):
             return self.outbox.put_message(subject, reply, block, body)
         return self.outbox.put_view(subject, reply, block, body)
+
+    def _reply(self, token: _int) -> bytes:
+        """The subject that leads an acknowledgement to its publication."""
+        scratch = self._scratch
+        scratch.put(self.prefix)
+        scratch.put_int(token)
+        return scratch.take()
 
     async def slot(self, wait: float | None) -> None:
         """Wait until fewer acknowledgements are in flight than `in_flight_max`.
@@ -294,7 +340,7 @@ class AckInbox(Sink):
         try:
             publication.position = self._put(
                 publication.subject,
-                self.prefix + b"%d" % publication.token,
+                self._reply(publication.token),
                 publication.block,
                 publication.body,
             )
