@@ -1,11 +1,13 @@
 """Streams through their API: what may be, what may change, how it looks (streams.md 1, 2)."""
 
+from random import Random
 from typing import Any
 
 import pytest
 
 from slipstream.engine.options import EngineOptions, JetStreamLimits
 from slipstream.testing.driver import Client, Driver
+from slipstream.testing.simulated_disk import SimulatedDisk
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -403,3 +405,22 @@ def test_key_value_traffic_under_the_domains_prefix_is_stored(domain_client: Cli
     assert answer == {"stream": "KV_b", "domain": "hub", "seq": 1}
     got = domain_client.api("STREAM.MSG.GET.KV_b", {"seq": 1})
     assert got["message"]["subject"] == "$KV.b.key"
+
+
+def test_a_stream_goes_in_one_step_however_many_consumers_it_has() -> None:
+    syncs = set()
+    for consumers in (1, 40):
+        disk = SimulatedDisk(Random(1))
+        driver = Driver(disk).start()
+        client = driver.client()
+        create(client)
+        for number in range(consumers):
+            config = {"durable_name": f"c{number}", "ack_policy": "explicit"}
+            body = {"stream_name": "S", "config": config}
+            assert "error" not in client.api(f"CONSUMER.CREATE.S.c{number}", body)
+        before = disk.calls["sync_dir"]
+        assert client.api("STREAM.DELETE.S")["success"] is True
+        syncs.add(disk.calls["sync_dir"] - before)
+        assert not [path for path in disk.files() if "/S/" in path]
+        driver.stop()
+    assert len(syncs) == 1

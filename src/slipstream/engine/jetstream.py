@@ -203,6 +203,9 @@ class JetStream:
     def delete_stream(self, stream: Stream) -> None:
         """Remove a stream with its consumers and messages."""
         for consumer in list(stream.consumers.values()):
+            if consumer.store is not None:
+                consumer.store.retire()  # its files go with the stream's, in one step
+                consumer.store = None
             consumer.stop("Consumer Deleted", delete=True)
         stream.stop()
         self.claims.remove(stream.config.subjects)

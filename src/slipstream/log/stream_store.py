@@ -174,10 +174,14 @@ class ConsumerStore:
         """Whether there is more than a directory that a crash cut short."""
         return bool(self._disk.list(self.path))
 
-    def delete(self) -> None:
-        """Remove everything, durably. Raises OSError."""
+    def retire(self) -> None:
+        """Write no more: a save that is still on its way comes too late."""
         self.meta.retire()
         self.state.retire()
+
+    def delete(self) -> None:
+        """Remove everything, durably. Raises OSError."""
+        self.retire()
         _discard(self._disk, self.path)
 
 
