@@ -9,6 +9,7 @@ from slipstream.client.jetstream import JetStream
 from slipstream.client.kv import KeyValue, Operation, Watch
 from slipstream.client.kv.errors import BucketOptionError, InvalidKeyError
 from tests.client.kv.test_bucket import js, kv, name
+from tests.client.own_server import OwnServer
 from tests.client.proxy import Proxy
 
 __all__ = ["js", "kv", "name"]
@@ -166,3 +167,26 @@ async def test_the_heartbeat_of_a_watch_can_be_chosen(js: JetStream, kv: KeyValu
         assert await initial(watch) == []
         (info,) = [info async for info in (await js.stream(kv.stream_name)).consumers()]
     assert info.config.idle_heartbeat == 1
+
+
+@pytest.mark.parametrize("updates_only", [False, True])
+async def test_a_watch_goes_on_after_the_server_was_away(
+    own_server: OwnServer, updates_only: bool
+) -> None:
+    async with asyncio.timeout(40), await slipstream.connect(own_server.url) as nc:
+        kv = await nc.jetstream().create_key_value("b", history=5)
+        await kv.put("a", "1")
+        async with await kv.watch(updates_only=updates_only) as watch:
+            if not updates_only:
+                assert await initial(watch) == [("a", b"1")]
+            await own_server.astop()
+            await own_server.astart()
+            while True:  # the first request may reach a server that is not ready for it
+                try:
+                    await kv.put("b", "2")
+                    break
+                except slipstream.Error:
+                    await asyncio.sleep(0.05)
+            entry = await watch.next()
+            assert entry is not None
+            assert (entry.key, entry.value) == ("b", b"2")

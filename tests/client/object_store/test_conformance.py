@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from nats.js import api as nats_api
 from nats.js.client import JetStreamContext
+from nats.js.errors import DigestMismatchError as NatsDigestMismatchError
 from nats.js.errors import ObjectNotFoundError as NatsObjectNotFoundError
 from nats.js.object_store import ObjectStore as NatsObjectStore
 
@@ -207,3 +208,5 @@ async def test_bytes_that_were_changed_on_the_way_are_noticed_by_both(
     await js.publish(f"$O.{store.bucket}.C.{info.nuid}", b"2" * 10)
     with pytest.raises(DigestMismatchError):
         await store.get("x")
+    with pytest.raises(NatsDigestMismatchError):
+        await theirs.get("x")

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -247,3 +248,18 @@ def test_a_service_tells_its_end_and_spans_surround_what_a_script_does(server_ur
             nc.publish(subject + ".next")
     names = {span.name for span in exporter.get_finished_spans()}
     assert f"{subject} process" in names
+
+
+def test_functions_and_iterators_that_are_done_with_leave_no_thread(nc: Any, name: str) -> None:
+    js = nc.jetstream()
+    store = js.create_object_store(name)
+    before = threading.active_count()
+    for number in range(20):
+        store.put("x", (b"1" for _ in range(3)), progress=lambda sent, _: None)
+        js.publish_async(f"$O.{name}.C.{number}", b"").add_done_callback(lambda _: None)
+    js.publish_async_complete()
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before + 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() <= before + 4  # the loop's own for files, and one that tells
+    js.delete_object_store(name)

@@ -191,7 +191,7 @@ class _GivenIterator:
 
     def __init__(self, iterator: Iterator[Any], thread: LoopThread) -> None:
         self._iterator = iterator
-        self._next = thread.callback(lambda: next(iterator, self._END))
+        self._next = thread.callback(functools.partial(next, iterator, self._END))
 
     def __iter__(self) -> Iterator[Any]:
         return self._iterator
@@ -232,9 +232,8 @@ class PendingResult:
         return None
 
     def add_done_callback(self, function: Callable[["PendingResult"], Any]) -> None:
-        """Call `function` with this once it has come, in a thread of its own."""
-        told = self._thread.callback(lambda: function(self))
-        self._thread.run(self._when_done(lambda _: told()))
+        """Call `function` with this once it has come, in the thread that tells of results."""
+        self._thread.run(self._when_done(lambda _: self._thread.tell(lambda: function(self))))
 
     async def _when_done(self, function: Callable[[Any], Any]) -> None:
         self._future.add_done_callback(function)

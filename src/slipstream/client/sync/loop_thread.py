@@ -3,12 +3,16 @@
 import asyncio
 import concurrent.futures
 import contextvars
+import logging
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from slipstream.client.errors import ClientError
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -22,7 +26,9 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = _new_loop()
-        self._callbacks: list[ThreadPoolExecutor] = []
+        # A function's thread ends when the client has dropped the function.
+        self._callbacks: weakref.WeakSet[ThreadPoolExecutor] = weakref.WeakSet()
+        self._tellers = ThreadPoolExecutor(1, thread_name_prefix="slipstream: results")
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="slipstream: event loop", daemon=True
         )
@@ -73,12 +79,16 @@ class LoopThread:
         Whoever does not await it goes on at once; the calls come one after the other all the same.
         """
         threads = ThreadPoolExecutor(1, thread_name_prefix="slipstream: callback")
-        self._callbacks.append(threads)
+        self._callbacks.add(threads)
 
         def called(*arguments: Any, **named: Any) -> "asyncio.Future[Any]":
             return self._loop.run_in_executor(threads, lambda: function(*arguments, **named))
 
         return called
+
+    def tell(self, function: Callable[[], Any]) -> None:
+        """Call `function` in the thread that tells of results; what it raises is logged."""
+        self._tellers.submit(_logged, function)
 
     def stop(self) -> None:
         """End the loop and its thread; may be called twice, and from a callback."""
@@ -88,8 +98,15 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        for threads in self._callbacks:
+        for threads in (*self._callbacks, self._tellers):
             threads.shutdown(wait=False)
+
+
+def _logged(function: Callable[[], Any]) -> None:
+    try:
+        function()
+    except Exception:
+        logger.exception("a function that was told of a result raised")
 
 
 async def _cancel_others() -> None:
