@@ -4,12 +4,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 import slipstream
 from slipstream.client import (
     AuthorizationError,
     ConnectError,
     CredentialsError,
+    Identity,
     PermissionsError,
 )
 from slipstream.client.events import ErrorEvent
@@ -70,6 +77,12 @@ async def test_an_nkey_signs_the_servers_nonce(
             await nc.flush()
     async with await slipstream.connect(server.url, nkey=key.public, sign=key.sign) as nc:
         await nc.flush()
+    for identity in (
+        lambda nonce: Identity(seed=seed),
+        lambda nonce: Identity(nkey=key.public, signature=key.sign(nonce)),
+    ):
+        async with await slipstream.connect(server.url, authenticate=identity) as nc:
+            await nc.flush()
     with pytest.raises(AuthorizationError):
         await slipstream.connect(server.url, nkey_seed=new_seed("U"))
 
@@ -86,6 +99,17 @@ async def test_a_credentials_file_proves_a_user_in_operator_mode(
         server.url, user_jwt=lambda: mode.user_jwt, sign=key.sign
     ) as nc:
         await nc.flush()
+    # What stands in such a file may be given itself, or found out at each connect.
+    for options in (
+        {"credentials": mode.credentials.read_text()},
+        {"authenticate": lambda nonce: Identity(jwt=mode.user_jwt, seed=mode.user_seed)},
+    ):
+        async with await slipstream.connect(server.url, **options) as nc:
+            await nc.flush()
+    with pytest.raises(CredentialsError, match="the text given as credentials has no user NKey"):
+        await slipstream.connect(
+            server.url, credentials=mode.credentials.read_text().partition("USER NKEY")[0]
+        )
 
 
 def test_an_nkey_that_was_copied_wrongly_is_refused(tmp_path: Path) -> None:
@@ -161,6 +185,28 @@ async def test_a_certificate_can_be_asked_of_us(
         await round_trip(nc)
     with pytest.raises(ConnectError):
         await slipstream.connect(server.url, tls_ca=authority.ca_file)
+
+
+def locked(path: str, password: bytes) -> str:
+    """A copy of a key file that needs a password."""
+    key = load_pem_private_key(Path(path).read_bytes(), None)
+    copy = Path(path).with_suffix(".locked")
+    encryption = BestAvailableEncryption(password)
+    copy.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
+    return str(copy)
+
+
+async def test_the_key_of_a_certificate_may_have_a_password(
+    make_server: MakeServer, authority: Authority, tls_block: str
+) -> None:
+    server = make_server(f"tls {{ {tls_block}, verify: true }}")
+    certificate, plain = authority.issue("locked")
+    key = locked(plain, b"open sesame")
+    files = {"tls_ca": authority.ca_file, "tls_certificate": certificate, "tls_key": key}
+    async with await slipstream.connect(server.url, tls_key_password="open sesame", **files) as nc:
+        await round_trip(nc)
+    with pytest.raises(ConnectError, match="the TLS files can not be used"):
+        await slipstream.connect(server.url, tls_key_password="wrong", **files)
 
 
 async def test_the_servers_name_is_checked(

@@ -2,14 +2,19 @@
 
 from slipstream.client.connection import Connection, connect
 from slipstream.client.errors import (
+    AuthenticationExpiredError,
+    AuthenticationRevokedError,
     AuthorizationError,
     ClientError,
     ConnectError,
     ConnectionClosedError,
+    ConnectionLimitError,
     ConnectionLostError,
     CredentialsError,
+    HeadersNotSupportedError,
     InvalidSubjectError,
     MaxPayloadError,
+    NoReplySubjectError,
     NoRespondersError,
     OutboundBufferFullError,
     PermissionsError,
@@ -17,8 +22,10 @@ from slipstream.client.errors import (
     SlowConsumerError,
     StaleConnectionError,
     SubscriptionClosedError,
+    SubscriptionLimitError,
     TimeoutError,
 )
+from slipstream.client.identity import Identity
 from slipstream.client.message import Message
 from slipstream.client.options import ConnectOptions
 from slipstream.client.route import Sink
@@ -30,18 +37,24 @@ from slipstream.client.telemetry import Operation, TelemetryOptions
 from slipstream.wire.headers import Headers
 
 __all__ = [
+    "AuthenticationExpiredError",
+    "AuthenticationRevokedError",
     "AuthorizationError",
     "ClientError",
     "ConnectError",
     "ConnectOptions",
     "Connection",
     "ConnectionClosedError",
+    "ConnectionLimitError",
     "ConnectionLostError",
     "CredentialsError",
     "Headers",
+    "HeadersNotSupportedError",
+    "Identity",
     "InvalidSubjectError",
     "MaxPayloadError",
     "Message",
+    "NoReplySubjectError",
     "NoRespondersError",
     "Operation",
     "OutboundBufferFullError",
@@ -55,6 +68,7 @@ __all__ = [
     "Status",
     "Subscription",
     "SubscriptionClosedError",
+    "SubscriptionLimitError",
     "TelemetryOptions",
     "TimeoutError",
     "connect",

@@ -1,6 +1,7 @@
 """Who we say we are: the fields of CONNECT that prove it (spec auth-accounts.md section 1)."""
 
 import base64
+import inspect
 from collections.abc import Callable
 
 from slipstream.client.errors import CredentialsError
@@ -35,6 +36,35 @@ def auth_fields(options: ConnectOptions, server: ServerAddress, info: ServerInfo
     if server.user:
         return {"user": server.user, "pass": server.password}
     return {}
+
+
+async def ask_identity(options: ConnectOptions, info: ServerInfo) -> dict[str, str] | None:
+    """The fields that the function of the options gives; None if there is no such function.
+
+    Raises `CredentialsError`.
+    """
+    if options.authenticate is None:
+        return None
+    try:
+        found = options.authenticate(info.nonce.encode())
+        identity = await found if inspect.isawaitable(found) else found
+    except Exception as error:
+        raise CredentialsError(
+            f"connect: the function given as authenticate raised: {error!r}"
+        ) from error
+    fields = {
+        "user": identity.user,
+        "pass": identity.password,
+        "auth_token": identity.token,
+        "jwt": identity.jwt,
+        "nkey": identity.nkey,
+        "sig": _encode(identity.signature),
+    }
+    if identity.seed:
+        key = KeyPair(identity.seed)
+        fields["nkey"] = "" if identity.jwt else key.public
+        fields["sig"] = _encode(key.sign(_nonce(info)))
+    return {name: value for name, value in fields.items() if value}
 
 
 def _text(option: str | Callable[[], str], name: str) -> str:

@@ -4,6 +4,8 @@
     └── ClientError
         ├── ConnectError               no server of the list could be reached
         │   └── AuthorizationError     one was reached and refused who we said we are
+        │       ├── AuthenticationExpiredError     the user or account is valid no more
+        │       └── AuthenticationRevokedError     somebody took the user's access away
         ├── ConnectionLostError        the connection broke under a call; see `may_have_arrived`
         │   └── StaleConnectionError   the server stopped answering pings
         ├── ConnectionClosedError      the call came after `close` or `drain`
@@ -11,6 +13,10 @@
         ├── NoRespondersError          nobody is subscribed to the subject of a request
         ├── PermissionsError           the server forbids a publish or a subscription
         ├── ServerError                any other complaint of the server
+        │   ├── ConnectionLimitError   it takes no more connections, or the account has too many
+        │   └── SubscriptionLimitError this connection has too many subscriptions
+        ├── HeadersNotSupportedError   the server takes no headers
+        ├── NoReplySubjectError        respond to a message that awaits no answer
         ├── SlowConsumerError          a subscription dropped messages (in events only)
         ├── SubscriptionClosedError    the subscription has ended
         ├── OutboundBufferFullError    more is waiting to be sent than the bound allows
@@ -41,6 +47,14 @@ class ConnectError(ClientError):
 
 class AuthorizationError(ConnectError):
     """The server refused the user, password, token, key or certificate, or they expired."""
+
+
+class AuthenticationExpiredError(AuthorizationError):
+    """The user, or the account it belongs to, was valid only up to now."""
+
+
+class AuthenticationRevokedError(AuthorizationError):
+    """The user's access was taken away."""
 
 
 class ConnectionLostError(ClientError):
@@ -105,6 +119,22 @@ class ServerError(ClientError):
     def __init__(self, text: str, server: str) -> None:
         super().__init__(f"{server} says: {text}")
         self.text = text
+
+
+class ConnectionLimitError(ServerError):
+    """The server has as many connections as it takes, or as the account may have."""
+
+
+class SubscriptionLimitError(ServerError):
+    """The connection has as many subscriptions as it may have; the last one was not made."""
+
+
+class HeadersNotSupportedError(ClientError):
+    """The server takes no headers (its configuration says `no_header_support`)."""
+
+
+class NoReplySubjectError(ClientError):
+    """The message has no reply subject, so nobody awaits an answer."""
 
 
 class SlowConsumerError(ClientError):

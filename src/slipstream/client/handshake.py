@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slipstream.client.auth import auth_fields
-from slipstream.client.errors import AuthorizationError, ClientError, ConnectError, ServerError
+from slipstream.client.auth import ask_identity, auth_fields
+from slipstream.client.complaints import authorization_error, server_error
+from slipstream.client.errors import ClientError, ConnectError
 from slipstream.client.options import ConnectOptions, seconds
 from slipstream.client.protocol import Link
 from slipstream.client.server_info import ServerInfo, parse_info
@@ -23,19 +24,6 @@ from slipstream.errors import Error, ProtocolError
 if TYPE_CHECKING:
     from slipstream.client.outbox import Outbox
     from slipstream.client.route import Route
-
-# How -ERR begins when the server refuses who we say we are.
-AUTH_ERRORS = (
-    "authorization violation",
-    "authentication timeout",
-    "user authentication",
-    "account authentication",
-)
-
-
-def is_auth_error(text: str) -> bool:
-    """Whether an -ERR refuses our credentials."""
-    return text.lower().startswith(AUTH_ERRORS)
 
 
 class SocketLink(Link, asyncio.BufferedProtocol):
@@ -71,15 +59,16 @@ class Handshake:
 
     def on_error(self, link: Link, text: str) -> None:
         """The server says why it does not take us."""
-        if is_auth_error(text):
+        refused = authorization_error(text)
+        if refused is not None:
             self._fail(
-                AuthorizationError(
+                refused(
                     f"{self.server.url} refuses the connection: {text}. Check the user, password, "
                     "token, key or certificate that `connect` was given"
                 )
             )
         else:
-            self._fail(ServerError(text, self.server.url))
+            self._fail(server_error(text, self.server.url))
 
     def on_malformed(self, link: Link, start: bytes) -> None:
         """Whatever listens there, it is no NATS server."""
@@ -118,7 +107,9 @@ def tls_context(options: ConnectOptions) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(options.tls_ca) or None)
         if options.tls_certificate:
             key = str(options.tls_key) or None
-            context.load_cert_chain(str(options.tls_certificate), key)
+            context.load_cert_chain(
+                str(options.tls_certificate), key, options.tls_key_password or None
+            )
     except (OSError, ssl.SSLError) as error:
         raise ConnectError(f"connect: the TLS files can not be used: {error}") from error
     return context
@@ -135,8 +126,8 @@ def wants_tls(options: ConnectOptions, server: ServerAddress) -> bool:
     )
 
 
-def connect_frame(options: ConnectOptions, server: ServerAddress, info: ServerInfo) -> bytes:
-    """CONNECT and the PING whose PONG says that we are taken."""
+def connect_frame(options: ConnectOptions, info: ServerInfo, identity: dict[str, str]) -> bytes:
+    """CONNECT and the PING whose PONG says that we are taken; `identity` says who we are."""
     fields: dict[str, Any] = {
         "verbose": options.verbose,
         "pedantic": options.pedantic,
@@ -146,7 +137,7 @@ def connect_frame(options: ConnectOptions, server: ServerAddress, info: ServerIn
         "protocol": 1,
         "headers": info.headers,
         "no_responders": info.headers,
-        **auth_fields(options, server, info),
+        **identity,
     }
     if options.name:
         fields["name"] = options.name
@@ -212,7 +203,10 @@ async def _greet(
                 f"{server.url} offers no TLS, but TLS was asked for. Nothing was sent to it"
             )
         await _start_tls(loop, link, tls_context(options), name)
-    link.transport.write(connect_frame(options, server, info))
+    identity = await ask_identity(options, info)
+    if identity is None:
+        identity = auth_fields(options, server, info)
+    link.transport.write(connect_frame(options, info, identity))
     await handshake.taken
 
 

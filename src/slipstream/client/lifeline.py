@@ -10,12 +10,12 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from slipstream.client.complaints import authorization_error, server_error
 from slipstream.client.errors import (
     AuthorizationError,
     ConnectError,
     ConnectionClosedError,
     ConnectionLostError,
-    ServerError,
     StaleConnectionError,
 )
 from slipstream.client.events import (
@@ -27,7 +27,7 @@ from slipstream.client.events import (
     Reconnected,
     ServersDiscovered,
 )
-from slipstream.client.handshake import Handshake, is_auth_error, open_link
+from slipstream.client.handshake import Handshake, open_link
 from slipstream.client.options import ConnectOptions, seconds
 from slipstream.client.outbox import Outbox
 from slipstream.client.permissions import parse_violation
@@ -99,7 +99,7 @@ class Lifeline:
         """
         failures: list[tuple[str, Exception]] = []
         for _ in range(len(self.pool)):
-            server = self.pool.next()
+            server = self.pool.next() if first else self._next_server()
             if server is None:
                 break
             try:
@@ -118,6 +118,27 @@ class Lifeline:
             failures.append((server.url, handshake.error or _broke(server)))
         return failures
 
+    def _next_server(self) -> ServerAddress | None:
+        """The server to try now: the chosen one, or the next in line."""
+        choose = self._options.choose_server
+        if choose is None:
+            return self.pool.next()
+        urls = [server.url for server in self.pool.line]
+        chosen = choose(urls, self.info)
+        if chosen is None:
+            return self.pool.next()
+        server = self.pool.take(chosen)
+        if server is None:
+            self.events.tell(
+                ErrorEvent(
+                    ConfigError(
+                        f"choose_server gave {chosen!r}, which is none of {', '.join(urls)}"
+                    )
+                )
+            )
+            return self.pool.next()
+        return server
+
     def _note_failure(self, server: ServerAddress, error: Exception) -> None:
         server.failures += 1
         if isinstance(error, AuthorizationError):
@@ -125,7 +146,8 @@ class Lifeline:
         else:
             server.refusals = 0
         limit = self._options.max_reconnect_attempts
-        if server.refusals >= REFUSALS_MAX or 0 <= limit < server.failures:
+        refused = server.refusals >= REFUSALS_MAX and not self._options.ignore_authorization_errors
+        if refused or 0 <= limit < server.failures:
             self.pool.drop(server)
 
     def _take(self, link: Link, handshake: Handshake) -> bool:
@@ -254,9 +276,10 @@ class Lifeline:
         if violation is not None:
             self._connection.forbid(violation)
             return
-        error: Exception = ServerError(text, self.server.url)
-        if is_auth_error(text):
-            error = AuthorizationError(f"{self.server.url} ends the connection: {text}")
+        error: Exception = server_error(text, self.server.url)
+        refused = authorization_error(text)
+        if refused is not None:
+            error = refused(f"{self.server.url} ends the connection: {text}")
             self.server.refusals += 1
         elif text.lower().startswith("stale connection"):
             error = StaleConnectionError(f"{self.server.url} got no answer to its pings")

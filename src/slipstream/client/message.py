@@ -7,7 +7,7 @@ asked for, and then kept.
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from slipstream.client.codecs import decode_message
-from slipstream.client.errors import ClientError
+from slipstream.client.errors import NoReplySubjectError
 from slipstream.client.payload import HeadersLike, Payload, header_bytes, payload_bytes
 from slipstream.client.payload import subject_bytes as as_subject
 from slipstream.errors import ProtocolError
@@ -138,7 +138,7 @@ class Message:
     async def respond(self, data: Payload = b"", *, headers: HeadersLike | None = None) -> None:
         """Answer; waits only while too much is waiting to be sent.
 
-        Raises `ClientError` if no answer is awaited, and what `Connection.publish` raises.
+        Raises `NoReplySubjectError` if no answer is awaited, and what `Connection.publish` raises.
         """
         outbox = self._answerable()
         if outbox.crowded:
@@ -153,7 +153,7 @@ class Message:
 
     def _answerable(self) -> "Outbox":
         if self._outbox is None or not self._reply:
-            raise ClientError(
+            raise NoReplySubjectError(
                 f"respond to a message on {self.subject!r}: it has no reply subject, so nobody "
                 "awaits an answer. Send it with `request`"
             )

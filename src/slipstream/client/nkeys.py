@@ -76,9 +76,11 @@ class Credentials:
     key: KeyPair
 
 
-def read_credentials(path: str | Path) -> Credentials:
-    """Read a .creds file; raises `CredentialsError`."""
-    text = _read_file(path)
+def read_credentials(source: str | Path) -> Credentials:
+    """Read a .creds file, or the text of one; raises `CredentialsError`."""
+    is_text = isinstance(source, str) and "-----BEGIN" in source
+    text = str(source) if is_text else _read_file(source)
+    path = "the text given as credentials" if is_text else source
     jwt, seed = _JWT.search(text), _SEED_BLOCK.search(text)
     if jwt is None or seed is None:
         missing = "user JWT" if jwt is None else "user NKey seed"

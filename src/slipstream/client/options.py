@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from slipstream.client.codecs import Registry
+from slipstream.client.identity import Identity
+from slipstream.client.server_info import ServerInfo
 from slipstream.client.telemetry import TelemetryOptions
 from slipstream.errors import ConfigError
 
@@ -33,16 +35,19 @@ class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     password: str = ""
     token: str | Callable[[], str] = ""
     nkey_seed: str | Path = ""  # the seed itself, or a file that has it
-    credentials: str | Path = ""  # a .creds file: user JWT and seed; read anew at each connect
+    credentials: str | Path = ""  # a .creds file, read anew at each connect; or what stands in one
     user_jwt: str | Callable[[], str] = ""  # with `sign`, for keys that live elsewhere
     nkey: str = ""  # public key to go with `sign` where there is no JWT
     sign: Callable[[bytes], bytes] | None = None  # the server's nonce to its signature
+    # Asked at each connect, with the server's nonce; b"" if it wants none signed.
+    authenticate: Callable[[bytes], Identity | Awaitable[Identity]] | None = None
 
     # TLS: True for the system's authorities, a context, or the files below.
     tls: bool | ssl.SSLContext = False
     tls_ca: str | Path = ""
     tls_certificate: str | Path = ""
     tls_key: str | Path = ""
+    tls_key_password: str = ""
     tls_hostname: str = ""  # the name to check, if it is not the URL's host
     tls_handshake_first: bool = False
 
@@ -61,6 +66,10 @@ class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     reconnect_wait_max: Seconds = 5.0
     reconnect_jitter: float = 0.5  # up to this part of the wait is added at random
     reconnect_delay: Callable[[int], float] | None = None  # round to seconds, instead of the above
+    ignore_authorization_errors: bool = False  # else a server that refuses us twice is left
+    # Which server to try next, of the URLs given and after what the last server said of itself;
+    # None: as usual.
+    choose_server: Callable[[list[str], ServerInfo], str | None] | None = None
     randomize_servers: bool = True
     ignore_discovered_servers: bool = False
     ping_interval: Seconds = 120.0
@@ -95,6 +104,7 @@ class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             "nkey_seed": bool(self.nkey_seed),
             "credentials": bool(self.credentials),
             "sign": self.sign is not None,
+            "authenticate": self.authenticate is not None,
         }
         chosen = [name for name, given in ways.items() if given]
         if len(chosen) > 1:

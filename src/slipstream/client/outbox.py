@@ -14,6 +14,7 @@ from slipstream.client.codecs import Registry
 from slipstream.client.errors import (
     ClientError,
     ConnectionClosedError,
+    HeadersNotSupportedError,
     MaxPayloadError,
     OutboundBufferFullError,
 )
@@ -161,7 +162,7 @@ class Outbox:
                 f"{self.max_payload} (its max_payload). Split the message or use an object store"
             )
         if self.pending <= self.bytes_max:
-            return ClientError(
+            return HeadersNotSupportedError(
                 f"publish to {name!r}: the server takes no headers. Publish without them, or lift "
                 "no_header_support in its configuration"
             )

@@ -119,6 +119,14 @@ class ServerPool:
         self._line.append(server)
         return server
 
+    def take(self, url: str) -> ServerAddress | None:
+        """The server with this `url`, as `next` gives it; None if there is none."""
+        for server in self._line:
+            if server.url == url:
+                self.prefer(server)
+                return server
+        return None
+
     def prefer(self, server: ServerAddress) -> None:
         """Try `server` last: we have just been there."""
         if server in self._line:

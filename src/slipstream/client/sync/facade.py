@@ -40,6 +40,7 @@ _FUNCTIONS = (
 
 ANSWERED_AT_ONCE = frozenset(
     {
+        "choose_server",
         "codecs",
         "reconnect_delay",
         "sentinel",
