@@ -61,8 +61,10 @@ def things_named(name: str) -> tuple[Any, ...]:
 
 def attribute_of(thing: Any, name: str) -> Any:
     """`thing.name`, of a class also what its objects get when they are made."""
-    if not hasattr(thing, name) and re.search(rf"self\.{name}\b", inspect.getsource(thing)):
-        return None
+    if not hasattr(thing, name) and inspect.isclass(thing):
+        own = [kind for kind in thing.__mro__ if kind.__module__.startswith("slipstream.")]
+        if any(re.search(rf"self\.{name}\b", inspect.getsource(kind)) for kind in own):
+            return None
     return getattr(thing, name)
 
 
