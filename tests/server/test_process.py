@@ -1,6 +1,7 @@
 """`slipstream-server` as a process: what it says, which files it keeps, what ends it."""
 
 import json
+import platform
 import re
 import signal
 import socket
@@ -274,3 +275,21 @@ def test_without_jetstream_nobody_answers_its_api(start_server: StartProcess) ->
         client.send("SUB r 1\r\nPUB $JS.API.INFO r 0\r\n\r\n")
         assert client.line().startswith("HMSG r 1 ")
         assert client.line() == "NATS/1.0 503"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="what glibc does with freed memory")
+def test_memory_of_large_messages_is_not_brought_anew_for_each() -> None:
+    program = (
+        "import resource\n"
+        "from slipstream.server.process import keep_freed_memory\n"
+        "keep_freed_memory()\n"
+        "def pages_brought_by_large_messages():\n"
+        "    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "    for _ in range(100):\n"
+        "        [bytes(200_000) for _ in range(5)]\n"
+        "    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before\n"
+        "pages_brought_by_large_messages()\n"
+        "print(pages_brought_by_large_messages())\n"
+    )
+    ended = run_to_end(SERVER[0], "-c", program)
+    assert int(ended.stdout) < 100

@@ -1,6 +1,7 @@
 """A server that is a whole process: its log, its files, its signals, its exit status."""
 
 import asyncio
+import ctypes
 import resource
 import sys
 from collections.abc import Callable
@@ -15,6 +16,13 @@ from slipstream.server.runtime import tune_garbage_collector
 from slipstream.server.server import Server, new_loop
 from slipstream.server.signals import COMMANDS, NAMES
 
+# Memory of this size is the system's own again as soon as it is free.
+MAPPED_BYTES_MIN = 8 * 1024 * 1024
+# Of what is smaller, this much is kept at the end of the heap.
+FREED_BYTES_MAX = 16 * 1024 * 1024
+_M_TRIM_THRESHOLD = -1  # malloc.h
+_M_MMAP_THRESHOLD = -3
+
 Loader = Callable[[], tuple[ServerOptions, list[str]]]
 
 
@@ -26,6 +34,7 @@ def run_process(program: str, options: ServerOptions, loader: Loader) -> int:
         print(f"{program}: {error}", file=sys.stderr)
         return 1
     raise_file_limit()
+    keep_freed_memory()
     loop = new_loop()
     loop.set_exception_handler(lambda _, context: log_fault(log, context))
     try:
@@ -40,6 +49,17 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep the memory of large messages for the next ones.
+
+    Else it gives that back to the system with each message, which brings it anew, page by page.
+    """
+    tune = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc's; others have their own ways
+    if tune is not None:
+        tune(_M_MMAP_THRESHOLD, MAPPED_BYTES_MIN)
+        tune(_M_TRIM_THRESHOLD, FREED_BYTES_MAX)
 
 
 def log_fault(log: Logger, context: dict[str, Any]) -> None:
