@@ -27,8 +27,8 @@ from slipstream.client.jetstream.errors import (
     StreamNotFoundError,
 )
 from slipstream.errors import ConfigError
-from tests.client.jetstream.conftest import MakeStream
-from tests.client.jetstream.test_consume import fill
+from tests.client.jetstream.conftest import MakeStream, or_skip
+from tests.client.jetstream.test_consume import fill, until
 from tests.client.own_server import OwnServer
 
 
@@ -389,3 +389,29 @@ async def test_the_long_form_of_acknowledgements_works_too(
         pushed = await stream.create_push_consumer(flow_control=True, idle_heartbeat=1)
         async with pushed.messages() as messages:
             assert await messages.next(timeout=5) is not None
+
+
+async def test_a_mirror_and_a_source_follow_a_stream(
+    js: JetStream, make_stream: MakeStream
+) -> None:
+    origin = await make_stream()
+    await fill(js, origin, 4)
+    mirror = await or_skip(make_stream(subjects=[], mirror=StreamSource(name=origin.name)))
+    transform = SubjectTransform(src=f"{origin.name}.*", dest="copied.{{wildcard(1)}}")
+    copy = await make_stream(
+        subjects=[],
+        sources=[StreamSource(name=origin.name, subject_transforms=[transform], opt_start_seq=2)],
+    )
+    await until(lambda: _has(mirror, 4))
+    await until(lambda: _has(copy, 3))
+    assert {subject async for subject, _ in copy.subjects()} == {f"copied.{n}" for n in range(3)}
+    info = await mirror.info()
+    assert info.mirror is not None
+    assert (info.mirror.name, info.mirror.lag) == (origin.name, 0)
+    assert [source.name for source in (await copy.info()).sources] == [origin.name]
+    promoted = await mirror.update(mirror=None, subjects=["promoted.>"])
+    assert (promoted.config.mirror, promoted.config.subjects) == (None, ["promoted.>"])
+
+
+async def _has(stream: Stream, messages: int) -> bool:
+    return (await stream.info()).state.messages == messages
