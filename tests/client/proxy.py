@@ -42,6 +42,7 @@ class Lane:
         self.number = number
         self.from_server = b""
         self.from_client = b""
+        self.after_info: int | None = None  # where to cut
 
     def cut(self) -> None:
         """End both sides at once, without a goodbye."""
@@ -59,6 +60,7 @@ class Proxy:
         self.split: Split | None = None  # what the client gets in one read
         self.delay = 0.0  # seconds before each piece, both ways
         self.cut_after: int | None = None  # bytes to the next client; that lane only
+        self.cut_after_info: int | None = None  # the same, counted from the end of the first line
         self.cut_after_from_client: int | None = None  # bytes to the server; the same
         self.refuse = False  # close whoever comes
         self._flowing = asyncio.Event()
@@ -109,7 +111,8 @@ class Proxy:
             lane = Lane(writer, far_writer, len(self.lanes))
             self.lanes.append(lane)
             down, up = self.cut_after, self.cut_after_from_client
-            self.cut_after = self.cut_after_from_client = None
+            lane.after_info = self.cut_after_info
+            self.cut_after = self.cut_after_info = self.cut_after_from_client = None
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pass(lane, far_reader, writer, down, to_client=True))
                 group.create_task(self._pass(lane, reader, far_writer, up, to_client=False))
@@ -130,6 +133,9 @@ class Proxy:
     ) -> None:
         while data := await reader.read(65536):
             await self._flowing.wait()
+            if to_client and lane.after_info is not None:
+                limit = data.index(b"\r\n") + 2 + lane.after_info
+                lane.after_info = None
             if limit is not None:
                 data, limit = data[:limit], limit - len(data)
             if to_client:
@@ -139,7 +145,10 @@ class Proxy:
             for piece in self.split(data) if self.split and to_client else [data]:
                 if self.delay:
                     await asyncio.sleep(self.delay)
-                writer.write(piece)
+                try:
+                    writer.write(piece)
+                except RuntimeError:
+                    return  # behind a half-close
                 await writer.drain()
                 if self.split:
                     await asyncio.sleep(0)  # so that each piece is a read of its own

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from slipstream.client.arrow.batches import COLUMNS, flags_of, schema, take_batch
 from slipstream.client.arrow.columns import REPLY, MessageColumns
 from slipstream.client.arrow.gather import BROKEN, STATUS, Gather
+from slipstream.client.errors import ConnectionLostError
 from slipstream.client.jetstream.pull_options import GroupOptions, request_body
 from slipstream.client.jetstream.status import Verdict, judge
 
@@ -45,7 +46,7 @@ async def fetch_arrow(
 ) -> "pyarrow.RecordBatch":
     """Up to `count` messages, asked for at `subject`; fewer, or none, after `timeout` seconds.
 
-    Raises the `ConsumeError` that came before any message.
+    Raises the `ConsumeError` that came before any message, or `ConnectionLostError`.
     """
     if count < 1 or timeout <= 0:
         raise ValueError(f"fetch {count} messages in {timeout} s: both are to be positive")
@@ -82,8 +83,10 @@ def _check(gathered: Gather, who: str) -> None:
         verdict, error = judge(gathered.status, who)
         if verdict is not Verdict.DONE and error is not None:
             raise error
-    if gathered.outcome == BROKEN and gathered.error is not None:
-        raise gathered.error
+    if gathered.outcome == BROKEN:
+        raise gathered.error or ConnectionLostError(
+            f"{who}: the connection broke before any message came. Fetch again"
+        )
 
 
 def _hand_back(connection: "Connection", columns: MessageColumns) -> None:

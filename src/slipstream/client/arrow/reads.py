@@ -18,6 +18,7 @@ from slipstream.client.jetstream.errors import (
     MaxBytesExceededError,
 )
 from slipstream.client.jetstream.names import new_name
+from slipstream.client.jetstream.ordered_source import forget_consumer
 from slipstream.client.jetstream.status import Verdict, judge, number
 from slipstream.client.latest import message_after
 from slipstream.client.message import Message
@@ -211,8 +212,12 @@ class ConsumerReader(Reader):
             config.filter_subject = self._subjects[0]
         else:
             config.filter_subjects = list(self._subjects)
-        made = await self._js.create_consumer_raw(self._stream, config)
-        self._consumer = made.name
+        self._consumer = config.name  # to be deleted, also if nobody hears that it was made
+        try:
+            made = await self._js.create_consumer_raw(self._stream, config)
+        except Exception:
+            self.restart()
+            raise
         self._delivered = 0
         self._is_empty = made.num_pending == 0
 
@@ -240,9 +245,8 @@ class ConsumerReader(Reader):
 
     def restart(self) -> None:
         """Have another consumer made, which starts behind the last row."""
-        if self._consumer and self._js.connection.is_connected:
-            endpoint = f"{self._js.api.prefix}.CONSUMER.DELETE.{self._stream}.{self._consumer}"
-            self._js.connection.publish_nowait(endpoint)
+        if self._consumer:
+            forget_consumer(self._js, self._stream, self._consumer)
         self._consumer = ""
 
     def close(self) -> None:

@@ -67,6 +67,7 @@ class Messages(Iteration):
                 await self._source.start()
             except BaseException:
                 self._started = False
+                self._source.drop_route()
                 raise
 
     @property
@@ -168,10 +169,17 @@ class ConsumeContext:
             await asyncio.wait([self._task])
 
     async def drain(self) -> None:
-        """Ask for no more; returns when everything that has come is handled."""
-        await self._messages.drain()
-        if asyncio.current_task() is not self._task:
-            await asyncio.wait([self._task])
+        """Ask for no more; returns when everything that has come is handled.
+
+        Cancelled, it stops instead: the handler is not called again.
+        """
+        try:
+            await self._messages.drain()
+            if asyncio.current_task() is not self._task:
+                await asyncio.wait([self._task])
+        except asyncio.CancelledError:
+            await self._messages.stop()
+            raise
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,10 +6,11 @@ start behind the last message that was received (spec consumers.md section 8).
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from slipstream.client.errors import ConnectionClosedError
+from slipstream.client.errors import ConnectionClosedError, OutboundBufferFullError
 from slipstream.client.jetstream.consumer_config import ConsumerConfig, OrderedConsumerConfig
 from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.errors import (
@@ -86,8 +87,9 @@ class Incarnations:
                 raise
             except (Error, TimeoutError) as error:
                 self._check_attempts(attempts, error)
-                # Without an answer it may have been made: the same name makes no second one.
-                self._serial += isinstance(error, ApiError)
+                if not isinstance(error, ApiError):
+                    forget_consumer(self._js, self._stream, name)  # it may have been made
+                self._serial += 1
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, RESET_WAIT_MAX)
                 continue
@@ -115,9 +117,7 @@ class Incarnations:
         self.info = None
 
     def _delete(self, name: str) -> None:
-        if self._js.connection.is_connected:
-            endpoint = f"{self._js.api.prefix}.CONSUMER.DELETE.{self._stream}.{name}"
-            self._js.connection.publish_nowait(endpoint)
+        forget_consumer(self._js, self._stream, name)
 
     def config(self, name: str, deliver_subject: str) -> ConsumerConfig:
         """The configuration of the next one."""
@@ -154,6 +154,12 @@ class Incarnations:
             made.idle_heartbeat = asked.idle_heartbeat
             made.ack_wait = PUSH_ACK_WAIT
         return made
+
+
+def forget_consumer(js: "JetStream", stream: str, name: str) -> None:
+    """Delete a consumer, on the next connection if there is none now; no answer is awaited."""
+    with contextlib.suppress(ConnectionClosedError, OutboundBufferFullError):  # it fades away then
+        js.connection.publish_nowait(f"{js.api.prefix}.CONSUMER.DELETE.{stream}.{name}")
 
 
 class Rebirth:

@@ -247,5 +247,9 @@ class MessageSource:
                 await self.connection.flush()
             except Error:
                 pass  # the connection broke: then nothing is on its way
+            except BaseException:
+                self.close()
+                self.delivery.end()
+                raise
         self.close()
         self.delivery.end()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from slipstream.client.codecs import decode
+from slipstream.client.errors import ConnectionLostError, TimeoutError
 from slipstream.client.jetstream.document import Timestamp, time_to_wire
 from slipstream.client.jetstream.errors import (
     ApiError,
@@ -22,6 +23,7 @@ from slipstream.client.jetstream.errors import (
 )
 from slipstream.client.jetstream.status import number
 from slipstream.client.message import Message
+from slipstream.client.request_many import Answers
 from slipstream.errors import ProtocolError
 from slipstream.wire.headers import Headers
 
@@ -219,14 +221,16 @@ async def _answers(
     connection = api.connection
     asked = f"direct get {request} of stream {stream!r}"
     inbox = connection.new_inbox()
-    async with await connection.subscribe(
-        inbox, max_messages_pending=SUBJECTS_PER_PAGE + MESSAGES_PER_PAGE
-    ) as answers:
-        connection.publish_nowait(
+    answers = _Answers(asked)
+    subscription = connection.open_sink(inbox, answers)
+    try:
+        answers.position = connection.publish_nowait(
             f"{api.prefix}.DIRECT.GET.{stream}", msgspec.json.encode(request), reply=inbox
         )
         while True:
-            message = await answers.next(timeout=api.timeout)
+            message = await answers.next(connection.loop.time() + api.timeout)
+            if message is None:
+                raise TimeoutError(f"{asked}: no answer came within {api.timeout} s")
             if message.status == 204:
                 yield message
                 return
@@ -234,3 +238,24 @@ async def _answers(
             if not message.header_block:
                 raise InvalidAnswerError(f"{asked}: the server knows no batches; it is too old")
             yield from_direct(message)
+    finally:
+        subscription.close()
+
+
+class _Answers(Answers):
+    """The answers to one request, which end with the connection that it was sent on."""
+
+    def __init__(self, asked: str) -> None:
+        super().__init__()
+        self.position = 0
+        self._asked = asked
+
+    def on_disconnect(self, handed: int) -> None:
+        """The rest will not come."""
+        if self.position <= handed:
+            self.failed(
+                ConnectionLostError(
+                    f"{self._asked}: the connection broke before the last answer; ask again from "
+                    "behind the last message that came"
+                )
+            )

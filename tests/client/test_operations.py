@@ -1,0 +1,193 @@
+"""Everything the client can do, in every weather: it ends, nothing is left, and it works again.
+
+An operation may fail where its connection is cut; then with an error of ours, and at once. What it
+opened is closed, on both sides, and the same operation over the same connection succeeds.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Coroutine, Generator
+from typing import Any
+
+import pytest
+
+import slipstream
+from tests.client.operations import OPERATIONS, World
+from tests.client.proxy import Proxy, byte_by_byte, frame_ends
+
+ALL = pytest.mark.parametrize("name", OPERATIONS)
+CUTS_MAX = 5  # of a direction, spread over all places
+LONGEST = 4.0  # seconds for what takes some hundredths of one
+
+
+@pytest.fixture
+async def world(server_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """Things for an operation to work on, and clients that try again soon."""
+    monkeypatch.setattr("slipstream.client.jetstream.ordered_source.RESET_WAIT_FIRST", 0.01)
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: reported.append(what))
+    async with await slipstream.connect(server_url) as near:
+        made = World(near)
+        await made.prepare()
+        yield made
+        await made.remove()
+    assert not reported
+
+
+def open_routes(nc: slipstream.Connection) -> list[str]:
+    """Subscriptions of the client, without the inboxes that live as long as their owners."""
+    return [r.subject for r in nc.routes.values() if not r.subject.endswith(".*")]
+
+
+async def nothing_is_left(
+    nc: slipstream.Connection, world: World, tasks: set["asyncio.Task[Any]"]
+) -> None:
+    """No subscription, no task, no pull request and no consumer."""
+    assert not open_routes(nc)
+    async with asyncio.timeout(LONGEST):
+        for wait in itertools.repeat(0.002):
+            if await world.settled():
+                break
+            await asyncio.sleep(wait)
+        left = [task for task in asyncio.all_tasks() - tasks if is_of_client(task)]
+        if left:
+            await asyncio.wait(left)
+    assert nc.requests_pending == 0
+
+
+def is_of_client(task: "asyncio.Task[Any]") -> bool:
+    """Whether a task is neither the proxy's nor the one that seeks a server."""
+    name = getattr(task.get_coro(), "__qualname__", "")
+    return not name.startswith("Proxy.") and "reconnect" not in task.get_name()
+
+
+async def run(nc: slipstream.Connection, world: World, name: str) -> Exception | None:
+    """The operation's error, if it ended in one."""
+    try:
+        async with asyncio.timeout(LONGEST):
+            await OPERATIONS[name](nc, world)
+    except slipstream.Error as error:
+        return error
+    return None
+
+
+def some(places: list[int]) -> list[int]:
+    """At most so many of them, the first and last included."""
+    step = max(len(places) - 1, 1) / (min(len(places), CUTS_MAX) - 1 or 1)
+    return [places[round(i * step)] for i in range(min(len(places), CUTS_MAX))]
+
+
+async def survives(proxy: Proxy, world: World, name: str) -> None:
+    """The operation ends under the cut that the proxy was told of, and succeeds after it."""
+    before = asyncio.all_tasks()
+    async with await slipstream.connect(
+        proxy.url, wait_for_server=True, reconnect_wait=0.001, reconnect_wait_max=0.01
+    ) as nc:
+        kept = asyncio.all_tasks() | before
+        await run(nc, world, name)
+        await nothing_is_left(nc, world, kept)
+        error = await run(nc, world, name)
+        if error is not None:
+            error = await run(nc, world, name)  # the cut came between the two
+        assert error is None
+
+
+@ALL
+async def test_a_cut_at_the_boundaries_of_what_the_server_sends(
+    proxy: Proxy, world: World, name: str
+) -> None:
+    async with await slipstream.connect(proxy.url) as nc:
+        assert await run(nc, world, name) is None
+    sent = proxy.lanes[-1].from_server
+    start, *ends = frame_ends(sent)
+    inside = [end - 1 for end in ends]
+    for place in some(sorted({*ends, *inside})):
+        proxy.cut_after_info = place - start
+        await survives(proxy, world, name)
+
+
+@ALL
+async def test_a_cut_at_the_boundaries_of_what_the_client_sends(
+    proxy: Proxy, world: World, name: str
+) -> None:
+    async with await slipstream.connect(proxy.url) as nc:
+        assert await run(nc, world, name) is None
+    sent = proxy.lanes[-1].from_client
+    lines = [place for place in range(1, len(sent)) if sent[place - 2 : place] == b"\r\n"]
+    for place in some(sorted({*lines, *(line - 1 for line in lines)})):
+        proxy.cut_after_from_client = place
+        await survives(proxy, world, name)
+
+
+@ALL
+async def test_frames_that_come_byte_by_byte(proxy: Proxy, world: World, name: str) -> None:
+    proxy.split = byte_by_byte
+    async with await slipstream.connect(proxy.url) as nc:
+        kept = asyncio.all_tasks()
+        assert await run(nc, world, name) is None
+        await nothing_is_left(nc, world, kept)
+
+
+@ALL
+async def test_a_slow_network_and_half_a_goodbye(proxy: Proxy, world: World, name: str) -> None:
+    proxy.delay = 0.002
+    async with await slipstream.connect(proxy.url, reconnect_wait=0.001) as nc:
+        kept = asyncio.all_tasks()
+        assert await run(nc, world, name) is None
+        running = asyncio.ensure_future(run(nc, world, name))
+        await asyncio.sleep(0.004)
+        proxy.half_close()
+        await running
+        await nothing_is_left(nc, world, kept)
+        assert await run(nc, world, name) is None
+
+
+class CancelledAt:
+    """Awaits `work`, and cancels its task at the suspension of a number."""
+
+    def __init__(self, work: Coroutine[Any, Any, None], number: int) -> None:
+        self._work = work
+        self._number = number
+        self.reached = False
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        task = asyncio.current_task()
+        assert task is not None
+        steps = self._work.__await__()
+        number = 0
+        value, error = None, None
+        while True:
+            try:
+                waits = steps.send(value) if error is None else steps.throw(error)
+            except StopIteration:
+                return
+            if number == self._number:
+                self.reached = True
+                asyncio.get_running_loop().call_soon(task.cancel)
+            number += 1
+            value, error = None, None
+            try:
+                value = yield waits
+            except BaseException as raised:
+                error = raised
+
+
+@ALL
+async def test_a_cancellation_at_every_await(world: World, server_url: str, name: str) -> None:
+    async with await slipstream.connect(server_url) as nc:
+        await run(nc, world, name)
+        kept = asyncio.all_tasks()
+        for number in range(60):
+            cancelled = CancelledAt(OPERATIONS[name](nc, world), number)  # type: ignore[arg-type]
+
+            async def work(cancelled: CancelledAt = cancelled) -> None:
+                await cancelled
+
+            task = asyncio.create_task(work())
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            await nothing_is_left(nc, world, kept | {task})
+            if not cancelled.reached:
+                break
+        assert await run(nc, world, name) is None
