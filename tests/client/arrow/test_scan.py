@@ -1,6 +1,7 @@
 """A scan gives every message of a range once, in order, whatever happens on the way."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -197,6 +198,28 @@ async def test_a_scan_left_early_leaves_nothing_behind(js: JetStream, stream: St
             return
         await asyncio.sleep(0.01)
     raise AssertionError("the scan's consumer is still there")
+
+
+async def test_a_scan_that_is_cancelled_or_dropped_awaits_nothing_more(
+    js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 100)
+    routes = len(js.connection.routes)
+    for turns in range(0, 30, 3):
+        task = asyncio.ensure_future(stream.scan(batch_rows=10).to_table())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    async for batch in stream.scan(batch_rows=10):
+        assert batch.num_rows == 10
+        break
+    for _ in range(100):
+        if len(js.connection.routes) == routes:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("a scan that nobody reads is still listening")
 
 
 async def test_a_scan_goes_on_after_the_connection_broke(

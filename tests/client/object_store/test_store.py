@@ -1,10 +1,11 @@
 """Objects of any size come back as they were put, and whatever stands for them is right."""
 
 import asyncio
+import contextlib
 import hashlib
 import io
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -238,19 +239,50 @@ async def test_a_put_whose_connection_breaks_leaves_nothing(
         assert await chunk_count(js, store) == 1
 
 
-async def test_a_put_that_is_cancelled_at_any_moment_leaves_nothing(
+async def cancelled(work: Coroutine[Any, Any, Any], turns: int) -> None:
+    """Start `work`, and cancel it after so many turns of the loop."""
+    task = asyncio.ensure_future(work)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_put_that_is_cancelled_anywhere_leaves_the_old_or_the_new_object(
     js: JetStream, store: ObjectStore
 ) -> None:
-    data = os.urandom(16 << 20)
-    for turns in (0, 1, 3, 10, 40):
-        task = asyncio.ensure_future(store.put("x", data))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    assert await chunk_count(js, store) == 0
-    assert await store.list() == []
+    old, new = b"old", os.urandom(1_000_000)
+    await store.put("x", old)
+    for turns in range(0, 90, 3):
+        await cancelled(store.put("x", new), turns)
+        assert await store.get("x") in (old, new)
+    info = await js.stream_info(store.stream_name, subjects_filter=f"$O.{store.bucket}.C.>")
+    assert len(info.state.subjects) == 1
+
+
+async def test_a_change_that_is_cancelled_is_made_whole_or_not_at_all(
+    js: JetStream, store: ObjectStore
+) -> None:
+    for turns in range(12):
+        await store.put("x", b"1")
+        await cancelled(store.update_meta("x", new_name="y"), turns)
+        (there,) = await store.list()
+        assert await store.get(there.name) == b"1"
+        await cancelled(store.delete(there.name), turns)
+        gone = await store.info(there.name, show_deleted=True)
+        assert await chunk_count(js, store) == (not gone.deleted)
+        if not gone.deleted:
+            await store.delete(there.name)
+
+
+async def test_a_file_that_is_not_fetched_to_the_end_is_not_there(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    await store.put("x", os.urandom(1_000_000))
+    for turns in range(0, 30, 2):
+        await cancelled(store.get_file("x", tmp_path / "x"), turns)
+    assert set(os.listdir(tmp_path)) <= {"x"}
 
 
 async def test_a_store_that_is_full_keeps_nothing_of_what_did_not_fit(

@@ -101,7 +101,8 @@ class Scan:
 
     async def to_table(self) -> "pyarrow.Table":
         """All the rest as one table."""
-        batches = [batch async for batch in self]
+        async with self:
+            batches = [batch async for batch in self]
         return arrow().Table.from_batches(batches, schema=self._schema)
 
     async def to_pandas(self) -> "pandas.DataFrame":
@@ -206,6 +207,12 @@ class Scan:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+
+    def __del__(self) -> None:
+        # Whoever left an iteration without a word: nothing more is to be sent for it.
+        reader: Reader | None = getattr(self, "_reader", None)
+        if reader is not None and not self._js.connection.loop.is_closed():
+            self._js.connection.loop.call_soon_threadsafe(reader.close)
 
     async def __aenter__(self) -> Self:
         return self

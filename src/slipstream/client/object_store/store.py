@@ -32,6 +32,7 @@ from slipstream.client.object_store.errors import (
     ObjectNotFoundError,
     StoreNotFoundError,
 )
+from slipstream.client.object_store.finishing import settled, to_the_end
 from slipstream.client.object_store.info import (
     CHUNK_BYTES,
     STREAM_PREFIX,
@@ -112,7 +113,8 @@ class ObjectStore:
 
         `data` is bytes, text, a `Path`, a file open for reading bytes, or an iterable or async
         iterable of bytes. If it fails, also if it is cancelled, the chunks sent so far are
-        removed and the former object stays. Raises `BadObjectError` and what `publish` raises.
+        removed and the former object stays; a cancellation that comes when all chunks are there
+        waits until the object is. Raises `BadObjectError` and what `publish` raises.
         """
         if chunk_size < 1:
             raise BadObjectError(
@@ -131,15 +133,35 @@ class ObjectStore:
         )
         try:
             await self._send_chunks(info, data, chunk_size, progress)
-            await self._send_info(info)
         except BaseException:
             with contextlib.suppress(Error):  # what went wrong first is what is told
-                await asyncio.shield(self._remove_chunks(info.nuid))
+                await to_the_end(self._remove_chunks(info.nuid))
             raise
+        return await to_the_end(self._complete(info, old))
+
+    async def _complete(self, info: ObjectInfo, old: ObjectInfo | None) -> ObjectInfo:
+        """Make an object of the chunks that are there; those of the former one go."""
+        try:
+            await self._send_info(info)
+        except Error as error:
+            if not await self._is_stored(info, error):
+                raise
         if old is not None and not old.deleted and old.nuid:
             await self._remove_chunks(old.nuid)
-        stored = await self._find(name)
+        stored = await self._find(info.name)
         return info if stored is None else stored
+
+    async def _is_stored(self, info: ObjectInfo, error: Error) -> bool:
+        """Whether an info is there all the same; if not, its chunks go."""
+        try:
+            stored = await self._find(info.name)
+        except Error:
+            raise error from None  # nobody can tell: an info without its chunks would be worse
+        if stored is not None and stored.nuid == info.nuid:
+            return True
+        with contextlib.suppress(Error):
+            await self._remove_chunks(info.nuid)
+        return False
 
     async def put_file(self, path: "Path | str", name: str = "", **options: Any) -> ObjectInfo:
         """Store the file at `path`, as `name` or the path's text; `options` are those of `put`."""
@@ -167,9 +189,10 @@ class ObjectStore:
                         await awaited.popleft()
             while awaited:
                 await awaited.popleft()
-        finally:
-            for future in awaited:
-                future.cancel()
+        except BaseException:
+            # A server may purge before it has stored what it was sent: let that come to an end.
+            await to_the_end(settled(awaited, self._js.timeout))
+            raise
         info.digest = digest_text(await digest.finish())
 
     async def _send_info(self, info: ObjectInfo) -> None:
@@ -236,8 +259,9 @@ class ObjectStore:
         partial = path.with_name(f"{path.name}.{new_name()}.part")
         opened = await self.open(name, show_deleted=show_deleted, progress=progress)
         async with opened as reader:
-            file = await asyncio.to_thread(partial.open, "wb")
+            opening = asyncio.ensure_future(asyncio.to_thread(partial.open, "wb"))
             try:
+                file = await asyncio.shield(opening)
                 held: list[bytes | memoryview] = []
                 while (chunk := await reader.next_chunk()) is not None:
                     held.append(chunk)
@@ -248,8 +272,10 @@ class ObjectStore:
                 await asyncio.to_thread(file.close)
                 partial.replace(path)
             except BaseException:
-                file.close()
-                partial.unlink(missing_ok=True)
+                await asyncio.wait([opening])
+                if opening.exception() is None:
+                    opening.result().close()
+                    partial.unlink(missing_ok=True)
                 raise
             return reader.info
 
@@ -275,6 +301,9 @@ class ObjectStore:
     async def delete(self, name: str) -> None:
         """Delete an object; its info stays, marked. Raises `ObjectNotFoundError`."""
         info = await self.info(name, show_deleted=True)
+        await to_the_end(self._delete(info))
+
+    async def _delete(self, info: ObjectInfo) -> None:
         gone = msgspec.structs.replace(info, deleted=True, size=0, chunks=0, digest="")
         await self._send_info(gone)
         if info.nuid:
@@ -309,11 +338,15 @@ class ObjectStore:
                     f"rename object {name!r} of store {self._bucket!r}: there is an object "
                     f"{changed.name!r} already. Delete it first"
                 )
+        await to_the_end(self._change(name, changed))
+        return await self.info(changed.name)
+
+    async def _change(self, name: str, changed: ObjectInfo) -> None:
+        """Store another info of the object `name`, which may have another name now."""
         await self._send_info(changed)
         if changed.name != name:
             stream = await self._stream()
             await stream.purge(filter=meta_subject(self._bucket, name))
-        return await self.info(changed.name)
 
     async def add_link(self, name: str, target: ObjectInfo) -> ObjectInfo:
         """Let `name` lead to another object, of this store or another one.
