@@ -14,7 +14,7 @@ from slipstream.client.events import Disconnected, Reconnected
 from slipstream.client.servers import ServerPool, parse_server
 from slipstream.errors import ConfigError
 from tests.client.fake_server import FakeServer, info
-from tests.client.proxy import Proxy
+from tests.client.proxy import Proxy, byte_by_byte
 from tests.client.websocket_bridge import WebSocketBridge
 from tests.fix_certificates import Authority
 from tests.fix_nats_server import NatsServer, start_nats_server, stop_nats_server
@@ -149,6 +149,54 @@ async def test_what_is_in_flight_when_it_breaks_ends_in_an_error(server_url: str
         with pytest.raises(ConnectionLostError) as raised:
             await task
         assert raised.value.may_have_arrived
+
+
+async def test_reads_may_be_cut_anywhere(server_url: str) -> None:
+    async with (
+        WebSocketBridge(server_url, fragment=7, compression=True) as bridge,
+        Proxy(bridge.address) as proxy,
+    ):
+        proxy.split = byte_by_byte
+        url = proxy.url.replace("nats://", "ws://")
+        nc = await slipstream.connect(url, websocket_compression=True)
+        subscription = await nc.subscribe("cut." + nc.new_id())
+        for number in range(20):
+            await nc.publish(subscription.subject, str(number))
+        for number in range(20):
+            assert (await subscription.next(10)).data == str(number).encode()
+        await nc.close()
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [b"\x83\x00", b"\xc2\x01x", b"\x82\x85mask!", b"\x80\x01x", b"\x82\x05HELLO\x82\x02\r\n"],
+    ids=["opcode", "reserved bit", "masked", "continuation of nothing", "no NATS"],
+)
+async def test_frames_that_are_none_end_the_connection_and_it_comes_back(
+    server_url: str, nonsense: bytes
+) -> None:
+    async with (
+        WebSocketBridge(server_url) as bridge,
+        await slipstream.connect(bridge.url, reconnect_wait=0.001) as nc,
+    ):
+        events = nc.events()
+        bridge.writers[0].write(nonsense)
+        told = await anext(events)
+        assert isinstance(told, Disconnected)
+        assert bridge.url in str(told.error)
+        assert isinstance(await anext(events), Reconnected)
+        await nc.flush()
+
+
+async def test_giving_up_while_the_websocket_opens_leaves_nothing(real: NatsServer) -> None:
+    async with Proxy(real.websocket_url.removeprefix("ws://")) as proxy:
+        proxy.hold()
+        task = asyncio.create_task(slipstream.connect(proxy.url.replace("nats", "ws")))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_closing_says_goodbye_after_what_was_published(server_url: str) -> None:
