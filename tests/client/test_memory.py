@@ -13,7 +13,9 @@ import pytest
 import slipstream
 from slipstream.client.jetstream import JetStream
 from slipstream.client.object_store.chunks import BATCH_BYTES
+from slipstream.client.object_store.store import IN_FLIGHT_BYTES_MAX
 from slipstream.wire.nuid import DIGITS
+from tests.client.proxy import Proxy
 
 MEBI = 1024 * 1024
 TOTAL = 32 * MEBI
@@ -71,6 +73,36 @@ async def test_an_object_that_is_not_read_waits_on_the_server(
         assert await received(reading) < 2 * BATCH_BYTES + SLACK
         parts.append(await reader.read())
     assert b"".join(parts) == data
+    await js.delete_object_store(name)
+
+
+async def test_a_put_takes_no_more_than_is_on_its_way_to_the_server(
+    js: JetStream, server_url: str, name: str
+) -> None:
+    await js.create_object_store(name, storage="memory")
+    taken = 0
+
+    async def pieces() -> AsyncIterator[bytes]:
+        nonlocal taken
+        for _ in range(TOTAL // BODY):
+            taken += BODY
+            yield bytes(BODY)
+
+    async with (
+        asyncio.timeout(20),
+        Proxy(server_url) as proxy,
+        await slipstream.connect(proxy.url) as far,
+    ):
+        store = await far.jetstream().object_store(name)
+        before = await store.put("x", b"1")
+        proxy.hold()
+        task = asyncio.ensure_future(store.put("y", pieces()))
+        for _ in range(10):
+            await asyncio.sleep(0.02)
+        assert taken < IN_FLIGHT_BYTES_MAX + SLACK
+        proxy.go_on()
+        info = await task
+    assert (before.size, info.size) == (1, TOTAL)
     await js.delete_object_store(name)
 
 
