@@ -84,7 +84,7 @@ async def test_a_put_takes_no_more_than_is_on_its_way_to_the_server(
 
     async def pieces() -> AsyncIterator[bytes]:
         nonlocal taken
-        for _ in range(TOTAL // BODY):
+        for _ in range(TOTAL // BODY // 2):  # the proxy keeps what passes: less is quicker
             taken += BODY
             yield bytes(BODY)
 
@@ -102,7 +102,7 @@ async def test_a_put_takes_no_more_than_is_on_its_way_to_the_server(
         assert taken < IN_FLIGHT_BYTES_MAX + SLACK
         proxy.go_on()
         info = await task
-    assert (before.size, info.size) == (1, TOTAL)
+    assert (before.size, info.size) == (1, TOTAL // 2)
     await js.delete_object_store(name)
 
 
