@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 import slipstream
 from slipstream.client import Message
 from slipstream.client.jetstream import JetStream, JetStreamMessage, Messages, Stream
+from slipstream.client.jetstream.stream_config import Storage
 
 STORED = 5  # messages in the stream, keys in the bucket, chunks of the object
 TIMEOUT = 5.0
@@ -20,8 +21,9 @@ TIMEOUT = 5.0
 class World:
     """Names of things on the server that only one test uses; `near` is a quiet connection."""
 
-    def __init__(self, near: slipstream.Connection) -> None:
+    def __init__(self, near: slipstream.Connection, storage: Storage = "memory") -> None:
         self.near = near
+        self.storage = storage
         self.name = "W" + uuid.uuid4().hex[:10]
         self.stream: Stream
 
@@ -29,7 +31,7 @@ class World:
         """A stream with messages, its consumers, a bucket, a store, a responder."""
         js = self.near.jetstream()
         self.stream = await js.create_stream(
-            name=self.name, subjects=[f"{self.name}.>"], storage="memory", allow_direct=True
+            name=self.name, subjects=[f"{self.name}.>"], storage=self.storage, allow_direct=True
         )
         for number in range(STORED):
             await js.publish(f"{self.name}.{number}", str(number))
@@ -38,10 +40,10 @@ class World:
             durable_name="push", deliver_subject=f"{self.name}-push", ack_wait=0.2,
             idle_heartbeat=0.1, flow_control=True,
         )  # fmt: skip
-        kv = await js.create_key_value(bucket=self.name, history=5, storage="memory")
+        kv = await js.create_key_value(bucket=self.name, history=5, storage=self.storage)
         for number in range(STORED):
             await kv.put(f"key.{number}", str(number))
-        store = await js.create_object_store(bucket=self.name, storage="memory")
+        store = await js.create_object_store(bucket=self.name, storage=self.storage)
         await store.put("object", b"0123456789" * STORED, chunk_size=10)
         await self.near.subscribe(f"{self.name}-echo", handler=lambda m: m.respond(m.data))
 

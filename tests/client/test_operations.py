@@ -7,13 +7,16 @@ opened is closed, on both sides, and the same operation over the same connection
 import asyncio
 import contextlib
 import itertools
+import time
 from collections.abc import AsyncIterator, Coroutine, Generator
 from typing import Any
 
 import pytest
 
 import slipstream
-from tests.client.operations import OPERATIONS, World
+from slipstream.client.sync import connect as connect_sync
+from tests.client.operations import OPERATIONS, STORED, World
+from tests.client.own_server import OwnServer
 from tests.client.proxy import Proxy, byte_by_byte, frame_ends
 
 ALL = pytest.mark.parametrize("name", OPERATIONS)
@@ -141,6 +144,46 @@ async def test_a_slow_network_and_half_a_goodbye(proxy: Proxy, world: World, nam
         await running
         await nothing_is_left(nc, world, kept)
         assert await run(nc, world, name) is None
+
+
+async def test_a_server_that_stops_and_returns_on_its_port(own_server: OwnServer) -> None:
+    async with (
+        await slipstream.connect(own_server.url, reconnect_wait=0.01) as near,
+        await slipstream.connect(own_server.url, reconnect_wait=0.01) as nc,
+    ):
+        world = World(near, "file")
+        await world.prepare()
+        kept = asyncio.all_tasks()
+        running = [asyncio.ensure_future(run(nc, world, name)) for name in OPERATIONS]
+        await asyncio.sleep(0.01)
+        await own_server.astop()
+        await own_server.astart()
+        await asyncio.gather(*running)
+        await near.flush(LONGEST)
+        await nothing_is_left(nc, world, kept)
+        for name in OPERATIONS:
+            assert await run(nc, world, name) is None, name
+
+
+async def test_a_script_without_await_goes_on_behind_a_cut(proxy: Proxy, world: World) -> None:
+    def script() -> tuple[int, list[int]]:
+        with connect_sync(proxy.url, reconnect_wait=0.001) as nc:
+            js = nc.jetstream()
+            loop.call_soon_threadsafe(proxy.cut)
+            for _ in range(100):  # until the cut has come, and a connection stands again
+                with contextlib.suppress(slipstream.Error):
+                    js.publish(f"{world.name}.0", "0", message_id="script")
+                if nc.stats.reconnects and nc.is_connected:
+                    break
+                time.sleep(0.002)
+            ack = js.publish(f"{world.name}.0", "0", message_id="script")
+            found = js.consumer(world.name, "pull").fetch(STORED, timeout=1)
+            return ack.sequence, [int(message.data) for message in found]
+
+    loop = asyncio.get_running_loop()
+    sequence, found = await asyncio.to_thread(script)
+    assert sequence == STORED + 1
+    assert found == list(range(STORED))
 
 
 class CancelledAt:
