@@ -129,7 +129,8 @@ def _measured_on(clients: list[str], rounds: int) -> str:
         f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, CPython {platform.python_version()}, "
         f"uvloop; Slipstream {slipstream.__version__} ({build.describe()} build), {others}; "
         f"{version}.\nMedian of {rounds} rounds in which the clients took turns; bodies of 128 "
-        "bytes, a second of the clock. `ratio` is over nats-py, the column beside it the same by "
+        "bytes, a second of the clock; an object of 256 MiB is moved twice, and the second time "
+        "counts. `ratio` is over nats-py, the column beside it the same by "
         "the client's own processor time; the last is half the spread of our rounds. An empty cell "
         "is a load that a client has no API for (natsio knows no JetStream), or did not finish."
     )
