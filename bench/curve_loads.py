@@ -131,9 +131,13 @@ def wildcards(server: Running) -> Callable[[int], Costs]:
         fresh = (f"a.{i // 100}.y.{i}".encode() for i in range(state["stored"], size))
         driver.publish(fresh, BODY)
         state["stored"] = size
+        clock = ProcessorTime(server)
+        for _ in range(CREATES):
+            driver.ask("$JS.API.STREAM.MSG.GET.S", {"last_by_subj": "*.*.x.>"})
         return {
-            "create with *.*.x.>": create_us(server, driver, "S", itertools.repeat("*.*.x.>"), 5),
-            "create with b.*.x.>": create_us(server, driver, "S", itertools.repeat("b.*.x.>"), 5),
+            "last message of *.*.x.>": clock.us_each(CREATES),
+            "create with *.*.x.>": create_us(server, driver, "S", itertools.repeat("*.*.x.>")),
+            "create with b.*.x.>": create_us(server, driver, "S", itertools.repeat("b.*.x.>")),
         }
 
     return at

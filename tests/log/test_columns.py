@@ -128,7 +128,69 @@ def test_twin_indexes_agree_under_random_use(seed: int) -> None:
             assert {here.subject(i) for i in ours.ids()} == wanted
             assert {there.subject(i) for i in theirs.ids()} == wanted
             assert ours.total() == theirs.total() == sum(len(live[s]) for s in wanted)
+            asked = random.randint(1, seq + 1)
+            found = ours.at_or_after(asked)
+            assert found == theirs.at_or_after(asked)
+            matching = [n for s in wanted for n in live[s] if n >= asked]
+            assert asked <= found <= min(matching) if matching else found in (-1, asked)
     assert here.find(b"never.seen") == there.find(b"never.seen") == -1
+
+
+WIDE_PATTERNS = (
+    (b"*.*.x.>",),
+    (b"a.*.7",),
+    (b"a.>",),
+    (b"*.3",),
+    (b"*.*.3", b"a.*.3", b"b.4.5"),
+    (b">",),
+    (b"*.*.*",),
+    (b"none.*.x",),
+    (b"*.9.*.2",),
+    (b"b.5.>",),
+)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_wildcards_find_their_subjects_among_many_that_come_and_go(seed: int) -> None:
+    """With more shapes than are kept, and more subjects than are looked at one by one."""
+    random = Random(seed)
+    here, there = SubjectIndex(), twin_index.SubjectIndex()
+    tokens = [b"a", b"b", b"x", *(b"%d" % i for i in range(10))]
+    live: set[bytes] = set()
+    most = 0
+    for seq in range(1, 4001):
+        subject = b".".join(random.choices(tokens, k=random.choice((1, 2, 3, 3, 4, 4))))
+        if subject in live or (live and random.random() < seq / 7000):
+            subject = subject if subject in live else random.choice(sorted(live))
+            live.remove(subject)
+            for index in (here, there):
+                index.removed(index.find(subject), index.last(index.find(subject)))
+        else:
+            live.add(subject)
+            for index in (here, there):
+                index.added(index.intern(subject), seq)
+        if seq % 50 == 0:
+            patterns = random.choice(WIDE_PATTERNS)
+            wanted = sorted(s for s in live if any(matches(p, s) for p in patterns))
+            for index, kind in ((here, SubjectFilter), (there, twin_index.SubjectFilter)):
+                found = kind(index, patterns)
+                assert sorted(index.subject(id) for id in found.ids()) == wanted
+                assert found.total() == len(wanted)
+            most = max(most, len(live))
+    assert most > 512
+
+
+def test_a_pattern_longer_than_any_shape_finds_its_subjects() -> None:
+    long = b".".join(b"%d" % i for i in range(40))
+    for index, kind in (
+        (SubjectIndex(), SubjectFilter),
+        (twin_index.SubjectIndex(), twin_index.SubjectFilter),
+    ):
+        for seq, subject in enumerate([long, *(b"%s.%d" % (long, i) for i in range(300))]):
+            index.added(index.intern(subject), seq + 1)
+        assert kind(index, (long + b".*",)).total() == 300
+        assert kind(index, (b"0.*.2.>",)).total() == 301
+        assert kind(index, (b"*.1." + long[4:],)).total() == 1
 
 
 def test_a_filter_does_not_take_a_new_subject_for_the_old_one_that_had_its_id() -> None:

@@ -12,10 +12,10 @@ PREFIX = "plain_twin_of_"
 
 
 def load_twins() -> tuple[ModuleType, ModuleType, ModuleType]:
-    """`subject_index`, `columns` and `record` as plain Python, working with each other."""
+    """`subject_index`, `columns` and `record` as plain Python, with what they stand on."""
     modules = []
     replaced = {}
-    for name in ("subject_index", "columns", "record"):
+    for name in ("subject_shape", "subject_index", "columns", "record"):
         spec = importlib.util.spec_from_file_location(PREFIX + name, SOURCE / f"{name}.py")
         assert spec is not None
         assert spec.loader is not None
@@ -28,4 +28,4 @@ def load_twins() -> tuple[ModuleType, ModuleType, ModuleType]:
     for full, original in replaced.items():
         if original is not None:
             sys.modules[full] = original
-    return modules[0], modules[1], modules[2]
+    return modules[1], modules[2], modules[3]

@@ -36,7 +36,7 @@ cdef class Log:
     cpdef bint read(self, unsigned long long seq, Record record) except -1
     @cython.locals(block=Block, ids=Column)
     cpdef bint holds(self, unsigned long long seq) except -1
-    @cython.locals(block=Block, ids=Column, i=Py_ssize_t, bound="unsigned long long")
+    @cython.locals(block=Block, ids=Column, i=Py_ssize_t, at=Py_ssize_t, may_skip=bint, found="long long")
     cpdef bint next(self, unsigned long long seq, SubjectFilter matching, Record record) except -1
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, id="unsigned int", size="unsigned long long")
     cpdef bint remove(self, unsigned long long seq, bint erase) except -1

@@ -162,20 +162,15 @@ class Log:
             seq = self.first_seq
         if seq > self.last_seq or self.messages == 0:
             return False
+        # The index knows where a subject's messages begin and end. With wildcards it is asked only
+        # when a block had none, and once, as it may have to look at many.
+        may_skip = matching is not None and not matching.literal
         if matching is not None and matching.literal:
-            # The index knows where this subject's messages begin and end.
-            matching.refresh()
-            if matching.only < 0 or self.subjects.count(matching.only) == 0:
+            found = matching.at_or_after(seq)
+            if found < 0:
                 return False
-            bound = self.subjects.last(matching.only)
-            if bound != 0 and bound < seq:
-                return False
-            bound = self.subjects.first(matching.only)
-            if bound > seq:
-                seq = bound
-        at = self._index_of(seq)
-        if at < 0:
-            at = 0
+            seq = found
+        at = max(self._index_of(seq), 0)
         while at < len(self.blocks):
             block = self.blocks[at]
             at += 1
@@ -193,6 +188,13 @@ class Log:
                     at = max(self._index_of(seq), 0)
                     continue
                 return True
+            if matching is not None and may_skip and at < len(self.blocks):
+                may_skip = False
+                found = matching.at_or_after(self.blocks[at].base)
+                if found < 0:
+                    return False
+                seq = found
+                at = max(self._index_of(seq), at)
         return False
 
     def filter(self, patterns: tuple[bytes, ...]) -> SubjectFilter | None:
@@ -219,12 +221,15 @@ class Log:
     def count_between(self, matching: SubjectFilter | None, low: _int, high: _int) -> _int:
         """How many live messages between `low` and `high`, inclusive, match."""
         found = 0
-        for block in self.blocks[max(self._index_of(low), 0) :]:
+        for at in range(max(self._index_of(low), 0), len(self.blocks)):
+            block = self.blocks[at]
             if block.base > high:
                 break
             if block.live == 0:
                 continue
-            if matching is None and low <= block.base and not block_reaches(block, self, high):
+            is_last = at + 1 == len(self.blocks)
+            above = self.last_seq + 1 if is_last else self.blocks[at + 1].base
+            if matching is None and low <= block.base and above <= high + 1:
                 found += block.live
                 continue
             ids = self._ids(block)
@@ -490,10 +495,3 @@ class Log:
                 if i >= 0:
                     return int(block.base + i)
         return 0
-
-
-def block_reaches(block: Block, log: Log, high: _int) -> bool:
-    """Whether `block` has sequences above `high`."""
-    at = log.blocks.index(block)
-    behind = log.blocks[at + 1].base if at + 1 < len(log.blocks) else log.last_seq + 1
-    return bool(behind - 1 > high)

@@ -1,3 +1,6 @@
+from slipstream.log.subject_shape cimport Shape
+
+
 cdef class SubjectIndex:
     cdef Py_ssize_t _slots
     cdef unsigned int *_table
@@ -14,12 +17,15 @@ cdef class SubjectIndex:
     cdef Py_ssize_t _free_count
     cdef Py_ssize_t _free_capacity
     cdef unsigned int _birth
+    cdef dict _shapes
     cdef readonly Py_ssize_t live
 
     cdef int _grow_ids(self) except -1
     cdef int _grow_table(self, Py_ssize_t slots) except -1
     cdef Py_ssize_t _slot_of(self, const char *text, Py_ssize_t size, unsigned int hash) noexcept
     cdef int _check(self, unsigned int id) except -1
+    cdef int _add_to_shapes(self, unsigned int id) except -1
+    cdef Shape _shape_for(self, bytes pattern)
     cdef int _forget(self, unsigned int id) except -1
     cdef long long _intern(self, const char *text, Py_ssize_t size) except -1
     cpdef long long intern(self, bytes subject) except -1
@@ -31,6 +37,7 @@ cdef class SubjectIndex:
     cpdef int set_first(self, unsigned int id, unsigned long long seq) except -1
     cpdef int set_last(self, unsigned int id, unsigned long long seq) except -1
     cpdef int added(self, unsigned int id, unsigned long long seq) except -1
+    cpdef list matching(self, bytes pattern)
     cpdef int removed(self, unsigned int id, unsigned long long seq) except -1
 
 
@@ -39,10 +46,12 @@ cdef class SubjectFilter:
     cdef readonly tuple patterns
     cdef readonly bytes literal
     cdef public long long only
+    cdef bint _matches_many
     cdef unsigned char *_verdicts
     cdef unsigned int *_seen
     cdef Py_ssize_t _size
 
     cpdef int refresh(self) except -1
+    cpdef long long at_or_after(self, long long seq) except -2
     cpdef bint accepts(self, unsigned int id) except -1
     cdef bint _decide(self, unsigned int id) except -1

@@ -5,11 +5,20 @@ one. Blocks of messages remember ids, so that looking for a subject means compar
 
 The compiled build replaces this module by `subject_index.pyx`, which keeps about 60 bytes for a
 subject besides its text; this is its plain twin and test oracle.
+
+Filters with wildcards find their subjects through shapes (`subject_shape`). A shape is made when it
+is first asked for and looks at all subjects then; from there on it is kept up with them.
 """
 
 import struct
 
+from slipstream.log.subject_shape import Shape, form_of
 from slipstream.wire.subjects import has_wildcard, matches
+
+# With fewer subjects than this a filter looks at each: that is quicker than to make a shape.
+FEW_SUBJECTS = 256
+MANY_SUBJECTS = 4096
+SHAPES_KEPT = 4  # of those asked for last; each costs memory and a little for every new subject
 
 
 class _Entry:
@@ -31,6 +40,8 @@ class SubjectIndex:
         self._entries: list[_Entry | None] = []
         self._free: list[int] = []
         self._birth = 0
+        # By form; the one asked for last comes last.
+        self._shapes: dict[tuple[int, int, bool], Shape] = {}
         self.live = 0
 
     def intern(self, subject: bytes) -> int:
@@ -47,6 +58,8 @@ class SubjectIndex:
             id = len(self._entries)
             self._entries.append(entry)
         self._by_text[subject] = id
+        for shape in self._shapes.values():
+            shape.add(id, subject)
         return id
 
     def find(self, subject: bytes) -> int:
@@ -129,6 +142,8 @@ class SubjectIndex:
             del self._by_text[entry.text]
             self._entries[id] = None
             self._free.append(id)
+            for shape in self._shapes.values():
+                shape.remove(id)
             return 0
         if entry.first == seq:
             entry.first = entry.last if entry.count == 1 and entry.last != seq else 0
@@ -140,6 +155,31 @@ class SubjectIndex:
         """The ids of all live subjects."""
         return [id for id, entry in enumerate(self._entries) if entry is not None and entry.count]
 
+    def matching(self, pattern: bytes) -> list[int]:
+        """The ids of all live subjects that match, in any order. O(matching subjects) once a
+        pattern of this shape was asked for; `*` and `>` alone look at all subjects."""
+        if not has_wildcard(pattern):
+            id = self.find(pattern)
+            return [id] if id >= 0 and self.count(id) else []
+        shape = None if len(self._by_text) < FEW_SUBJECTS else self._shape_for(pattern)
+        among = self.ids() if shape is None else shape.candidates(pattern)
+        return [id for id in among if matches(pattern, self.subject(id)) and self.count(id)]
+
+    def _shape_for(self, pattern: bytes) -> Shape | None:
+        """The shape to ask for `pattern`; None if it has none."""
+        form = form_of(pattern)
+        if form is None:
+            return None
+        shape = self._shapes.pop(form, None)
+        if shape is None:
+            shape = Shape(*form)
+            for text, id in self._by_text.items():
+                shape.add(id, text)
+            if len(self._shapes) == SHAPES_KEPT:
+                del self._shapes[next(iter(self._shapes))]
+        self._shapes[form] = shape
+        return shape
+
 
 class SubjectFilter:
     """Which subjects match one of some patterns; decided once for each subject."""
@@ -150,6 +190,7 @@ class SubjectFilter:
         # With a single literal pattern no decisions are kept: `only` is its id, or -1.
         self.literal = patterns[0] if len(patterns) == 1 and not has_wildcard(patterns[0]) else b""
         self.only = -1
+        self._matches_many = False
         self._decided: dict[int, bool] = {}
 
     def refresh(self) -> int:
@@ -157,6 +198,25 @@ class SubjectFilter:
         if self.literal:
             self.only = self._index.find(self.literal)
         return 0
+
+    def at_or_after(self, seq: int) -> int:
+        """Where to go on looking from `seq`: none before it matches, or none at all (-1).
+
+        Goes by the first and last message of each matching subject, where they are known. Too many
+        are not looked at: where many subjects match, matching messages are not far apart.
+        """
+        if self._matches_many:
+            return seq
+        wanted = -1
+        ids = self.ids()
+        self._matches_many = len(ids) > MANY_SUBJECTS
+        for id in ids:
+            first, last = self._index.first(id), self._index.last(id)
+            if last == 0 or last >= seq:
+                if first <= seq:
+                    return seq
+                wanted = first if wanted < 0 else min(wanted, first)
+        return wanted
 
     def accepts(self, id: int) -> bool:
         """Whether the subject with this id matches."""
@@ -171,14 +231,11 @@ class SubjectFilter:
         return verdict
 
     def ids(self) -> list[int]:
-        """The ids of all live subjects that match. O(1) for literals."""
-        self.refresh()
-        if self.literal:
-            return [self.only] if self.only >= 0 and self._index.count(self.only) else []
-        if not any(has_wildcard(pattern) for pattern in self.patterns):
-            found = (self._index.find(pattern) for pattern in self.patterns)
-            return [id for id in found if id >= 0 and self._index.count(id)]
-        return [id for id in self._index.ids() if self.accepts(id)]
+        """The ids of all live subjects that match, in any order (see `SubjectIndex.matching`)."""
+        found = self._index.matching(self.patterns[0])
+        for pattern in self.patterns[1:]:
+            found += self._index.matching(pattern)
+        return list(set(found)) if len(self.patterns) > 1 else found
 
     def total(self) -> int:
         """How many live messages match."""

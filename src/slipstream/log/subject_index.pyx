@@ -4,7 +4,14 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
+from slipstream.log.subject_shape cimport Shape
 from slipstream.wire.subjects cimport has_wildcard, matches
+
+from slipstream.log.subject_shape import form_of
+
+cdef Py_ssize_t FEW_SUBJECTS = 256
+cdef Py_ssize_t MANY_SUBJECTS = 4096
+cdef Py_ssize_t SHAPES_KEPT = 4
 
 # An open-addressed table of ids (plus one; 0 is an empty slot), at most half full. Everything about a
 # subject lies in arrays by its id.
@@ -47,6 +54,7 @@ cdef class SubjectIndex:
         self._firsts = NULL
         self._lasts = NULL
         self._free = NULL
+        self._shapes = {}
 
     def __dealloc__(self):
         cdef Py_ssize_t i
@@ -138,7 +146,16 @@ cdef class SubjectIndex:
         self._table[at] = <unsigned int> id + 1
         if 2 * (self._ids - self._free_count) > self._slots:
             self._grow_table(self._slots * 2)
+        if self._shapes:
+            self._add_to_shapes(<unsigned int> id)
         return id
+
+    cdef int _add_to_shapes(self, unsigned int id) except -1:
+        cdef bytes text = self.subject(id)
+        cdef Shape shape
+        for shape in self._shapes.values():
+            shape.add(id, text)
+        return 0
 
     cpdef long long intern(self, bytes subject) except -1:
         return self._intern(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
@@ -253,6 +270,9 @@ cdef class SubjectIndex:
         cdef Py_ssize_t next = at
         cdef Py_ssize_t home
         cdef Py_ssize_t mask = self._slots - 1
+        cdef Shape shape
+        for shape in self._shapes.values():
+            shape.remove(id)
         # Close the hole: move back what would not be found across an empty slot.
         while True:
             next = (next + 1) & mask
@@ -276,6 +296,34 @@ cdef class SubjectIndex:
         cdef Py_ssize_t id
         return [id for id in range(self._ids) if self._texts[id] != NULL and self._counts[id]]
 
+    cpdef list matching(self, bytes pattern):
+        cdef long long id
+        cdef Shape shape = None
+        if not has_wildcard(pattern):
+            id = self.find(pattern)
+            return [id] if id >= 0 and self._counts[id] else []
+        if self._ids - self._free_count >= FEW_SUBJECTS:
+            shape = self._shape_for(pattern)
+        among = self.ids() if shape is None else shape.candidates(pattern)
+        return [id for id in among if matches(pattern, self.subject(<unsigned int> id)) and self._counts[id]]
+
+    cdef Shape _shape_for(self, bytes pattern):
+        cdef tuple form = form_of(pattern)
+        cdef Shape shape
+        cdef Py_ssize_t id
+        if form is None:
+            return None
+        shape = self._shapes.pop(form, None)
+        if shape is None:
+            shape = Shape(*form)
+            for id in range(self._ids):
+                if self._texts[id] != NULL:
+                    shape.add(<unsigned int> id, self.subject(<unsigned int> id))
+            if len(self._shapes) == SHAPES_KEPT:
+                del self._shapes[next(iter(self._shapes))]
+        self._shapes[form] = shape
+        return shape
+
 
 cdef class SubjectFilter:
     def __cinit__(self):
@@ -297,6 +345,31 @@ cdef class SubjectFilter:
         if self.literal:
             self.only = self._index.find(self.literal)
         return 0
+
+    cpdef long long at_or_after(self, long long seq) except -2:
+        cdef long long wanted = -1
+        cdef long long first
+        cdef long long last
+        cdef list ids
+        if self.literal:
+            self.refresh()
+            if self.only < 0 or self._index._counts[self.only] == 0:
+                return -1
+            last = self._index._lasts[self.only]
+            return -1 if last != 0 and last < seq else max(seq, <long long> self._index._firsts[self.only])
+        if self._matches_many:
+            return seq
+        ids = self.ids()
+        self._matches_many = len(ids) > MANY_SUBJECTS
+        for id in ids:
+            first = self._index._firsts[<unsigned int> id]
+            last = self._index._lasts[<unsigned int> id]
+            if last == 0 or last >= seq:
+                if first <= seq:
+                    return seq
+                if wanted < 0 or first < wanted:
+                    wanted = first
+        return wanted
 
     cpdef bint accepts(self, unsigned int id) except -1:
         if self.literal:
@@ -324,18 +397,10 @@ cdef class SubjectFilter:
         return verdict
 
     def ids(self):
-        cdef Py_ssize_t id
-        cdef SubjectIndex index = self._index
-        self.refresh()
-        if self.literal:
-            return [self.only] if self.only >= 0 and index._counts[self.only] else []
-        if not any([has_wildcard(pattern) for pattern in self.patterns]):
-            found = [index.find(pattern) for pattern in self.patterns]
-            return [i for i in found if i >= 0 and index.count(i)]
-        return [
-            id for id in range(index._ids)
-            if index._texts[id] != NULL and index._counts[id] and self.accepts(<unsigned int> id)
-        ]
+        cdef list found = self._index.matching(self.patterns[0])
+        for pattern in self.patterns[1:]:
+            found += self._index.matching(pattern)
+        return list(set(found)) if len(self.patterns) > 1 else found
 
     def total(self):
         cdef unsigned long long found = 0

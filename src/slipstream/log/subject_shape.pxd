@@ -1,0 +1,19 @@
+cdef class Shape:
+    cdef unsigned int _places
+    cdef Py_ssize_t _tokens
+    cdef bint _open_end
+    cdef unsigned int *_buckets
+    cdef Py_ssize_t _bucket_count
+    cdef Py_ssize_t _members
+    cdef unsigned int *_hashes
+    cdef unsigned int *_next
+    cdef unsigned int *_previous
+    cdef Py_ssize_t _capacity
+
+    cdef bint _hash(self, bytes text, unsigned int *hash)
+    cdef int _link(self, unsigned int id) except -1
+    cdef int _grow_ids(self, Py_ssize_t wanted) except -1
+    cdef int _grow_buckets(self) except -1
+    cpdef int add(self, unsigned int id, bytes subject) except -1
+    cpdef int remove(self, unsigned int id) except -1
+    cpdef list candidates(self, bytes pattern)
