@@ -1,14 +1,18 @@
 from slipstream.log.subject_shape cimport Shape
 
 
+cdef struct Slot:
+    unsigned int hash
+    unsigned int holder  # its id plus one; 0 is an empty slot
+
+
 cdef class SubjectIndex:
     cdef Py_ssize_t _slots
-    cdef unsigned int *_table
+    cdef Slot *_table
     cdef Py_ssize_t _ids
     cdef Py_ssize_t _capacity
     cdef char **_texts
     cdef unsigned short *_sizes
-    cdef unsigned int *_hashes
     cdef unsigned int *_counts
     cdef unsigned int *_births
     cdef unsigned long long *_firsts
@@ -22,12 +26,15 @@ cdef class SubjectIndex:
 
     cdef int _grow_ids(self) except -1
     cdef int _grow_table(self, Py_ssize_t slots) except -1
+    cdef int _make_room(self, Py_ssize_t subjects) except -1
+    cdef void _load(self, unsigned int id, unsigned int count, unsigned long long first, unsigned long long last) noexcept
     cdef Py_ssize_t _slot_of(self, const char *text, Py_ssize_t size, unsigned int hash) noexcept
     cdef int _check(self, unsigned int id) except -1
     cdef int _add_to_shapes(self, unsigned int id) except -1
     cdef Shape _shape_for(self, bytes pattern)
     cdef int _forget(self, unsigned int id) except -1
     cdef long long _intern(self, const char *text, Py_ssize_t size) except -1
+    cdef long long _intern_hashed(self, const char *text, Py_ssize_t size, unsigned int hash) except -1
     cpdef long long intern(self, bytes subject) except -1
     cpdef long long find(self, bytes subject) except -2
     cpdef bytes subject(self, unsigned int id)

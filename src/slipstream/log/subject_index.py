@@ -113,25 +113,18 @@ class SubjectIndex:
         entry.last = seq
         return 0
 
-    def loaded(self, subject: bytes, count: int, first: int, last: int) -> int:
-        """`count` messages of a whole block, whose sequences lie between `first` and `last`."""
-        id = self.intern(subject)
-        entry = self._entry(id)
-        if entry.count == 0:
-            self.live += 1
-            entry.first = first
-        entry.count += count
-        entry.last = max(entry.last, last)
-        return id
-
-    def load_block(self, names: bytes, stats: bytes, base: int) -> list[int]:
+    def load_block(self, names: bytes, stats: bytes, base: int) -> None:
         """Take over a whole block: subjects joined by line feeds, and for each its count, first and
-        last place (three u32, packed). The ids, in the same order."""
+        last place (three u32, packed)."""
         numbers = struct.iter_unpack("<III", stats)
-        return [
-            self.loaded(name, count, base + first, base + last)
-            for name, (count, first, last) in zip(names.split(b"\n"), numbers, strict=True)
-        ]
+        for name, (count, first, last) in zip(names.split(b"\n"), numbers, strict=True):
+            id = self.intern(name)
+            entry = self._entry(id)
+            if entry.count == 0:
+                self.live += 1
+                entry.first = base + first
+            entry.count += count
+            entry.last = max(entry.last, base + last)
 
     def removed(self, id: int, seq: int) -> int:
         """Message `seq` with this subject is gone; with the last one the id is free again."""

@@ -9,13 +9,20 @@ from slipstream.wire.subjects cimport has_wildcard, matches
 
 from slipstream.log.subject_shape import form_of
 
+cdef extern from *:
+    void __builtin_prefetch(const void *address) noexcept
+
 cdef Py_ssize_t FEW_SUBJECTS = 256
 cdef Py_ssize_t MANY_SUBJECTS = 4096
 cdef Py_ssize_t SHAPES_KEPT = 4
 
-# An open-addressed table of ids (plus one; 0 is an empty slot), at most half full. Everything about a
-# subject lies in arrays by its id.
+# An open-addressed table, at most half full. A slot has the hash beside the id, so that looking past
+# a slot of another subject does not touch that one's text. Everything else about a subject lies in
+# arrays by its id.
 cdef Py_ssize_t FIRST_SLOTS = 16
+
+# How many names of a block are hashed ahead: their slots come from memory meanwhile.
+DEF AHEAD = 16
 
 
 cdef inline unsigned int _hash(const char *text, Py_ssize_t size) noexcept:
@@ -48,7 +55,6 @@ cdef class SubjectIndex:
         self._table = NULL
         self._texts = NULL
         self._sizes = NULL
-        self._hashes = NULL
         self._counts = NULL
         self._births = NULL
         self._firsts = NULL
@@ -64,7 +70,6 @@ cdef class SubjectIndex:
         free(self._table)
         free(self._texts)
         free(self._sizes)
-        free(self._hashes)
         free(self._counts)
         free(self._births)
         free(self._firsts)
@@ -75,7 +80,6 @@ cdef class SubjectIndex:
         cdef Py_ssize_t n = self._capacity + (self._capacity >> 1) + 8
         self._texts = <char **> _resized(self._texts, n * sizeof(char *))
         self._sizes = <unsigned short *> _resized(self._sizes, n * sizeof(unsigned short))
-        self._hashes = <unsigned int *> _resized(self._hashes, n * sizeof(unsigned int))
         self._counts = <unsigned int *> _resized(self._counts, n * sizeof(unsigned int))
         self._births = <unsigned int *> _resized(self._births, n * sizeof(unsigned int))
         self._firsts = <unsigned long long *> _resized(self._firsts, n * sizeof(unsigned long long))
@@ -84,35 +88,48 @@ cdef class SubjectIndex:
         return 0
 
     cdef int _grow_table(self, Py_ssize_t slots) except -1:
-        cdef unsigned int *table = <unsigned int *> calloc(slots, sizeof(unsigned int))
-        cdef Py_ssize_t id
+        cdef Slot *old = self._table
+        cdef Slot *table = <Slot *> calloc(slots, sizeof(Slot))
+        cdef Py_ssize_t i
         cdef Py_ssize_t at
         if table == NULL:
             raise MemoryError()
-        free(self._table)
+        for i in range(self._slots):
+            if old[i].holder:
+                at = old[i].hash & (slots - 1)
+                while table[at].holder:
+                    at = (at + 1) & (slots - 1)
+                table[at] = old[i]
+        free(old)
         self._table = table
         self._slots = slots
-        for id in range(self._ids):
-            if self._texts[id] != NULL:
-                at = self._hashes[id] & (slots - 1)
-                while table[at]:
-                    at = (at + 1) & (slots - 1)
-                table[at] = <unsigned int> id + 1
+        return 0
+
+    cdef int _make_room(self, Py_ssize_t subjects) except -1:
+        """Let the table be at most half full with so many more subjects."""
+        cdef Py_ssize_t slots = max(self._slots, FIRST_SLOTS)
+        while 2 * (self._ids - self._free_count + subjects) > slots:
+            slots *= 2
+        if slots != self._slots:
+            self._grow_table(slots)
         return 0
 
     cdef Py_ssize_t _slot_of(self, const char *text, Py_ssize_t size, unsigned int hash) noexcept:
         """The slot that holds this text, or the empty one where it would go; there is a table."""
         cdef Py_ssize_t at = hash & (self._slots - 1)
         cdef unsigned int id
-        while self._table[at]:
-            id = self._table[at] - 1
-            if self._hashes[id] == hash and self._sizes[id] == size and memcmp(self._texts[id], text, size) == 0:
-                return at
+        while self._table[at].holder:
+            if self._table[at].hash == hash:
+                id = self._table[at].holder - 1
+                if self._sizes[id] == size and memcmp(self._texts[id], text, size) == 0:
+                    return at
             at = (at + 1) & (self._slots - 1)
         return at
 
     cdef long long _intern(self, const char *text, Py_ssize_t size) except -1:
-        cdef unsigned int hash = _hash(text, size)
+        return self._intern_hashed(text, size, _hash(text, size))
+
+    cdef long long _intern_hashed(self, const char *text, Py_ssize_t size, unsigned int hash) except -1:
         cdef Py_ssize_t at
         cdef Py_ssize_t id
         cdef char *copy
@@ -121,8 +138,8 @@ cdef class SubjectIndex:
         if self._slots == 0:
             self._grow_table(FIRST_SLOTS)
         at = self._slot_of(text, size, hash)
-        if self._table[at]:
-            return self._table[at] - 1
+        if self._table[at].holder:
+            return self._table[at].holder - 1
         copy = <char *> malloc(size if size else 1)
         if copy == NULL:
             raise MemoryError()
@@ -138,14 +155,13 @@ cdef class SubjectIndex:
         self._birth += 1
         self._texts[id] = copy
         self._sizes[id] = <unsigned short> size
-        self._hashes[id] = hash
         self._counts[id] = 0
         self._births[id] = self._birth
         self._firsts[id] = 0
         self._lasts[id] = 0
-        self._table[at] = <unsigned int> id + 1
-        if 2 * (self._ids - self._free_count) > self._slots:
-            self._grow_table(self._slots * 2)
+        self._table[at].hash = hash
+        self._table[at].holder = <unsigned int> id + 1
+        self._make_room(0)
         if self._shapes:
             self._add_to_shapes(<unsigned int> id)
         return id
@@ -168,7 +184,7 @@ cdef class SubjectIndex:
             PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject),
             _hash(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)),
         )
-        return <long long> self._table[at] - 1
+        return <long long> self._table[at].holder - 1
 
     cdef int _check(self, unsigned int id) except -1:
         if id >= self._ids or self._texts[id] == NULL:
@@ -213,41 +229,44 @@ cdef class SubjectIndex:
         self._lasts[id] = seq
         return 0
 
-    def loaded(self, bytes subject, unsigned int count, unsigned long long first, unsigned long long last):
-        cdef unsigned int id = <unsigned int> self.intern(subject)
+    cdef void _load(self, unsigned int id, unsigned int count, unsigned long long first, unsigned long long last) noexcept:
         if self._counts[id] == 0:
             self.live += 1
             self._firsts[id] = first
         self._counts[id] += count
         if last > self._lasts[id]:
             self._lasts[id] = last
-        return id
 
     def load_block(self, bytes names, bytes stats, unsigned long long base):
-        cdef const char *text = PyBytes_AS_STRING(names)
-        cdef const char *stop = text + PyBytes_GET_SIZE(names)
+        cdef const char *at = PyBytes_AS_STRING(names)
+        cdef const char *stop = at + PyBytes_GET_SIZE(names)
         cdef const char *end
         cdef const unsigned int *numbers = <const unsigned int *> PyBytes_AS_STRING(stats)
         cdef Py_ssize_t count = PyBytes_GET_SIZE(stats) // 12
         cdef Py_ssize_t i
         cdef unsigned int id
-        cdef list ids = []
-        for i in range(count):
-            if text > stop:
-                raise ValueError("fewer subjects than numbers")
-            end = <const char *> memchr(text, 10, stop - text)
-            if end == NULL:
-                end = stop
-            id = <unsigned int> self._intern(text, end - text)
-            if self._counts[id] == 0:
-                self.live += 1
-                self._firsts[id] = base + numbers[3 * i + 1]
-            self._counts[id] += numbers[3 * i]
-            if base + numbers[3 * i + 2] > self._lasts[id]:
-                self._lasts[id] = base + numbers[3 * i + 2]
-            ids.append(id)
-            text = end + 1
-        return ids
+        cdef const char *texts[AHEAD]
+        cdef Py_ssize_t sizes[AHEAD]
+        cdef unsigned int hashes[AHEAD]
+        cdef Py_ssize_t n
+        self._make_room(count)
+        for i in range(count + AHEAD):
+            n = i % AHEAD
+            if i >= AHEAD:
+                id = <unsigned int> self._intern_hashed(texts[n], sizes[n], hashes[n])
+                self._load(id, numbers[0], base + numbers[1], base + numbers[2])
+                numbers += 3
+            if i < count:
+                if at > stop:
+                    raise ValueError("fewer subjects than numbers")
+                end = <const char *> memchr(at, 10, stop - at)
+                if end == NULL:
+                    end = stop
+                texts[n] = at
+                sizes[n] = end - at
+                hashes[n] = _hash(at, end - at)
+                __builtin_prefetch(&self._table[hashes[n] & (self._slots - 1)])
+                at = end + 1
 
     cpdef int removed(self, unsigned int id, unsigned long long seq) except -1:
         self._check(id)
@@ -266,7 +285,8 @@ cdef class SubjectIndex:
         return 0
 
     cdef int _forget(self, unsigned int id) except -1:
-        cdef Py_ssize_t at = self._slot_of(self._texts[id], self._sizes[id], self._hashes[id])
+        cdef unsigned int hash = _hash(self._texts[id], self._sizes[id])
+        cdef Py_ssize_t at = self._slot_of(self._texts[id], self._sizes[id], hash)
         cdef Py_ssize_t next = at
         cdef Py_ssize_t home
         cdef Py_ssize_t mask = self._slots - 1
@@ -276,13 +296,13 @@ cdef class SubjectIndex:
         # Close the hole: move back what would not be found across an empty slot.
         while True:
             next = (next + 1) & mask
-            if not self._table[next]:
+            if not self._table[next].holder:
                 break
-            home = self._hashes[self._table[next] - 1] & mask
+            home = self._table[next].hash & mask
             if ((next - home) & mask) >= ((next - at) & mask):
                 self._table[at] = self._table[next]
                 at = next
-        self._table[at] = 0
+        self._table[at].holder = 0
         free(self._texts[id])
         self._texts[id] = NULL
         if self._free_count == self._free_capacity:

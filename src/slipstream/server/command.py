@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from slipstream.engine.options import VERSION
 from slipstream.errors import ConfigError, Error
-from slipstream.server.config import load_file
 from slipstream.server.flags import TLS_HELP, CommandLine, FlagError, parse, usage
 from slipstream.server.options import JetStreamOptions, ServerOptions
 
@@ -104,6 +103,8 @@ def load(program: Program, line: CommandLine) -> tuple[ServerOptions, list[str]]
     warnings: list[str] = []
     path = line.last("c", "config")
     if path:
+        from slipstream.server.config import load_file  # without a file, ready the sooner
+
         loaded = load_file(path, None, options)
         options, warnings = loaded.options, loaded.warnings
     line.apply(options)

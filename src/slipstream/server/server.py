@@ -33,7 +33,6 @@ from slipstream.server.monitoring.start import (
 )
 from slipstream.server.options import JetStreamOptions, ServerOptions
 from slipstream.server.process_files import bracketed, urls
-from slipstream.server.reload import reload_server
 from slipstream.server.runtime import Runtime
 from slipstream.server.tls import Tls
 
@@ -234,6 +233,8 @@ class Server:
         What is different must be something that a running server can take over (spec config-cli.md
         section 11). Raises `ConfigError`; nothing has changed then.
         """
+        from slipstream.server.reload import reload_server  # few need it, and it reads files
+
         reload_server(self, options)
 
     # -- in a thread of its own ----------------------------------------------------------------
