@@ -46,6 +46,18 @@ def test_a_full_disk_leaves_what_was_saved() -> None:
     assert TwinFile(disk, "d/state").load() == b"third"
 
 
+def test_a_full_disk_takes_what_is_no_longer_than_before() -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.makedirs("d")
+    twin = TwinFile(disk, "d/state")
+    for content in (b"first", b"other"):
+        twin.save(content, True)
+    disk.capacity = disk.used()
+    for content in (b"third", b"4"):
+        twin.save(content, True)
+        assert TwinFile(disk, "d/state").load() == content
+
+
 def test_one_damaged_copy_leaves_the_other() -> None:
     disk = SimulatedDisk(Random(1))
     disk.makedirs("d")

@@ -150,7 +150,8 @@ class ConsumerLife:
     def _save_later(self) -> None:
         self._save_timer = None
         if self.consumer.unsaved and not self._saving:
-            self._save(sync=self.consumer.clock.now - self._synced_at >= SYNC_EVERY_NS)
+            is_old = self.consumer.clock.now - self._synced_at >= SYNC_EVERY_NS
+            self._save(sync=is_old or bool(self._waiting))
 
     def when_saved(self, callback: Callable[[], None]) -> None:
         """Call back once what is settled now survives a crash."""
@@ -176,12 +177,13 @@ class ConsumerLife:
                 name = f"consumer '{consumer.stream.name} > {consumer.name}'"
                 consumer.stream.js.problem(f"the state of {name} could not be saved: {error}")
                 consumer.unsaved = True
+                self._waiting = waiting + self._waiting  # for the next attempt, in a moment
             else:
                 for callback in waiting:
                     callback()
             if consumer.stopped:
                 return
-            if self._waiting:
+            if self._waiting and error is None:
                 self._save(sync=True)
             elif consumer.unsaved:
                 self.changed()

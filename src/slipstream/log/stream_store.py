@@ -73,8 +73,12 @@ class TwinFile:
         file = self._disk.open(f"{self._path}.{slot}")
         packed = _pack(self._generation + 1, content)
         try:
-            file.truncate(0)
-            file.append(packed)
+            if len(packed) <= file.size():
+                file.pwrite(0, packed)  # into blocks that it has, so that a full disk takes it
+                file.truncate(len(packed))
+            else:
+                file.truncate(0)
+                file.append(packed)
         except BaseException:
             file.close()
             raise

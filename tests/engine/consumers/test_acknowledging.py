@@ -1,8 +1,11 @@
 """Acknowledgements of all kinds, and what they leave in a consumer's books (consumers.md 5)."""
 
+from random import Random
+
 import pytest
 
-from slipstream.testing.driver import Message
+from slipstream.testing.driver import Driver, Message
+from slipstream.testing.simulated_disk import SimulatedDisk
 
 from .conftest import MS, SECOND, Bench, sequences
 
@@ -187,3 +190,23 @@ def test_a_stream_that_becomes_an_interest_stream_lets_go_of_what_is_acknowledge
     assert "error" not in bench.client.api("STREAM.UPDATE.S", changed)
     bench.ack(messages[0])
     assert bench.client.api("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+def test_a_double_ack_that_could_not_be_saved_is_answered_once_it_can_be() -> None:
+    disk = SimulatedDisk(Random(1))
+    driver = Driver(disk).start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+    config = {"durable_name": "c", "ack_policy": "explicit"}
+    client.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
+    client.store("s")
+    client.publish("$JS.API.CONSUMER.MSG.NEXT.S.c", b"1", "_INBOX.t.pull")
+    (message,) = client.take()
+    driver.advance(SECOND)
+    disk.fail("sync")
+    assert client.ask(message.reply, b"+ACK") == []
+    driver.advance(SECOND)
+    assert [answer.body for answer in client.take()] == [b""]
+    disk.crash()
+    after = Driver(disk).start().client()
+    assert after.api("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 1
