@@ -39,30 +39,46 @@ def full_or(error: OSError, what: str) -> Exception:
     return error
 
 
-class Buffers:
-    """Page-aligned memory for direct writes, shared by the files of one disk."""
+class Buffer:
+    """`BUFFER_BYTES` of page-aligned memory, zeros at first."""
+
+    __slots__ = ("_address", "memory")
 
     def __init__(self) -> None:
-        self._free: list[mmap.mmap] = []
-        self.zeros: mmap.mmap | None = None
+        self.memory = mmap.mmap(-1, BUFFER_BYTES)
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
 
-    def take(self) -> mmap.mmap:
-        """One that nobody else uses, of `BUFFER_BYTES`."""
+    def put(self, at: int, data: bytes, start: int, size: int) -> int:
+        """Copy a part of `data` here; where it ends. Other threads run meanwhile."""
+        source = ctypes.cast(data, ctypes.c_void_p).value or 0
+        ctypes.memmove(self._address + at, source + start, size)
+        return at + size
+
+
+class Buffers:
+    """Memory for direct writes, shared by the files of one disk."""
+
+    def __init__(self) -> None:
+        self._free: list[Buffer] = []
+        self._zeros: Buffer | None = None
+
+    def take(self) -> Buffer:
+        """One that nobody else uses."""
         try:
             return self._free.pop()
         except IndexError:
-            return mmap.mmap(-1, BUFFER_BYTES)
+            return Buffer()
 
-    def give(self, buffer: mmap.mmap) -> None:
+    def give(self, buffer: Buffer) -> None:
         """Back for others."""
         if len(self._free) < BUFFERS_KEPT:
             self._free.append(buffer)
 
-    def some_zeros(self) -> mmap.mmap:
+    def some_zeros(self) -> Buffer:
         """As many zeros as a buffer has bytes."""
-        if self.zeros is None:
-            self.zeros = mmap.mmap(-1, BUFFER_BYTES)
-        return self.zeros
+        if self._zeros is None:
+            self._zeros = Buffer()
+        return self._zeros
 
 
 class OsFile:
@@ -198,34 +214,40 @@ class OsFile:
             if not parts:
                 return
             self._pending = []
-            data = b"".join(parts) if len(parts) > 1 else parts[0]
-            small = len(data) < SMALL_BATCH
+            small = sum(len(part) for part in parts) < SMALL_BATCH
             buffer = self._buffers.take()
             try:
-                done = 0
-                while done < len(data):
-                    done += self._write_piece(buffer, data, done)
+                self._write_parts(buffer, parts)
                 if small and self._flushed >= self._zeroed:
                     self._zero_ahead()
             finally:
                 self._buffers.give(buffer)
 
-    def _write_piece(self, buffer: mmap.mmap, data: bytes, start: int) -> int:
-        """Write a buffer full of `data` from `start` on; how much of it that was."""
-        tail = self._tail
-        n = min(len(data) - start, BUFFER_BYTES - len(tail))
-        end = len(tail) + n
-        padded = -(-end // BLOCK) * BLOCK
-        buffer[: len(tail)] = tail
-        buffer[len(tail) : end] = data[start : start + n] if n < len(data) else data
-        buffer[end:padded] = bytes(padded - end)
-        self._write_blocks(buffer, padded, self._flushed - len(tail))
-        self._tail = buffer[end - end % BLOCK : end]
-        self._flushed += n
-        return n
+    def _write_parts(self, buffer: Buffer, parts: list[bytes]) -> None:
+        """Write `parts` behind what was flushed, a buffer full at a time."""
+        used = buffer.put(0, self._tail, 0, len(self._tail))
+        for part in parts:
+            at = 0
+            while at < len(part):
+                n = min(len(part) - at, BUFFER_BYTES - used)
+                used = buffer.put(used, part, at, n)
+                at += n
+                if used == BUFFER_BYTES:
+                    self._write_buffer(buffer, used)
+                    used = 0
+        if used:
+            self._write_buffer(buffer, used)
 
-    def _write_blocks(self, buffer: mmap.mmap, size: int, offset: int) -> None:
-        view = memoryview(buffer)[:size]
+    def _write_buffer(self, buffer: Buffer, end: int) -> None:
+        """Write it up to `end`, from the beginning of the block where the flushed bytes end."""
+        padded = -(-end // BLOCK) * BLOCK
+        buffer.memory[end:padded] = bytes(padded - end)
+        self._write_blocks(buffer, padded, self._flushed - len(self._tail))
+        self._flushed += end - len(self._tail)
+        self._tail = buffer.memory[end - end % BLOCK : end]
+
+    def _write_blocks(self, buffer: Buffer, size: int, offset: int) -> None:
+        view = memoryview(buffer.memory)[:size]
         try:
             _write_all(self._direct, view, offset)
         except OSError as error:

@@ -1,4 +1,8 @@
+from cpython.ref cimport PyObject
+
+
 cdef class OutBuffer:
+    cdef PyObject *_held
     cdef unsigned char *_data
     cdef Py_ssize_t _capacity
     cdef Py_ssize_t _wanted

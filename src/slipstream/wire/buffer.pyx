@@ -1,14 +1,23 @@
 """A growing byte buffer on raw memory; `buffer.py` is its plain twin and says what it means."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdlib cimport free, realloc
+from cpython.ref cimport PyObject
 from libc.string cimport memcpy
 
+# What is put goes right into the bytes object that `take` gives away: until then nobody else knows it,
+# so it may grow and change (CPython's own writers do the same).
+cdef extern from "Python.h":
+    PyObject *_new_bytes "PyBytes_FromStringAndSize"(const char *text, Py_ssize_t size) except NULL
+    char *_text_of "PyBytes_AS_STRING"(PyObject *held) noexcept
+    int _resize "_PyBytes_Resize"(PyObject **held, Py_ssize_t size) except -1
+    void Py_XDECREF(PyObject *held)
+
 cdef Py_ssize_t FIRST_CAPACITY = 512
-# An emptied buffer above this gives its memory back: an idle connection holds next to nothing.
+# More than this is given away as it is; less is copied, and the memory stays. An idle connection holds
+# next to nothing.
 cdef Py_ssize_t KEPT_CAPACITY = 4 * 1024
 # The next memory is as large as what was taken last, so that a steady flow need not grow again.
-cdef Py_ssize_t WANTED_MAX = 1024 * 1024
+cdef Py_ssize_t WANTED_MAX = 4 * 1024 * 1024
 
 # The methods ask `len`, which raises for None; PyBytes_GET_SIZE does not look.
 cdef int DIGITS_MAX = 20
@@ -51,27 +60,32 @@ cdef inline unsigned char *write_line_end(unsigned char *to) noexcept:
 
 cdef class OutBuffer:
     def __cinit__(self):
+        self._held = NULL
         self._data = NULL
         self._capacity = 0
         self._wanted = FIRST_CAPACITY
         self.size = 0
 
     def __dealloc__(self):
-        free(self._data)
+        Py_XDECREF(self._held)
 
     cdef int _grow(self, Py_ssize_t extra) except -1:
         cdef Py_ssize_t needed = self.size + extra
         cdef Py_ssize_t capacity
-        cdef unsigned char *data
         if needed <= self._capacity:
             return 0
         capacity = self._capacity * 2 if self._capacity else self._wanted
         if capacity < needed:
             capacity = needed
-        data = <unsigned char *> realloc(self._data, capacity)
-        if data == NULL:
-            raise MemoryError()
-        self._data = data
+        if self._held == NULL:
+            self._held = _new_bytes(NULL, capacity)
+        else:
+            try:
+                _resize(&self._held, capacity)
+            except MemoryError:
+                self._capacity = self.size = 0  # what was there is gone
+                raise
+        self._data = <unsigned char *> _text_of(self._held)
         self._capacity = capacity
         return 0
 
@@ -179,15 +193,20 @@ cdef class OutBuffer:
         return write_bytes(to, header)
 
     cpdef bytes take(self):
-        cdef bytes taken = PyBytes_FromStringAndSize(<char *> self._data, self.size)
+        cdef bytes taken
         self._wanted = min(max(self.size, FIRST_CAPACITY), WANTED_MAX)
+        if self.size > KEPT_CAPACITY:
+            _resize(&self._held, self.size)
+            taken = <bytes> self._held
+        else:
+            taken = PyBytes_FromStringAndSize(<char *> self._data, self.size)
         self.clear()
         return taken
 
     cpdef int clear(self) except -1:
         self.size = 0
         if self._capacity > KEPT_CAPACITY:
-            free(self._data)
-            self._data = NULL
+            Py_XDECREF(self._held)
+            self._held = NULL
             self._capacity = 0
         return 0
