@@ -50,7 +50,7 @@ class Buffer:
 
     def put(self, at: int, data: bytes, start: int, size: int) -> int:
         """Copy a part of `data` here; where it ends. Other threads run meanwhile."""
-        source = ctypes.cast(data, ctypes.c_void_p).value or 0
+        source = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
         ctypes.memmove(self._address + at, source + start, size)
         return at + size
 

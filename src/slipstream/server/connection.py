@@ -95,6 +95,8 @@ class Connection(asyncio.Protocol):
             self.log.ended_by(data)
         if runtime.leave():
             self._stall()
+        if runtime.busy_poll is not None:
+            runtime.busy_poll.after_read(len(data))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone."""

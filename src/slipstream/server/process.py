@@ -12,7 +12,6 @@ from slipstream.server.lame_duck import LameDuck
 from slipstream.server.logger import Logger, open_logger
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import PortsFile, write_pid_file
-from slipstream.server.runtime import tune_garbage_collector
 from slipstream.server.server import Server, new_loop
 from slipstream.server.signals import COMMANDS, NAMES
 
@@ -98,7 +97,8 @@ class ServerProcess:
         if self._server.monitoring is not None:
             self._server.monitoring.monitor.reload = self._reload_and_tell
         self._write_ports_file()
-        tune_garbage_collector()
+        if self._server.runtime is not None:
+            self._server.runtime.have_process_alone()
         await self._end.wait()
         if self._lame_duck is not None:
             await self._lame_duck.cancel()

@@ -12,6 +12,7 @@ from slipstream.engine.engine import Engine
 from slipstream.engine.options import EngineOptions
 from slipstream.log.disk import DirectoryLock, OsDisk
 from slipstream.log.stream_store import Store
+from slipstream.server.busy_poll import BusyPoll
 from slipstream.server.commit import GroupCommitter
 from slipstream.server.connection import Connection
 from slipstream.server.logger import Logger
@@ -42,6 +43,7 @@ class Runtime:
         self.committer = GroupCommitter(self.loop, self.turn, sync_interval)
         self.engine = Engine(self.clock, SystemRandom(), options, self.committer)
         self.connections: set[Connection] = set()
+        self.busy_poll: BusyPoll | None = None
         self.stalls = 0  # how often a publisher rested, because somebody did not keep up
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at = 0
@@ -94,6 +96,14 @@ class Runtime:
     def _tick(self) -> None:
         self._handle = None
         self.turn(self.engine.tick)
+
+    def have_process_alone(self) -> None:
+        """For a process that is only a server: what is there now stays, cycles are rare, and nobody
+        else's threads wait while the loop looks for more."""
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 50)
+        self.busy_poll = BusyPoll(self.loop)
 
     # -- beginning and end ---------------------------------------------------------------------
 
@@ -151,10 +161,3 @@ class Runtime:
 
 def _nothing() -> None:
     """A turn that only finishes what is left."""
-
-
-def tune_garbage_collector() -> None:
-    """For a process that is only a server: what is there now stays, cycles are rare."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 50, 50)
