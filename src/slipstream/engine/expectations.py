@@ -43,8 +43,10 @@ def all_hold(name: bytes, log: Log, subject: bytes, data: bytes, start: _int, en
             stop += 1
         if colon >= end or view[colon] != 58 or stop >= end or begin == stop:
             return 0
-        field = data[i + 5 : colon]
-        if field == b"Expected-Last-Subject-Sequence":
+        name_size = colon - i - 5
+        if name_size == 6 and data.startswith(b"Msg-Id", i + 5, colon):
+            bit = 8
+        elif name_size == 30 and data.startswith(b"Expected-Last-Subject-Sequence", i + 5, colon):
             bit = 1
             if stop - begin > 18:
                 return 0
@@ -53,15 +55,15 @@ def all_hold(name: bytes, log: Log, subject: bytes, data: bytes, start: _int, en
                 if view[k] < 48 or view[k] > 57:
                     return 0
                 expected = expected * 10 + (view[k] - 48)
-        elif field == b"Expected-Last-Subject-Sequence-Subject":
+        elif name_size == 38 and data.startswith(
+            b"Expected-Last-Subject-Sequence-Subject", i + 5, colon
+        ):
             bit = 2
             of = data[begin:stop]
-        elif field == b"Expected-Stream":
+        elif name_size == 15 and data.startswith(b"Expected-Stream", i + 5, colon):
             bit = 4
             if data[begin:stop] != name:
                 return 0
-        elif field == b"Msg-Id":
-            bit = 8
         else:
             return 0
         if seen & bit:

@@ -80,6 +80,8 @@ cdef class Stream(Service):
     cpdef int enforce_limits(self, bytes subject) except -1
     @cython.locals(entry=tuple, n=Py_ssize_t, durable="unsigned long long", cover="unsigned long long")
     cdef int _release_acks(self) except -1
+    cdef int _remember(self, bytes message_id, unsigned long long seq) except -1
+    cpdef watch_ids(self)
     cdef int _promise(self, bytes reply, unsigned long long seq, bint duplicate) except -1
     @cython.locals(out=OutBuffer, message=Inbound, route=Route)
     cdef int _ack(self, bytes reply, unsigned long long seq, bint duplicate) except -1

@@ -259,10 +259,11 @@ class Stream(Service):
             self._front_moved = True
         return 0
 
-    def _remember(self, message_id: bytes, seq: _int) -> None:
+    def _remember(self, message_id: bytes, seq: _int) -> _int:
         self.dedupe.add(message_id, seq, self.clock.now)
         self.last_msg_id = message_id
         self.watch_ids()
+        return 0
 
     def watch_ids(self) -> None:
         """Set the timer that lets old message ids go."""
