@@ -92,8 +92,7 @@ class _Found:
         log.messages = sum(segment.live for segment in log.blocks)
         log.bytes = sum(segment.bytes for segment in log.blocks)
         log.replaying = True
-        log.first_seq = 0
-        log.move_first(0)
+        self._find_first()
         log.drop_below(self.front)
         self._remove()
         log.replaying = False
@@ -101,6 +100,16 @@ class _Found:
         for segment in self.unfooted:
             if segment.live:
                 log.request_footer(segment, log.active_base())
+
+    def _find_first(self) -> None:
+        """The first message; the columns are read only if that is not the first one stored."""
+        log = self.log
+        first = next((segment for segment in log.blocks if segment.live), None)
+        if first is not None and first.closed and first.live == first.places:
+            log.first_seq, log.first_ts = first.base, first.first_ts
+        else:
+            log.first_seq = 0
+            log.move_first(0)
 
     def _remove(self) -> None:
         """Remove what tombstones tell of, segment by segment, where it is not known already."""
