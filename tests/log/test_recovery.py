@@ -158,6 +158,23 @@ def test_opening_reads_footers_and_not_segments() -> None:
     assert disk.calls["pread"] - begin <= 4 * len(segments) + 4
 
 
+def test_a_log_that_was_closed_in_order_is_not_looked_through() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = open_log(disk, "log", segment_bytes=100_000)
+    fill(log, 400)
+    log.close()
+    (path,) = disk.files(".seg")
+    disk.flip(path, 8 * (HEADER_SIZE + 1_000))
+    log = open_log(disk, "log")
+    assert (log.first_seq, log.last_seq, log.messages) == (1, 400, 400)
+    assert log.lost.count == 0  # nobody has looked yet
+    disk.flip(path, 8 * (HEADER_SIZE + 1_000))
+    fill(log, 10)
+    commit(log)
+    disk.crash()
+    assert readable(open_log(disk, "log")) == list(range(1, 411))
+
+
 def test_removals_before_a_footer_was_written_are_not_repeated_at_the_next_opening() -> None:
     disk = SimulatedDisk(Random(1))
     log = reopen(disk)

@@ -33,7 +33,7 @@ cdef class FileLog(Log):
     cdef bint _written
     cdef object _lost
     cdef Py_ssize_t _reserved
-    cdef Py_ssize_t _roll_empty
+    cdef Py_ssize_t _close_early
 
     cpdef unsigned long long size_of(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size)
     @cython.locals(segment=Segment, id="unsigned int", seq="unsigned long long", size="unsigned long long", length=Py_ssize_t, at=Py_ssize_t, out=OutBuffer, place="unsigned int")

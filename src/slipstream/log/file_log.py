@@ -40,10 +40,10 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 SEGMENT_BYTES: _int = 32 * 1024 * 1024
 PLACES_MAX: _int = 4 * 1024 * 1024  # small records: keep a segment's columns small too
 CHUNKS_BYTES_MAX: _int = 2 * 1024 * 1024  # of what was last written, readable without a syscall
-CONTROLS_ROOM: _int = (
-    256  # kept free behind each message: what is removed can be told, disk full or not
-)
-ROLL_EMPTY: _int = 4  # an active segment of this part of a full one, all dead, makes way
+CONTROLS_ROOM: _int = 256  # kept free behind each message, to tell of removals on a full disk
+# A segment of this part of a full one is closed early when all of it is dead, and with the log: the
+# next start reads its footer then, instead of each record.
+CLOSE_EARLY: _int = 4
 
 
 class FileLog(Log):
@@ -61,7 +61,7 @@ class FileLog(Log):
         self.disk = disk
         self.directory = directory
         self.segment_bytes = segment_bytes
-        self._roll_empty = segment_bytes // ROLL_EMPTY
+        self._close_early = segment_bytes // CLOSE_EARLY
         self.reader = SegmentReader(disk, cache or BlockCache(), self.subjects)
         self.failed = ""  # why nothing can be written any more
         self.replaying = False  # while recovery repeats removals that are on disk already
@@ -324,7 +324,7 @@ class FileLog(Log):
         """Have all that was removed or skipped in records; False if that has to wait for space."""
         active = self._active
         try:
-            if active is not None and active.live == 0 and active.records_end > self._roll_empty:
+            if active is not None and active.live == 0 and active.records_end > self._close_early:
                 self._fresh_segment(self.last_seq + 1, 0)
             changed = self._tombs or self.first_seq > self._recorded_first
             if changed or self.last_seq > self._recorded_seq:
@@ -472,6 +472,8 @@ class FileLog(Log):
 
     def close(self) -> None:
         if not self.failed:
+            if self._active is not None and self._active.records_end > self._close_early:
+                self._close_active(self.last_seq + 1)
             batch = self.prepare_sync()
             if batch is not None:
                 batch.run()
