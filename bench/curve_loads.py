@@ -5,6 +5,7 @@ each operation there, by label. Sizes ascend.
 """
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -131,6 +132,7 @@ def wildcards(server: Running) -> Callable[[int], Costs]:
         fresh = (f"a.{i // 100}.y.{i}".encode() for i in range(state["stored"], size))
         driver.publish(fresh, BODY)
         state["stored"] = size
+        time.sleep(1)  # what was stored has work behind it
         clock = ProcessorTime(server)
         for _ in range(CREATES):
             driver.ask("$JS.API.STREAM.MSG.GET.S", {"last_by_subj": "*.*.x.>"})
