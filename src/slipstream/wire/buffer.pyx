@@ -13,9 +13,11 @@ cdef extern from "Python.h":
     void Py_XDECREF(PyObject *held)
 
 cdef Py_ssize_t FIRST_CAPACITY = 512
-# More than this is given away as it is; less is copied, and the memory stays. An idle connection holds
-# next to nothing.
+# An emptied buffer above this gives its memory back: an idle connection holds next to nothing.
 cdef Py_ssize_t KEPT_CAPACITY = 4 * 1024
+# So much is given away as it is. Less is copied: the C library then finds the same memory for the next,
+# where what was cut to size would go back to the system each time.
+cdef Py_ssize_t GIVEN_MIN = 512 * 1024
 # The next memory is as large as what was taken last, so that a steady flow need not grow again.
 cdef Py_ssize_t WANTED_MAX = 4 * 1024 * 1024
 
@@ -195,7 +197,7 @@ cdef class OutBuffer:
     cpdef bytes take(self):
         cdef bytes taken
         self._wanted = min(max(self.size, FIRST_CAPACITY), WANTED_MAX)
-        if self.size > KEPT_CAPACITY:
+        if self.size >= GIVEN_MIN:
             _resize(&self._held, self.size)
             taken = <bytes> self._held
         else:
