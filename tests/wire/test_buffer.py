@@ -119,3 +119,18 @@ def test_a_cleared_buffer_is_empty_and_goes_on() -> None:
     assert out.take() == b""
     out.put(b"next")
     assert out.take() == b"next"
+
+
+@pytest.mark.parametrize("pieces", [1, 40, 700])
+def test_what_was_taken_stays_as_it_is_however_large(pieces: int) -> None:
+    out = OutBuffer()
+    wanted = [b"%d" % n * 500 for n in range(pieces)]
+    taken = []
+    for turn in range(3):
+        for piece in wanted[turn:]:
+            out.put(piece)
+        taken.append(out.take())
+        assert out.size == 0
+    out.put(b"more")
+    assert taken == [b"".join(wanted[turn:]) for turn in range(3)]
+    assert out.take() == b"more"
