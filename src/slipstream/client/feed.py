@@ -6,6 +6,7 @@ mark is given once. If the consumer has to be made anew, the feed goes on behind
 that came, and the mark is not given again.
 """
 
+import itertools
 from typing import TYPE_CHECKING
 
 from slipstream.client.jetstream.consumer_config import OrderedConsumerConfig
@@ -53,7 +54,7 @@ class Feed:
         self._source = _Source(
             js,
             self._delivery,
-            Incarnations(js, stream, config),
+            Incarnations(js, stream, config, itertools.count(1)),
             f"watch of stream {stream!r}",
             heartbeat,
             None,

@@ -183,7 +183,7 @@ async def test_its_info_is_that_of_the_consumer_it_is_just_now(
         assert ordered.cached_info
     async with ordered.messages() as messages:
         await take(messages, 1)
-        assert (await ordered.info()).name == "mine_1"
+        assert (await ordered.info()).name == "mine_2"
 
 
 async def test_the_push_kind_has_heartbeats_and_flow_control(js: JetStream, stream: Stream) -> None:

@@ -6,6 +6,7 @@ that was received. What has been taken is never given out twice.
 """
 
 import asyncio
+import itertools
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -45,6 +46,7 @@ class OrderedConsumer:
         self._js = js
         self._stream = stream
         self._config = config
+        self._serials = itertools.count(1)
         self._fetching: Incarnations | None = None
         self._latest: Incarnations | None = None
         self._expected = 1
@@ -88,7 +90,7 @@ class OrderedConsumer:
         """An endless iterator. `options` are for the pull-based kind."""
         js = self._js
         delivery = Delivery(js.connection.loop, js, type)
-        incarnations = self._latest = Incarnations(js, self._stream, self._config)
+        incarnations = self._latest = Incarnations(js, self._stream, self._config, self._serials)
         source: MessageSource
         if self._config.push:
             if set(options) - {"stop_after"}:
@@ -190,7 +192,9 @@ class OrderedConsumer:
         deadline = loop.time() + timeout
         incarnations = self._fetching
         if incarnations is None:
-            incarnations = self._fetching = Incarnations(self._js, self._stream, self._config)
+            incarnations = self._fetching = Incarnations(
+                self._js, self._stream, self._config, self._serials
+            )
             self._latest = incarnations
         while True:
             if incarnations.info is None:

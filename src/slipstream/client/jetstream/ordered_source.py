@@ -7,7 +7,7 @@ start behind the last message that was received (spec consumers.md section 8).
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from slipstream.client.errors import ConnectionClosedError, OutboundBufferFullError
@@ -45,12 +45,18 @@ class Incarnations:
     Each starts behind `last_sequence`, the last message that was received.
     """
 
-    def __init__(self, js: "JetStream", stream: str, config: OrderedConsumerConfig) -> None:
+    def __init__(
+        self,
+        js: "JetStream",
+        stream: str,
+        config: OrderedConsumerConfig,
+        serials: Iterator[int],
+    ) -> None:
         self._js = js
         self._stream = stream
         self._config = config
         self._prefix = config.name_prefix or new_name()
-        self._serial = 0
+        self._serials = serials  # of all that the handle makes: no name comes twice
         self._was_made = False
         self.info: ConsumerInfo | None = None
         self.last_sequence = 0
@@ -72,10 +78,9 @@ class Incarnations:
         """
         self.forget()
         wait, attempts = RESET_WAIT_FIRST, 0
-        self._serial += 1
         while True:
             attempts += 1
-            name = f"{self._prefix}_{self._serial}"
+            name = f"{self._prefix}_{next(self._serials)}"
             try:
                 made = await self._js.create_consumer_raw(
                     self._stream, self.config(name, deliver_subject)
@@ -89,7 +94,6 @@ class Incarnations:
                 self._check_attempts(attempts, error)
                 if not isinstance(error, ApiError):
                     forget_consumer(self._js, self._stream, name)  # it may have been made
-                self._serial += 1
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, RESET_WAIT_MAX)
                 continue
