@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,3 +75,12 @@ async def no_task_is_left() -> AsyncIterator[None]:
     yield
     left = [t for t in asyncio.all_tasks() if t.get_name().startswith("slipstream")]
     assert not left
+
+
+@pytest.fixture
+async def nothing_reaches_the_loop() -> AsyncIterator[None]:
+    """Fails a test in which the event loop had to report an error."""
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: reported.append(what))
+    yield
+    assert not reported

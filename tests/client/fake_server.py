@@ -3,8 +3,9 @@
 import asyncio
 import json
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
+
+from tests.client.listener import Listener
 
 Greeting = Callable[["FakeServer"], bytes]
 
@@ -15,27 +16,16 @@ def info(**fields: Any) -> bytes:
     return b"INFO " + json.dumps({"max_payload": 1048576, **said, **fields}).encode() + b" \r\n"
 
 
-class FakeServer:
+class FakeServer(Listener):
     """Greets with `greeting`, answers each PING with `answer`, and remembers what it was sent."""
 
     def __init__(self, greeting: bytes, answer: bytes = b"PONG\r\n") -> None:
+        super().__init__()
         self.greeting = greeting
         self.answer = answer
         self.received = b""
         self.accepted = 0
         self._writers: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
-
-    @property
-    def address(self) -> str:
-        """host:port."""
-        assert self._server is not None
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    @property
-    def url(self) -> str:
-        """Where clients connect."""
-        return f"nats://{self.address}"
 
     def say(self, data: bytes) -> None:
         """Send to every client."""
@@ -53,7 +43,8 @@ class FakeServer:
         for writer in self._writers:
             writer.transport.abort()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Greet, and answer each PING."""
         self.accepted += 1
         self._writers.add(writer)
         try:
@@ -68,16 +59,6 @@ class FakeServer:
             self._writers.discard(writer)
             writer.close()
 
-    async def __aenter__(self) -> "FakeServer":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
+    async def hang_up(self) -> None:
+        """The end has come."""
         self.close_clients()

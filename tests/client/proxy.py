@@ -8,9 +8,9 @@ frames in it.
 import asyncio
 import contextlib
 from collections.abc import Callable
-from types import TracebackType
 
 from slipstream.wire.server_frames import MORE, ServerFrames
+from tests.client.listener import Listener
 
 Split = Callable[[bytes], list[bytes]]
 
@@ -50,10 +50,11 @@ class Lane:
             writer.transport.abort()
 
 
-class Proxy:
+class Proxy(Listener):
     """Listens on a port of its own and passes everything on to `host:port`."""
 
     def __init__(self, address: str) -> None:
+        super().__init__()
         host, _, port = address.removeprefix("nats://").rpartition(":")
         self.upstream = (host, int(port))
         self.lanes: list[Lane] = []
@@ -65,14 +66,6 @@ class Proxy:
         self.refuse = False  # close whoever comes
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    @property
-    def url(self) -> str:
-        """Where clients connect."""
-        assert self._server is not None
-        return f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def hold(self) -> None:
         """Pass nothing on, without closing anything."""
@@ -94,7 +87,8 @@ class Proxy:
             with contextlib.suppress(OSError):
                 lane.client.write_eof()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass on what comes, both ways."""
         try:
             await self._relay(reader, writer)
         except asyncio.CancelledError:
@@ -103,7 +97,7 @@ class Proxy:
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._tasks.add(task)
+        self.tasks.add(task)
         try:
             if self.refuse:
                 return
@@ -120,7 +114,7 @@ class Proxy:
             pass
         finally:
             writer.transport.abort()
-            self._tasks.discard(task)
+            self.tasks.discard(task)
 
     async def _pass(
         self,
@@ -160,20 +154,3 @@ class Proxy:
         await self._flowing.wait()
         with contextlib.suppress(OSError):
             writer.close()
-
-    async def __aenter__(self) -> "Proxy":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)

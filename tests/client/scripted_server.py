@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 
-from tests.client.fake_server import info
+from tests.client.fake_server import FakeServer, info
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +34,14 @@ def frame(subject: str, sid: int, data: bytes, *, reply: str = "", block: bytes 
     return f"{name} {subject} {sid}{back} {sizes}\r\n".encode() + block + data + b"\r\n"
 
 
-class ScriptedServer:
+class ScriptedServer(FakeServer):
     """Takes every client; `script` says what a request is answered with, None for nothing."""
 
     def __init__(self, script: Script) -> None:
+        super().__init__(info())
         self.script = script
-        self.accepted = 0
         self.asked: list[Asked] = []
         self.subscriptions: dict[int, str] = {}
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
-
-    @property
-    def url(self) -> str:
-        """Where clients connect."""
-        assert self._server is not None
-        return f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def sid(self, subject: str) -> int:
         """The subscription that hears `subject`."""
@@ -60,16 +51,12 @@ class ScriptedServer:
                 return sid
         return 0
 
-    def say(self, data: bytes) -> None:
-        """Send to every client."""
-        for writer in self._writers:
-            writer.write(data)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Greet, and act on each line."""
         self.accepted += 1
         self._writers.add(writer)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            writer.write(info())
+            writer.write(self.greeting)
             while line := await reader.readline():
                 await self._act(line.decode().split(), reader, writer)
         self._writers.discard(writer)
@@ -80,7 +67,7 @@ class ScriptedServer:
     ) -> None:
         match words:
             case ["PING"]:
-                writer.write(b"PONG\r\n")
+                writer.write(self.answer)
             case ["SUB", subject, *_, sid]:
                 self.subscriptions[int(sid)] = subject
             case ["UNSUB", sid]:
@@ -96,18 +83,3 @@ class ScriptedServer:
                 answer = self.script(asked)
                 if answer is not None:
                     writer.write(answer)
-
-    async def __aenter__(self) -> "ScriptedServer":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()

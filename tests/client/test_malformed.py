@@ -2,8 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -13,6 +12,8 @@ from slipstream.client.events import Disconnected, ErrorEvent, Event
 from slipstream.errors import ProtocolError
 from tests.client.fake_server import FakeServer, info
 from tests.client.scripted_server import ScriptedServer, frame
+
+pytestmark = pytest.mark.usefixtures("nothing_reaches_the_loop")
 
 # Nothing that follows one of these can be understood.
 BROKEN = {
@@ -73,15 +74,6 @@ HARMLESS = {
     ),
     "a subject that is no text": b"MSG else\xffwhere 2 \xfe 0\r\n\r\n",
 }
-
-
-@pytest.fixture(autouse=True)
-async def nothing_reaches_the_loop() -> AsyncIterator[None]:
-    """Fails a test in which the event loop had to report an error."""
-    reported: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, what: reported.append(what))
-    yield
-    assert not reported
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -1,21 +1,24 @@
 """A WebSocket listener in front of a server that has none, with frames cut as a test likes."""
 
 import asyncio
-from types import TracebackType
 
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
 from slipstream.client.servers import parse_server
+from tests.client.listener import Listener
 
 
-class WebSocketBridge:
+class WebSocketBridge(Listener):
     """Passes what comes in frames on to `url`, and sends what comes back in frames."""
+
+    scheme = "ws"
 
     def __init__(
         self, url: str, *, fragment: int = 0, compression: bool = False, status: int = 0
     ) -> None:
+        super().__init__()
         self.upstream = parse_server(url)
         self.fragment = fragment  # bytes in a frame of a fragmented message; 0: not fragmented
         self.compression = compression
@@ -24,24 +27,12 @@ class WebSocketBridge:
         self.compressed = False  # whether the last client agreed to it
         self.protocols: list[ServerProtocol] = []
         self.writers: list[asyncio.StreamWriter] = []
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
 
-    @property
-    def url(self) -> str:
-        """Where clients connect."""
-        return f"ws://{self.address}"
-
-    @property
-    def address(self) -> str:
-        """host:port."""
-        assert self._server is not None
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass on what comes, both ways."""
         task = asyncio.current_task()
         assert task is not None
-        self._tasks.add(task)
+        self.tasks.add(task)
         deflate = ServerPerMessageDeflateFactory(
             server_no_context_takeover=True, client_no_context_takeover=True
         )
@@ -72,7 +63,7 @@ class WebSocketBridge:
                     end.close()
             if back is not None:
                 back.cancel()
-            self._tasks.discard(task)
+            self.tasks.discard(task)
 
     def _agree(self, protocol: ServerProtocol, request: Request) -> bool:
         self.requests.append(request)
@@ -113,20 +104,3 @@ class WebSocketBridge:
             if protocol.state.name == "OPEN":
                 protocol.send_close(code, reason)
                 self.send(protocol, writer)
-
-    async def __aenter__(self) -> "WebSocketBridge":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)

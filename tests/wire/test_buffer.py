@@ -1,34 +1,20 @@
 """Whatever is put into an `OutBuffer` comes out in order, on raw memory as in the plain twin."""
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import slipstream.wire
 from slipstream.wire.buffer import OutBuffer
+from tests.plain_twin import plain_twin
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 Pieces = list[tuple[str, tuple[Any, ...]]]
 
 
-def plain_twin() -> ModuleType:
-    """`buffer.py`, also where an extension of the same name wins on import."""
-    path = Path(slipstream.wire.__file__ or "").parent / "buffer.py"
-    spec = importlib.util.spec_from_file_location("plain_buffer", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PlainBuffer: Callable[[], Any] = plain_twin().OutBuffer
+PlainBuffer: Callable[[], Any] = plain_twin("slipstream.wire.buffer").OutBuffer
 
 
 @st.composite

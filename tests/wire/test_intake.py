@@ -1,29 +1,17 @@
 """Reads land where they are looked at, on raw memory as in the plain twin."""
 
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import slipstream.wire
 from slipstream.wire.intake import READ_BYTES, Intake
+from tests.plain_twin import plain_twin
 
-
-def plain_intake() -> Any:
-    """The class of `intake.py`, also where an extension of the same name wins on import."""
-    path = Path(slipstream.wire.__file__ or "").parent / "intake.py"
-    spec = importlib.util.spec_from_file_location("plain_intake", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.Intake
-
-
-BUILDS = pytest.mark.parametrize("kind", [Intake, plain_intake()], ids=["this build", "plain"])
+BUILDS = pytest.mark.parametrize(
+    "kind", [Intake, plain_twin("slipstream.wire.intake").Intake], ids=["this build", "plain"]
+)
 
 
 def read(intake: Any, data: bytes) -> bytes:

@@ -30,6 +30,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from slipstream.client.codecs import Readable
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
@@ -44,17 +45,11 @@ _CONTEXT_FIELDS = ("traceparent", "tracestate", "baggage")
 logger = logging.getLogger("slipstream.client")
 
 
-class Traceable(Protocol):
+class Traceable(Readable, Protocol):
     """What telemetry reads of a message."""
 
     @property
-    def subject(self) -> str: ...
-    @property
     def reply(self) -> str: ...
-    @property
-    def data(self) -> bytes: ...
-    @property
-    def headers(self) -> Headers: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

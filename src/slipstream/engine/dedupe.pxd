@@ -9,10 +9,9 @@ cdef class DuplicateWindow:
     cdef public long long window
     cdef dict _seqs
     cdef object _arrivals
-    cdef long long _latest
 
     cpdef long long find(self, bytes message_id) except -1
     @cython.locals(record=Record, seq="unsigned long long", behind="unsigned long long", first="unsigned long long", message_id=bytes)
     cpdef bytes recall(self, Log log, long long now)
-    @cython.locals(known=Py_ssize_t, arrival=list)
+    @cython.locals(known=Py_ssize_t)
     cpdef int add(self, bytes message_id, unsigned long long seq, long long now) except -1

@@ -15,7 +15,6 @@ class DuplicateWindow:
         self._seqs: dict[bytes, int] = {}  # in order of arrival
         # [time, how many ids came then]: ids of one turn share an entry
         self._arrivals: deque[list[int]] = deque()
-        self._latest = 0  # the last one's time
 
     def __len__(self) -> int:
         return len(self._seqs)
@@ -33,12 +32,10 @@ class DuplicateWindow:
         if len(self._seqs) == known:  # it was there, earlier in the order
             self._forget(message_id)
             self._seqs[message_id] = seq
-        if self._latest == now and self._arrivals:
-            arrival = self._arrivals[-1]
-            arrival[1] += 1
+        if self._arrivals and self._arrivals[-1][0] == now:
+            self._arrivals[-1][1] += 1
         else:
             self._arrivals.append([now, 1])
-            self._latest = now
         return 0
 
     def recall(self, log: Log, now: int) -> bytes:

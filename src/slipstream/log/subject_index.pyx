@@ -1,9 +1,10 @@
 """The subject index on raw memory; `subject_index.py` is the plain twin and says what it means."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
+from slipstream.log.memory cimport resized
 from slipstream.log.subject_shape cimport Shape
 from slipstream.wire.subjects cimport has_wildcard, matches
 
@@ -42,13 +43,6 @@ cdef inline unsigned int _hash(const char *text, Py_ssize_t size) noexcept:
     return <unsigned int> (h >> 32)
 
 
-cdef void *_resized(void *memory, Py_ssize_t size) except NULL:
-    cdef void *grown = realloc(memory, size)
-    if grown == NULL:
-        raise MemoryError()
-    return grown
-
-
 cdef class SubjectIndex:
     def __cinit__(self):
         self._slots = 0
@@ -78,12 +72,12 @@ cdef class SubjectIndex:
 
     cdef int _grow_ids(self) except -1:
         cdef Py_ssize_t n = self._capacity + (self._capacity >> 1) + 8
-        self._texts = <char **> _resized(self._texts, n * sizeof(char *))
-        self._sizes = <unsigned short *> _resized(self._sizes, n * sizeof(unsigned short))
-        self._counts = <unsigned int *> _resized(self._counts, n * sizeof(unsigned int))
-        self._births = <unsigned int *> _resized(self._births, n * sizeof(unsigned int))
-        self._firsts = <unsigned long long *> _resized(self._firsts, n * sizeof(unsigned long long))
-        self._lasts = <unsigned long long *> _resized(self._lasts, n * sizeof(unsigned long long))
+        self._texts = <char **> resized(self._texts, n * sizeof(char *))
+        self._sizes = <unsigned short *> resized(self._sizes, n * sizeof(unsigned short))
+        self._counts = <unsigned int *> resized(self._counts, n * sizeof(unsigned int))
+        self._births = <unsigned int *> resized(self._births, n * sizeof(unsigned int))
+        self._firsts = <unsigned long long *> resized(self._firsts, n * sizeof(unsigned long long))
+        self._lasts = <unsigned long long *> resized(self._lasts, n * sizeof(unsigned long long))
         self._capacity = n
         return 0
 
@@ -307,7 +301,7 @@ cdef class SubjectIndex:
         self._texts[id] = NULL
         if self._free_count == self._free_capacity:
             self._free_capacity = self._free_capacity * 2 + 8
-            self._free = <unsigned int *> _resized(self._free, self._free_capacity * sizeof(unsigned int))
+            self._free = <unsigned int *> resized(self._free, self._free_capacity * sizeof(unsigned int))
         self._free[self._free_count] = id
         self._free_count += 1
         return 0
@@ -408,8 +402,8 @@ cdef class SubjectFilter:
                 break
         if id >= self._size:
             wanted = id + 1 + (id >> 1)
-            self._verdicts = <unsigned char *> _resized(self._verdicts, wanted)
-            self._seen = <unsigned int *> _resized(self._seen, wanted * sizeof(unsigned int))
+            self._verdicts = <unsigned char *> resized(self._verdicts, wanted)
+            self._seen = <unsigned int *> resized(self._seen, wanted * sizeof(unsigned int))
             memset(self._seen + self._size, 0, (wanted - self._size) * sizeof(unsigned int))
             self._size = wanted
         self._verdicts[id] = verdict

@@ -1,8 +1,10 @@
 """A shape on raw memory; `subject_shape.py` is the plain twin and says what it means."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memset
+
+from slipstream.log.memory cimport resized
 
 cdef Py_ssize_t LONGEST = 32
 cdef Py_ssize_t FIRST_BUCKETS = 64
@@ -10,13 +12,6 @@ cdef Py_ssize_t FIRST_BUCKETS = 64
 # Members of a bucket are linked through `_next` and `_previous` by id. Links are ids plus one, so
 # that 0 is the end; the first member's `_previous` is HEAD, and 0 there says: not a member.
 cdef unsigned int HEAD = 0xFFFFFFFF
-
-
-cdef void *_resized(void *memory, Py_ssize_t size) except NULL:
-    cdef void *grown = realloc(memory, size)
-    if grown == NULL:
-        raise MemoryError()
-    return grown
 
 
 cdef class Shape:
@@ -63,9 +58,9 @@ cdef class Shape:
 
     cdef int _grow_ids(self, Py_ssize_t wanted) except -1:
         cdef Py_ssize_t n = wanted + (wanted >> 3) + 8
-        self._hashes = <unsigned int *> _resized(self._hashes, n * sizeof(unsigned int))
-        self._next = <unsigned int *> _resized(self._next, n * sizeof(unsigned int))
-        self._previous = <unsigned int *> _resized(self._previous, n * sizeof(unsigned int))
+        self._hashes = <unsigned int *> resized(self._hashes, n * sizeof(unsigned int))
+        self._next = <unsigned int *> resized(self._next, n * sizeof(unsigned int))
+        self._previous = <unsigned int *> resized(self._previous, n * sizeof(unsigned int))
         memset(self._previous + self._capacity, 0, (n - self._capacity) * sizeof(unsigned int))
         self._capacity = n
         return 0

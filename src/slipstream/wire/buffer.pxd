@@ -11,6 +11,7 @@ cdef class OutBuffer:
     # For writers of raw memory: make room for `extra` bytes behind `size`, write at
     # `_data + size`, then add to `size` what was written.
     cdef int _grow(self, Py_ssize_t extra) except -1
+    cdef int _set_capacity(self, Py_ssize_t capacity) except -1
     cpdef int put(self, bytes data) except -1
     cpdef int put_slice(self, bytes data, Py_ssize_t start, Py_ssize_t end) except -1
     cpdef int put_byte(self, unsigned char value) except -1

@@ -81,12 +81,18 @@ cdef class OutBuffer:
             capacity = needed
         if self._held == NULL:
             self._held = _new_bytes(NULL, capacity)
+            self._data = <unsigned char *> _text_of(self._held)
+            self._capacity = capacity
         else:
-            try:
-                _resize(&self._held, capacity)
-            except MemoryError:
-                self._capacity = self.size = 0  # what was there is gone
-                raise
+            self._set_capacity(capacity)
+        return 0
+
+    cdef int _set_capacity(self, Py_ssize_t capacity) except -1:
+        try:
+            _resize(&self._held, capacity)
+        except MemoryError:
+            self._capacity = self.size = 0  # what was there is gone
+            raise
         self._data = <unsigned char *> _text_of(self._held)
         self._capacity = capacity
         return 0
@@ -198,7 +204,7 @@ cdef class OutBuffer:
         cdef bytes taken
         self._wanted = min(max(self.size, FIRST_CAPACITY), WANTED_MAX)
         if self.size >= GIVEN_MIN:
-            _resize(&self._held, self.size)
+            self._set_capacity(self.size)
             taken = <bytes> self._held
         else:
             taken = PyBytes_FromStringAndSize(<char *> self._data, self.size)

@@ -1,17 +1,13 @@
 """Frames become Arrow columns, on raw memory as in the plain twin."""
 
-import importlib.util
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import slipstream.client.arrow
 from slipstream.client.arrow.columns import (
     ADDED,
     BEYOND,
@@ -26,22 +22,12 @@ from slipstream.client.arrow.columns import (
     TIMESTAMP,
     MessageColumns,
 )
+from tests.plain_twin import plain_twin
 
 EVERYTHING = SUBJECT | TIMESTAMP | HEADERS | DATA | SIZE | REPLY
 
 
-def plain_twin() -> ModuleType:
-    """`columns.py`, also where an extension of the same name wins on import."""
-    path = Path(slipstream.client.arrow.__file__ or "").parent / "columns.py"
-    spec = importlib.util.spec_from_file_location("plain_columns", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PlainColumns: Callable[[int], Any] = plain_twin().MessageColumns
+PlainColumns: Callable[[int], Any] = plain_twin("slipstream.client.arrow.columns").MessageColumns
 
 
 def direct(

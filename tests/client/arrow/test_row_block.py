@@ -1,16 +1,12 @@
 """Arrow columns become frames, on raw memory as in the plain twin; each row is accounted for."""
 
-import importlib.util
 import struct
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import slipstream.client.arrow
 from slipstream.client.arrow.row_block import (
     LEFT_OUT,
     REFUSED,
@@ -21,22 +17,12 @@ from slipstream.client.arrow.row_block import (
     siphash,
 )
 from slipstream.wire.client_frames import ClientFrames
+from tests.plain_twin import plain_twin
 
 KEY = bytes(range(16))
 
 
-def plain_twin() -> ModuleType:
-    """`row_block.py`, also where an extension of the same name wins on import."""
-    path = Path(slipstream.client.arrow.__file__ or "").parent / "row_block.py"
-    spec = importlib.util.spec_from_file_location("plain_row_block", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PLAIN = plain_twin()
+PLAIN = plain_twin("slipstream.client.arrow.row_block")
 
 
 def column(values: list[bytes], before: int = 0) -> tuple[int, bytes, bytes]:

@@ -1,31 +1,22 @@
 """An object that is read whole lies in one piece, on raw memory as in the plain twin."""
 
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import slipstream.client.object_store
 from slipstream.client.object_store.whole import Whole
+from tests.plain_twin import plain_twin
 
 HUGE = 33 * 1024 * 1024
 
 
-def plain_whole() -> Any:
-    """The class of `whole.py`, also where an extension of the same name wins on import."""
-    path = Path(slipstream.client.object_store.__file__ or "").parent / "whole.py"
-    spec = importlib.util.spec_from_file_location("plain_whole", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.Whole
-
-
-BUILDS = pytest.mark.parametrize("kind", [Whole, plain_whole()], ids=["this build", "plain"])
+BUILDS = pytest.mark.parametrize(
+    "kind",
+    [Whole, plain_twin("slipstream.client.object_store.whole").Whole],
+    ids=["this build", "plain"],
+)
 
 
 @BUILDS

@@ -4,9 +4,9 @@ Everything here takes the stream's name, so that no stream handle is needed; `St
 without it.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from slipstream.client.jetstream.api import Api, check_echo
 from slipstream.client.jetstream.consumer import PullConsumer
@@ -24,6 +24,8 @@ from slipstream.client.jetstream.push import PushConsumer
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream.context import JetStream
+
+C = TypeVar("C")
 
 # What an old server ignores without a word, and users would miss. Whether it knows `pause_until`
 # shows only in what is new: an update leaves a pause as it is.
@@ -64,13 +66,8 @@ class ConsumerAdmin:
     ) -> PullConsumer:
         """The pull consumer as it is; made if there is none."""
         made = _config_of(config, fields)
-        name = made.name or made.durable_name
-        try:
-            if name:
-                return await self.consumer(stream, name)
-        except ConsumerNotFoundError:
-            pass
-        return await self._put_pull(stream, made, {}, "create")
+        there = await _if_there(self.consumer, stream, made)
+        return there or await self._put_pull(stream, made, {}, "create")
 
     async def _put_pull(
         self, stream: str, config: ConsumerConfig | None, fields: dict[str, Any], action: str
@@ -115,13 +112,8 @@ class ConsumerAdmin:
     ) -> PushConsumer:
         """The push consumer as it is; made if there is none."""
         made = _config_of(config, fields)
-        name = made.name or made.durable_name
-        try:
-            if name:
-                return await self.push_consumer(stream, name)
-        except ConsumerNotFoundError:
-            pass
-        return await self._put_push(stream, made, {}, "create")
+        there = await _if_there(self.push_consumer, stream, made)
+        return there or await self._put_push(stream, made, {}, "create")
 
     async def _put_push(
         self, stream: str, config: ConsumerConfig | None, fields: dict[str, Any], action: str
@@ -231,6 +223,17 @@ class ConsumerAdmin:
     @property
     def _js(self) -> "JetStream":
         return self  # type: ignore[return-value]
+
+
+async def _if_there(
+    find: Callable[[str, str], Awaitable[C]], stream: str, config: ConsumerConfig
+) -> C | None:
+    """The consumer that `config` names; None if there is none, or it names none."""
+    name = config.name or config.durable_name
+    try:
+        return await find(stream, name) if name else None
+    except ConsumerNotFoundError:
+        return None
 
 
 def _config_of(config: ConsumerConfig | None, fields: dict[str, Any]) -> ConsumerConfig:

@@ -5,6 +5,7 @@ import random
 from slipstream.client.jetstream.errors import (
     EmptyStreamNameError,
     InvalidConsumerNameError,
+    InvalidNameError,
     InvalidStreamNameError,
 )
 from slipstream.client.payload import subject_bytes
@@ -17,19 +18,23 @@ def check_stream_name(name: str) -> str:
     """`name`, if a stream can have it; raises `InvalidStreamNameError`."""
     if not name:
         raise EmptyStreamNameError("a stream needs a name")
-    wrong = _what_is_wrong(name)
-    if wrong:
-        raise InvalidStreamNameError(f"a stream cannot be named {name!r}: {wrong}")
-    return name
+    return _check("stream", name, InvalidStreamNameError)
 
 
 def check_consumer_name(name: str) -> str:
     """`name`, if a consumer can have it; raises `InvalidConsumerNameError`."""
     if not name:
         raise InvalidConsumerNameError("a consumer needs a name")
-    wrong = _what_is_wrong(name)
+    return _check("consumer", name, InvalidConsumerNameError)
+
+
+def _check(kind: str, name: str, error: type[InvalidNameError]) -> str:
+    wrong = sorted({c for c in name if c in _FORBIDDEN})
     if wrong:
-        raise InvalidConsumerNameError(f"a consumer cannot be named {name!r}: {wrong}")
+        raise error(
+            f"a {kind} cannot be named {name!r}: {' '.join(map(repr, wrong))} may not be in it "
+            "(no blanks, dots, wildcards or path separators)"
+        )
     return name
 
 
@@ -37,16 +42,6 @@ def check_subject(subject: str) -> str:
     """`subject`, if messages can have it or match it; raises `InvalidSubjectError`."""
     subject_bytes(subject)
     return subject
-
-
-def _what_is_wrong(name: str) -> str:
-    wrong = sorted({c for c in name if c in _FORBIDDEN})
-    if not wrong:
-        return ""
-    return (
-        f"{' '.join(map(repr, wrong))} may not be in it (no blanks, dots, wildcards or path "
-        "separators)"
-    )
 
 
 def new_name() -> str:

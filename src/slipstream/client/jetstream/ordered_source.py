@@ -219,7 +219,36 @@ class Rebirth:
         self._incarnations.forget()
 
 
-class OrderedPull(PullSource):
+class Reborn(MessageSource):
+    """A source that has its consumer made anew when that may have lost its place."""
+
+    _rebirth: Rebirth
+
+    def on_gap(self, message: JetStreamMessage) -> None:
+        """A message is missing."""
+        self._rebirth.start(
+            OrderedGapError(
+                f"{self.who}: delivery {message.metadata.consumer_sequence} came where "
+                f"{self.delivery.expected} was expected; reading the missing messages again"
+            )
+        )
+
+    def on_silence(self, error: NoHeartbeatError) -> None:
+        """Start over."""
+        self._rebirth.start(None)
+
+    def on_reconnect(self) -> None:
+        """The server may have restarted: messages may have been lost on the way."""
+        self._rebirth.start(None)
+
+    def close(self) -> None:
+        """End, and let the server forget the consumer."""
+        if not self.is_closed:
+            self._rebirth.stop()
+        super().close()
+
+
+class OrderedPull(Reborn, PullSource):
     """Pulls from one incarnation after the other."""
 
     def __init__(
@@ -248,10 +277,6 @@ class OrderedPull(PullSource):
         self.subject = self._incarnations.subject
         self.begin()
 
-    def on_gap(self, message: JetStreamMessage) -> None:
-        """A message is missing."""
-        self._rebirth.start(_gap(self.who, self.delivery, message))
-
     def on_fatal(self, error: JetStreamError) -> None:
         """The consumer is gone."""
         self._rebirth.start(error)
@@ -260,22 +285,8 @@ class OrderedPull(PullSource):
         """The request is lost; the consumer may be too."""
         self._rebirth.start(error)
 
-    def on_silence(self, error: NoHeartbeatError) -> None:
-        """Start over."""
-        self._rebirth.start(None)
 
-    def on_reconnect(self) -> None:
-        """The server may have restarted: messages may have been lost on the way."""
-        self._rebirth.start(None)
-
-    def close(self) -> None:
-        """End, and let the server forget the consumer."""
-        if not self.is_closed:
-            self._rebirth.stop()
-        super().close()
-
-
-class OrderedPush(PushSource):
+class OrderedPush(Reborn, PushSource):
     """Receives from one incarnation after the other."""
 
     def __init__(
@@ -320,28 +331,3 @@ class OrderedPush(PushSource):
                     "the way; reading them again"
                 )
             )
-
-    def on_gap(self, message: JetStreamMessage) -> None:
-        """A message is missing."""
-        self._rebirth.start(_gap(self.who, self.delivery, message))
-
-    def on_silence(self, error: NoHeartbeatError) -> None:
-        """Start over."""
-        self._rebirth.start(None)
-
-    def on_reconnect(self) -> None:
-        """The server may have restarted: messages may have been lost on the way."""
-        self._rebirth.start(None)
-
-    def close(self) -> None:
-        """End, and let the server forget the consumer."""
-        if not self.is_closed:
-            self._rebirth.stop()
-        super().close()
-
-
-def _gap(who: str, delivery: Delivery, message: JetStreamMessage) -> OrderedGapError:
-    return OrderedGapError(
-        f"{who}: delivery {message.metadata.consumer_sequence} came where {delivery.expected} "
-        "was expected; reading the missing messages again"
-    )
