@@ -41,6 +41,7 @@ class ScriptedServer(FakeServer):
         super().__init__(info())
         self.script = script
         self.asked: list[Asked] = []
+        self.lines: list[str] = []  # all that came, without bodies
         self.subscriptions: dict[int, str] = {}
 
     def sid(self, subject: str) -> int:
@@ -58,6 +59,7 @@ class ScriptedServer(FakeServer):
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             writer.write(self.greeting)
             while line := await reader.readline():
+                self.lines.append(line.decode().rstrip())
                 await self._act(line.decode().split(), reader, writer)
         self._writers.discard(writer)
         writer.close()

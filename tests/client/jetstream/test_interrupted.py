@@ -1,17 +1,19 @@
 """What is interrupted half way: nobody waits for what will not come, nothing that came is lost."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import msgspec
 import pytest
 
 import slipstream
 from slipstream.client.errors import MaxPayloadError
-from slipstream.client.jetstream import JetStream
+from slipstream.client.jetstream import ConsumerInfo, JetStream, PullConsumer
 from tests.client.jetstream.conftest import MakeStream
-from tests.client.jetstream.test_malformed import CONSUMER
+from tests.client.jetstream.test_malformed import ACK, CONSUMER
 from tests.client.proxy import Proxy
-from tests.client.scripted_server import Asked, ScriptedServer
+from tests.client.scripted_server import Asked, ScriptedServer, frame
 from tests.client.test_malformed import until
 from tests.client.test_weather import until_connected, until_disconnected
 
@@ -64,6 +66,30 @@ async def test_a_slot_that_is_not_used_goes_to_the_next() -> None:
             await too_large
         async with asyncio.timeout(5):
             assert (await (await patient)).sequence == 2
+
+
+TAKE: dict[str, Callable[[PullConsumer], Coroutine[Any, Any, Any]]] = {
+    "fetch": lambda consumer: consumer.fetch(10, timeout=30),
+    "fetch_arrow": lambda consumer: consumer.fetch_arrow(10, timeout=30),
+}
+
+
+@pytest.mark.parametrize("name", TAKE)
+async def test_messages_go_back_when_the_server_has_forgotten_where_they_went(name: str) -> None:
+    def script(asked: Asked) -> bytes:
+        return frame("s.a", asked.sid, b"1", reply=ACK)
+
+    async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
+        consumer = PullConsumer(nc.jetstream(), ConsumerInfo.from_wire(CONSUMER))
+        before = nc.stats.in_messages
+        taking = asyncio.create_task(TAKE[name](consumer))
+        await until(lambda: nc.stats.in_messages > before)
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+        await nc.flush()
+        inbox, back = server.lines.index("UNSUB 1"), server.lines.index(f"PUB {ACK} 4")
+        assert inbox < back
 
 
 @pytest.mark.parametrize("push", [False, True], ids=["pull", "push"])

@@ -65,13 +65,15 @@ async def fetch_arrow(
     inbox = connection.new_inbox()
     subscription = connection.open_sink(inbox, gathered)
     try:
-        await connection.publish(subject, body, reply=inbox)
-        await gathered.wait(2 * heartbeat if heartbeat else timeout + _GRACE_SECONDS)
+        try:
+            await connection.publish(subject, body, reply=inbox)
+            await gathered.wait(2 * heartbeat if heartbeat else timeout + _GRACE_SECONDS)
+        finally:
+            subscription.close()
     except BaseException:
+        # only now that the inbox is gone: before, they might come again to it
         _hand_back(connection, gathered.columns)
         raise
-    finally:
-        subscription.close()
     if not gathered.columns.rows:
         _check(gathered, who)
     return take_batch(gathered.columns, of)

@@ -81,27 +81,32 @@ class Fetch:
 
     async def run(self) -> MessageBatch:
         """The messages; raises if trouble came before any message did."""
-        batch, connection = self._batch, self._connection
-        route = connection.open_route(self._inbox, "", batch)
-        timer = self._loop.call_at(self._deadline, batch.finish)
+        try:
+            await self._receive()
+        except asyncio.CancelledError:
+            # only now that the inbox is gone: before, they might come again to it
+            hand_back(self._batch.messages)
+            raise
+        if self._error is not None and not self._batch.messages:
+            raise self._error
+        found = MessageBatch(self._batch.messages)
+        found.error = self._error
+        return found
+
+    async def _receive(self) -> None:
+        """Fill the batch; at the end the server forgets the request, with its inbox."""
+        route = self._connection.open_route(self._inbox, "", self._batch)
+        timer = self._loop.call_at(self._deadline, self._batch.finish)
         try:
             self._ask()
             if self._heartbeat:
                 self._look_later()
-            await batch.wait(Answer(connection.outbox))
-        except asyncio.CancelledError:
-            hand_back(batch.messages)
-            raise
+            await self._batch.wait(Answer(self._connection.outbox))
         finally:
             for pending in (timer, self._watch, self._again):
                 if pending is not None:
                     pending.cancel()
-            connection.drop_route(route)
-        if self._error is not None and not batch.messages:
-            raise self._error
-        found = MessageBatch(batch.messages)
-        found.error = self._error
-        return found
+            self._connection.drop_route(route)
 
     def _ask(self) -> None:
         """Ask for what is still missing, in the time that is left."""
