@@ -68,6 +68,24 @@ async def test_a_slot_that_is_not_used_goes_to_the_next() -> None:
             assert (await (await patient)).sequence == 2
 
 
+async def test_a_publish_that_waits_to_be_tried_again_outlives_the_connection() -> None:
+    def script(asked: Asked) -> bytes:
+        if server.accepted == 1:
+            return asked.answer(b"", b"NATS/1.0 503\r\n\r\n")
+        return asked.answer(b'{"stream":"S","seq":1}')
+
+    async with (
+        ScriptedServer(script) as server,
+        await slipstream.connect(server.url, reconnect_wait=0.01) as nc,
+    ):
+        before = nc.stats.in_messages
+        publishing = asyncio.ensure_future(nc.jetstream(retry_wait=0.2).publish("s.a", b"x"))
+        await until(lambda: nc.stats.in_messages > before)
+        server.close_clients()
+        assert (await publishing).sequence == 1
+        assert server.accepted == 2
+
+
 TAKE: dict[str, Callable[[PullConsumer], Coroutine[Any, Any, Any]]] = {
     "fetch": lambda consumer: consumer.fetch(10, timeout=30),
     "fetch_arrow": lambda consumer: consumer.fetch_arrow(10, timeout=30),

@@ -131,6 +131,15 @@ async def test_a_stream_that_comes_up_late_is_found_by_retrying(
     assert (await publishing).stream == "LATE"
 
 
+async def test_time_that_runs_out_between_retries_says_that_no_stream_listens(
+    nc: "slipstream.Connection",
+) -> None:
+    js = nc.jetstream(retry_wait=60)
+    with pytest.raises(NoStreamError) as error:
+        await js.publish("nobody.listens.here", b"x", retries=1, timeout=0.3)
+    assert not error.value.may_be_stored
+
+
 async def test_too_large_a_message_is_not_sent(js: JetStream, stream: Stream) -> None:
     with pytest.raises(MaxPayloadError):
         await js.publish(f"{stream.name}.a", bytes(2 * 1024 * 1024))

@@ -330,7 +330,7 @@ class PublishError(JetStreamError):
 
 
 class NoStreamError(PublishError):
-    """No stream listens on the subject (or none that is ready, after all retries)."""
+    """No stream listens on the subject, or none that is ready after all retries or in time."""
 
 
 class PublishTimeoutError(PublishError, TimeoutError):

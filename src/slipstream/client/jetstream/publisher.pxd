@@ -56,6 +56,7 @@ cdef class AckInbox(Sink):
     cpdef receive(self, ServerFrames frames, Outbox outbox)
     cdef object _explain(self, Publication publication, bytes body, object error)
     cdef object _no_responders(self, Publication publication)
+    cdef object _unheard(self, Publication publication)
     cdef object _fail(self, Publication publication, object error)
     cdef object _release(self, Publication publication)
     cdef object _free_slot(self)

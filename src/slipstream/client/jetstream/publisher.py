@@ -43,6 +43,8 @@ logger = logging.getLogger("slipstream.client.jetstream")
 # Deadlines are met to within this; so few looks cost nothing.
 TICK_SECONDS_MIN = 0.01
 DRAIN_SECONDS_MAX = 2.0
+# Where a message lies in the outbox that came back, refused, and waits to be put there again.
+NOWHERE = 2**63 - 1
 
 
 class PubAck(
@@ -321,17 +323,18 @@ class AckInbox(Sink):
         """No stream listens: perhaps not yet."""
         if publication.retries > 0 and not publication.future.done():
             publication.retries -= 1
+            publication.position = NOWHERE
             self.loop.call_later(self.retry_wait, self._again, publication)
             return
+        self._fail(publication, self._unheard(publication))
+
+    def _unheard(self, publication: Publication) -> Exception:
         name = publication.subject.decode()
-        self._fail(
-            publication,
-            NoStreamError(
-                f"publish to {name!r}: no stream listens on this subject, the message is not "
-                "stored. Create a stream with it, or check the subject's spelling and the account",
-                subject=name,
-                may_be_stored=False,
-            ),
+        return NoStreamError(
+            f"publish to {name!r}: no stream listens on this subject, the message is not "
+            "stored. Create a stream with it, or check the subject's spelling and the account",
+            subject=name,
+            may_be_stored=False,
         )
 
     def _again(self, publication: Publication) -> None:
@@ -410,10 +413,11 @@ class AckInbox(Sink):
 
     def _overdue(self, publication: Publication) -> Exception:
         name = publication.subject.decode()
-        sent = publication.position <= self.outbox.handed
+        if publication.position == NOWHERE:
+            return self._unheard(publication)
         what = (
             "the stream did not acknowledge it in time. It may be stored all the same"
-            if sent
+            if publication.position <= self.outbox.handed
             else "no server is connected. It waits in the buffer and is sent on reconnect"
         )
         return PublishTimeoutError(
