@@ -17,8 +17,8 @@ from slipstream.client.jetstream.errors import (
     BadPullRequestError,
     MaxBytesExceededError,
 )
+from slipstream.client.jetstream.farewell import forget_consumer
 from slipstream.client.jetstream.names import new_name
-from slipstream.client.jetstream.ordered_source import forget_consumer
 from slipstream.client.jetstream.status import Verdict, judge, number
 from slipstream.client.latest import message_after
 from slipstream.client.message import Message
@@ -172,6 +172,7 @@ class ConsumerReader(Reader):
     def __init__(self, js: "JetStream", stream: str, subjects: list[str], wanted: Range) -> None:
         super().__init__(js, stream, subjects, wanted)
         self._consumer = ""
+        self._is_made = False  # the server has said so
         self._delivered = 0  # consumer sequence of the last message
         self._is_empty = False  # the consumer was made, and nothing matches
 
@@ -212,12 +213,17 @@ class ConsumerReader(Reader):
             config.filter_subject = self._subjects[0]
         else:
             config.filter_subjects = list(self._subjects)
-        self._consumer = config.name  # to be deleted, also if nobody hears that it was made
+        self._consumer = config.name
+        self._is_made = False
         try:
             made = await self._js.create_consumer_raw(self._stream, config)
+        except ApiError:
+            self._consumer = ""
+            raise
         except Exception:
             self.restart()
             raise
+        self._is_made = True
         self._delivered = 0
         self._is_empty = made.num_pending == 0
 
@@ -246,7 +252,7 @@ class ConsumerReader(Reader):
     def restart(self) -> None:
         """Have another consumer made, which starts behind the last row."""
         if self._consumer:
-            forget_consumer(self._js, self._stream, self._consumer)
+            forget_consumer(self._js, self._stream, self._consumer, is_being_made=not self._is_made)
         self._consumer = ""
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from slipstream.client.jetstream.errors import (
     JetStreamNotEnabledError,
     api_error,
 )
+from slipstream.client.message import Message
 from slipstream.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,17 +69,7 @@ class Api:
                 503, 10076, "nobody answers: JetStream is not enabled on this server", endpoint
             ) from error
         logger.debug("answer to %s %s", subject, message.data)
-        try:
-            answer = msgspec.json.decode(message.data, type=dict[str, Any])
-        except msgspec.DecodeError as error:
-            raise InvalidAnswerError(
-                f"{endpoint}: the answer is not a JSON object but {message.data[:80]!r}"
-            ) from error
-        answer.pop("type", None)
-        failure = answer.pop("error", None)
-        if failure:
-            raise api_error(failure, endpoint)
-        return answer
+        return read_answer(message, endpoint)
 
     async def pages(
         self, endpoint: str, key: str, body: dict[str, Any] | None = None
@@ -97,6 +88,21 @@ class Api:
             offset += len(entries)
             if not entries or offset >= total:
                 return
+
+
+def read_answer(message: Message, endpoint: str) -> dict[str, Any]:
+    """An answer's JSON without its `type`. Raises the `ApiError` in it, `InvalidAnswerError`."""
+    try:
+        answer = msgspec.json.decode(message.data, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise InvalidAnswerError(
+            f"{endpoint}: the answer is not a JSON object but {message.data[:80]!r}"
+        ) from error
+    answer.pop("type", None)
+    failure = answer.pop("error", None)
+    if failure:
+        raise api_error(failure, endpoint)
+    return answer
 
 
 def check_echo(asked: dict[str, Any], answered: dict[str, Any], fields: tuple[str, ...]) -> None:

@@ -6,11 +6,10 @@ start behind the last message that was received (spec consumers.md section 8).
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
-from slipstream.client.errors import ConnectionClosedError, OutboundBufferFullError
+from slipstream.client.errors import ConnectionClosedError
 from slipstream.client.jetstream.consumer_config import ConsumerConfig, OrderedConsumerConfig
 from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.errors import (
@@ -21,6 +20,7 @@ from slipstream.client.jetstream.errors import (
     OrderedResetError,
     StreamNotFoundError,
 )
+from slipstream.client.jetstream.farewell import forget_consumer
 from slipstream.client.jetstream.info import ConsumerInfo
 from slipstream.client.jetstream.message import JetStreamMessage
 from slipstream.client.jetstream.names import new_name
@@ -88,12 +88,12 @@ class Incarnations:
             except (StreamNotFoundError, ConnectionClosedError):
                 raise
             except asyncio.CancelledError:
-                self._delete(name)
+                forget_consumer(self._js, self._stream, name, is_being_made=True)
                 raise
             except (Error, TimeoutError) as error:
                 self._check_attempts(attempts, error)
                 if not isinstance(error, ApiError):
-                    forget_consumer(self._js, self._stream, name)  # it may have been made
+                    forget_consumer(self._js, self._stream, name, is_being_made=True)
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, RESET_WAIT_MAX)
                 continue
@@ -117,11 +117,8 @@ class Incarnations:
     def forget(self) -> None:
         """Delete the current one; whether that works is of no interest, it would fade away."""
         if self.info is not None:
-            self._delete(self.info.name)
+            forget_consumer(self._js, self._stream, self.info.name)
         self.info = None
-
-    def _delete(self, name: str) -> None:
-        forget_consumer(self._js, self._stream, name)
 
     def config(self, name: str, deliver_subject: str) -> ConsumerConfig:
         """The configuration of the next one."""
@@ -158,12 +155,6 @@ class Incarnations:
             made.idle_heartbeat = asked.idle_heartbeat
             made.ack_wait = PUSH_ACK_WAIT
         return made
-
-
-def forget_consumer(js: "JetStream", stream: str, name: str) -> None:
-    """Delete a consumer, on the next connection if there is none now; no answer is awaited."""
-    with contextlib.suppress(ConnectionClosedError, OutboundBufferFullError):  # it fades away then
-        js.connection.publish_nowait(f"{js.api.prefix}.CONSUMER.DELETE.{stream}.{name}")
 
 
 class Rebirth:
