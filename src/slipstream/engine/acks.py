@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from slipstream.engine.durations import parse_duration
+from slipstream.engine.durations import LONGEST_NS, parse_duration
+from slipstream.engine.json_body import parse
 from slipstream.engine.message import Inbound
 from slipstream.engine.redelivery import in_progress, nak, term
 from slipstream.engine.routing import Service
@@ -113,9 +114,9 @@ def _delay(text: bytes) -> int:
         return 0
     if text.startswith(b"{"):
         try:
-            found = msgspec.json.decode(text)
-        except msgspec.DecodeError:
+            found = parse(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return 0
         delay = found.get("delay", 0) if isinstance(found, dict) else 0
-        return delay if isinstance(delay, int) else 0
-    return parse_duration(text.decode("utf-8", "replace")) or 0
+        return min(delay, LONGEST_NS) if isinstance(delay, int) else 0
+    return min(parse_duration(text.decode("utf-8", "replace")) or 0, LONGEST_NS)

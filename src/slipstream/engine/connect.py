@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from slipstream.engine.json_body import parse
 from slipstream.engine.permissions import quoted
 from slipstream.engine.routing import Subscription
 from slipstream.wire.client_frames import CONNECT, ERR, INFO, PING, PONG, SUB, UNSUB, ClientFrames
@@ -14,6 +15,8 @@ from slipstream.wire.subjects import is_pattern
 
 if TYPE_CHECKING:
     from slipstream.engine.session import ClientSession
+
+DIGITS_MAX = 18  # of a number that surely fits into 64 bits
 
 
 class ConnectOptions(msgspec.Struct):
@@ -69,7 +72,7 @@ def handle_line(session: "ClientSession", op: int, frames: ClientFrames) -> None
 def _connect(session: "ClientSession", argument: bytes) -> None:
     """CONNECT; a repeated one starts over, without any subscription."""
     try:
-        fields = msgspec.json.decode(argument, type=dict[str, Any] | None) or {}
+        fields = parse(argument, dict[str, Any] | None) or {}
         said = {name.lower(): value for name, value in fields.items() if value is not None}
         options = msgspec.convert(said, ConnectOptions)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -102,7 +105,7 @@ def accept(session: "ClientSession") -> None:
 
 def _is_object(argument: bytes) -> bool:
     try:
-        msgspec.json.decode(argument, type=dict[str, Any])
+        parse(argument, dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return False
     return True
@@ -168,7 +171,8 @@ def _unsubscribe(session: "ClientSession", args: list[bytes]) -> None:
         session.fail(b"", "Protocol Violation")
         return
     subscription = session.subscriptions.get(args[0])
-    most = int(args[1]) if len(args) == 2 and args[1].isdigit() else 0
+    bound = args[1] if len(args) == 2 else b""
+    most = int(bound) if bound.isdigit() and len(bound) <= DIGITS_MAX else 0
     if subscription is not None:
         if most > subscription.delivered:
             subscription.max_messages = most

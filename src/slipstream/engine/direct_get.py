@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from slipstream.engine.direct_answer import Answer
+from slipstream.engine.json_body import parse
 from slipstream.engine.message import Inbound
 from slipstream.engine.rfc3339 import text_ns
 from slipstream.engine.routing import Service
+from slipstream.errors import StorageError
 from slipstream.log.base import Log
 from slipstream.log.record import Record
 
@@ -79,9 +81,9 @@ class DirectGet(Service):
             answer.status(b"408 Empty Request")
             return 1
         try:
-            asked = msgspec.json.decode(body, type=DirectRequest | None) if body else None
+            asked = parse(body, DirectRequest | None) if body else None
             request = asked or DirectRequest()
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             answer.status(b"408 Malformed Request")
             return 1
         if by_subject:
@@ -92,7 +94,10 @@ class DirectGet(Service):
         if not request.says_which:
             answer.status(b"408 Empty Request")
             return 1
-        self._answer(answer, request)
+        try:
+            self._answer(answer, request)
+        except (OSError, StorageError):
+            answer.status(b"500 Storage Failure")
         return 1
 
     def _answer(self, answer: Answer, request: DirectRequest) -> None:

@@ -2,6 +2,8 @@
 
 import re
 
+LONGEST_NS = 100 * 365 * 86_400 * 1_000_000_000  # a wait that ends; now and this fit 64 bits
+
 _UNITS = {
     "ns": 1,
     "us": 1_000,
@@ -23,6 +25,8 @@ def parse_duration(text: str) -> int | None:
     if not _WHOLE.fullmatch(text):
         return None
     total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    if total >= 2**63:  # Go has no number for it
+        return None
     return -int(total) if text.startswith("-") else int(total)
 
 

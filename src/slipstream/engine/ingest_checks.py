@@ -13,6 +13,8 @@ from slipstream.wire.headers import find, without, without_status
 if TYPE_CHECKING:
     from slipstream.engine.stream import Stream
 
+DIGITS_MAX = 20  # of a number with 64 bits
+
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 
 
@@ -74,8 +76,8 @@ def check_headers(stream: "Stream", subject: bytes, message: Inbound) -> Verdict
 def _is_ttl(value: bytes) -> bool:
     """Whether it is a time to live: ``never``, a duration or whole seconds, of at least one."""
     text = value.decode("utf-8", "replace")
-    if text.isdecimal():
-        return int(text) >= 1
+    if text.isdecimal() and text.isascii():
+        return text.strip("0") != ""
     return text == "never" or (parse_duration(text) or 0) >= SECOND
 
 
@@ -112,7 +114,7 @@ def _rollup(stream: "Stream", value: bytes) -> str:
 
 def _number(text: bytes) -> int:
     """A sequence; -1, which none is, for anything else."""
-    return int(text) if text.isdigit() else -1
+    return int(text) if text.isdigit() and len(text) <= DIGITS_MAX else -1
 
 
 def remove_status(message: Inbound) -> None:

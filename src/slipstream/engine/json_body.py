@@ -4,7 +4,9 @@
 width of their fields. Unknown fields are errors unless the server was told not to be strict.
 """
 
+import re
 from functools import cache
+from json import JSONDecoder
 from types import UnionType
 from typing import Any, Union, cast, get_args, get_origin
 
@@ -14,16 +16,27 @@ from slipstream.engine.errors import bad_json
 
 INT64_MAX = 2**63 - 1
 INT32_MAX = 2**31 - 1
+SEVERAL_MAX = 1000  # objects in one body
 _UNSIGNED = {"seq", "first_seq", "opt_start_seq", "up_to_seq", "keep", "rate_limit_bps"}
 _NARROW = {"max_msg_size"}
-_BLANKS = b" \t\r\n"
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_FIRST = JSONDecoder()  # tells where a value ends
+
+
+def parse(data: bytes, into: Any = Any) -> Any:
+    """The value that `data` holds, of the type `into`. Raises `msgspec.MsgspecError`, also for what
+    is nested too deeply, UnicodeDecodeError."""
+    try:
+        return msgspec.json.decode(data, type=into)
+    except RecursionError as error:
+        raise msgspec.DecodeError("JSON is nested too deeply") from error
 
 
 def decode(body: bytes) -> dict[str, Any]:
     """The object that `body` holds. Raises `ApiError` 10025."""
     body = body.decode("utf-8", "replace").encode()
     try:
-        raw = msgspec.json.decode(body)
+        raw = parse(body)
     except msgspec.DecodeError as error:
         several = _several(body)
         if several is None:
@@ -66,19 +79,18 @@ def convert(
 def _several(body: bytes) -> dict[str, Any] | None:
     """Objects one after the other, as one in which the later ones win; None if it is not that."""
     found: dict[str, Any] = {}
-    rest = body.strip(_BLANKS)
-    while rest:
-        end = rest.find(b"}")
-        while end >= 0:
-            try:
-                found |= msgspec.json.decode(rest[: end + 1], type=dict[str, Any])
-                break
-            except msgspec.DecodeError:
-                end = rest.find(b"}", end + 1)
-        if end < 0:
+    text = body.decode()
+    at = _BLANKS.match(text).end()  # type: ignore[union-attr]
+    for _ in range(SEVERAL_MAX):
+        if at == len(text):
+            return found
+        try:
+            _, end = _FIRST.raw_decode(text, at)
+            found |= parse(text[at:end].encode(), dict[str, Any])
+        except (ValueError, RecursionError):
             return None
-        rest = rest[end + 1 :].lstrip(_BLANKS)
-    return found
+        at = _BLANKS.match(text, end).end()  # type: ignore[union-attr]
+    return None
 
 
 def _check_numbers(value: Any, name: str = "") -> None:

@@ -1,19 +1,24 @@
 """What a pull request may ask for, and why one is refused (spec consumers.md section 6)."""
 
+from typing import Annotated
+
 import msgspec
 
 from slipstream.engine.consumer_config import ConsumerConfig
-from slipstream.engine.durations import duration_text
+from slipstream.engine.durations import LONGEST_NS, duration_text
+from slipstream.engine.json_body import parse
+
+Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class PullRequest(msgspec.Struct):
     """A request's body; unknown fields are ignored. Times in ns, sizes in bytes."""
 
-    batch: int = 0
-    expires: int = 0
+    batch: Number = 0
+    expires: Number = 0
     no_wait: bool = False
-    max_bytes: int = 0
-    idle_heartbeat: int = 0
+    max_bytes: Number = 0
+    idle_heartbeat: Number = 0
     group: str = ""
     min_pending: int = 0
     min_ack_pending: int = 0
@@ -21,24 +26,27 @@ class PullRequest(msgspec.Struct):
     priority: int = 0
 
 
-_DECODER = msgspec.json.Decoder(PullRequest)
+DIGITS_MAX = 18  # of a number that surely fits into 64 bits
 
 
 def read_request(body: bytes, config: ConsumerConfig) -> PullRequest | str:
     """The request, or the status line that refuses it."""
     text = body.strip()
     if not text.startswith(b"{"):
-        asked = PullRequest(batch=int(text) if text.isdigit() else 1)
+        is_number = text.isdigit() and len(text) <= DIGITS_MAX
+        asked = PullRequest(batch=int(text) if is_number else 1)
         return _beyond_limits(asked, config) or asked
     try:
-        asked = _DECODER.decode(text)
-    except msgspec.MsgspecError as error:
+        asked = parse(text, PullRequest)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         cut = str(error) == "Input data was truncated"
         return f"400 Bad Request - {'unexpected end of JSON input' if cut else error}"
     if asked.priority or asked.min_pending or asked.min_ack_pending or asked.id:
         problem = _priority_problem(asked)
         if problem:
             return f"400 Bad Request - {problem}"
+    asked.expires = min(asked.expires, LONGEST_NS)
+    asked.idle_heartbeat = max(asked.idle_heartbeat, 0)
     if asked.idle_heartbeat and asked.idle_heartbeat * 2 > asked.expires:
         return "400 Bad Request - heartbeat value too large"
     return _beyond_limits(asked, config) or asked

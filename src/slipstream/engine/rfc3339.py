@@ -1,6 +1,10 @@
 """Times as JetStream writes them, in ns since the epoch here and as RFC 3339 text outside."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+EARLIEST = -(2**63)
+LATEST = 2**63 - 2
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_text(ns: int) -> str:
@@ -22,10 +26,12 @@ def text_ns(text: str) -> int:
     if "T" not in whole:
         raise ValueError(f"{text!r} is not a time as RFC 3339 has it")
     moment = datetime.fromisoformat(whole + rest[len(digits) :])
-    return time_ns(moment) + int(digits[:9].ljust(9, "0"))
+    return min(time_ns(moment) + int(digits[:9].ljust(9, "0")), LATEST)
 
 
 def time_ns(moment: datetime) -> int:
-    """Nanoseconds since the epoch."""
-    whole = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(whole.replace(microsecond=0).timestamp()) * 1_000_000_000 + whole.microsecond * 1000
+    """Nanoseconds since the epoch; what 64 bits do not hold, as close as they come to it."""
+    whole = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    seconds = (whole.replace(microsecond=0) - _EPOCH) // timedelta(seconds=1)
+    ns = seconds * 1_000_000_000 + whole.microsecond * 1000
+    return min(max(ns, EARLIEST), LATEST)

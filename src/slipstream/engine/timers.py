@@ -54,11 +54,20 @@ class Timers:
         return self._heap[0][0] if self._heap else 0
 
     def run_due(self) -> None:
-        """Call everything whose time has come."""
+        """Call everything whose time has come; what that sets for now has to wait for its turn."""
         now = self._clock.now
-        while self._heap and self._heap[0][0] <= now:
-            timer = heapq.heappop(self._heap)[2]
-            callback = timer.callback
-            if callback is not None:
-                timer.callback = None
-                callback()
+        last = self._count
+        later = []
+        try:
+            while self._heap and self._heap[0][0] <= now:
+                entry = heapq.heappop(self._heap)
+                timer = entry[2]
+                callback = timer.callback
+                if entry[1] > last:
+                    later.append(entry)
+                elif callback is not None:
+                    timer.callback = None
+                    callback()
+        finally:
+            for entry in later:
+                heapq.heappush(self._heap, entry)

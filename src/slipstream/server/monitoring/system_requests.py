@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from slipstream.engine.account import Account
+from slipstream.engine.json_body import parse
 from slipstream.engine.message import Inbound
 from slipstream.engine.routing import Service
 from slipstream.server.monitoring import shells
@@ -297,7 +298,7 @@ def _read(body: bytes, kind: type[Any], **fixed: Any) -> Any:
     if not body.strip():
         return kind(**fixed)
     try:
-        found = msgspec.json.decode(body, type=kind)
+        found = parse(body, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _Refused(400, str(error)) from error
     return msgspec.structs.replace(found, **fixed) if fixed else found
