@@ -9,15 +9,21 @@ that with whoever waits meanwhile.
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from slipstream.engine.consumer import Consumer
+from slipstream.engine.consumer_config import ConsumerConfig
 from slipstream.engine.consumer_state import encode_state
+from slipstream.engine.errors import ApiError
 from slipstream.engine.options import SECOND
 from slipstream.engine.redelivery import redeliver_overdue
 from slipstream.engine.rfc3339 import time_ns, time_text
+from slipstream.errors import StorageError
 from slipstream.log.stream_store import StateSave
 
 SAVE_EVERY_NS = SECOND // 10
 SYNC_EVERY_NS = SECOND
+READ_AGAIN_NS = SECOND
 PENDING_PER_SAVE = 2000  # so many more pending make the next save wait as long again
 
 
@@ -63,6 +69,16 @@ class ConsumerLife:
         consumer.timer = self._timers.at(when, self.tick)
         consumer.timer_at = when
 
+    def put_off(self, error: Exception) -> None:
+        """The disk did not give what was to be delivered: say so, and look again in a while."""
+        consumer = self.consumer
+        name = f"consumer '{consumer.stream.name} > {consumer.name}'"
+        consumer.stream.js.problem(f"{name} waits for the disk: {error}")
+        self._timers.after(READ_AGAIN_NS, self._look_again)
+
+    def _look_again(self) -> None:
+        self.consumer.wake()
+
     def tick(self) -> None:
         """Do what is due, and set the timer for what comes next."""
         consumer = self.consumer
@@ -88,12 +104,14 @@ class ConsumerLife:
     # -- pausing -------------------------------------------------------------------------------
 
     def pause(self, until: int) -> None:
-        """Deliver nothing before `until`; 0 or the past resumes."""
+        """Deliver nothing before `until`; 0 or the past resumes. Raises `ApiError`."""
         consumer = self.consumer
-        consumer.paused_until = until if until > consumer.clock.now else 0
-        consumer.config.pause_until = time_text(until) if consumer.paused_until else ""
+        paused_until = until if until > consumer.clock.now else 0
+        text = time_text(until) if paused_until else ""
+        self.save_config(msgspec.structs.replace(consumer.config, pause_until=text))
+        consumer.config.pause_until = text
+        consumer.paused_until = paused_until
         self._advise_pause(until)
-        self.save_config()
         if consumer.paused_until:
             self.watch(consumer.paused_until)
         else:
@@ -136,7 +154,14 @@ class ConsumerLife:
         when = self.inactive_at()
         if not when or when > now:
             return False
-        self.stop("Consumer Deleted", delete=True)
+        try:
+            self.stop("Consumer Deleted", delete=True)
+        except (OSError, StorageError) as error:
+            consumer = self.consumer
+            name = f"consumer '{consumer.stream.name} > {consumer.name}'"
+            consumer.stream.js.problem(f"{name} is inactive and could not be deleted: {error}")
+            consumer.last_activity = now  # try again when as much time has passed
+            return False
         return True
 
     # -- saving --------------------------------------------------------------------------------
@@ -191,31 +216,37 @@ class ConsumerLife:
         job = StateSave(consumer.store.state, encode_state(consumer), sync, done)
         consumer.engine.committer.run_job(job)
 
-    def save_config(self) -> None:
-        """Keep the configuration. Blocks; raises OSError, `StorageError`."""
+    def save_config(self, config: ConsumerConfig) -> None:
+        """Keep `config`, which is to be the consumer's. Blocks. Raises `ApiError`."""
         consumer = self.consumer
-        if consumer.store is not None:
-            from slipstream.engine.consumer_restore import encode_meta
+        if consumer.store is None:
+            return
+        from slipstream.engine.consumer_restore import encode_meta
 
-            consumer.store.meta.save(encode_meta(consumer), sync=True)
+        try:
+            consumer.store.meta.save(encode_meta(config, consumer.created), sync=True)
+        except (OSError, StorageError) as error:
+            raise ApiError(10104, err=str(error)) from error
 
     # -- the end -------------------------------------------------------------------------------
 
     def stop(self, reason: str, delete: bool) -> None:
-        """Deliver no more. With `delete` the consumer and its files go, else its state is saved."""
+        """Deliver no more. With `delete` the consumer and its files go, else its state is saved.
+
+        Raises OSError, `StorageError` when the files can not go: nothing has changed then.
+        """
         consumer = self.consumer
         if consumer.stopped:
             return
+        if delete and consumer.store is not None:
+            consumer.store.delete()
         consumer.stopped = True
         for timer in (consumer.timer, self._save_timer):
             if timer is not None:
                 timer.cancel()
         consumer.delivery.stop(reason)
-        if consumer.store is not None:
-            if delete:
-                consumer.store.delete()
-            else:
-                StateSave(consumer.store.state, encode_state(consumer), True, _ignore).run()
+        if consumer.store is not None and not delete:
+            StateSave(consumer.store.state, encode_state(consumer), True, _ignore).run()
         if delete:
             consumer.stream.remove_consumer(consumer)
             advisories = consumer.stream.js.advisories

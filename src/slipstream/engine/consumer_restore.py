@@ -9,16 +9,20 @@ from slipstream.engine.consumer import Consumer
 from slipstream.engine.consumer_checks import parse_time
 from slipstream.engine.consumer_config import ENUMS, ConsumerConfig, emit
 from slipstream.engine.consumer_life import ConsumerLife, pause_moment
-from slipstream.engine.consumer_state import apply_state
+from slipstream.engine.consumer_state import apply_state, encode_state
 from slipstream.engine.errors import ApiError
 from slipstream.engine.json_body import convert
 from slipstream.engine.pull import PullDelivery
 from slipstream.engine.push import PushDelivery
 from slipstream.engine.rfc3339 import time_ns
 from slipstream.errors import Error, StorageError
+from slipstream.log.stream_store import ConsumerStore
 
 if TYPE_CHECKING:
     from slipstream.engine.stream import Stream
+
+# Deliver policies whose first message depends on when the consumer was made.
+_AT_CREATION = ("new", "last", "last_per_subject", "by_start_time")
 
 
 def begin_consumer(stream: "Stream", name: str, config: ConsumerConfig) -> Consumer:
@@ -30,7 +34,7 @@ def begin_consumer(stream: "Stream", name: str, config: ConsumerConfig) -> Consu
     set_start(consumer)
     if store is not None:
         try:
-            store.create(encode_meta(consumer))
+            _create(store, consumer)
         except (StorageError, OSError) as error:
             raise ApiError(10104, err=str(error)) from error
     _connect(consumer)
@@ -68,9 +72,19 @@ def set_start(consumer: Consumer) -> None:
     consumer.recount()
 
 
-def encode_meta(consumer: Consumer) -> bytes:
+def _create(store: ConsumerStore, consumer: Consumer) -> None:
+    """Make the consumer's files. Raises OSError, `StorageError`.
+
+    Where it begins is kept with them if it could not be told later: what is "new" or "last" when
+    the server comes back is not what it was when the consumer was made.
+    """
+    state = encode_state(consumer) if consumer.config.deliver_policy in _AT_CREATION else b""
+    store.create(encode_meta(consumer.config, consumer.created), state)
+
+
+def encode_meta(config: ConsumerConfig, created: int) -> bytes:
     """What is kept of a consumer beside its state."""
-    return msgspec.json.encode({"config": emit(consumer.config), "created": consumer.created})
+    return msgspec.json.encode({"config": emit(config), "created": created})
 
 
 def _connect(consumer: Consumer) -> None:
@@ -123,8 +137,16 @@ def _fit(consumer: Consumer) -> None:
     """The state may be older than the stream: what has gone meanwhile is settled."""
     log = consumer.log
     consumer.next_seq = max(consumer.next_seq, log.first_seq)
-    if consumer.delivered_seq:  # else it may be meant to start in the future
-        consumer.next_seq = min(consumer.next_seq, log.last_seq + 1)
+    policy = consumer.config.deliver_policy
+    if consumer.delivered_seq or policy != "by_start_sequence":  # that may lie in the future
+        # Sequences above were given out before a crash, to messages that were not durable.
+        last = log.last_seq
+        consumer.next_seq = min(consumer.next_seq, last + 1)
+        consumer.delivered_stream_seq = min(consumer.delivered_stream_seq, last)
+        consumer.floor_stream_seq = min(consumer.floor_stream_seq, last)
+        for seq in [s for s in consumer.pending.sequences() if s > last]:
+            consumer.settle(consumer.pending.find(seq))
+        consumer.initial = [seq for seq in consumer.initial if seq <= last]
     consumer.config.metadata = {
         k: v for k, v in consumer.config.metadata.items() if k != "_nats.req.level"
     }

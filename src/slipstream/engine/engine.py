@@ -30,6 +30,7 @@ from slipstream.engine.session_facts import (
 )
 from slipstream.engine.timers import Timers
 from slipstream.engine.turn import Committer, Turn
+from slipstream.errors import StorageError
 from slipstream.log.stream_store import Store
 from slipstream.wire.nuid import Nuid
 
@@ -358,14 +359,8 @@ class Engine:
         rounds = 0
         while (turn.ready or turn.streams) and rounds < ROUNDS_MAX:
             rounds += 1
-            ready = turn.ready
-            turn.ready = []
-            for consumer in ready:
-                consumer.pump()
-            streams = turn.streams
-            turn.streams = []
-            for stream in streams:
-                self.committer.commit(stream)
+            self._pump(turn)
+            self._commit(turn)
         while turn.sessions:
             sessions = turn.sessions
             turn.sessions = []
@@ -373,6 +368,34 @@ class Engine:
                 session.flushing = False
                 self.flush(session)
         return bool(turn.ready or turn.streams)
+
+    def _pump(self, turn: Turn) -> None:
+        """Consumers deliver; whatever befalls one of them, the others have their turn."""
+        ready = turn.ready
+        turn.ready = []
+        n = 0
+        try:
+            for consumer in ready:
+                n += 1
+                consumer.pump()
+        except (OSError, StorageError) as error:
+            ready[n - 1].life.put_off(error)
+        finally:
+            if n < len(ready):
+                turn.ready[:0] = ready[n:]
+
+    def _commit(self, turn: Turn) -> None:
+        """Streams write what they hold; the same goes for them."""
+        streams = turn.streams
+        turn.streams = []
+        n = 0
+        try:
+            for stream in streams:
+                n += 1
+                self.committer.commit(stream)
+        finally:
+            if n < len(streams):
+                turn.streams[:0] = streams[n:]
 
     def flush(self, session: ClientSession) -> None:
         """Write what a session has to say; cut it off if it has fallen too far behind."""

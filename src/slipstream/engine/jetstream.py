@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from slipstream.engine.account import Account
     from slipstream.engine.engine import Engine
 
+LEVEL_DIGITS_MAX = 9
+
 
 class JetStream:
     """The streams of `account`. `store` is the server's store directory; None: all in memory."""
@@ -89,7 +91,10 @@ class JetStream:
         asked = find(
             message.data, message.header_start, message.body_start, b"Nats-Required-Api-Level"
         )
-        return asked is not None and (not asked.isdigit() or int(asked) > API_LEVEL)
+        if asked is None:
+            return False
+        is_number = asked.isdigit() and len(asked) <= LEVEL_DIGITS_MAX
+        return not is_number or int(asked) > API_LEVEL
 
     # -- limits --------------------------------------------------------------------------------
 
@@ -201,7 +206,12 @@ class JetStream:
         self.advisories.stream_action("UPDATED", "modify", stream.name)
 
     def delete_stream(self, stream: Stream) -> None:
-        """Remove a stream with its consumers and messages."""
+        """Remove a stream with its consumers and messages. Raises `ApiError`: nothing is gone."""
+        if stream.store is not None:
+            try:
+                stream.store.delete()
+            except (OSError, StorageError) as error:
+                raise ApiError(10067, err=str(error)) from error
         for consumer in list(stream.consumers.values()):
             if consumer.store is not None:
                 consumer.store.retire()  # its files go with the stream's, in one step
@@ -211,8 +221,6 @@ class JetStream:
         self.claims.remove(stream.config.subjects)
         del self.streams[stream.name]
         self.count_bytes(stream.config.storage, -stream.counted)
-        if stream.store is not None:
-            stream.store.delete()
         stream.log.delete()
         self.advisories.stream_action("DELETED", "delete", stream.name)
 
@@ -257,7 +265,10 @@ class JetStream:
             for consumer in list(stream.consumers.values()):
                 consumer.stop("Server Shutdown", delete=False)
             stream.stop()
-            stream.log.close()
+            try:
+                stream.log.close()
+            except (StorageError, OSError) as error:
+                self.problem(f"stream '{self.account.name} > {stream.name}': {error}")
         for storage in ("file", "memory"):
             self.count_bytes(storage, -self._stored[storage])
 

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slipstream.errors import StorageError
 from slipstream.log.columns import Column
 from slipstream.log.disk import Disk
 from slipstream.log.record import END, FRONT, TOMBSTONE, copy_used, encode
@@ -96,8 +95,12 @@ class Compactor:
         if segment.live * 2 > behind:  # it empties from the front, and will go as a whole
             segment.compact_below = segment.bytes // 2
             return
-        if segment.ids is None:
-            log.reader.load(segment)
+        try:
+            if segment.ids is None:
+                log.reader.load(segment)
+        except OSError:
+            self._sparse.append(segment)  # later, when the disk can be read
+            return
         draft = FooterDraft.of(segment, log.subjects, log.active_base())
         neighbours = Neighbours.of(log.blocks)
         self._job = CompactionJob(log.disk, segment, draft, neighbours, self._done)
@@ -173,7 +176,7 @@ class CompactionJob:
         """Copy what lives, and sync it."""
         try:
             self._copy()
-        except (OSError, StorageError, IndexError) as error:
+        except Exception as error:  # whatever it is, half a copy may not take the old one's place
             self.error = error
 
     def _copy(self) -> None:

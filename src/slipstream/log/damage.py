@@ -2,6 +2,7 @@
 
     <directory>/damaged/<base>-<offset>                         bytes that were no whole record
                         <base>-<offset>.lost-<first>-<last>     ... and the messages lost with them
+                        <base>-<offset>-2...                    ... damaged there another time
 
 The names are the list: it outlives restarts, and ends when an operator removes the files (see
 docs/storage.md).
@@ -18,7 +19,7 @@ from slipstream.log.durability import Lost
 if TYPE_CHECKING:
     from slipstream.log.file_log import FileLog
 
-_NAME = re.compile(r"(\d{20}-\d+)(?:\.lost-(\d+)-(\d+))?")
+_NAME = re.compile(r"(?P<place>\d{20}-\d+)(?:-\d+)?(?:\.lost-(?P<first>\d+)-(?P<last>\d+))?")
 
 
 def set_aside(
@@ -30,10 +31,16 @@ def set_aside(
     """
     aside = f"{directory}/damaged"
     place = f"{base:020d}-{offset}"
-    if any(name.split(".")[0] == place for name in disk.list(aside)):
-        return False
+    loss = f".lost-{first}-{last}" if first else ""
+    found = [_NAME.fullmatch(name) for name in disk.list(aside)]
+    before = [match for match in found if match is not None and match["place"] == place]
+    for match in before:
+        if match[0].endswith(loss) if loss else disk.read(f"{aside}/{match[0]}") == data:
+            return False
+    if before:  # a torn write was cut off here, and what took its place is damaged now
+        place += f"-{1 + len(before)}"
     disk.makedirs(aside)
-    file = disk.open(f"{aside}/{place}" + (f".lost-{first}-{last}" if first else ""))
+    file = disk.open(f"{aside}/{place}{loss}")
     try:
         file.append(data)
         file.sync()
@@ -87,8 +94,8 @@ def recall(disk: Disk, directory: str) -> Lost:
             continue
         size = file.size()
         file.close()
-        if found[2]:
-            lost.add(int(found[2]), int(found[3]), size)
+        if found["first"]:
+            lost.add(int(found["first"]), int(found["last"]), size)
         else:
             lost.bytes += size
     return lost

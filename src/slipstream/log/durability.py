@@ -1,5 +1,6 @@
 """What a log asks of the disk, as work that its owner runs where it likes; what damage took."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -23,13 +24,21 @@ class Lost:
     @property
     def count(self) -> int:
         """How many messages."""
-        return sum(last - first + 1 for first, last in self.ranges)
+        return sum(last - first + 1 for first, last in self._distinct())
+
+    def _distinct(self) -> Iterator[tuple[int, int]]:
+        """The ranges, ascending, without what two of them have in common."""
+        end = 0
+        for first, last in sorted(self.ranges):
+            if last > end:
+                yield max(first, end + 1), last
+                end = last
 
     @property
     def sequences(self) -> list[int]:
         """The first `LISTED_MAX` of them, ascending."""
         found: list[int] = []
-        for first, last in sorted(self.ranges):
+        for first, last in self._distinct():
             found.extend(range(first, min(last + 1, first + LISTED_MAX - len(found))))
         return found
 

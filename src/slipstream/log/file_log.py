@@ -7,8 +7,8 @@ hot path. What is removed is told by records too: ranges of sequences (tombstone
 each batch, and a moved front, which is all that a work queue acknowledged in order costs. A closed
 segment where little lives is compacted (see `compaction`).
 
-A failed fdatasync is final for the log: the kernel may have dropped the pages, so asking again
-would lie. A full disk is not: space is reserved before a sequence is given out.
+A failed fdatasync is final: the kernel may have dropped the pages, so asking again would lie. A
+full disk is not: space is reserved before a sequence is given out.
 """
 
 from typing import Any
@@ -309,8 +309,7 @@ class FileLog(Log):
         self._doom_emptied(told)
         if told:
             self.compactor.draw_up()
-        # A batch that was prepared before and did not run is part of this one.
-        self._in_flight += self._unsynced
+        self._in_flight += self._unsynced  # also of a batch that was prepared and did not run
         self._unsynced = []
         self._footers_in_flight += self._footers
         self._footers = []
@@ -382,6 +381,8 @@ class FileLog(Log):
             offsets: Any = block.offsets
             if offsets.get(i) >= block.written:
                 self._write_out()
+                if self.failed:  # what could not be written is nowhere: no damage
+                    raise StorageError(self.failed)
         self.reader.fill(segment, i, record)
         if record.kind != MESSAGE and not self.replaying:
             raise CorruptionError(f"message {segment.base + i} was erased")
@@ -422,7 +423,6 @@ class FileLog(Log):
     # -- removing ------------------------------------------------------------------------------
 
     def _lose(self, seq: _int) -> None:
-        """Message `seq` can not be read: go on without it, and say so unless it was erased."""
         damage.lose(self, self._block_of(seq), seq)
 
     def _forgotten(self, block: Any, i: _int, erase: bool) -> _int:

@@ -11,7 +11,7 @@
 import zlib
 from itertools import pairwise
 
-from slipstream.errors import CorruptionError
+from slipstream.errors import CorruptionError, DiskFullError
 from slipstream.log import damage
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.columns import GONE
@@ -298,7 +298,13 @@ def _set_aside(
         if last < first:
             first = last = 0
         part = data[start:end]
-        if damage.set_aside(log.disk, log.directory, segment.base, start, part, first, last):
+        try:
+            is_new = damage.set_aside(
+                log.disk, log.directory, segment.base, start, part, first, last
+            )
+        except DiskFullError:  # what can be read is worth more than what can not
+            is_new = True
+        if is_new:
             if first:
                 lost.add(first, last, len(part))
             else:

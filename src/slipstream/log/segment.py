@@ -188,7 +188,7 @@ class FooterJob:
     ) -> None:
         assert segment.file is not None
         assert segment.offsets is not None
-        self.error: OSError | None = None
+        self.error: Exception | None = None
         self._segment = segment
         self._file = segment.file
         self._end = segment.records_end
@@ -203,10 +203,8 @@ class FooterJob:
             self._file.truncate(self._end)
             self._file.append(self._draft.encode(self._end, self._offsets))
             self._file.sync()
-        except OSError as error:
+        except (OSError, DiskFullError) as error:  # then the segment is scanned at start
             self.error = error
-        except DiskFullError as error:  # without a footer the segment is scanned at start
-            self.error = OSError(str(error))
 
     def finish(self) -> None:
         """The segment's columns may leave memory from now on."""

@@ -36,11 +36,11 @@ class TwinFile:
         self._synced = True  # whether it is durable; if not, the other slot is
         self._unsure = False  # it was read, and may be in the system's memory alone
         self._named: set[int] = set()  # slots whose names are durable
-        self._retired = False
+        self.retired = False  # what it was for is deleted
 
     def retire(self) -> None:
         """Write no more: a save that is still on its way comes too late."""
-        self._retired = True
+        self.retired = True
 
     def load(self) -> bytes:
         """The newest whole content; raises `CorruptionError` if there is none."""
@@ -62,7 +62,7 @@ class TwinFile:
 
         Raises OSError, `StorageError`; what was durable still is then.
         """
-        if self._retired:
+        if self.retired:
             return
         if self._unsure:
             file = self._disk.open(f"{self._path}.{self._slot}")
@@ -133,7 +133,8 @@ class StateSave:
         try:
             self.file.save(self.content, self.sync)
         except Exception as error:  # whatever the disk says is reported by `finish`
-            self.error = error
+            if not self.file.retired:
+                self.error = error
 
     def finish(self) -> None:
         """Say how it went."""
@@ -147,7 +148,11 @@ def _discard(disk: Disk, path: str) -> None:
     disk.remove_tree(trash)
     if disk.exists(path):
         disk.rename(path, trash)
-        disk.sync_dir(above)
+        try:
+            disk.sync_dir(above)
+        except OSError:
+            disk.rename(trash, path)
+            raise
         disk.remove_tree(trash)
 
 
@@ -169,9 +174,14 @@ class ConsumerStore:
         self.meta = TwinFile(disk, f"{path}/meta")
         self.state = TwinFile(disk, f"{path}/state")
 
-    def create(self, meta: bytes) -> None:
-        """Make the directory, and keep `meta`; durable. Blocks; raises OSError, `StorageError`."""
+    def create(self, meta: bytes, state: bytes = b"") -> None:
+        """Make the directory, and keep `meta` and, if there is one, a `state`; durable. Blocks.
+
+        Raises OSError, `StorageError`.
+        """
         self._disk.makedirs(self.path)
+        if state:
+            self.state.save(state, sync=True)
         self.meta.save(meta, sync=True)
 
     def is_begun(self) -> bool:
@@ -184,9 +194,9 @@ class ConsumerStore:
         self.state.retire()
 
     def delete(self) -> None:
-        """Remove everything, durably. Raises OSError."""
-        self.retire()
+        """Remove everything, durably. Raises OSError: then it is as it was."""
         _discard(self._disk, self.path)
+        self.retire()
 
 
 class StreamStore:
@@ -225,7 +235,7 @@ class StreamStore:
                 yield unquote(entry), store
 
     def delete(self) -> None:
-        """Remove everything, durably. Raises OSError."""
+        """Remove everything, durably. Raises OSError: then it is as it was."""
         _discard(self._disk, self.path)
 
 

@@ -65,7 +65,12 @@ class Runtime:
     def leave(self) -> bool:
         """A turn ends: finish it. True if somebody whom it wrote to does not keep up."""
         engine = self.engine
-        if engine.finish_turn() and self._again is None:
+        try:
+            more = engine.finish_turn()
+        except Exception as error:  # a fault of the server; who is left over has the next turn
+            self.log.fault("finishing a turn", error)
+            more = True
+        if more and self._again is None:
             self._again = self.loop.call_soon(self._go_on)
         due = engine.timers.next_at()
         if due and (self._handle is None or due < self._handle_at):
@@ -79,7 +84,10 @@ class Runtime:
         if self._closing:
             return
         self.enter()
-        action()
+        try:
+            action()
+        except Exception as error:  # a fault of the server; timers and consumers go on
+            self.log.fault("acting on a timer or on the disk", error)
         self.leave()
 
     def _go_on(self) -> None:

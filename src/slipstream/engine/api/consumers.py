@@ -25,11 +25,12 @@ from slipstream.engine.consumer_config import ENUMS, ConsumerConfig, fill_defaul
 from slipstream.engine.consumer_life import pause_moment
 from slipstream.engine.consumer_restore import begin_consumer
 from slipstream.engine.errors import ApiError, bad_json
-from slipstream.engine.json_body import convert, decode
+from slipstream.engine.json_body import convert, decode, parse
 from slipstream.engine.push import PushDelivery
 from slipstream.engine.retention import drop_unneeded
 from slipstream.engine.rfc3339 import time_text
 from slipstream.engine.stream import Stream
+from slipstream.errors import StorageError
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream import JetStream
@@ -157,11 +158,11 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> dict[
     check_retention(stream, config, consumer.name)
     if same(old, config):
         return consumer_info(consumer)
+    consumer.life.save_config(config)
     refiltered = config.filters != consumer.filters
     if refiltered:
         stream.unlink_filters(consumer)
     consumer.configure(config)
-    consumer.life.save_config()
     if refiltered:
         stream.link_filters(consumer)
         if consumer.pending.size and consumer not in stream.strays:
@@ -190,7 +191,10 @@ def delete(js: "JetStream", request: Request) -> dict[str, Any]:
     """CONSUMER.DELETE."""
     if not request.is_empty:
         raise ApiError(10038)
-    find(js, *request.tokens).stop("Consumer Deleted", delete=True)
+    try:
+        find(js, *request.tokens).stop("Consumer Deleted", delete=True)
+    except (OSError, StorageError) as error:
+        raise ApiError(10012, err=f"consumer can not be deleted: {error}") from error
     return {"success": True}
 
 
@@ -248,8 +252,8 @@ def reset(js: "JetStream", request: Request) -> dict[str, Any] | None:
 def unpin(js: "JetStream", request: Request) -> dict[str, Any]:
     """CONSUMER.UNPIN: no consumer has priority groups here."""
     try:
-        asked = msgspec.json.decode(request.body) if request.body.strip() else {}
-    except msgspec.DecodeError as error:
+        asked = parse(request.body) if request.body.strip() else {}
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise bad_json(str(error)) from error
     if not isinstance(asked, dict) or not asked.get("group"):
         raise bad_json("consumer group not specified")

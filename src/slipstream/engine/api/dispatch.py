@@ -15,6 +15,7 @@ import msgspec
 from slipstream.engine.errors import ApiError
 from slipstream.engine.message import Inbound
 from slipstream.engine.routing import Service
+from slipstream.errors import StorageError
 
 if TYPE_CHECKING:
     from slipstream.engine.account import Account
@@ -125,7 +126,8 @@ class ApiService(Service):
             if fields is None:
                 return
             envelope.update(fields)
-        except ApiError as error:
+        except (ApiError, StorageError, OSError) as failure:
+            error = failure if isinstance(failure, ApiError) else ApiError(10051, err=str(failure))
             js.api_errors += 1
             js.api_total += not operation.counted
             envelope["error"] = error.body

@@ -1,0 +1,226 @@
+"""A disk that refuses leaves everything as it was, and says so: nobody is left half changed, and
+what one stream or consumer suffers is not felt by another."""
+
+import errno
+from random import Random
+from typing import Any
+
+import pytest
+
+from slipstream.engine.options import SECOND
+from slipstream.testing.driver import Client, Driver
+from slipstream.testing.simulated_disk import SimulatedDisk
+
+NEXT = "$JS.API.CONSUMER.MSG.NEXT.S."
+BUSY = OSError(errno.ENFILE, "Too many open files in system")
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    """A disk that does what a test says."""
+    return SimulatedDisk(Random(1))
+
+
+@pytest.fixture
+def driver(disk: SimulatedDisk) -> Driver:
+    """An engine with small segments on it."""
+    return Driver(disk, segment_bytes=1000).start()
+
+
+@pytest.fixture
+def client(driver: Driver) -> Client:
+    """A client of a stream S, listening at `in`."""
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    client.subscribe("in")
+    return client
+
+
+def consume(client: Client, name: str, **config: Any) -> Any:
+    """Create or change a durable consumer."""
+    durable = {"durable_name": name, "ack_policy": "explicit", **config}
+    return client.api(f"CONSUMER.DURABLE.CREATE.S.{name}", {"stream_name": "S", "config": durable})
+
+
+def subjects(client: Client) -> list[str]:
+    """Of the messages that came."""
+    return [message.subject for message in client.take() if not message.status]
+
+
+def again(driver: Driver, disk: SimulatedDisk) -> Driver:
+    """The power fails; a server on what is left."""
+    disk.crash()
+    return Driver(disk, now=driver.clock.now + SECOND, segment_bytes=1000).start()
+
+
+@pytest.mark.parametrize(
+    ("policy", "pending"),
+    [("new", 2), ("last", 3), ("last_per_subject", 3), ("all", 4), ("by_start_time", 2)],
+)
+def test_where_a_consumer_begins_survives_a_crash_before_its_first_delivery(
+    driver: Driver, disk: SimulatedDisk, client: Client, policy: str, pending: int
+) -> None:
+    client.store("s.a")
+    client.store("s.a")
+    when = {"opt_start_time": "2100-01-01T00:00:00Z"} if policy == "by_start_time" else {}
+    made = consume(client, "C", deliver_policy=policy, filter_subject="s.>", **when)
+    client.store("s.b")
+    client.store("s.b")
+    survivor = again(driver, disk).client()
+    info = survivor.api("CONSUMER.INFO.S.C")
+    assert info["num_pending"] == pending
+    assert info["delivered"]["stream_seq"] == made["delivered"]["stream_seq"]
+
+
+def test_a_new_consumer_gets_what_takes_the_place_of_messages_lost_in_a_crash(
+    driver: Driver, disk: SimulatedDisk, client: Client
+) -> None:
+    driver.committer.hold()
+    client.publish("s.lost", b"1")
+    client.publish("s.lost", b"2")
+    consume(client, "C", deliver_policy="new")
+    survivor = again(driver, disk).client()
+    assert survivor.api("STREAM.INFO.S")["state"]["last_seq"] == 0
+    survivor.store("s.new")
+    survivor.subscribe("in")
+    survivor.publish(NEXT + "C", b"1", "in")
+    assert subjects(survivor) == ["s.new"]
+
+
+@pytest.mark.parametrize("operation", ["sync", "open"])
+def test_a_change_that_can_not_be_saved_leaves_the_consumer_as_it_was(
+    disk: SimulatedDisk, client: Client, operation: str
+) -> None:
+    consume(client, "C", filter_subject="s.a")
+    disk.fail(operation)
+    assert consume(client, "C", filter_subject="s.b")["error"]["err_code"] == 10104
+    client.publish(NEXT + "C", b"5", "in")
+    client.publish("s.a")
+    assert subjects(client) == ["s.a"]
+    assert client.api("CONSUMER.INFO.S.C")["config"]["filter_subject"] == "s.a"
+
+
+def test_a_pause_that_can_not_be_saved_is_none(disk: SimulatedDisk, client: Client) -> None:
+    consume(client, "C")
+    disk.fail("sync")
+    answer = client.api("CONSUMER.PAUSE.S.C", {"pause_until": "2100-01-01T00:00:00Z"})
+    assert answer["error"]["err_code"] == 10104
+    assert not client.api("CONSUMER.INFO.S.C").get("paused")
+
+
+@pytest.mark.parametrize("operation", ["rename", "sync_dir"])
+def test_a_consumer_that_can_not_be_deleted_goes_on(
+    driver: Driver, disk: SimulatedDisk, client: Client, operation: str
+) -> None:
+    consume(client, "C")
+    disk.fail(operation)
+    assert client.api("CONSUMER.DELETE.S.C", b"")["error"]["code"] == 500
+    client.publish(NEXT + "C", b"5", "in")
+    client.publish("s.a")
+    assert subjects(client) == ["s.a"]
+    assert client.api("CONSUMER.DELETE.S.C", b"")["success"]
+    survivor = again(driver, disk).client()
+    assert survivor.api("CONSUMER.INFO.S.C")["error"]["err_code"] == 10014
+
+
+@pytest.mark.parametrize("operation", ["rename", "sync_dir"])
+def test_a_stream_that_can_not_be_deleted_goes_on(
+    driver: Driver, disk: SimulatedDisk, client: Client, operation: str
+) -> None:
+    consume(client, "C")
+    disk.fail(operation)
+    assert client.api("STREAM.DELETE.S", b"")["error"]["err_code"] == 10067
+    client.publish(NEXT + "C", b"5", "in")
+    client.publish("s.a")
+    assert subjects(client) == ["s.a"]
+    assert client.api("STREAM.DELETE.S", b"")["success"]
+    survivor = again(driver, disk).client()
+    assert survivor.api("STREAM.INFO.S")["error"]["err_code"] == 10059
+
+
+def test_an_inactive_consumer_that_can_not_be_deleted_is_tried_again(
+    driver: Driver, disk: SimulatedDisk, client: Client
+) -> None:
+    consume(client, "C", inactive_threshold=SECOND)
+    disk.fail("rename")
+    driver.advance(SECOND)
+    assert client.api("CONSUMER.INFO.S.C")["name"] == "C"
+    driver.advance(2 * SECOND)
+    assert client.api("CONSUMER.INFO.S.C")["error"]["err_code"] == 10014
+
+
+def test_a_consumer_that_the_disk_refuses_is_served_later_and_others_at_once(
+    driver: Driver, disk: SimulatedDisk, client: Client
+) -> None:
+    for n in range(60):  # a few segments
+        client.store(f"s.{n}", b"x" * 100)
+    for name in ("C1", "C2"):
+        consume(client, name, deliver_policy="by_start_sequence", opt_start_seq=30)
+    again_driver = again(driver, disk)
+    survivor = again_driver.client()
+    survivor.subscribe("in")
+    disk.fail("pread", error=BUSY)
+    one = f"PUB {NEXT}C1 in 1\r\n1\r\n".encode()
+    survivor.send(one + one.replace(b"C1", b"C2"))
+    assert subjects(survivor) == ["s.29"]
+    again_driver.advance(2 * SECOND)
+    assert subjects(survivor) == ["s.29"]
+
+
+def test_a_read_that_the_disk_refuses_is_an_error_of_the_call(
+    driver: Driver, disk: SimulatedDisk, client: Client
+) -> None:
+    for n in range(60):
+        client.store(f"s.{n}", b"x" * 100)
+    survivor = again(driver, disk).client()
+    disk.fail("pread", error=BUSY)
+    assert survivor.api("STREAM.MSG.GET.S", {"seq": 30})["error"]["err_code"] == 10051
+    assert survivor.api("STREAM.MSG.GET.S", {"seq": 30})["message"]["subject"] == "s.29"
+
+
+class Faulty:
+    """A consumer, and a stream, with a bug."""
+
+    def pump(self) -> None:
+        """Fail."""
+        raise RuntimeError("a bug")
+
+
+def test_a_fault_in_one_consumer_does_not_cost_the_others_their_turn(
+    driver: Driver, client: Client
+) -> None:
+    consume(client, "C")
+    client.store("s.a")
+    driver.engine.turn.ready.append(Faulty())
+    request = f"PUB {NEXT}C in 1\r\n1\r\n".encode()
+    with pytest.raises(RuntimeError, match="a bug"):
+        client.send(request)
+    driver.finish()
+    assert subjects(client) == ["s.a"]
+
+
+def test_a_server_starts_on_a_full_disk_with_a_torn_write_at_the_end_of_a_stream(
+    driver: Driver, disk: SimulatedDisk, client: Client
+) -> None:
+    client.store("s.a", b"torn")
+    disk.crash()
+    (path,) = disk.files(".seg")
+    disk.cut(path, len(disk.read(path).rstrip(b"\0")) - 1)
+    disk.capacity = disk.used()
+    survivor = Driver(disk, segment_bytes=1000).start().client()
+    assert survivor.api("STREAM.INFO.S")["state"]["messages"] == 0
+    disk.capacity *= 2
+    assert survivor.store("s.a")["seq"] == 1
+
+
+def test_a_stream_that_can_not_be_closed_does_not_keep_another_from_it(
+    driver: Driver, disk: SimulatedDisk, client: Client
+) -> None:
+    client.api("STREAM.CREATE.T", {"name": "T", "subjects": ["t.>"], "persist_mode": "async"})
+    driver.committer.hold()
+    client.publish("s.a")
+    client.publish("t.a")
+    disk.fail("sync")
+    driver.engine.close()
+    survivor = again(driver, disk).client()
+    assert survivor.api("STREAM.INFO.T")["state"]["messages"] == 1
