@@ -118,6 +118,23 @@ def test_a_bound_of_a_subscription_without_measure_ends_it(asker: Client) -> Non
     assert asker.errors == []
 
 
+def test_a_protocol_number_without_measure_costs_its_connection_alone(driver: Driver) -> None:
+    other = driver.client()
+    other.send(b'CONNECT {"protocol":99999999999999999999}\r\n')
+    assert other.transport.closed
+
+
+@pytest.mark.parametrize("call", ["STREAM.INFO", "CONSUMER.NAMES", "DIRECT.GET"])
+def test_a_subject_that_is_not_utf8_names_no_stream(
+    driver: Driver, asker: Client, call: str
+) -> None:
+    asker.subscribe("$JS.EVENT.ADVISORY.API", 3)
+    asker.send(b"PUB $JS.API.%b.\xff in 0\r\n\r\n" % call.encode())
+    answers = [message for message in asker.take() if message.subject == "in"]
+    assert len(answers) == 1
+    assert answers[0].status.startswith("503") or answers[0].json()["error"]["err_code"] == 10059
+
+
 def test_a_connect_nested_without_end_costs_its_connection_alone(driver: Driver) -> None:
     other = driver.client()
     other.send(b'CONNECT {"a":' + b'{"a":' * 700 + b"\r\n")

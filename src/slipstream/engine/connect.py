@@ -3,7 +3,7 @@
 They are rare beside PUB, so they live here in plain Python (spec protocol.md sections 3 to 7, 11).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -29,7 +29,7 @@ class ConnectOptions(msgspec.Struct):
     name: str = ""
     lang: str = ""
     version: str = ""
-    protocol: int = 0
+    protocol: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] = 0
     headers: bool = False
     no_responders: bool = False
     user: str = ""

@@ -82,7 +82,7 @@ class ApiService(Service):
             self.js.account.remove_service(self._domain_prefix.encode() + b">", self)
 
     def handle(self, message: Inbound) -> int:
-        subject = message.subject.decode("utf-8", "surrogateescape")
+        subject = message.subject.decode("utf-8", "replace")
         if self._domain_prefix and subject.startswith(self._domain_prefix):
             return self._mapped(subject[len(self._domain_prefix) :], message)
         rest = subject[len(PREFIX) :]

@@ -28,7 +28,7 @@ class ExplainService(Service):
         js.account.add_service(PREFIX + b"*.*", self)
 
     def handle(self, message: Inbound) -> int:
-        names = message.subject[len(PREFIX) :].decode("utf-8", "surrogateescape").split(".")
+        names = message.subject[len(PREFIX) :].decode("utf-8", "replace").split(".")
         try:
             answer = self._explain(*names)
         except ApiError as error:
