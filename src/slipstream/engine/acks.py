@@ -90,7 +90,7 @@ class AckService(Service):
             if body == b"+OK":
                 consumer.acked(seq, consumer_seq)
             else:
-                term(consumer, seq, body[5:].strip().decode("utf-8", "replace"))
+                term(consumer, seq, consumer_seq, body[5:].strip().decode("utf-8", "replace"))
             if reply:
                 self._answer_when_saved(reply)
         else:

@@ -20,7 +20,7 @@ from slipstream.engine.consumer_events import sample_ack
 from slipstream.engine.delivery import Delivery
 from slipstream.engine.message import Inbound
 from slipstream.engine.pending import PendingMessages
-from slipstream.engine.redelivery import give_up, vanished
+from slipstream.engine.redelivery import acked_late, give_up, vanished
 from slipstream.log.record import Record
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import with_fields
@@ -295,6 +295,7 @@ class Consumer:
             return self._acked_all(seq, consumer_seq)
         place = self.pending.find(seq)
         if place < 0:
+            acked_late(self, seq)
             return False
         self.acked_at = self.clock.now
         if self.sample:

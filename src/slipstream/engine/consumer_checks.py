@@ -18,6 +18,7 @@ EXPIRES_NS_MIN = 1_000_000
 
 _NAME_TEXT = "consumer name can not contain '.', '*', '>', '\\', '/'"
 _FIXED = {
+    "mem_storage": "storage type can not be updated",
     "deliver_policy": "deliver policy can not be updated",
     "opt_start_seq": "start sequence can not be updated",
     "opt_start_time": "start time can not be updated",
@@ -26,7 +27,6 @@ _FIXED = {
     "idle_heartbeat": "heart beats can not be updated",
     "flow_control": "flow control can not be updated",
     "max_waiting": "max waiting can not be updated",
-    "mem_storage": "storage type can not be updated",
     "direct": "direct can not be updated",
     "sourcing": "sourcing can not be updated",
 }
@@ -190,6 +190,8 @@ def check_retention(stream: "Stream", config: ConsumerConfig, name: str) -> None
         return
     if config.ack_policy != "explicit":
         raise ApiError(10098)
+    if config.deliver_policy != "all":
+        raise ApiError(10101)
     others = [c for c in stream.consumers.values() if c.name != name]
     if others:
         if not config.filters:
@@ -198,16 +200,14 @@ def check_retention(stream: "Stream", config: ConsumerConfig, name: str) -> None
             theirs = other.filters or (b">",)
             if any(overlaps(mine, their) for mine in config.filters for their in theirs):
                 raise ApiError(10100)
-    if config.deliver_policy != "all":
-        raise ApiError(10101)
 
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, is_bound: bool) -> None:
     """What may not change. Raises `ApiError`."""
-    if old.is_push != new.is_push:
-        kinds = ("pull", "push") if not old.is_push else ("push", "pull")
-        raise ApiError(10012, err=f"can not update {kinds[0]} consumer to {kinds[1]} based")
+    kinds = ("pull", "push") if not old.is_push else ("push", "pull")
     for name, text in _FIXED.items():
+        if name == "max_waiting" and old.is_push != new.is_push:
+            raise ApiError(10012, err=f"can not update {kinds[0]} consumer to {kinds[1]} based")
         if getattr(old, name) != getattr(new, name):
             raise ApiError(10012, err=text)
     if old.deliver_subject != new.deliver_subject and is_bound:

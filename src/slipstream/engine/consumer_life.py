@@ -46,7 +46,7 @@ class ConsumerLife:
         consumer.due.clear()
         consumer.initial = []
         seq = max(seq, consumer.log.first_seq)
-        consumer.delivered_at = 0
+        consumer.delivered_at = consumer.acked_at = 0
         consumer.next_seq = seq
         consumer.delivered_seq = consumer.floor_seq = 0
         consumer.delivered_stream_seq = consumer.floor_stream_seq = seq - 1

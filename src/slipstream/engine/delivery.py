@@ -35,6 +35,9 @@ class Delivery(Service):
         """Whether the consumer is in use, as far as inactivity goes."""
         raise NotImplementedError
 
+    def configured(self) -> None:
+        """The consumer's configuration has changed."""
+
     def on_time(self, now: _int) -> _int:
         """Expire requests and send heartbeats; when to look again (ns), 0 for never."""
         raise NotImplementedError

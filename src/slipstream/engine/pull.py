@@ -62,6 +62,9 @@ class PullDelivery(Delivery):
         self.waiting.clear()
         self._held.clear()
 
+    def configured(self) -> None:
+        self._bodies.clear()  # other bounds apply to what is asked
+
     # -- requests ------------------------------------------------------------------------------
 
     def handle(self, message: Inbound) -> _int:

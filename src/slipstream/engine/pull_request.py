@@ -49,7 +49,15 @@ def read_request(body: bytes, config: ConsumerConfig) -> PullRequest | str:
     asked.idle_heartbeat = max(asked.idle_heartbeat, 0)
     if asked.idle_heartbeat and asked.idle_heartbeat * 2 > asked.expires:
         return "400 Bad Request - heartbeat value too large"
-    return _beyond_limits(asked, config) or asked
+    return _beyond_limits(asked, config) or _expired(asked) or asked
+
+
+def _expired(asked: PullRequest) -> str:
+    """What a request gets whose time was over when it was made; "" for all others."""
+    if asked.expires >= 0:
+        return ""
+    left = f"Nats-Pending-Messages: {asked.batch}\r\nNats-Pending-Bytes: {asked.max_bytes}"
+    return f"408 Request Timeout\r\n{left}"
 
 
 def _beyond_limits(asked: PullRequest, config: ConsumerConfig) -> str:

@@ -49,10 +49,13 @@ def in_progress(consumer: "Consumer", seq: int) -> None:
         consumer.changed()
 
 
-def term(consumer: "Consumer", seq: int, reason: str) -> None:
-    """Never deliver it again."""
+def term(consumer: "Consumer", seq: int, consumer_seq: int, reason: str) -> None:
+    """Never deliver it again; with policy all, nor what came before it."""
     consumer.last_activity = consumer.clock.now
-    _terminate(consumer, seq, reason)
+    if consumer.pending.find(seq) >= 0 and not consumer.ack_all:
+        _terminate(consumer, seq, reason)
+    elif consumer.acked(seq, consumer_seq):
+        _advise_terminated(consumer, seq, consumer_seq, reason)
 
 
 def vanished(consumer: "Consumer", seq: int) -> None:
@@ -60,13 +63,16 @@ def vanished(consumer: "Consumer", seq: int) -> None:
     _terminate(consumer, seq, VANISHED)
 
 
+def _advise_terminated(consumer: "Consumer", seq: int, consumer_seq: int, reason: str) -> None:
+    extra = {"reason": reason} if reason else {}
+    advise(consumer, "MSG_TERMINATED", "terminated", seq, consumer_seq, **extra)
+
+
 def _terminate(consumer: "Consumer", seq: int, reason: str) -> None:
     place = consumer.pending.find(seq)
     if place < 0:
         return
-    extra = {"reason": reason} if reason else {}
-    first = consumer.pending.consumer_seq(place)
-    advise(consumer, "MSG_TERMINATED", "terminated", seq, first, **extra)
+    _advise_terminated(consumer, seq, consumer.pending.consumer_seq(place), reason)
     consumer.acked_at = consumer.clock.now
     consumer.settle(place)
     if consumer.retains and reason is not VANISHED:
@@ -84,6 +90,14 @@ def give_up(consumer: "Consumer", seq: int) -> None:
     consumer.redelivered[seq] = count
     consumer.changed()
     consumer.wake()
+
+
+def acked_late(consumer: "Consumer", seq: int) -> None:
+    """One that nobody waits for is acknowledged: if it was given up, it is done after all."""
+    if consumer.redelivered.pop(seq, 0):
+        consumer.changed()
+    if consumer.retains and not consumer.needs(seq):
+        consumer.stream.acked(consumer, seq)
 
 
 def redeliver_overdue(consumer: "Consumer", now: int) -> int:

@@ -101,7 +101,7 @@ class ConsumerModel:
 
     def acknowledged(self, seq: int, body: bytes, now: int) -> None:
         """A client acknowledged `seq` in one of the ways."""
-        if body in (b"", b"+ACK") and self.config["ack_policy"] == "all":
+        if body in (b"", b"+ACK", b"+TERM") and self.config["ack_policy"] == "all":
             self._settle([s for s in self.out if s <= seq])
         found = self.out.get(seq)
         if found is None:

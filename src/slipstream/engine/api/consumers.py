@@ -163,6 +163,7 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> dict[
     if refiltered:
         stream.unlink_filters(consumer)
     consumer.configure(config)
+    delivery.configured()
     if refiltered:
         stream.link_filters(consumer)
         if consumer.pending.size and consumer not in stream.strays:
