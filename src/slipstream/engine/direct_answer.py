@@ -62,7 +62,7 @@ class Answer:
         """A batch: at most so many messages and bytes (0: what a client may have pending) of the
         `pending` ones that match."""
         self._left = messages
-        self._bytes_left = size or self.stream.engine.options.max_pending
+        self._bytes_left = size if size > 0 else self.stream.engine.options.max_pending
         self._pending = pending
 
     def from_sequence(self, seq: _int, matching: SubjectFilter | None) -> None:

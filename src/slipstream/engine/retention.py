@@ -24,6 +24,8 @@ def check_room_for(stream: "Stream", subject: bytes, message: Inbound, rolls_up:
         stream.js.check_storage(config.storage, size)
     if config.discard != "new":
         return
+    if config.retention == "interest" and not stream.is_wanted(subject):
+        return  # it is not stored
     id = log.subjects.find(subject)
     on_subject = log.subjects.count(id) if id >= 0 else 0
     per_subject = config.max_msgs_per_subject
@@ -70,9 +72,13 @@ def enforce_all(stream: "Stream") -> None:
 def drop_acked(stream: "Stream") -> None:
     """Remove what all consumers that it was for are done with: the stream now goes by interest.
 
-    What was for nobody stays: it was stored when that did not matter.
+    What was for none of them stays: it was stored when that did not matter. Without a consumer
+    nothing does.
     """
     log = stream.log
+    if not stream.consumers:
+        drop_unneeded(stream)
+        return
     last = max((c.floor_stream_seq for c in stream.consumers.values()), default=0)
     record = Record()
     seq = log.first_seq

@@ -92,13 +92,13 @@ class Stream(Service):
         """Take over a new or changed configuration."""
         self.config = config
         self._no_ack = config.no_ack
-        self._max_msgs = config.max_msgs
-        self._max_bytes = config.max_bytes
+        self._max_msgs = config.max_msgs if config.discard == "old" else 0  # new: refused before
+        self._max_bytes = config.max_bytes if config.discard == "old" else 0
         self._max_per_subject = config.max_msgs_per_subject
         self._max_size = config.max_msg_size
         self._max_age = config.max_age
         self.log.packs = config.compression != "none"
-        self._limited = config.max_msgs > 0 or config.max_bytes > 0 or self._max_per_subject > 0
+        self._limited = self._max_msgs > 0 or self._max_bytes > 0 or self._max_per_subject > 0
         self._interest = config.retention == "interest"
         for consumer in self.consumers.values():
             consumer.retains = config.retention != "limits"

@@ -35,11 +35,9 @@ def get(js: "JetStream", request: Request) -> dict[str, Any]:
         )
     except ValueError as error:
         raise bad_json(str(error)) from error
+    if asked.batch > 0 or asked.max_bytes > 0 or not wanted.says_which or is_contradictory(wanted):
+        raise ApiError(10003)
     stream = js.find(request.tokens[0])
-    if asked.batch or asked.max_bytes or asked.multi_last:
-        raise ApiError(10003)
-    if not wanted.says_which or is_contradictory(wanted):
-        raise ApiError(10003)
     record = Record()
     if not find_message(stream.log, wanted, record):
         raise ApiError(10037)

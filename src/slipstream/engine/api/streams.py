@@ -68,9 +68,9 @@ def update(js: "JetStream", request: Request) -> dict[str, Any]:
     config = _read_checked(js, request, is_new=False)
     stream = js.find(config.name)
     old = stream.config
+    check_update(old, config)
     if config.sealed and not old.sealed:
         seal(config)
-    check_update(old, config)
     _check_consumers(stream, config)
     js.check_account(config, is_new=False)
     check_overlap(config, js.claims)
