@@ -263,3 +263,23 @@ def test_functions_and_iterators_that_are_done_with_leave_no_thread(nc: Any, nam
         time.sleep(0.01)
     assert threading.active_count() <= before + 4  # the loop's own for files, and one that tells
     js.delete_object_store(name)
+
+
+def test_threads_may_close_a_connection_under_each_other(server_url: str) -> None:
+    def close(nc: Any) -> str:
+        nc.close()
+        return "closed"
+
+    def use(nc: Any) -> str:
+        try:
+            while True:
+                nc.flush()
+        except slipstream.Error:
+            return "told"
+
+    with ThreadPoolExecutor(6) as threads:
+        for _ in range(10):
+            nc = slipstream.sync.connect(server_url)
+            at_work = [threads.submit(work, nc) for work in (use, use, use, close, close, close)]
+            said = [work.result(30) for work in at_work]
+            assert said == ["told"] * 3 + ["closed"] * 3

@@ -17,6 +17,7 @@ before it goes on (`ANSWERED_AT_ONCE`) a function is called in the loop's thread
 
 import asyncio
 import builtins
+import contextlib
 import functools
 import inspect
 import types
@@ -26,7 +27,7 @@ from typing import Any, Self
 
 import msgspec
 
-from slipstream.client.errors import TimeoutError
+from slipstream.client.errors import ConnectionClosedError, TimeoutError
 from slipstream.client.sync.loop_thread import LoopThread
 
 _ASYNC_METHODS = ("__aiter__", "__anext__", "__aenter__", "__await__")
@@ -260,7 +261,9 @@ class ConnectionFacade(Facade):
     def close(self) -> None:
         """Close the connection; what was published before is sent."""
         try:
-            self._thread.run(self._target.close())
+            # Another thread may have closed it: then its end is waited for all the same.
+            with contextlib.suppress(ConnectionClosedError):
+                self._thread.run(self._target.close())
         finally:
             self._thread.stop()
 

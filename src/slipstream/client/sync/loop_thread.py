@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import contextvars
 import logging
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from slipstream.client.errors import ClientError
+from slipstream.client.errors import ClientError, ConnectionClosedError
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,8 @@ class LoopThread:
         self._loop = _new_loop()
         # A function's thread ends when the client has dropped the function.
         self._callbacks: weakref.WeakSet[ThreadPoolExecutor] = weakref.WeakSet()
+        self._lock = threading.Lock()  # nothing is begun once the end has
+        self._is_stopping = False
         self._tellers = ThreadPoolExecutor(1, thread_name_prefix="slipstream: results")
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="slipstream: event loop", daemon=True
@@ -37,16 +40,32 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there in the caller's context; its result, or what it raises.
 
-        An interrupt (Ctrl-C) cancels it. Raises `ClientError` if the loop has been stopped, or if
-        the caller is the loop's own thread, which could only wait for itself.
+        An interrupt (Ctrl-C) cancels it. Raises `ConnectionClosedError` if the loop has been
+        stopped, `ClientError` if the caller is the loop's own thread, which could only wait for
+        itself.
         """
-        if threading.current_thread() is self._thread or not self._thread.is_alive():
+        if threading.current_thread() is self._thread:
             work.close()
             raise ClientError(
-                "the connection of this object is closed: open another one"
-                if not self._thread.is_alive()
-                else "a blocking call from the event loop's own thread would wait for itself"
+                "a blocking call from the event loop's own thread would wait for itself"
             )
+        with self._lock:
+            if self._is_stopping:
+                work.close()
+                raise _closed()
+            done, started = self._start(work)
+        try:
+            return done.result()
+        except BaseException:
+            if not done.done():
+                with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                    self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
+            raise
+
+    def _start(
+        self, work: Coroutine[Any, Any, T]
+    ) -> "tuple[concurrent.futures.Future[T], list[asyncio.Task[T]]]":
+        """Begin to run a coroutine there: its result to be, and its task once there is one."""
         done: concurrent.futures.Future[T] = concurrent.futures.Future()
         started: list[asyncio.Task[T]] = []
         context = contextvars.copy_context()
@@ -58,20 +77,18 @@ class LoopThread:
 
         def finish(task: "asyncio.Task[T]") -> None:
             if task.cancelled():
-                done.cancel()
-                done.set_running_or_notify_cancel()
+                if self._is_stopping:
+                    done.set_exception(_closed())
+                else:
+                    done.cancel()
+                    done.set_running_or_notify_cancel()
             elif (error := task.exception()) is not None:
                 done.set_exception(error)
             else:
                 done.set_result(task.result())
 
         self._loop.call_soon_threadsafe(start)
-        try:
-            return done.result()
-        except BaseException:
-            if not done.done():
-                self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
-            raise
+        return done, started
 
     def callback(self, function: Callable[..., Any]) -> Callable[..., "asyncio.Future[Any]"]:
         """`function` for use in the loop: called in a thread of its own, what it gives is awaited.
@@ -91,15 +108,29 @@ class LoopThread:
         self._tellers.submit(_logged, function)
 
     def stop(self) -> None:
-        """End the loop and its thread; may be called twice, and from a callback."""
-        if not self._thread.is_alive():
-            return
-        self.run(_cancel_others())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-        for threads in (*self._callbacks, self._tellers):
-            threads.shutdown(wait=False)
+        """End the loop and its thread; may be called twice, by several threads, in a callback.
+
+        What others still wait for there ends with `ConnectionClosedError`.
+        """
+        with self._lock:
+            is_first = not self._is_stopping
+            self._is_stopping = True
+            ended = self._start(_cancel_others())[0] if is_first else None
+        try:
+            if ended is not None:
+                ended.result()
+        finally:
+            if is_first:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            with self._lock:
+                self._loop.close()
+            for threads in (*self._callbacks, self._tellers):
+                threads.shutdown(wait=False)
+
+
+def _closed() -> ConnectionClosedError:
+    return ConnectionClosedError("the connection of this object is closed: open another one")
 
 
 def _logged(function: Callable[[], Any]) -> None:
