@@ -10,6 +10,7 @@ is delivered again after the consumer's `ack_wait`.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from slipstream.client.arrow.gather import BROKEN, STATUS, Gather
 from slipstream.client.errors import ConnectionLostError
 from slipstream.client.jetstream.pull_options import GroupOptions, request_body
 from slipstream.client.jetstream.status import Verdict, judge
+from slipstream.errors import Error
 
 if TYPE_CHECKING:
     import pyarrow
@@ -97,8 +99,9 @@ def _hand_back(connection: "Connection", columns: MessageColumns) -> None:
         return
     offsets, text = columns.take()["reply"]
     ends = memoryview(offsets).cast("i")
-    for start, end in pairwise(ends):
-        connection.outbox.put_message(text[start:end], b"", b"", b"-NAK")
+    with suppress(Error):  # no room, or no connection: their ack_wait brings them back
+        for start, end in pairwise(ends):
+            connection.outbox.put_message(text[start:end], b"", b"", b"-NAK")
 
 
 async def ack_batch(

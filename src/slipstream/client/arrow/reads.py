@@ -108,6 +108,16 @@ class Reader:
         """Read no more."""
         self.stop()
 
+    async def _room(self) -> None:
+        """Wait until a request can be sent. What came before it is kept: the wait may be
+        cancelled."""
+        if self._js.connection.outbox.crowded:
+            await self._js.connection.outbox.room()
+
+    def _send(self, subject: str, body: dict[str, object], inbox: str) -> None:
+        """Send a request."""
+        self._js.connection.publish_nowait(subject, msgspec.json.encode(body), reply=inbox)
+
     def _open(self, columns: MessageColumns, expected: int) -> str:
         """Let answers go to `columns`; the subject where they are to be sent."""
         columns.last_wanted = self._range.last
@@ -136,9 +146,9 @@ class DirectReader(Reader):
             asked["seq"] = wanted.next
         if self._subjects:
             asked["next_by_subj"] = self._subjects[0]
+        await self._room()
         inbox = self._open(columns, expected=0)
-        subject = f"{self._js.api.prefix}.DIRECT.GET.{self._stream}"
-        await self._js.connection.publish(subject, msgspec.json.encode(asked), reply=inbox)
+        self._send(f"{self._js.api.prefix}.DIRECT.GET.{self._stream}", asked, inbox)
 
     def judge(self, status: Message, columns: MessageColumns) -> bool | None:
         """204 ends a batch, 404 says that nothing is left."""
@@ -180,18 +190,19 @@ class ConsumerReader(Reader):
         """Ask for a batch, of a new consumer if there is none."""
         if not self._consumer:
             await self._make_consumer()
-        body = {
+        body: dict[str, object] = {
             "batch": self._rows,
             "max_bytes": self._bytes,
             "expires": PULL_EXPIRES_SECONDS * _NANO,
             "idle_heartbeat": PULL_HEARTBEAT_SECONDS * _NANO,
         }
+        await self._room()
         inbox = self._open(columns, expected=self._delivered)
         if self._is_empty and self.gathered is not None:
             self.gathered.end(FULL)
             return
         subject = f"{self._js.api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
-        await self._js.connection.publish(subject, msgspec.json.encode(body), reply=inbox)
+        self._send(subject, body, inbox)
 
     async def _make_consumer(self) -> None:
         wanted = self._range

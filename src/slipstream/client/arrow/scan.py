@@ -135,9 +135,14 @@ class Scan:
             return
         is_direct = info.config.allow_direct and len(self._subjects) <= 1
         kind = DirectReader if is_direct else ConsumerReader
-        self._reader = kind(self._js, self._stream, self._subjects, wanted)
-        self._reader.limit(self._batch_rows, self._batch_bytes)
-        await self._reader.request(MessageColumns(self._flags))
+        reader = kind(self._js, self._stream, self._subjects, wanted)
+        reader.limit(self._batch_rows, self._batch_bytes)
+        try:
+            await reader.request(MessageColumns(self._flags))
+        except BaseException:
+            reader.close()
+            raise
+        self._reader = reader
 
     # -- batch after batch ---------------------------------------------------------------------
 
