@@ -43,6 +43,7 @@ from slipstream.client.options import ConnectOptions, Seconds, make_options, sec
 from slipstream.client.outbox import Outbox
 from slipstream.client.payload import HeadersLike, Payload, as_headers, payload_bytes
 from slipstream.client.request_many import Sentinel, request_many
+from slipstream.client.route import Sink
 from slipstream.client.servers import parse_servers
 from slipstream.client.standing import Standing
 from slipstream.client.subscription import Handler, Subscription, settled
@@ -72,6 +73,7 @@ class Connection(Standing):
         self.outbox.codecs = options.codecs
         self.events_hub = Events()
         self.handler_tasks: set[asyncio.Task[None]] = set()
+        self.drainer: asyncio.Task[Any] | None = None  # who called `drain`: perhaps a handler
         self._offered: list[Service] = []
         self.dropped = 0
         self.telemetry = telemetry_for(
@@ -359,18 +361,20 @@ class Connection(Standing):
         """Stop services and unsubscribe, let what has come be handled, send what waits, close.
 
         Takes at most the `drain_timeout` option; then it closes all the same and raises
-        `TimeoutError`.
+        `TimeoutError`. A handler that calls this does not wait for itself.
         """
         if self._closed or self._draining:
             return
         self._draining = True
+        self.drainer = asyncio.current_task()
         self.events_hub.tell(Draining())
         limit = seconds(self.options.drain_timeout)
-        sinks = [route.sink for route in self.routes.values()]
+        sinks: list[Sink] = []
         try:
             async with asyncio.timeout(limit):
                 for service in self._offered:
                     await service.stop()
+                sinks = [route.sink for route in self.routes.values()]
                 drained = await asyncio.gather(
                     *(sink.drain() for sink in sinks), return_exceptions=True
                 )
@@ -422,6 +426,7 @@ class Connection(Standing):
             await settled(tasks)
             await self._lifeline.wait_lost()
         finally:
+            self._lifeline.cut()
             if self._metrics is not None:
                 self._metrics.stop()
             self.events_hub.tell(Closed(error))

@@ -12,7 +12,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from slipstream.client.errors import SubscriptionClosedError, TimeoutError
+from slipstream.client.errors import (
+    ConnectionLostError,
+    SubscriptionClosedError,
+    TimeoutError,
+)
 from slipstream.client.message import Message, message_of
 from slipstream.client.route import Route, Sink
 
@@ -274,20 +278,39 @@ class Subscription(Sink):
         await settled(self.abandon())
 
     async def drain(self) -> None:
-        """Ask for no more, and return once every message that has come was taken."""
-        if not self._ended:
-            self._connection.drop_line(self.route)
-            try:
-                await self._connection.flush()
-            finally:
-                self._connection.drop_route(self.route)
-                self.finish()
-        if self._messages:
-            future = self._connection.loop.create_future()
-            self._emptied.append(future)
-            await future
-        if self._task is not None and self._task is not asyncio.current_task():
-            await asyncio.wait([self._task])
+        """Ask for no more, and return once every message that has come was taken.
+
+        A handler that calls this does not wait for itself: it gets the rest when it returns. Raises
+        `ConnectionLostError`, after the same wait, if some may have been lost on their way.
+        """
+        lost: ConnectionLostError | None = None
+        try:
+            await self.halt()
+        except ConnectionLostError as error:
+            lost = error
+        if not self._is_handled_by(asyncio.current_task(), self._connection.drainer):
+            if self._messages:
+                future = self._connection.loop.create_future()
+                self._emptied.append(future)
+                await future
+            if self._task is not None:
+                await asyncio.wait([self._task])
+        if lost is not None:
+            raise lost
+
+    def _is_handled_by(self, *tasks: "asyncio.Task[None] | None") -> _bool:
+        return self._task is not None and self._task in tasks
+
+    async def halt(self) -> None:
+        """Ask for no more, and return once every message on its way has come."""
+        if self._ended:
+            return
+        self._connection.drop_line(self.route)
+        try:
+            await self._connection.flush()
+        finally:
+            self._connection.drop_route(self.route)
+            self.finish()
 
     def abandon(self) -> "list[asyncio.Task[None]]":
         """Cancel the handler, if there is one; its task, to wait for."""

@@ -39,6 +39,7 @@ class Messages(Iteration):
         self._source = source
         self._gives_back = gives_back
         self._started = False
+        self._starting = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         await self._start()
@@ -61,14 +62,15 @@ class Messages(Iteration):
         return await super().__anext__()
 
     async def _start(self) -> None:
-        if not self._started:
-            self._started = True
+        async with self._starting:  # whoever comes second tries too if the first one fails
+            if self._started:
+                return
             try:
                 await self._source.start()
             except BaseException:
-                self._started = False
                 self._source.drop_route()
                 raise
+            self._started = True
 
     @property
     def pending(self) -> int:
@@ -130,12 +132,24 @@ class ConsumeContext:
             raise TypeError(f"a handler is a function or coroutine function, not {handler!r}")
         self._messages = messages
         self._handler = handler
+        self._error: Exception | None = None
         messages._queue.drainer = self.drain
-        self._task = asyncio.get_running_loop().create_task(
+        connection = messages._source.connection
+        self._task = connection.loop.create_task(
             self._run(), name=f"slipstream: consume {messages._source.who}"
         )
+        connection.handler_tasks.add(self._task)
+        self._task.add_done_callback(connection.handler_tasks.discard)
 
     async def _run(self) -> None:
+        try:
+            await self._handle()
+        except Exception as error:
+            # `closed` raises it too; but perhaps nobody asks.
+            self._messages._source.report(error)
+            self._error = error
+
+    async def _handle(self) -> None:
         messages, handler = self._messages, self._handler
         telemetry = messages._source.connection.telemetry
         async for message in messages:
@@ -157,8 +171,12 @@ class ConsumeContext:
     async def closed(self) -> None:
         """Wait until it has ended; raises what ended it, if nothing could repair that."""
         await asyncio.wait([self._task])
-        if not self._task.cancelled():
-            self._task.result()
+        self._raise_error()
+
+    def _raise_error(self) -> None:
+        """Raise what ended it."""
+        if self._error is not None:
+            raise self._error
 
     async def stop(self) -> None:
         """End now: the handler is not called again. Messages it has not seen are handed back."""
@@ -171,11 +189,13 @@ class ConsumeContext:
     async def drain(self) -> None:
         """Ask for no more; returns when everything that has come is handled.
 
-        Cancelled, it stops instead: the handler is not called again.
+        Cancelled, it stops instead: the handler is not called again. A handler that calls this does
+        not wait for itself.
         """
         try:
             await self._messages.drain()
-            if asyncio.current_task() is not self._task:
+            drainer = self._messages._source.connection.drainer
+            if self._task not in (asyncio.current_task(), drainer):
                 await asyncio.wait([self._task])
         except asyncio.CancelledError:
             await self._messages.stop()
@@ -194,5 +214,5 @@ class ConsumeContext:
             await self.drain()
         else:
             await self.stop()
-        if self._task.done() and not self._task.cancelled() and kind is None:
-            self._task.result()
+        if kind is None:
+            self._raise_error()

@@ -90,13 +90,23 @@ class Endpoint:
 
     async def stop(self) -> None:
         """Take no more requests; return once those that have come are answered."""
-        if self._subscription is None:
+        subscription = self._subscription
+        if subscription is None:
             return
+        own = asyncio.current_task()
         if not self._connection.is_closed:
-            await self._subscription.drain()
-        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+            # A handler that stops its own service answers the others when it returns.
+            await (subscription.halt() if own in self._tasks else subscription.drain())
+        tasks = [task for task in self._tasks if task is not own]
         if tasks:
             await asyncio.wait(tasks)
+
+    def leave(self) -> None:
+        """Take no more requests, and answer none of those that have come."""
+        if self._subscription is not None and not self._subscription.closed:
+            self._connection.drop_route(self._subscription.route)
+            self._subscription.finish()
+        self.abandon()
 
     def abandon(self) -> list[asyncio.Task[None]]:
         """Stop at once, since the connection is closed; the tasks to wait for."""

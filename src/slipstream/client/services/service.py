@@ -21,7 +21,7 @@ from slipstream.client.services.replies import (
     ServiceStats,
 )
 from slipstream.client.sink_subscription import SinkSubscription
-from slipstream.errors import ConfigError
+from slipstream.errors import ConfigError, Error
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection
@@ -209,9 +209,19 @@ class Service(Group):
         if self._stopped:
             return
         self._stopped = True
+        errors: list[Error] = []
         try:
             for endpoint in self.endpoints:
-                await endpoint.stop()
+                try:
+                    await endpoint.stop()
+                except Error as error:
+                    errors.append(error)  # the others are to be stopped all the same
+            if errors:
+                raise errors[0]
+        except asyncio.CancelledError:
+            for endpoint in self.endpoints:
+                endpoint.leave()
+            raise
         finally:
             if not self.connection.is_closed:
                 for monitor in self._monitors:
