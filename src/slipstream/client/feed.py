@@ -7,6 +7,7 @@ that came, and the mark is not given again.
 """
 
 import itertools
+import weakref
 from typing import TYPE_CHECKING
 
 from slipstream.client.jetstream.consumer_config import OrderedConsumerConfig
@@ -24,13 +25,22 @@ HEARTBEAT_SECONDS = 5.0
 class _Source(OrderedPush):
     """Tells its feed how much there is to deliver whenever a consumer has been made."""
 
-    feed: "Feed"
+    feed: "weakref.ref[Feed]"
 
     async def start(self) -> None:
         """Make a consumer."""
         await super().start()
-        info = self._incarnations.info
-        self.feed.begin(0 if info is None else info.num_pending)
+        info, feed = self._incarnations.info, self.feed()
+        if feed is not None:
+            feed.begin(0 if info is None else info.num_pending)
+
+    def on_heartbeat(self, message: Message) -> None:
+        """Besides: an idle server has delivered all that there was, also if that became less."""
+        super().on_heartbeat(message)
+        last, feed = message.header("Nats-Last-Consumer"), self.feed()
+        is_idle = not message.header("Nats-Consumer-Stalled")
+        if feed is not None and is_idle and last == str(self.delivery.expected - 1):
+            feed.is_all_here()
 
     def on_mark(self, message: Message) -> None:
         """A flow control request has been reached, or what `Feed.begin` woke its taker with."""
@@ -59,7 +69,7 @@ class Feed:
             heartbeat,
             None,
         )
-        self._source.feed = self
+        self._source.feed = weakref.ref(self)
         self._awaits_mark = has_mark
         self._left = 0  # messages before the mark, as far as the server told
 
@@ -68,6 +78,11 @@ class Feed:
         self._left = pending + self._delivery.held
         if not self._left:
             self._delivery.put_mark(Message("mark"))  # wakes who waits in `next`
+
+    def is_all_here(self) -> None:
+        """Nothing more comes before the mark than what is held."""
+        if self._awaits_mark and self._left > 0:
+            self.begin(0)
 
     async def start(self) -> None:
         """Make the consumer. Raises `StreamNotFoundError` and what else the server refuses."""
@@ -96,3 +111,9 @@ class Feed:
         self._source.close()
         self._delivery.end()
         self._delivery.give_up()
+
+    def __del__(self) -> None:
+        # Whoever left a watch without a word: nothing more is to be sent for it.
+        source = getattr(self, "_source", None)
+        if source is not None and not source.is_closed and not source.connection.loop.is_closed():
+            source.connection.loop.call_soon_threadsafe(source.close)

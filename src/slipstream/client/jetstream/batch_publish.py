@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import msgspec
 
 from slipstream.client.codecs import encode
-from slipstream.client.errors import NoRespondersError
+from slipstream.client.errors import ConnectionLostError, NoRespondersError
 from slipstream.client.jetstream.errors import (
     BatchError,
     NoStreamError,
+    PublishInterruptedError,
     PublishTimeoutError,
     api_error,
 )
@@ -74,13 +75,17 @@ class AtomicBatch:
         server's refusal as an `ApiError` (10174: the stream does not allow atomic batches).
         """
         self._check(subject)
-        self.size += 1
-        block = self._block(headers, options, b"")
-        self._last_subject = subject
-        if self.size % CHECK_EVERY == 1:
-            await self._request(subject, encode(data), block)
+        if self._connection.outbox.crowded:  # from here on nothing waits before it is sent
+            await self._connection.outbox.room()
+            self._check(subject)
+        size = self.size + 1
+        body, block = encode(data), self._block(size, headers, options, b"")
+        if size % CHECK_EVERY == 1:
+            self.size, self._last_subject = size, subject
+            await self._request(subject, body, block, is_commit=False)
         else:
-            await self._connection.publish(subject, encode(data), headers=block)
+            await self._connection.publish(subject, body, headers=block)
+            self.size, self._last_subject = size, subject  # what was not sent does not count
 
     async def commit(
         self,
@@ -92,15 +97,18 @@ class AtomicBatch:
     ) -> PubAck:
         """Store everything, together with a last message if a subject is given.
 
-        Raises the server's refusal as an `ApiError`; nothing is stored then.
+        Raises the server's refusal as an `ApiError`; nothing is stored then. Whether something is
+        when the answer does not come, `PublishTimeoutError` and `PublishInterruptedError` tell.
         """
         self._check(subject or self._last_subject)
         self._is_ended = True
         if not subject and not self.size:
             raise BatchError(f"commit batch {self.batch_id!r}: there is no message in it")
         self.size += 1
-        block = self._block(headers, options, b"1" if subject else b"eob")
-        body = await self._request(subject or self._last_subject, encode(data), block)
+        block = self._block(self.size, headers, options, b"1" if subject else b"eob")
+        body = await self._request(
+            subject or self._last_subject, encode(data), block, is_commit=True
+        )
         self.ack = read_ack(body, f"commit batch {self.batch_id!r}")
         self.size = self.ack.batch_size
         return self.ack
@@ -116,37 +124,52 @@ class AtomicBatch:
                 "another one"
             )
 
-    def _block(self, headers: HeadersLike | None, options: PublishOptions, commit: bytes) -> bytes:
+    def _block(
+        self, size: int, headers: HeadersLike | None, options: PublishOptions, commit: bytes
+    ) -> bytes:
         fields = [
             (b"Nats-Batch-Id", self.batch_id.encode()),
-            (b"Nats-Batch-Sequence", b"%d" % self.size),
+            (b"Nats-Batch-Sequence", b"%d" % size),
         ]
         if commit:
             fields.append((b"Nats-Batch-Commit", commit))
         return with_fields(block_of(headers, options), fields)
 
-    async def _request(self, subject: str, body: bytes, block: bytes) -> bytes:
-        """Publish, and await the server's word: empty while all is well."""
+    async def _request(self, subject: str, body: bytes, block: bytes, *, is_commit: bool) -> bytes:
+        """Publish, and await the server's word: empty while all is well. Else the batch ends."""
+        try:
+            answer = await self._answer(subject, body, block, is_commit)
+        except BaseException:
+            self._is_ended = True
+            raise
+        return answer
+
+    async def _answer(self, subject: str, body: bytes, block: bytes, is_commit: bool) -> bytes:
         asked = f"batch {self.batch_id!r}, message {self.size} on {subject!r}"
         try:
             answer = await self._connection.request(
                 subject, body, headers=block, timeout=self._timeout
             )
         except NoRespondersError as error:
-            self._is_ended = True
             raise NoStreamError(
                 f"{asked}: no stream listens on this subject", subject=subject, may_be_stored=False
             ) from error
         except TimeoutError as error:
-            self._is_ended = True
             raise PublishTimeoutError(
-                f"{asked}: the server did not answer; the batch is abandoned", subject=subject
+                f"{asked}: the server did not answer; the batch is abandoned",
+                subject=subject,
+                may_be_stored=is_commit,
+            ) from error
+        except ConnectionLostError as error:
+            raise PublishInterruptedError(
+                f"{asked}: the connection broke before the answer came; the batch "
+                + ("may be stored" if is_commit else "is abandoned"),
+                subject=subject,
+                may_be_stored=is_commit,
             ) from error
         if answer.data and b"error" in answer.data:
-            self._is_ended = True
             read_ack(answer.data, asked)  # raises
-        if answer.data and not self._is_ended:
-            self._is_ended = True
+        if answer.data and not is_commit:
             raise BatchError(
                 f"{asked}: the server stored the message by itself, without the batch; it is too "
                 "old for batches"
@@ -236,21 +259,23 @@ class FastBatch(Sink):
         if not self.size:
             raise BatchError(f"commit batch {self.batch_id!r}: there is no message in it")
         self._is_ended = True
-        self._put(self._last_subject, b"", b"", 3)
-        self.size -= 1
-        await self._until(lambda: self.ack is not None, "the acknowledgement")
+        try:
+            self._put(self._last_subject, b"", b"", 3)
+            self.size -= 1
+            await self._until(lambda: self.ack is not None, "the acknowledgement")
+        finally:
+            self._close()
         assert self.ack is not None
-        self._close()
         return self.ack
 
     def _put(self, subject: str, body: bytes, block: bytes, operation: int) -> None:
-        self.size += 1
         self._connection.publish_nowait(
             subject,
             body,
-            reply=f"{self._reply}.{self.size}.{operation}.$FI",
+            reply=f"{self._reply}.{self.size + 1}.{operation}.$FI",
             headers=block or None,
         )
+        self.size += 1  # what was not sent does not count
 
     def _check(self, subject: str) -> None:
         if self._error is not None:
@@ -267,8 +292,11 @@ class FastBatch(Sink):
         try:
             async with asyncio.timeout(self._timeout):
                 while not condition() and self._error is None:
-                    self._waiter = self._connection.loop.create_future()
-                    await self._waiter
+                    waiter = self._waiter
+                    if waiter is None or waiter.done():
+                        waiter = self._waiter = self._connection.loop.create_future()
+                    # Several tasks may add; none of them may cancel the future for the others.
+                    await asyncio.shield(waiter)
         except TimeoutError:
             self._error = PublishTimeoutError(
                 f"batch {self.batch_id!r}: {what} did not come within {self._timeout} s; "

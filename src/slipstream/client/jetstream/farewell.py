@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # A consumer whose making nobody heard of is looked for this often, in 6 s altogether.
 TRIES_MAX = 7
 WAIT_FIRST_SECONDS = 0.05
+WAIT_FOR_ROOM_SECONDS = 0.25
 
 
 def forget_consumer(
@@ -57,8 +58,11 @@ class Farewell(Sink):
         try:
             reply = connection.open_reply(request)
             request.position = connection.publish_nowait(self._subject, reply=reply)
-        except (ConnectionClosedError, OutboundBufferFullError):
+        except ConnectionClosedError:
+            return
+        except OutboundBufferFullError:
             connection.close_reply(request)
+            connection.loop.call_later(WAIT_FOR_ROOM_SECONDS, self.say)
 
     def deliver(self, message: Message) -> None:
         """The answer: it is done, unless the consumer is still to come."""

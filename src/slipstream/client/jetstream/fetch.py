@@ -7,9 +7,11 @@ once. An empty batch is an answer, not an error.
 """
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from slipstream.client.answer import Answer
+from slipstream.client.errors import OutboundBufferFullError
 from slipstream.client.jetstream.delivery import Batch
 from slipstream.client.jetstream.errors import (
     ConsumeError,
@@ -81,6 +83,11 @@ class Fetch:
 
     async def run(self) -> MessageBatch:
         """The messages; raises if trouble came before any message did."""
+        outbox = self._connection.outbox
+        if outbox.pending > outbox.bytes_max:
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._deadline):
+                    await outbox.room()
         try:
             await self._receive()
         except asyncio.CancelledError:
@@ -163,8 +170,12 @@ class Fetch:
         if self._again is not None:
             self._again.cancel()
             self._again = None
-        if not self._batch.is_done and self._connection.is_connected:
+        if self._batch.is_done or not self._connection.is_connected:
+            return
+        try:
             self._ask()
+        except OutboundBufferFullError:
+            self._again = self._loop.call_later(NOT_BACK_YET, self._ask_again)
 
     def on_disconnect(self, handed: int) -> None:
         """The request is lost, unless it was still to be sent; `on_reconnect` asks again."""

@@ -129,7 +129,9 @@ class OrderedConsumer:
         """The next messages, up to `count`; fewer, or none, after `timeout` seconds.
 
         With `no_wait`, those that are there now. `heartbeat` is 5 s, if the timeout is more than
-        10 s, unless given. Raises `OrderedBusyError` while another fetch is under way.
+        10 s, unless given. A consumer that has to be made first, by a server that does not answer,
+        is waited for as long as the context's `timeout`. Raises `OrderedBusyError` while another
+        fetch is under way.
         """
         if self._is_fetching:
             raise OrderedBusyError(f"{self.who}: it is fetching already; one fetch at a time")
@@ -198,7 +200,13 @@ class OrderedConsumer:
             self._latest = incarnations
         while True:
             if incarnations.info is None:
-                await incarnations.renew()
+                # Not less than a request may take: or a short timeout would never get one made.
+                patience = max(deadline, loop.time() + self._js.timeout)
+                try:
+                    async with asyncio.timeout_at(patience):
+                        await incarnations.renew()
+                except TimeoutError:
+                    return MessageBatch()
                 self._expected = 1
             left = deadline - loop.time()
             if left <= 0:

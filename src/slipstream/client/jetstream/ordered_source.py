@@ -72,15 +72,18 @@ class Incarnations:
         """Where to pull from the current one."""
         return f"{self._js.api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self.name}"
 
-    async def renew(self, deliver_subject: str = "") -> ConsumerInfo:
-        """Make the next one. Raises `StreamNotFoundError`, `OrderedResetError` after too many
-        attempts, and `ConnectionClosedError`.
+    async def renew(self, listen: Callable[[], str] | None = None) -> ConsumerInfo:
+        """Make the next one; `listen` gives the subject that it is to send to, for each attempt.
+
+        Raises `StreamNotFoundError`, `OrderedResetError` after too many attempts, and
+        `ConnectionClosedError`.
         """
         self.forget()
         wait, attempts = RESET_WAIT_FIRST, 0
         while True:
             attempts += 1
             name = f"{self._prefix}_{next(self._serials)}"
+            deliver_subject = "" if listen is None else listen()
             try:
                 made = await self._js.create_consumer_raw(
                     self._stream, self.config(name, deliver_subject)
@@ -91,9 +94,9 @@ class Incarnations:
                 forget_consumer(self._js, self._stream, name, is_being_made=True)
                 raise
             except (Error, TimeoutError) as error:
-                self._check_attempts(attempts, error)
                 if not isinstance(error, ApiError):
                     forget_consumer(self._js, self._stream, name, is_being_made=True)
+                self._check_attempts(attempts, error)
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, RESET_WAIT_MAX)
                 continue
@@ -113,6 +116,10 @@ class Incarnations:
                 f"ordered consumer of stream {self._stream!r}: {attempts} attempts at making it "
                 f"anew failed, the last one with: {error}"
             ) from error
+
+    def go_on_behind(self, sequence: int) -> None:
+        """The message of this sequence was received."""
+        self.last_sequence = max(self.last_sequence, sequence)
 
     def forget(self) -> None:
         """Delete the current one; whether that works is of no interest, it would fade away."""
@@ -170,20 +177,27 @@ class Rebirth:
         self._incarnations = incarnations
         self._begin = begin
         self._task: asyncio.Task[None] | None = None
-        self._is_busy = False
+        self._making: asyncio.Task[ConsumerInfo] | None = None
 
-    async def renew(self, deliver_subject: str = "") -> None:
-        """Make the next consumer; until it is there nobody else starts to."""
-        self._is_busy = True
+    async def renew(self, listen: Callable[[], str] | None = None) -> None:
+        """Make the next consumer; until it is there nobody else starts to.
+
+        Returns without one if the source is closed meanwhile: whoever waits here is let go.
+        """
+        making = self._making = asyncio.ensure_future(self._incarnations.renew(listen))
         try:
-            await self._incarnations.renew(deliver_subject)
+            await making
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if not self._source.is_closed or waiting is None or waiting.cancelling():
+                raise
         finally:
-            self._is_busy = False
+            self._making = None
 
     def start(self, error: Exception | None) -> None:
         """Renew, unless that is under way."""
         source = self._source
-        if source.is_closed or self._is_busy:
+        if source.is_closed or self._making is not None:
             return
         if self._task is not None and not self._task.done():
             return
@@ -195,7 +209,7 @@ class Rebirth:
 
     async def _renew(self) -> None:
         source, incarnations = self._source, self._incarnations
-        incarnations.last_sequence = max(incarnations.last_sequence, source.delivery.last_sequence)
+        incarnations.go_on_behind(source.delivery.last_sequence)
         try:
             await self._begin()
         except ConnectionClosedError as error:
@@ -207,6 +221,8 @@ class Rebirth:
         """Give up renewing, and the consumer on the server."""
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
+        if self._making is not None:
+            self._making.cancel()
         self._incarnations.forget()
 
 
@@ -234,9 +250,8 @@ class Reborn(MessageSource):
 
     def close(self) -> None:
         """End, and let the server forget the consumer."""
-        if not self.is_closed:
-            self._rebirth.stop()
         super().close()
+        self._rebirth.stop()
 
 
 class OrderedPull(Reborn, PullSource):
@@ -304,12 +319,17 @@ class OrderedPush(Reborn, PushSource):
         self._rebirth = Rebirth(self, incarnations, self.start)
 
     async def start(self) -> None:
-        """Subscribe to a fresh inbox, and make a consumer that sends there."""
+        """Make a consumer that sends to a fresh inbox."""
+        await self._rebirth.renew(self._listen)
+        self.watch()
+
+    def _listen(self) -> str:
+        """Subscribe to a fresh inbox, where no consumer of an earlier attempt sends."""
+        self._incarnations.go_on_behind(self.delivery.last_sequence)
         self.delivery.expected = 1
         self.subject = self.connection.new_inbox()
         self.open(self.subject)
-        await self._rebirth.renew(self.subject)
-        self.watch()
+        return self.subject
 
     def on_heartbeat(self, message: Message) -> None:
         """Besides: the number of the last delivery tells if one is missing."""

@@ -262,7 +262,11 @@ class AckInbox(Sink):
         while self.pending:
             future = self.loop.create_future()
             self._empty.append(future)
-            await future
+            try:
+                await future
+            finally:
+                if future in self._empty:
+                    self._empty.remove(future)
 
     def retire(self, unsubscribe: Callable[[], None]) -> None:
         """Nobody publishes here any more: `unsubscribe` when nothing is in flight."""

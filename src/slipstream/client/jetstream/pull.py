@@ -10,6 +10,7 @@ than two heartbeats, or a new connection, starts over.
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from slipstream.client.errors import OutboundBufferFullError
 from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.errors import (
     JetStreamError,
@@ -106,7 +107,13 @@ class PullSource(MessageSource):
             group=pull.group,
             pin_id=self._pin_sent,
         )
-        self._position = self.connection.publish_nowait(self.subject, body, reply=self._inbox)
+        try:
+            self._position = self.connection.publish_nowait(self.subject, body, reply=self._inbox)
+        except OutboundBufferFullError:
+            # Whoever takes a message gets it all the same; what is still to come asks again.
+            if not delivery.requested:
+                self.later(self.patience(), self._after_patience)
+            return
         self._last = (count, size)
         delivery.requested += count
         delivery.requested_bytes += size

@@ -7,8 +7,10 @@ is told so when everything that came before the question has been taken, so the 
 
 import weakref
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from slipstream.client.errors import OutboundBufferFullError
 from slipstream.client.jetstream.consumer import Consumer
 from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.errors import (
@@ -51,6 +53,7 @@ class PushSource(MessageSource):
         self.dropped = 0
         self._exists = exists
         self._is_slow = False
+        self._marks = 0  # questions of flow control that wait for what came before them
 
     async def start(self) -> None:
         """Subscribe."""
@@ -67,21 +70,31 @@ class PushSource(MessageSource):
         if message.status != 100:
             self.report(ConsumeError(f"{self.who}: {message.status} {message.description}"))
         elif message.reply:
+            self._marks += 1
             self.delivery.put_mark(message)
         else:
             self.on_heartbeat(message)
 
     def on_heartbeat(self, message: Message) -> None:
-        """The server is alive; if it waits for an answer to flow control, give it."""
+        """The server is alive; if it waits for an answer to flow control, give it.
+
+        Unless its question is here, behind messages that nobody has taken yet.
+        """
         stalled = message.header("Nats-Consumer-Stalled")
-        if stalled:
-            self.connection.publish_nowait(stalled)
+        if stalled and not self._marks:
+            self._go_on(stalled)
 
     def on_mark(self, message: Message) -> None:
         """Everything before the question of flow control has been taken."""
         self._is_slow = False
+        self._marks -= 1
         if not self.is_closed:
-            message.respond_nowait()
+            self._go_on(message.reply)
+
+    def _go_on(self, subject: str) -> None:
+        """Answer flow control; if there is no room for that, the next heartbeat asks again."""
+        with suppress(OutboundBufferFullError):
+            self.connection.publish_nowait(subject)
 
     def on_overflow(self) -> None:
         """Dropped, since `limit` messages are held."""

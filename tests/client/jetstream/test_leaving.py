@@ -1,0 +1,258 @@
+"""Whoever leaves a consumer, however early, is let go at once and leaves nothing on the server."""
+
+import asyncio
+import gc
+from typing import Any
+
+import msgspec
+import pytest
+
+import slipstream
+from slipstream.client.feed import Feed
+from slipstream.client.jetstream import ConsumerInfo, JetStreamMessage, PullConsumer, PushConsumer
+from slipstream.client.jetstream.consumer_config import OrderedConsumerConfig
+from slipstream.client.jetstream.errors import ConsumerDeletedError
+from tests.client.jetstream.test_malformed import ACK, CONSUMER
+from tests.client.scripted_server import Asked, ScriptedServer, frame
+from tests.client.test_malformed import until
+
+KINDS = pytest.mark.parametrize("push", [False, True], ids=["pull", "push"])
+MADE = msgspec.json.encode(CONSUMER)
+GONE = b'{"success":true}'
+
+
+def delivery(number: int, *, left: int = 0) -> str:
+    """The reply subject of delivery `number`, behind which `left` messages wait."""
+    return f"$JS.ACK.S.c.1.{number}.{number}.1790000000000000000.{left}"
+
+
+def heartbeat(last: int, *, stalled: str = "") -> bytes:
+    """The header block of a heartbeat after delivery `last`."""
+    line = f"Nats-Consumer-Stalled: {stalled}\r\n" if stalled else ""
+    return f"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: {last}\r\n{line}\r\n".encode()
+
+
+def make_and_delete(asked: Asked) -> bytes | None:
+    """Consumers come and go as they are asked for."""
+    if ".CONSUMER.CREATE." in asked.subject:
+        return asked.answer(MADE)
+    return asked.answer(GONE) if ".CONSUMER.DELETE." in asked.subject else None
+
+
+def created(server: ScriptedServer) -> list[str]:
+    return [a.subject.split(".")[-1] for a in server.asked if ".CONSUMER.CREATE." in a.subject]
+
+
+def deleted(server: ScriptedServer) -> list[str]:
+    return [a.subject.split(".")[-1] for a in server.asked if ".CONSUMER.DELETE." in a.subject]
+
+
+@KINDS
+async def test_draining_an_ordered_consumer_deletes_it(push: bool) -> None:
+    async with (
+        ScriptedServer(make_and_delete) as server,
+        await slipstream.connect(server.url) as nc,
+    ):
+        async with nc.jetstream().ordered_consumer("S", push=push).messages() as messages:
+            await messages.drain()
+        await nc.flush()
+        assert deleted(server) == ["c"]
+
+
+@KINDS
+async def test_stopping_an_ordered_consumer_does_not_wait_until_it_is_made(push: bool) -> None:
+    held: list[Asked] = []
+
+    def script(asked: Asked) -> bytes | None:
+        if ".CONSUMER.CREATE." in asked.subject:
+            held.append(asked)
+            return None
+        return make_and_delete(asked)
+
+    async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
+        consuming = nc.jetstream().ordered_consumer("S", push=push).consume(lambda _: None)
+        await until(lambda: len(held) == 1)
+        async with asyncio.timeout(5):
+            await consuming.stop()
+        assert consuming.is_closed
+        await until(lambda: len(deleted(server)) == 1)
+        assert deleted(server) == created(server)
+        await until(lambda: nc.requests_pending == 0)
+
+
+async def test_a_cancelled_start_is_cancelled_and_not_just_ended() -> None:
+    held: list[Asked] = []
+
+    def script(asked: Asked) -> bytes | None:
+        if ".CONSUMER.CREATE." in asked.subject:
+            held.append(asked)
+            return None
+        return make_and_delete(asked)
+
+    async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
+        messages = nc.jetstream().ordered_consumer("S").messages()
+        taking = asyncio.create_task(messages.next())
+        await until(lambda: len(held) == 1)
+        await messages.stop()
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+
+
+async def test_who_takes_second_begins_if_the_first_gives_up_before_the_consumer_is_made() -> None:
+    held: list[Asked] = []
+
+    def script(asked: Asked) -> bytes | None:
+        if ".CONSUMER.CREATE." in asked.subject:
+            held.append(asked)
+            return None if len(held) == 1 else asked.answer(MADE)
+        if ".MSG.NEXT." in asked.subject:
+            return frame("s.a", asked.sid, b"1", reply=ACK)
+        return make_and_delete(asked)
+
+    async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            messages = nc.jetstream().ordered_consumer("S").messages()
+            first = group.create_task(messages.next())
+            second = group.create_task(messages.next())
+            await until(lambda: len(held) == 1)
+            first.cancel()
+        message = second.result()
+        assert message is not None
+        assert message.data == b"1"
+        await messages.stop()
+
+
+async def test_a_fetch_in_order_returns_in_time_where_no_server_makes_its_consumer() -> None:
+    async with ScriptedServer(lambda _: None) as server, await slipstream.connect(server.url) as nc:
+        ordered = nc.jetstream(timeout=0.05).ordered_consumer("S")
+        async with asyncio.timeout(5):
+            assert await ordered.fetch(1, timeout=0.05) == []
+
+
+async def test_a_second_attempt_does_not_mix_with_what_the_first_one_still_sends() -> None:
+    def script(asked: Asked) -> bytes | None:
+        if ".CONSUMER.CREATE." not in asked.subject:
+            return None
+        inbox = msgspec.json.decode(asked.data)["config"]["deliver_subject"]
+        inboxes.append(inbox)
+        starts.append(msgspec.json.decode(asked.data)["config"].get("opt_start_seq", 0))
+        if len(inboxes) == 1:  # it is made, and sends, but the answer is an error
+            error = b'{"error":{"code":503,"err_code":10008,"description":"not now"}}'
+            return frame("s.a", server.sid(inbox), b"1", reply=delivery(1)) + asked.answer(error)
+        return asked.answer(MADE)
+
+    inboxes: list[str] = []
+    starts: list[int] = []
+    async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
+        ordered = nc.jetstream().ordered_consumer("S", push=True)
+        async with ordered.messages() as messages:
+            assert inboxes[0] != inboxes[1]
+            assert server.sid(inboxes[0]) == 0
+            assert starts == [0, 2]
+            assert messages.pending == 1
+
+
+async def test_closing_the_connection_ends_a_handler_at_work() -> None:
+    started = asyncio.Event()
+
+    async def handle(_: JetStreamMessage) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async with ScriptedServer(lambda a: frame("s.a", a.sid, b"1", reply=ACK)) as server:
+        nc = await slipstream.connect(server.url)
+        consumer = PullConsumer(nc.jetstream(), ConsumerInfo.from_wire(CONSUMER))
+        consuming = consumer.consume(handle)
+        await started.wait()
+        await nc.close()
+        assert consuming.is_closed
+        await consuming.closed()
+
+
+@pytest.mark.usefixtures("nothing_reaches_the_loop")
+async def test_what_ends_a_handler_is_told_though_nobody_asks() -> None:
+    def script(asked: Asked) -> bytes:
+        return frame(asked.reply, asked.sid, b"", block=b"NATS/1.0 409 Consumer Deleted\r\n\r\n")
+
+    told: list[Exception] = []
+    async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
+        consumer = PullConsumer(nc.jetstream(), ConsumerInfo.from_wire(CONSUMER))
+        consuming = consumer.consume(lambda _: None, on_error=told.append)
+        with pytest.raises(ConsumerDeletedError):
+            await consuming.closed()
+        del consuming
+        gc.collect()
+        await asyncio.sleep(0)
+        assert [type(error) for error in told] == [ConsumerDeletedError]
+
+
+def push_consumer(nc: slipstream.Connection) -> PushConsumer:
+    config = CONSUMER["config"]
+    assert isinstance(config, dict)
+    more: dict[str, Any] = {"deliver_subject": "d", "flow_control": True}
+    more["idle_heartbeat"] = 60_000_000_000
+    told = {**CONSUMER, "config": {**config, **more}}
+    return PushConsumer(nc.jetstream(), ConsumerInfo.from_wire(told))
+
+
+async def test_a_server_that_waits_for_a_slow_taker_is_not_told_to_go_on() -> None:
+    async with (
+        ScriptedServer(lambda _: None) as server,
+        await slipstream.connect(server.url) as nc,
+        push_consumer(nc).messages() as messages,
+    ):
+        await nc.flush()
+        sid = server.sid("d")
+        question = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
+        server.say(
+            frame("s.a", sid, b"1", reply=ACK)
+            + frame("d", sid, b"", reply="go.on", block=question)
+            + frame("d", sid, b"", block=heartbeat(1, stalled="go.on"))
+        )
+        await nc.flush()
+        assert "PUB go.on 0" not in server.lines
+        assert await messages.next(5) is not None
+        assert await messages.next(0.001) is None
+        await nc.flush()
+        assert server.lines.count("PUB go.on 0") == 1
+
+
+def feed(nc: slipstream.Connection) -> Feed:
+    config = OrderedConsumerConfig(deliver_policy="last_per_subject", push=True)
+    return Feed(nc.jetstream(), "S", config)
+
+
+async def test_a_watch_gives_its_mark_though_what_was_to_come_is_removed_meanwhile() -> None:
+    def script(asked: Asked) -> bytes | None:
+        if ".CONSUMER.CREATE." in asked.subject:
+            inboxes.append(msgspec.json.decode(asked.data)["config"]["deliver_subject"])
+            return asked.answer(msgspec.json.encode({**CONSUMER, "num_pending": 3}))
+        return make_and_delete(asked)
+
+    inboxes: list[str] = []
+    async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
+        watch = feed(nc)
+        await watch.start()
+        sid = server.sid(inboxes[0])
+        server.say(frame("s.a", sid, b"1", reply=delivery(1, left=2)))
+        async with asyncio.timeout(5):
+            assert (await watch.next()) is not None
+            marked = asyncio.create_task(watch.next())
+            server.say(frame(inboxes[0], sid, b"", block=heartbeat(1)))
+            assert await marked is None
+        watch.stop()
+
+
+async def test_a_watch_that_is_dropped_ends() -> None:
+    async with (
+        ScriptedServer(make_and_delete) as server,
+        await slipstream.connect(server.url) as nc,
+    ):
+        watch = feed(nc)
+        await watch.start()
+        before = nc.stats.subscriptions
+        del watch
+        gc.collect()
+        await until(lambda: len(deleted(server)) == 1)
+        assert nc.stats.subscriptions == before - 1
