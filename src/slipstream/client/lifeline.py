@@ -175,9 +175,7 @@ class Lifeline:
                 local=link.transport.get_extra_info("sockname"),
             )
         lines = [route.subscribe_lines() for route in self._connection.routes.values()]
-        if lines:
-            link.transport.write(b"".join(lines))
-        self.outbox.attach(link.transport)
+        self.outbox.attach(link.transport, b"".join(lines))
         self._watch()
         return True
 
@@ -412,15 +410,23 @@ class Lifeline:
         return [task]
 
     async def wait_lost(self) -> None:
-        """Give what was written a moment to leave; then end the socket by force."""
-        link = self.link
-        if link is None:
-            return
+        """Give what was written a moment to leave; then end the socket by force.
+
+        Whoever is cancelled here has no time for that.
+        """
         try:
-            async with asyncio.timeout(CLOSE_SECONDS_MAX):
-                await self._gone.wait()
+            if self.link is not None:
+                async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                    await self._gone.wait()
         except TimeoutError:
-            link.transport.abort()
+            pass
+        finally:
+            self.cut()
+
+    def cut(self) -> None:
+        """End the socket by force, if there is one."""
+        if self.link is not None:
+            self.link.transport.abort()
 
 
 def _broke(server: ServerAddress) -> Exception:

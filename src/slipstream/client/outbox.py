@@ -201,12 +201,14 @@ class Outbox:
         for piece in pieces:
             self.transport.write(piece)
 
-    def attach(self, transport: Any) -> None:
-        """A server listens at `transport`: send what gathered and all that follows."""
+    def attach(self, transport: Any, first: bytes = b"") -> None:
+        """A server listens at `transport`: send `first`, what gathered, and all that follows."""
         self.transport = transport
         # What `asyncio` does by default is to join the pieces.
         self._gathers = type(transport).writelines is not asyncio.WriteTransport.writelines
         self._paused = False
+        if first:
+            transport.write(first)
         self.flush()
 
     def detach(self) -> None:

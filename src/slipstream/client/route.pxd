@@ -20,4 +20,5 @@ cdef class Route:
     cdef public Sink sink
     cdef public long long delivered
     cdef public long long max_messages
+    cdef public long long position
     cdef public long long base

@@ -78,6 +78,7 @@ class Route:
         self.sink = sink
         self.delivered = 0
         self.max_messages = 0  # 0: no end
+        self.position = 0  # of the SUB in the outbox
         self.base = 0  # `delivered` when the current connection began: the server counts from there
 
     def subscribe_lines(self) -> bytes:

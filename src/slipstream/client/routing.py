@@ -71,12 +71,15 @@ class Routing:
         self._next_sid += 1
         self.routes[route.sid] = route
         if self.is_connected:
-            self.outbox.put_line(route.subscribe_lines())
+            route.position = self.outbox.put_line(route.subscribe_lines())
         return route
 
     def drop_line(self, route: Route) -> None:
         """Ask the server for no more; what has left it still arrives."""
-        if self.is_connected and route.sid in self.routes:
+        if route.sid not in self.routes:
+            return
+        # A SUB that waits in the buffer goes out on the next connection.
+        if self.is_connected or route.position > self.outbox.handed:
             self.outbox.put_line(route.unsubscribe_line())
 
     def drop_route(self, route: Route) -> None:
@@ -113,6 +116,10 @@ class Routing:
 
     def open_reply(self, request: Request) -> str:
         """A reply subject whose answers go to `request`; end it with `close_reply`."""
+        if self._closed:  # before anything waits for an answer
+            raise ConnectionClosedError(
+                f"request to {request.subject!r}: the connection is closed. Open another one"
+            )
         if not self._inbox_open:
             self.open_route(self._inbox.subject, "", self._inbox)
             self._inbox_open = True

@@ -10,16 +10,18 @@ import asyncio
 import builtins
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from slipstream.client.errors import TimeoutError
+from slipstream.client.errors import OutboundBufferFullError, TimeoutError
 from slipstream.client.jetstream.status import number
 from slipstream.client.latest import message_after
 from slipstream.client.message import Message, message_of
 from slipstream.client.object_store.errors import IncompleteObjectError
 from slipstream.client.route import Sink
+from slipstream.errors import Error
 from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
@@ -147,6 +149,9 @@ class Chunks:
         while True:
             answers = self._answers
             if answers is None:
+                outbox = self._js.connection.outbox
+                if outbox.crowded:
+                    await outbox.room()
                 answers = self._answers = self._request(self._after + 1)
                 self._previous = 0
             if not answers.chunks and not answers.is_over:
@@ -163,18 +168,16 @@ class Chunks:
                 return None
             answers.close()
             self._answers, self._ahead, self._previous = self._ahead, None, 0
-            if self._answers is None:
+            if self._answers is None and not _has_more(answers):
                 self._is_end = True
                 return None
 
     def _request_ahead(self, answers: _Answers) -> None:
         """A batch that is being read has come whole: have the next one sent meanwhile."""
-        status = answers.status
-        if status is None or answers is not self._answers or self._ahead is not None:
+        if answers is not self._answers or self._ahead is not None:
             return
-        if status.status == 204 and status.header("Nats-Num-Pending") != "0":
-            last = number(status, "Nats-Last-Sequence")
-            if last:
+        if last := _has_more(answers):
+            with suppress(OutboundBufferFullError):  # then it is asked for when it is needed
                 self._ahead = self._request(last + 1)
 
     def _is_whole(self, answers: _Answers) -> bool:
@@ -199,7 +202,11 @@ class Chunks:
         body = {"seq": sequence, "next_by_subj": self._subject}
         body |= {"batch": _BATCH_MESSAGES, "max_bytes": BATCH_BYTES}
         subject = f"{self._js.api.prefix}.DIRECT.GET.{self._stream}"
-        connection.publish_nowait(subject, msgspec.json.encode(body), reply=inbox)
+        try:
+            connection.publish_nowait(subject, msgspec.json.encode(body), reply=inbox)
+        except Error:
+            answers.close()
+            raise
         return answers
 
     def close(self) -> None:
@@ -208,3 +215,17 @@ class Chunks:
             if answers is not None:
                 answers.close()
         self._answers = self._ahead = None
+
+    def abandon(self) -> None:
+        """`close`, from wherever objects are collected."""
+        loop = self._js.connection.loop
+        if self._answers is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self.close)
+
+
+def _has_more(answers: _Answers) -> int:
+    """The last sequence of a batch that came whole and left something behind it; else 0."""
+    status = answers.status
+    if status is None or status.status != 204 or status.header("Nats-Num-Pending") == "0":
+        return 0
+    return number(status, "Nats-Last-Sequence")

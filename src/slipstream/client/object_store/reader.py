@@ -140,6 +140,12 @@ class ObjectReader:
             self._chunks.close()
             self._chunks = None
 
+    def __del__(self) -> None:
+        # Whoever left an object half read, without a word: nothing more is to be sent for it.
+        chunks: Chunks | None = getattr(self, "_chunks", None)
+        if chunks is not None:
+            chunks.abandon()
+
     async def __aenter__(self) -> Self:
         return self
 
