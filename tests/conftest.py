@@ -1,9 +1,15 @@
-"""Which build is under test, and the shared fixtures (each kind in a `fix_*.py` of its own)."""
+"""Which build is under test, and the shared fixtures (each kind in a `fix_*.py` of its own).
+
+Properties are tried with the same examples in every run, however long a busy machine takes for
+one: a change is not refused for what another one broke. `--hypothesis-profile=explore` tries new
+ones.
+"""
 
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import slipstream
 from slipstream import build
@@ -11,6 +17,10 @@ from slipstream import build
 pytest_plugins = ["tests.fix_certificates", "tests.fix_nats_server", "tests.fix_server_process"]
 
 SOURCE = Path(slipstream.__file__).parent
+
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", settings.get_profile("explore"), derandomize=True)
+settings.load_profile("same")
 
 
 def _stale_modules() -> list[str]:
