@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -127,7 +128,7 @@ def test_a_full_disk_loses_lines_and_nothing_else(tmp_path: Path) -> None:
 def test_a_syslog_server_gets_the_text_with_its_severity() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
-        server.settimeout(5)
+        server.settimeout(30)
         port = server.getsockname()[1]
         log = open_logger(LoggingOptions(remote_syslog=f"udp://127.0.0.1:{port}"))
         log.error("broken")
@@ -166,6 +167,13 @@ class Logged:
         """All of it."""
         return self._stream.getvalue()
 
+    def wait_for(self, text: str) -> None:
+        """Wait until it is logged: what a client does, the server sees a moment later."""
+        deadline = time.monotonic() + 30
+        while text not in self.text():
+            assert time.monotonic() < deadline, self.text()
+            time.sleep(0.005)
+
     def end(self) -> list[str]:
         """Stop the server first."""
         self.server.stop()
@@ -193,6 +201,7 @@ def test_a_client_comes_and_goes(logged: Logged) -> None:
     port = logged.start(LoggingOptions(debug=True), authorization=ANN)
     with plain_client(port) as client:
         connect(client, WHO)
+    logged.wait_for("Client connection closed")
     assert logged.end() == [
         "[DBG] cid:1 - Client connection created",
         f"[DBG] {LABEL}Client connection closed: Client Closed",

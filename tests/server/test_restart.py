@@ -27,9 +27,14 @@ async def publish_until_the_crash(server: ServerProcess) -> dict[int, str]:
         try:
             while True:
                 name = f"id-{next(numbers)}"
-                ack = await js.publish(
-                    f"s.{name}", name.encode() * 20, headers={"Nats-Msg-Id": name}, timeout=2
-                )
+                try:
+                    ack = await js.publish(
+                        f"s.{name}", name.encode() * 20, headers={"Nats-Msg-Id": name}, timeout=2
+                    )
+                except TimeoutError:  # the crash, or a machine that is busy before it
+                    if nc.is_closed:
+                        return
+                    continue
                 acknowledged[ack.seq] = name
                 if len(acknowledged) >= ACKS_BEFORE_THE_CRASH:
                     enough.set()

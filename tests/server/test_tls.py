@@ -82,7 +82,7 @@ def test_the_time_to_authenticate_begins_after_the_handshake(
     start: Start, authority: Authority
 ) -> None:
     auth = AuthorizationOptions(user="ann", password="secret", timeout=SECOND // 5)
-    with plain_client(start({"authorization": auth}).port) as client:
+    with plain_client(start({"authorization": auth}, timeout=60 * SECOND).port) as client:
         client.info()
         assert client.is_silent(0.4)
         client.secure(authority.client_context())
@@ -99,11 +99,13 @@ def test_with_handshake_first_nothing_is_said_before(start: Start, authority: Au
 
 
 def test_handshake_first_with_a_fallback_serves_both(start: Start, authority: Authority) -> None:
-    port = start(handshake_first=True, handshake_first_fallback=SECOND // 10).port
-    with plain_client(port) as first:
+    patient = start(handshake_first=True, handshake_first_fallback=60 * SECOND)
+    with plain_client(patient.port) as first:
         first.secure(authority.client_context())
         first.info()
         assert connect(first) == []
+    patient.stop()  # the store is for the next one
+    port = start(handshake_first=True, handshake_first_fallback=SECOND // 10).port
     with plain_client(port) as later:
         later.info()
         later.secure(authority.client_context())

@@ -1,6 +1,7 @@
 """Two servers in the same state, ours and nats-server's, to compare what they say of it."""
 
 import socket
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -64,6 +65,14 @@ async def run_program(url: str) -> list[Client]:
     return [a, b]
 
 
+def wait_until_gone(monitor: str, count: int) -> None:
+    """A server sees a moment later than its clients that they have gone."""
+    deadline = time.monotonic() + 30
+    while get(monitor, "/connz?state=closed").json["total"] < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def twins(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Twins]:
     directory = tmp_path_factory.mktemp("twins")
@@ -76,6 +85,8 @@ async def twins(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Twins
         socket.create_connection(("127.0.0.1", ours.port)).close()
         clients = [*await run_program(theirs.url), *await run_program(ours.url)]
         monitor = f"http://127.0.0.1:{theirs.monitor_port}"
+        for url in (monitor, ours.monitoring_url):
+            wait_until_gone(url, 2)
         yield Twins(monitor, ours.monitoring_url, theirs.url, ours.url)
         for client in clients:
             await client.close()
