@@ -11,6 +11,8 @@ VOLATILE_KEYS = {
     "created", "ts", "first_ts", "last_ts", "last_active", "time", "leader", "pause_remaining",
     "memory", "storage", "_nats.ver", "_nats.level", "reserved_memory", "reserved_storage",
 }  # fmt: skip
+NO_ANSWER_SECONDS = 3.0  # after which a request is taken to have no answer
+LATE_SECONDS = 30.0
 VOLATILE_HEADERS = re.compile(rb"(Nats-Time-Stamp: )[^\r]*")
 ACK_TIME = re.compile(r"^(\$JS\.ACK(?:\.[^.]+){5})\.\d+\.(\d+)$")
 
@@ -40,13 +42,26 @@ def pull(client: RawClient, subject: str, body: Any) -> list[dict[str, Any]]:
     return [describe(reply) for reply in client.pull("$JS.API." + subject, body, wanted)]
 
 
-def run(client: RawClient, entry: Entry) -> Any:
-    """One entry's outcome as comparable data."""
+def run_on_both(entry: Entry, ours: RawClient, theirs: RawClient) -> tuple[Any, Any]:
+    """One entry's outcomes on both servers as comparable data.
+
+    Some requests get no answer. If only one server has none, it may be late.
+    """
     kind, subject, body, headers = entry
     if kind == "pull":
-        return pull(client, subject, body)
+        return pull(ours, subject, body), pull(theirs, subject, body)
     full = subject if kind == "pub" else "$JS.API." + subject
-    reply = client.request(full, body, headers, timeout=3)
+    clients = (ours, theirs)
+    replies = [client.request(full, body, headers, NO_ANSWER_SECONDS) for client in clients]
+    if replies.count(None) == 1:
+        replies = [
+            reply or client.answer(LATE_SECONDS)
+            for client, reply in zip(clients, replies, strict=True)
+        ]
+    return _outcome(kind, replies[0]), _outcome(kind, replies[1])
+
+
+def _outcome(kind: str, reply: Reply | None) -> Any:
     if reply is None:
         return "no answer"
     if kind == "direct":

@@ -29,7 +29,7 @@ ACKS = (
     b'+NXT {"batch":2,"no_wait":true}',
 )  # fmt: skip
 HOUR = 3_600_000_000_000
-PATIENCE_SECONDS = 1.5
+PATIENCE_SECONDS = 30.0
 Step = tuple[Any, ...]
 _TIME = re.compile(r"(\$JS\.ACK(?:\.\w+){5})\.\d{19}\.(\d+)")
 

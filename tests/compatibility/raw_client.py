@@ -97,6 +97,11 @@ class RawClient:
         inbox = INBOX + b".%d" % self._next_inbox
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.publish(subject, payload, headers, inbox)
+        return self.answer(timeout)
+
+    def answer(self, timeout: float) -> Reply | None:
+        """The answer to the last request; None if none comes within `timeout` seconds."""
+        inbox = INBOX + b".%d" % self._next_inbox
         self._socket.settimeout(timeout)
         try:
             while True:

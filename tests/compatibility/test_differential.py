@@ -12,7 +12,7 @@ import pytest
 
 from slipstream.server import Server
 from tests.compatibility import story_corpus, stream_corpus
-from tests.compatibility.compare import differences, run
+from tests.compatibility.compare import differences, run_on_both
 from tests.compatibility.corpus import Entry, whole_corpus
 from tests.compatibility.raw_client import RawClient
 from tests.fix_nats_server import NatsServer
@@ -44,7 +44,7 @@ def test_every_request_and_publish_is_answered_as_nats_server_answers_it(
     found: list[str] = []
     with RawClient(jetstream_server.port) as ours, RawClient(nats_server.port) as theirs:
         for entry in PARTS[part]():
-            found += differences(_name(entry), run(ours, entry), run(theirs, entry))
+            found += differences(_name(entry), *run_on_both(entry, ours, theirs))
     documented = _documented()
     surprises = [line for line in found if not any(p.search(line) for p in documented)]
     assert not surprises, "\n".join([f"{len(surprises)} differences:", *surprises])
