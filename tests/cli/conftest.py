@@ -19,6 +19,7 @@ import slipstream
 from tests.fix_nats_server import start_nats_server
 
 SOURCE = Path(slipstream.__file__).parents[1]
+WAIT_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class Cli:
             cwd=self.home,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=WAIT_SECONDS,
         )
         assert done.returncode == status, f"{words}: {done.stdout}{done.stderr}"
         return Done(done.returncode, done.stdout, done.stderr)
@@ -75,7 +76,7 @@ class Cli:
         os.close(side)
         os.write(main, answers.encode())
         shown = b""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             readable, _, _ = select.select([main], [], [], 0.1)
             if readable:
@@ -86,7 +87,7 @@ class Cli:
                 if not data:
                     break
                 shown += data
-            elif process.poll() is not None:
+            elif process.poll() is not None and not select.select([main], [], [], 0)[0]:
                 break
         os.close(main)
         return Done(process.wait(10), shown.decode().replace("\r\n", "\n"), "")

@@ -47,14 +47,14 @@ class Why:
         text: str = reasons[code]
         return text
 
-    def scene(self, *, messages: int = 0, taken: int = 0, again: float = 0, **config: Any) -> None:
+    def scene(self, *, messages: int = 0, taken: int = 0, then: str = "", **config: Any) -> None:
         """A stream with messages on `<name>.1` ..., and the consumer `c`; some are taken.
 
-        With `again` seconds, a fetch asks once more when that time is over.
+        `then` is what is waited for: "again", until one comes again; "spent", until none may.
         """
-        asyncio.run(self._scene(messages, taken, again, config))
+        asyncio.run(self._scene(messages, taken, then, config))
 
-    async def _scene(self, messages: int, taken: int, again: float, config: dict[str, Any]) -> None:
+    async def _scene(self, messages: int, taken: int, then: str, config: dict[str, Any]) -> None:
         async with await slipstream.connect(self.cli.url) as nc:
             js: JetStream = nc.jetstream()
             await js.create_stream(name=self.name, subjects=[f"{self.name}.>"], storage="memory")
@@ -66,9 +66,11 @@ class Why:
             consumer = await js.create_consumer(self.name, durable_name="c", **config)
             if taken:
                 assert len(await consumer.fetch(taken, timeout=20)) == taken
-            if again:
-                await asyncio.sleep(again)
-                await consumer.fetch(1, timeout=0.3)
+            if then == "again":
+                assert len(await consumer.fetch(1, timeout=20)) == 1
+            if then == "spent":
+                while (await consumer.info()).num_ack_pending:
+                    await consumer.fetch(1, timeout=0.1)
 
 
 @pytest.fixture
@@ -122,7 +124,7 @@ def test_a_filter_that_matches_no_stored_subject(why: Why) -> None:
 
 
 def test_what_comes_again_says_until_when_it_backs_off(why: Why) -> None:
-    why.scene(messages=1, taken=1, again=0.2, backoff=[0.1, 600.0], max_deliver=5)
+    why.scene(messages=1, taken=1, then="again", backoff=[0.1, 600.0], max_deliver=5)
     text = why.text("redelivery")
     assert "1 messages were delivered more than once" in text
     assert "backoff is over, at " in text
@@ -130,7 +132,7 @@ def test_what_comes_again_says_until_when_it_backs_off(why: Why) -> None:
 
 
 def test_messages_that_used_up_their_deliveries_are_named(why: Why) -> None:
-    why.scene(messages=2, taken=2, again=0.3, max_deliver=1, ack_wait=0.2)
+    why.scene(messages=2, taken=2, then="spent", max_deliver=1, ack_wait=0.2)
     text = why.text("max_deliver")
     assert "2 messages have used up their 1 deliveries" in text
     assert f"1 ({why.name}.1" in text

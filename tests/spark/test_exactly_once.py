@@ -19,6 +19,7 @@ from slipstream.spark.sink import Attempt, StreamSink, Task, Written
 from slipstream.spark.sink_options import SinkOptions
 from slipstream.spark.sink_rows import RowReader
 from tests.fix_server_process import StartProcess
+from tests.spark.streams import WAIT_SECONDS
 from tests.spark.test_sink import messages, stream_of
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def run_query(spark: "SparkSession", url: str, source: Path, target: str, checkp
     frame = lines.selectExpr(f"'{target}.n' AS subject", "value AS data")
     writer = frame.writeStream.format("jetstream").options(servers=url, stream=target)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination(60)
+    assert query.awaitTermination(WAIT_SECONDS), query.status
 
 
 def test_a_query_whose_commit_was_lost_writes_its_batch_again_and_adds_nothing(
