@@ -66,7 +66,11 @@ def _outcome(kind: str, reply: Reply | None) -> Any:
         return "no answer"
     if kind == "direct":
         return describe(reply)
-    return normalise(reply.json())
+    answer = normalise(reply.json())
+    subjects = answer.get("config", {}).get("subjects") or ()
+    if any(subject.startswith("$JS.EVENT.") for subject in subjects):
+        answer["state"] = "*"  # it hears of its own creation, before or after it answers
+    return answer
 
 
 def differences(path: str, ours: Any, theirs: Any) -> list[str]:
