@@ -47,8 +47,7 @@ class ScriptedServer(FakeServer):
     def sid(self, subject: str) -> int:
         """The subscription that hears `subject`."""
         for sid, pattern in self.subscriptions.items():
-            head, star, _ = pattern.rpartition("*")
-            if pattern == subject or (star and subject.startswith(head)):
+            if pattern == subject or (pattern[-1] in "*>" and subject.startswith(pattern[:-1])):
                 return sid
         return 0
 

@@ -1,0 +1,48 @@
+"""Objects that nobody reads to the end, and readers for whose requests there is no room."""
+
+import asyncio
+import gc
+
+import slipstream
+from slipstream.client.jetstream import JetStream
+from slipstream.client.object_store import ObjectStore
+from tests.client.object_store.test_store import js, name, store
+from tests.client.test_malformed import until
+
+__all__ = ["js", "name", "store"]
+LARGE = bytes(20 * 1024 * 1024)  # more than two batches
+
+
+async def test_a_reader_that_is_dropped_listens_no_more(js: JetStream, store: ObjectStore) -> None:
+    await store.put("x", LARGE)
+    before = js.connection.stats.subscriptions
+    reader = await store.open("x")
+    await anext(reader)
+    assert js.connection.stats.subscriptions > before
+    del reader
+    gc.collect()
+    await until(lambda: js.connection.stats.subscriptions == before)
+
+
+async def test_an_object_is_read_whole_though_there_is_no_room_to_ask_for_it(
+    js: JetStream, store: ObjectStore, server_url: str
+) -> None:
+    await store.put("x", LARGE)
+
+    async def fill(nc: slipstream.Connection) -> None:
+        while True:
+            nc.outbox.pause()
+            while nc.outbox.pending <= nc.outbox.bytes_max:
+                nc.publish_nowait("nobody", bytes(1000))
+            await asyncio.sleep(0.01)
+            nc.outbox.resume()
+            await asyncio.sleep(0.001)
+
+    async with await slipstream.connect(server_url, pending_bytes_max=10_000) as nc:
+        far = await nc.jetstream().object_store(store.bucket)
+        async with await far.open("x") as reader:
+            filling = asyncio.create_task(fill(nc))
+            sizes = [len(chunk) async for chunk in reader]
+            filling.cancel()
+        nc.outbox.resume()
+        assert sum(sizes) == len(LARGE)
