@@ -293,13 +293,19 @@ def test_who_takes_slowly_but_steadily_stays(start: Starter) -> None:
 
 def test_a_closed_client_may_take_its_time_for_what_was_sent_before(start: Starter) -> None:
     with ExitStack() as stack:
-        flood = Flood(stack, start())
+        server = start(max_pending=256 * MIB)
+        flood = Flood(stack, server)
+        timers = HandTimers(server)
         flood.publish(40, 512 * 1024)
         flood.slow.send("NONSENSE\r\n")
-        received = b""
+        flood.wait_for(lambda: len(engine_of(server).closed_sessions) == 1)
+        received, taken = b"", 0
         while chunk := flood.slow.socket.recv(MIB):
             received = received[-100:] + chunk
-            time.sleep(0.01)
+            if (taken + len(chunk)) // MIB > taken // MIB:
+                timers.advance(0.4)
+            taken += len(chunk)
+        assert taken > 20 * MIB
         assert received.endswith(b"-ERR 'Unknown Protocol Operation'\r\n")
 
 

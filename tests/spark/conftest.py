@@ -17,6 +17,8 @@ from tests.spark.mortal_servers import MortalServer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+HERE = Path(__file__).parent
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker has the session, another one may run what starts a Spark of its own meanwhile.
@@ -24,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     On a busy machine Spark needs its time.
     """
     for item in items:
-        if "spark" in item.path.parts and isinstance(item, pytest.Function):
+        if item.path.is_relative_to(HERE) and isinstance(item, pytest.Function):
             group = "spark" if "spark" in item.fixturenames else "spark-processes"
             item.add_marker(pytest.mark.xdist_group(group))
             item.add_marker(pytest.mark.timeout(400))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.fix_nats_server import start_nats_server
 from tests.fix_server_process import start_process
+from tests.lasting_ports import lasting_port
 
 
 class MortalServer:
@@ -13,22 +14,21 @@ class MortalServer:
         self._kind = kind
         self._directory = directory
         self._lives = 0
-        self.url = ""
+        self._port = str(lasting_port())
         self.revive()
 
     def revive(self) -> None:
         """Start it, with the port and the store that it had before."""
-        port = self.url.rpartition(":")[2] or "-1"
         self._lives += 1
         if self._kind == "slipstream":
-            flags = ("-js", "-sd", str(self._directory / "store"), "-p", port)
+            flags = ("-js", "-sd", str(self._directory / "store"), "-p", self._port)
             server = start_process(self._directory / f"life-{self._lives}", *flags)
             self._process, self.url = server.process, server.url
         else:
             (self._directory / "nats").mkdir(exist_ok=True)
             for old in (self._directory / "nats/ports").glob("*.ports"):
                 old.unlink()
-            made = start_nats_server(self._directory / "nats", "-p", port)
+            made = start_nats_server(self._directory / "nats", "-p", self._port)
             self._process, self.url = made.process, made.url
 
     def kill(self) -> None:

@@ -19,6 +19,7 @@ from slipstream.spark.sink import Attempt, StreamSink, Task, Written
 from slipstream.spark.sink_options import SinkOptions
 from slipstream.spark.sink_rows import RowReader
 from tests.fix_server_process import StartProcess
+from tests.lasting_ports import lasting_port
 from tests.spark.streams import WAIT_SECONDS
 from tests.spark.test_sink import messages, stream_of
 
@@ -135,9 +136,8 @@ def test_a_stream_that_forgets_is_written_to_with_message_ids(jetstream_url: str
 def test_a_server_killed_mid_write_comes_back_to_each_row_once(
     start_server: StartProcess, tmp_path: Path
 ) -> None:
-    store = str(tmp_path / "store")
-    first = start_server("-js", "-sd", store)
-    port = first.port
+    flags = ("-js", "-sd", str(tmp_path / "store"), "-p", str(lasting_port()))
+    first = start_server(*flags)
     name = stream_of(first.url)
     sink = sink_of(first.url, name, request_timeout=1.0)
 
@@ -145,7 +145,7 @@ def test_a_server_killed_mid_write_comes_back_to_each_row_once(
         for number in range(20):
             if number == 10:
                 first.kill()
-                start_server("-js", "-sd", store, "-p", str(port))
+                start_server(*flags)
             yield rows(name, *(f"{number}-{i}" for i in range(100)))
 
     sink.run(batches(), Task("q", 0, 0))
