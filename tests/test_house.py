@@ -23,6 +23,12 @@ def _relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder beside the sources belongs to them, and not to a tool or an environment."""
+    is_environment = (folder / "pyvenv.cfg").exists()
+    return folder.name != "build" and not folder.name.startswith(".") and not is_environment
+
+
 def test_a_file_has_one_subject_and_at_most_500_lines() -> None:
     long = {}
     for path in [*PYTHON_FILES, *SOURCE.rglob("*.pyx")]:
@@ -70,10 +76,10 @@ def test_the_engine_imports_neither_asyncio_nor_os_nor_time() -> None:
 
 def test_nothing_names_a_path_of_a_machine() -> None:
     machine_path = re.compile(r"/(?:work|farm|root|home)/[\w.]")
-    files = [p for p in ROOT.rglob("*") if p.suffix in {".py", ".pyx", ".pxd", ".md", ".toml"}]
-    ours = [
-        p for p in files if not {".venv", "build", "node_modules"} & set(p.relative_to(ROOT).parts)
-    ]
+    suffixes = {".py", ".pyx", ".pxd", ".md", ".toml"}
+    folders = [p for p in ROOT.iterdir() if p.is_dir() and _is_ours(p)]
+    files = [*ROOT.iterdir(), *(p for folder in folders for p in folder.rglob("*"))]
+    ours = [p for p in files if p.suffix in suffixes and "node_modules" not in p.parts]
     assert not [
         _relative(p)
         for p in ours
