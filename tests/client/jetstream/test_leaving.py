@@ -153,6 +153,36 @@ async def test_a_second_attempt_does_not_mix_with_what_the_first_one_still_sends
             assert messages.pending == 1
 
 
+async def test_nothing_is_asked_of_the_last_consumer_while_the_next_one_is_made() -> None:
+    def script(asked: Asked) -> bytes | None:
+        if ".CONSUMER.CREATE." in asked.subject:
+            return asked.answer(MADE) if len(created(server)) == 1 else None
+        if ".MSG.NEXT." in asked.subject:
+            pulled.append(asked)
+            first = 2 * len(pulled) - 1
+            return b"".join(
+                frame("s.a", asked.sid, b"", reply=delivery(n)) for n in (first, first + 1)
+            )
+        return None
+
+    pulled: list[Asked] = []
+    async with (
+        ScriptedServer(script) as server,
+        await slipstream.connect(server.url, reconnect_wait=0.01) as nc,
+    ):
+        ordered = nc.jetstream().ordered_consumer("S")
+        async with ordered.messages(max_messages=2) as messages:
+            await until(lambda: messages.pending == 2)
+            server.close_clients()
+            await until(lambda: len(created(server)) == 2)
+            for number in (1, 2):
+                message = await messages.next(5)
+                assert message is not None
+                assert message.sequence == number
+            await nc.flush()
+            assert len(pulled) == 1
+
+
 async def test_closing_the_connection_ends_a_handler_at_work() -> None:
     started = asyncio.Event()
 

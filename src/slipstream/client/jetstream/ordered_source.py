@@ -275,7 +275,9 @@ class OrderedPull(Reborn, PullSource):
     async def start(self) -> None:
         """Make a consumer and ask it."""
         # An inbox of its own, so that nothing which was meant for the last one comes here; and
-        # already now, so that the end of the connection is heard of.
+        # already now, so that the end of the connection is heard of. Whoever takes what is held
+        # meanwhile asks nobody: the last consumer would send what the next one sends again.
+        self.subject = ""
         self._inbox = self.connection.new_inbox()
         self.open(self._inbox)
         await self._rebirth.renew()

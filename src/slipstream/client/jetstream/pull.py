@@ -32,7 +32,7 @@ EXPIRY_GRACE = 5.0
 
 
 class PullSource(MessageSource):
-    """Asks for messages of one pull consumer; `subject` is where requests go."""
+    """Asks for messages of one pull consumer; `subject` is where requests go, "" while nowhere."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class PullSource(MessageSource):
     def ask(self) -> None:
         """Ask for what is missing to the maximum."""
         delivery, pull = self.delivery, self.pull
-        if self.is_closed or self.route is None:
+        if self.is_closed or self.route is None or not self.subject:
             return
         count = pull.max_messages - delivery.requested - delivery.held
         if pull.stop_after:
