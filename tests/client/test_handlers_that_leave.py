@@ -1,11 +1,13 @@
 """Handlers that drain, stop and close what called them: nobody waits for himself."""
 
 import asyncio
+import gc
 
 import pytest
 
 import slipstream
 from slipstream.client import ConnectionLostError, Message
+from slipstream.client.events import Event
 from slipstream.client.jetstream import ConsumerInfo, JetStreamMessage, PullConsumer
 from slipstream.client.services import ServiceRequest
 from tests.client.jetstream.test_leaving import delivery
@@ -171,3 +173,20 @@ async def test_every_endpoint_stops_though_the_connection_breaks() -> None:
         endpoints = {t for t in asyncio.all_tasks() - before if "endpoint" in t.get_name()}
         assert not endpoints
         await nc.close()
+
+
+async def test_events_that_nobody_reads_any_more_are_not_kept(nc: slipstream.Connection) -> None:
+    async def first() -> None:
+        async for event in nc.events():
+            seen.append(event)
+            break
+
+    seen: list[Event] = []
+    asyncio.create_task(first())  # noqa: RUF006 - that is what is tested: nobody else knows of it
+    await asyncio.sleep(0)
+    gc.collect()
+    assert len(nc.events_hub.iterators) == 1
+    await nc.reconnect()
+    await until(lambda: len(seen) == 1)
+    gc.collect()
+    assert len(nc.events_hub.iterators) == 0

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -133,7 +134,11 @@ class EventIterator:
             if self._ended:
                 raise StopAsyncIteration
             self._waiting = asyncio.get_running_loop().create_future()
-            await self._waiting
+            self._events.awaited.add(self)
+            try:
+                await self._waiting
+            finally:
+                self._events.awaited.discard(self)
         return self._kept.popleft()
 
     def close(self) -> None:
@@ -148,7 +153,10 @@ class Events:
     """Tells callbacks and iterators."""
 
     def __init__(self) -> None:
-        self.iterators: set[EventIterator] = set()
+        # Whoever leaves an iteration without a word is forgotten with it; who waits is not, though
+        # nobody else may know of the task.
+        self.iterators: weakref.WeakSet[EventIterator] = weakref.WeakSet()
+        self.awaited: set[EventIterator] = set()
         self.last_error: Exception | None = None
         self._callbacks: list[tuple[type[Event], Callback]] = []
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -6,10 +6,14 @@ import gc
 import slipstream
 from slipstream.client.jetstream import JetStream
 from slipstream.client.object_store import ObjectStore
+from slipstream.client.object_store.chunks import Chunks
+from tests.client.jetstream.test_malformed import direct
 from tests.client.object_store.test_store import js, name, store
+from tests.client.scripted_server import Asked, ScriptedServer
 from tests.client.test_malformed import until
 
 __all__ = ["js", "name", "store"]
+END = b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 0\r\nNats-Last-Sequence: 1\r\n\r\n"
 LARGE = bytes(20 * 1024 * 1024)  # more than two batches
 
 
@@ -46,3 +50,17 @@ async def test_an_object_is_read_whole_though_there_is_no_room_to_ask_for_it(
             filling.cancel()
         nc.outbox.resume()
         assert sum(sizes) == len(LARGE)
+
+
+async def test_an_object_is_read_though_its_server_is_not_quite_back() -> None:
+    def script(asked: Asked) -> bytes:
+        if len(server.asked) < 3:
+            return asked.answer(b"", b"NATS/1.0 503\r\n\r\n")
+        return asked.answer(b"chunk", direct()) + asked.answer(b"", END)
+
+    async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
+        chunks = Chunks(nc.jetstream(), "S", "s.a", is_direct=True)
+        chunk = await chunks.next()
+        assert chunk is not None
+        assert bytes(chunk) == b"chunk"
+        assert await chunks.next() is None

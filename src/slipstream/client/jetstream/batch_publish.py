@@ -23,6 +23,7 @@ from slipstream.client.codecs import encode
 from slipstream.client.errors import ConnectionLostError, NoRespondersError
 from slipstream.client.jetstream.errors import (
     BatchError,
+    InvalidAnswerError,
     NoStreamError,
     PublishInterruptedError,
     PublishTimeoutError,
@@ -34,6 +35,7 @@ from slipstream.client.jetstream.publisher import PubAck, read_ack
 from slipstream.client.message import Message
 from slipstream.client.payload import HeadersLike
 from slipstream.client.route import Route, Sink
+from slipstream.errors import Error
 from slipstream.wire.headers import with_fields
 
 if TYPE_CHECKING:
@@ -321,8 +323,14 @@ class FastBatch(Sink):
         elif message.data:
             try:
                 self._act(msgspec.json.decode(message.data))
-            except Exception as error:
+            except Error as error:
                 self._error = error
+            except Exception as error:
+                self._error = InvalidAnswerError(
+                    f"batch {self.batch_id!r} on {self._last_subject!r}: the answer is none of a "
+                    f"stream's but {message.data[:80]!r}"
+                )
+                self._error.__cause__ = error
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

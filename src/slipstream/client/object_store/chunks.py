@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 BATCH_BYTES = 8 * 1024 * 1024
 _BATCH_MESSAGES = 1_000_000  # the bound that counts is the one on bytes
 _TRIES = 5
+# Nobody answers for a stream that is gone, and for a while after its server has come back.
+_UNHEARD_MAX = 4
+_NOT_BACK_YET = 0.25  # seconds
 _DIGITS_MAX = 19
 
 
@@ -107,6 +110,7 @@ class Chunks:
         self._answers: _Answers | None = None
         self._ahead: _Answers | None = None  # those of the next batch
         self._is_end = False
+        self._unheard = 0  # requests in a row that nobody answered
 
     async def next(self) -> bytes | memoryview | None:
         """The next chunk; None if there is none. Raises `TimeoutError` if the server is silent."""
@@ -124,6 +128,8 @@ class Chunks:
                 self.close()  # one is missing before this: ask again from the last good one
             if self._is_end:
                 return None
+            if self._unheard:
+                await asyncio.sleep(_NOT_BACK_YET)
         raise TimeoutError(
             f"read chunks on {self._subject!r} of stream {self._stream!r}: the server fell silent "
             f"{_TRIES} times"
@@ -140,6 +146,7 @@ class Chunks:
                 f"Nats-Sequence in its headers: {block[:200]!r}"
             )
         self._after = self._previous = int(sequence)
+        self._unheard = 0
         if previous is None:  # a server that knows no batches answers with one message
             self.close()
         return True
@@ -189,6 +196,9 @@ class Chunks:
             return True
         if code == 204:
             return number(status, "Nats-Last-Sequence") == self._previous
+        if code == 503 and self._unheard < _UNHEARD_MAX:
+            self._unheard += 1
+            return False
         said = "the stream is gone" if code == 503 else f"{code} {status.description}"
         raise IncompleteObjectError(
             f"read chunks on {self._subject!r} of stream {self._stream!r}: {said}"
