@@ -212,13 +212,19 @@ async def test_what_may_be_repaired_is_told_and_asked_past(
 ) -> None:
     consumer = await elsewhere(nc, stream, status)
     told: list[Exception] = []
-    async with consumer.messages(on_error=told.append) as messages:
+    asked_again = asyncio.Event()
+
+    def tell(error: Exception) -> None:
+        told.append(error)
+        if len(told) == 2:
+            asked_again.set()
+
+    async with asyncio.timeout(5), consumer.messages(on_error=tell) as messages:
         taking = asyncio.create_task(messages.next())
-        async with asyncio.timeout(5):
-            while len(told) < 2:  # it is asked again
-                await asyncio.sleep(0.01)
-        assert not taking.done()
+        await asked_again.wait()
         taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
     assert {type(error) for error in told} == {kind}
 
 
