@@ -224,3 +224,43 @@ def test_a_stream_that_can_not_be_closed_does_not_keep_another_from_it(
     driver.engine.close()
     survivor = again(driver, disk).client()
     assert survivor.api("STREAM.INFO.T")["state"]["messages"] == 1
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_what_was_settled_is_gone_after_a_crash_before_the_stream_could_say_so(
+    driver: Driver, disk: SimulatedDisk, client: Client, retention: str
+) -> None:
+    config = {"name": "W", "subjects": ["w.>"], "retention": retention}
+    client.api("STREAM.CREATE.W", config)
+    durable = {"durable_name": "C", "ack_policy": "explicit"}
+    client.api("CONSUMER.DURABLE.CREATE.W.C", {"stream_name": "W", "config": durable})
+    for n in range(4):
+        client.store(f"w.{n}")
+    client.publish("$JS.API.CONSUMER.MSG.NEXT.W.C", b"3", "in")
+    deliveries = client.take()
+    driver.advance(2 * SECOND)
+    driver.committer.hold()
+    client.publish(deliveries[1].reply, b"", "in")
+    saves = [held for held in driver.committer.waiting if held.stream is None]
+    saves[0].run()
+    saves[0].finish()
+    driver.finish()
+    assert len(client.take()) == 1  # it is confirmed
+    survivor = again(driver, disk).client()
+    assert survivor.api("STREAM.INFO.W")["state"]["messages"] == 3
+    assert "error" in survivor.api("STREAM.MSG.GET.W", {"seq": 2})
+
+
+def test_a_consumer_whose_position_is_damaged_gets_all_that_an_interest_stream_holds(
+    driver: Driver, disk: SimulatedDisk, client: Client
+) -> None:
+    client.api("STREAM.CREATE.W", {"name": "W", "subjects": ["w.>"], "retention": "interest"})
+    durable = {"durable_name": "C", "ack_policy": "explicit", "deliver_policy": "new"}
+    client.api("CONSUMER.DURABLE.CREATE.W.C", {"stream_name": "W", "config": durable})
+    client.store("w.1")
+    for name in disk.files():
+        if "/state." in name:
+            disk.flip(name, 200)
+    survivor = again(driver, disk)
+    assert any("begins anew" in problem for problem in survivor.js.problems)
+    assert survivor.client().api("CONSUMER.INFO.W.C")["num_pending"] == 1

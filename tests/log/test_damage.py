@@ -1,9 +1,31 @@
-"""What is kept of damage, and how often it is counted."""
+"""Damage that comes twice, at the end, in two places, and files of others: what is kept of it, how
+it is counted, and what is not the log's."""
 
 from random import Random
 
 from slipstream.log import damage
+from slipstream.log.file_log import FileLog
+from slipstream.log.recovery import open_log
+from slipstream.log.segment import HEADER_SIZE
 from slipstream.testing.simulated_disk import SimulatedDisk
+from tests.log.storing import commit, fill, readable
+
+SEGMENT = 2_000  # about fourteen messages
+
+
+def reopen(disk: SimulatedDisk) -> FileLog:
+    return open_log(disk, "log", segment_bytes=SEGMENT)
+
+
+def written(count: int) -> tuple[SimulatedDisk, list[str]]:
+    """A disk with a log of so many messages, closed in order, and its segments."""
+    disk = SimulatedDisk(Random(1))
+    log = reopen(disk)
+    for _ in range(count):
+        fill(log, 1)
+        commit(log)
+    log.close()
+    return disk, disk.files(".seg")
 
 
 def test_a_message_lost_where_a_torn_write_was_cut_off_is_kept_and_recalled_too() -> None:
@@ -23,3 +45,43 @@ def test_damage_that_spreads_is_counted_once() -> None:
     lost = damage.recall(disk, "log")
     assert lost.count == 2
     assert lost.sequences == [1, 2]
+
+
+def test_the_sequence_of_a_message_lost_at_the_end_is_given_to_no_other() -> None:
+    disk, _ = written(3)
+    damage.set_aside(disk, "log", 1, 5_000, b"was here", 4, 6)
+    log = reopen(disk)
+    assert log.last_seq == 6
+    fill(log, 1)
+    assert readable(log) == [1, 2, 3, 7]
+    commit(log)
+    disk.crash()
+    assert readable(reopen(disk)) == [1, 2, 3, 7]
+
+
+def test_records_damaged_beside_their_footers_second_part_are_missed_at_the_next_start() -> None:
+    disk, segments = written(40)
+    data = disk.read(segments[1])
+    end = int.from_bytes(data[-16:-8], "little")  # of the records
+    disk.overwrite(segments[1], HEADER_SIZE + 150, bytes(end - HEADER_SIZE - 150))
+    disk.flip(segments[1], (len(data) - 20) * 8)  # the second part lies before the trailer
+    log = reopen(disk)
+    found = readable(log)
+    assert len(found) < 40
+    log.close()
+    log = reopen(disk)
+    assert readable(log) == found
+    assert log.messages == len(found)
+    assert log.lost.sequences == [seq for seq in range(1, 41) if seq not in found]
+
+
+def test_files_of_others_are_left_alone() -> None:
+    disk, segments = written(40)
+    names = ["copy of 1.seg", "\udcff.seg", "1.seg", "9" * 23 + ".seg"]
+    for name in names:
+        disk.open(f"log/{name}").append(b"not ours")
+    disk.open("log/" + "3".rjust(20, "0") + ".seg").append(disk.read(segments[0]))  # a copy
+    log = reopen(disk)
+    assert readable(log) == list(range(1, 41))
+    assert log.messages == 40
+    assert all(disk.read(f"log/{name}") == b"not ours" for name in names)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from slipstream.engine.consumer_config import ConsumerConfig
 from slipstream.engine.consumer_events import sample_ack
 from slipstream.engine.delivery import Delivery
+from slipstream.engine.durations import LONGEST_NS
 from slipstream.engine.message import Inbound
 from slipstream.engine.pending import PendingMessages
 from slipstream.engine.redelivery import acked_late, give_up, vanished
@@ -96,8 +97,8 @@ class Consumer:
         self.headers_only = config.headers_only
         self.max_ack_pending = config.max_ack_pending
         self.max_deliver = config.max_deliver
-        self.ack_wait = config.ack_wait
-        self.backoff = tuple(config.backoff)
+        self.ack_wait = min(config.ack_wait, LONGEST_NS)
+        self.backoff = tuple(min(wait, LONGEST_NS) for wait in config.backoff)
         self._replays = config.replay_policy == "original"
         self.sample = int(config.sample_freq.rstrip("%") or 0)
 

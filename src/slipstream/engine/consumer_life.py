@@ -17,7 +17,7 @@ from slipstream.engine.consumer_state import encode_state
 from slipstream.engine.errors import ApiError
 from slipstream.engine.options import SECOND
 from slipstream.engine.redelivery import redeliver_overdue
-from slipstream.engine.rfc3339 import time_ns, time_text
+from slipstream.engine.rfc3339 import LATEST, time_ns, time_text
 from slipstream.errors import StorageError
 from slipstream.log.stream_store import StateSave
 
@@ -66,6 +66,7 @@ class ConsumerLife:
             if timer.at <= when:
                 return
             timer.cancel()
+        when = min(when, LATEST)
         consumer.timer = self._timers.at(when, self.tick)
         consumer.timer_at = when
 

@@ -14,6 +14,7 @@ from slipstream.engine.errors import ApiError
 from slipstream.engine.json_body import convert
 from slipstream.engine.pull import PullDelivery
 from slipstream.engine.push import PushDelivery
+from slipstream.engine.retention import drop_settled
 from slipstream.engine.rfc3339 import time_ns
 from slipstream.errors import Error, StorageError
 from slipstream.log.stream_store import ConsumerStore
@@ -110,27 +111,39 @@ def restore_consumers(stream: "Stream") -> None:
     """Start again every consumer that the stream's directory has."""
     if stream.store is None:
         return
+    all_known = True
     for name, store in list(stream.store.consumers()):
         try:
             meta = msgspec.json.decode(store.meta.load())
             config: ConsumerConfig = convert(meta["config"], ConsumerConfig, ENUMS)
             consumer = Consumer(stream, name, config, meta["created"], store)
-        except (Error, OSError, msgspec.MsgspecError, KeyError) as error:
+        except Exception as error:  # whatever it is, the others are served
             stream.js.problem(
                 f"JetStream consumer '{stream.account.name} > {stream.name} > {name}' "
                 f"could not be recovered: {error}"
             )
+            all_known = False
             continue
         try:
             apply_state(consumer, store.state.load())
-        except Error:
-            set_start(consumer)  # it never got as far as saving a position
+        except (Error, OSError) as error:
+            set_start(consumer)
+            if store.state.is_begun():  # else it never got as far as saving a position
+                if consumer.retains:  # what the stream holds may all be for it
+                    consumer.next_seq = stream.log.first_seq
+                all_known = False
+                stream.js.problem(
+                    f"JetStream consumer '{stream.account.name} > {stream.name} > {name}' begins "
+                    f"anew, its position could not be read: {error}"
+                )
         _fit(consumer)
         _connect(consumer)
         if consumer.pending.size:  # whether its filters still match all of these is not known
             consumer.holds = True
             stream.holding.append(consumer)
             stream.strays.append(consumer)
+    if all_known and stream.config.retention != "limits":
+        drop_settled(stream)
 
 
 def _fit(consumer: Consumer) -> None:

@@ -14,7 +14,7 @@ from slipstream.engine.options import API_LEVEL
 from slipstream.engine.stream import Stream
 from slipstream.engine.stream_config import StreamConfig, emit, load_config
 from slipstream.engine.subject_claims import SubjectClaims
-from slipstream.errors import Error, StorageError
+from slipstream.errors import StorageError
 from slipstream.log.base import Log
 from slipstream.log.memory_log import MemoryLog
 from slipstream.log.stream_store import Store, StreamStore
@@ -235,7 +235,7 @@ class JetStream:
                 meta = msgspec.json.decode(store.meta.load())
                 config = load_config(meta["config"])
                 log = store.open_log(config.first_seq or 1)
-            except (Error, OSError, msgspec.MsgspecError, KeyError) as error:
+            except Exception as error:  # whatever it is, the other streams are served
                 self.problem(
                     f"JetStream stream '{self.account.name} > {name}' could not be recovered: "
                     f"{error}"

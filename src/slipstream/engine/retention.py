@@ -75,11 +75,23 @@ def drop_acked(stream: "Stream") -> None:
     What was for none of them stays: it was stored when that did not matter. Without a consumer
     nothing does.
     """
-    log = stream.log
     if not stream.consumers:
         drop_unneeded(stream)
         return
-    last = max((c.floor_stream_seq for c in stream.consumers.values()), default=0)
+    _drop_settled(stream, max(c.floor_stream_seq for c in stream.consumers.values()))
+
+
+def drop_settled(stream: "Stream") -> None:
+    """Remove what consumers are done with though it is there: a crash came between the two.
+
+    What an unfiltered consumer has not looked at it needs, so there is no need to look at that.
+    """
+    last = max((c.next_seq - 1 for c in stream.consumers.values()), default=0)
+    _drop_settled(stream, min([last, *(c.next_seq - 1 for c in stream.unfiltered)]))
+
+
+def _drop_settled(stream: "Stream", last: int) -> None:
+    log = stream.log
     record = Record()
     seq = log.first_seq
     while seq <= last and log.next(seq, None, record) and record.seq <= last:

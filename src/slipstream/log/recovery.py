@@ -8,6 +8,7 @@
 * Nothing is deleted because something else could not be read.
 """
 
+import re
 import zlib
 from itertools import pairwise
 
@@ -37,6 +38,8 @@ from slipstream.log.segment import (
     read_footer,
 )
 
+_SEGMENT_NAME = re.compile(r"\d{20}\.seg")  # whatever else lies there is not the log's
+
 
 def open_log(
     disk: Disk,
@@ -56,10 +59,12 @@ def open_log(
     for name in entries:
         if name.endswith(".new"):  # a compaction that did not come to its end
             disk.remove(f"{directory}/{name}")
-    names = [name for name in entries if name.endswith(".seg")]
+    names = [name for name in entries if _SEGMENT_NAME.fullmatch(name)]
     found = _Found(log)
     for name, following in pairwise([*names, ""]):
         _open_segment(log, found, name, following)
+    for _, last in log.lost.ranges:  # what was lost at the end is nobody else's sequence
+        found.last_seq = max(found.last_seq, last)
     if names:
         found.settle()
     return log
@@ -142,6 +147,9 @@ def _open_segment(log: FileLog, found: _Found, name: str, following: str) -> Non
             log.disk.remove(path)  # created, but nothing was ever written to it
             found.last_seq = max(found.last_seq, base - 1)
             return
+    if base != int(name.split(".")[0]) and base <= found.last_seq:
+        file.close()
+        return  # somebody's copy of a segment
     if base <= found.last_seq and not file.pread(HEADER_SIZE, file.size()).strip(b"\0"):
         file.close()
         log.disk.remove(path)  # begun in vain: the segment before it went on

@@ -324,12 +324,17 @@ def scan_columns(data: bytes, segment: Segment, subjects: SubjectIndex) -> tuple
     for record, at in scan_records(data, segment.base, segment.salt):
         if record.kind not in (MESSAGE, ERASED):
             continue
+        if ids.size > record.seq - segment.base:
+            continue  # a stray copy
         while ids.size < record.seq - segment.base:
             ids.append(GONE)
             offsets.append(at)
         id = subjects.find(record.subject) if record.kind == MESSAGE else -1
         ids.append(GONE if id < 0 else id)
         offsets.append(at)
+    while ids.size < segment.places:
+        ids.append(GONE)
+        offsets.append(segment.records_end)
     for first, count in RANGE.iter_unpack(segment.tombs):
         for seq in range(max(first, segment.base), min(first + count, segment.base + ids.size)):
             ids.set(seq - segment.base, GONE)

@@ -181,10 +181,21 @@ class SegmentReader:
         except (CorruptionError, zlib.error):
             data = file.pread(0, segment.records_end)
             segment.ids, segment.offsets = scan_columns(data, segment, self._subjects)
+            self._drop_footer(segment, file)
         if segment.dead is not None:
             segment.ids.bury(segment.dead)
         self.may_unload(segment)
         return 0
+
+    def _drop_footer(self, segment: Segment, file: File) -> None:
+        """Its second part is damaged, and perhaps records too: the next opening scans and counts
+        them. Until then nothing may write another footer."""
+        segment.footed = False
+        try:
+            file.truncate(segment.records_end)
+            file.sync()
+        except OSError:
+            pass  # it will be found damaged again
 
     def may_unload(self, segment: Segment) -> None:
         """Keep a few closed segments' columns in memory, those that were used last."""

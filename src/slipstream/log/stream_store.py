@@ -42,6 +42,10 @@ class TwinFile:
         """Write no more: a save that is still on its way comes too late."""
         self.retired = True
 
+    def is_begun(self) -> bool:
+        """Whether there are files at all, however damaged."""
+        return any(self._disk.exists(f"{self._path}.{slot}") for slot in (0, 1))
+
     def load(self) -> bytes:
         """The newest whole content; raises `CorruptionError` if there is none."""
         best: tuple[int, bytes, int] | None = None
@@ -270,5 +274,5 @@ class Store:
 
 def _escape(name: str) -> str:
     """A name as a file name: anything but letters, digits and a few signs is percent-encoded."""
-    escaped = quote(name, safe="$-_@=+ ") or "%00"
+    escaped = quote(name, safe="$-_@=+ ", errors="surrogateescape") or "%00"
     return "%2E" + escaped[1:] if escaped.startswith(".") else escaped
