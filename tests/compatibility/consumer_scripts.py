@@ -227,6 +227,16 @@ class Side:
         """Ask, but do not listen."""
         self.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", b"3", reply=b"deaf")
 
+    def do_listen(self, subject: str, group: str) -> None:
+        """Subscribe, as a member of a queue group if it is named."""
+        self.client.send(f"SUB {subject} {group} {subject}-{group}\r\n".encode())
+        self.settle()
+
+    def do_leave(self, subject: str, group: str) -> None:
+        """Listen no more."""
+        self.client.send(f"UNSUB {subject}-{group}\r\n".encode())
+        self.settle()
+
     def do_ack(self, name: str, which: float, body: bytes) -> None:
         replies = [r.reply for r in self.got if r.reply.startswith(f"$JS.ACK.S.{name}.")]
         if not replies:

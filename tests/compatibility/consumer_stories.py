@@ -50,4 +50,21 @@ STORIES: dict[str, list[Step]] = {
         ("pull", "c", {"batch": 2, "expires": -1, "no_wait": True, "max_bytes": 100}),
         ("pull", "c", {"expires": -1}),
     ],
+    "members of a group that is not the consumer's": [
+        *_begin("limits", deliver_subject="to"),
+        ("listen", "to", "g"),
+        ("publish", "s.a"),
+        ("listen", "to", ""),
+        ("publish", "s.a"),
+        ("leave", "to", ""),
+        ("publish", "s.a"),
+    ],
+    "somebody who is not in the consumer's group": [
+        *_begin("limits", deliver_subject="to", deliver_group="g"),
+        ("listen", "to", ""),
+        ("publish", "s.a"),
+        ("consumer", "c", EXPLICIT | {"deliver_subject": "elsewhere"}),
+        ("listen", "to", "g"),
+        ("publish", "s.a"),
+    ],
 }

@@ -7,7 +7,7 @@ own, in order.
 
 from collections.abc import Iterator
 
-from tests.compatibility.corpus import Entry, api, consumer, create, pub, update
+from tests.compatibility.corpus import SECOND, Entry, api, consumer, create, pub, update
 from tests.compatibility.stream_corpus import info
 
 
@@ -70,6 +70,12 @@ def consuming() -> Iterator[Entry]:
     yield consumer("K", "c", deliver_policy="last", ack_policy="explicit", deliver_subject="d")
     yield consumer("K", "c", mem_storage=True)
     yield consumer("K", "c", deliver_policy="last", mem_storage=True)
+    yield consumer("K", "f", deliver_subject="d", flow_control=True, opt_start_seq=1)
+    yield consumer("K", "b", backoff=[2 * SECOND, 3 * SECOND], ack_wait=SECOND)
+    yield create("KL", subjects=["kl"], consumer_limits={"max_ack_pending": 3})
+    pushed = {"deliver_subject": "d", "flow_control": True}
+    yield consumer("KL", "c", ack_policy="explicit", max_ack_pending=5, **pushed)
+    yield consumer("KL", "c", ack_policy="explicit", **pushed)
 
 
 PARTS = (reading, changing, filling, consuming)

@@ -18,10 +18,10 @@ EXPIRES_NS_MIN = 1_000_000
 
 _NAME_TEXT = "consumer name can not contain '.', '*', '>', '\\', '/'"
 _FIXED = {
-    "mem_storage": "storage type can not be updated",
     "deliver_policy": "deliver policy can not be updated",
     "opt_start_seq": "start sequence can not be updated",
     "opt_start_time": "start time can not be updated",
+    "mem_storage": "storage type can not be updated",
     "ack_policy": "ack policy can not be updated",
     "replay_policy": "replay policy can not be updated",
     "idle_heartbeat": "heart beats can not be updated",
@@ -76,6 +76,8 @@ def check_config(stream: "Stream", config: ConsumerConfig) -> None:
     threshold = stream.config.consumer_limits.inactive_threshold
     if 0 < threshold < config.inactive_threshold:
         raise ApiError(10153, limit=f"{threshold / SECOND:g}s")
+    if config.flow_control and not config.idle_heartbeat:
+        raise ApiError(10108)
 
 
 def _check_later_features(config: ConsumerConfig) -> None:
@@ -108,8 +110,6 @@ def _check_push(stream: "Stream", config: ConsumerConfig) -> None:
         raise ApiError(10082)
     if 0 < config.idle_heartbeat < HEARTBEAT_NS_MIN:
         raise ApiError(10083)
-    if config.flow_control and not config.idle_heartbeat:
-        raise ApiError(10108)
 
 
 def _check_pull(stream: "Stream", config: ConsumerConfig) -> None:

@@ -96,11 +96,10 @@ def fill_defaults(config: ConsumerConfig, limits: Any, limit_ack_pending: int) -
         if config.max_waiting <= 0:
             config.max_waiting = MAX_WAITING
     config.max_waiting = max(config.max_waiting, 0)
-    if config.ack_policy in ("explicit", "all"):
-        if config.backoff:
-            config.ack_wait = config.backoff[0]
-        elif config.ack_wait == 0:
-            config.ack_wait = ACK_WAIT
+    if config.backoff:
+        config.ack_wait = config.backoff[0]
+    elif config.ack_policy in ("explicit", "all") and config.ack_wait == 0:
+        config.ack_wait = ACK_WAIT
     if limits.max_ack_pending and config.max_ack_pending == 0:
         config.max_ack_pending = limits.max_ack_pending
     if limits.inactive_threshold and config.inactive_threshold == 0:

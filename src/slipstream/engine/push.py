@@ -66,7 +66,7 @@ class PushDelivery(Delivery):
     def _look(self) -> None:
         """Interest may have come or gone."""
         was = self.active
-        self.active = self.account.has_interest(self.subject, self.queue)
+        self.active = self._is_heard()
         consumer = self.consumer
         if self.active and not was:
             self._unanswered = 0
@@ -78,6 +78,14 @@ class PushDelivery(Delivery):
             consumer.last_activity = self._lost_interest_at = consumer.clock.now
         if not self.active and consumer.life is not None:
             consumer.life.watch(consumer.life.inactive_at())
+
+    def _is_heard(self) -> bool:
+        """Whether a member of the deliver group listens; where there is none, whether anybody does
+        who is in no group."""
+        if self.queue:
+            return self.account.has_interest(self.subject, self.queue)
+        route = self.account.route(self.subject)
+        return bool(route.plain or route.services)
 
     def is_ready(self) -> bool:
         """Whether a message may go out now."""

@@ -210,3 +210,14 @@ def test_a_double_ack_that_could_not_be_saved_is_answered_once_it_can_be() -> No
     disk.crash()
     after = Driver(disk).start().client()
     assert after.api("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 1
+
+
+def test_filters_that_leave_out_what_is_out_settle_what_an_interest_stream_lets_go(
+    bench: Bench,
+) -> None:
+    bench.stream(retention="interest")
+    bench.consumer()
+    bench.publish("s.a", "s.b")
+    assert sequences(bench.pull(batch=2, no_wait=True)) == [1, 2]
+    info = bench.consumer(filter_subject="s.b")
+    assert (info["ack_floor"]["stream_seq"], info["num_ack_pending"]) == (1, 1)

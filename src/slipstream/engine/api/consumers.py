@@ -153,7 +153,8 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> dict[
     old = consumer.config
     config.pause_until = old.pause_until
     delivery = consumer.delivery
-    is_bound = isinstance(delivery, PushDelivery) and delivery.active
+    # Whoever listens where it delivered keeps it there, also if it does not deliver to him.
+    is_bound = old.is_push and stream.account.has_interest(old.deliver_subject.encode())
     check_update(old, config, is_bound)
     check_retention(stream, config, consumer.name)
     if same(old, config):
@@ -171,6 +172,7 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> dict[
         consumer.recount()
         if stream.config.retention == "interest":
             drop_unneeded(stream)
+            consumer.look_again()  # what only it has out may have gone
     moved = (
         old.deliver_subject != config.deliver_subject or old.deliver_group != config.deliver_group
     )
