@@ -15,7 +15,6 @@ from slipstream.client.jetstream.document import Timestamp
 from slipstream.client.jetstream.errors import (
     ApiError,
     MessageNotFoundError,
-    StreamNotFoundError,
 )
 from slipstream.client.message import Message
 from slipstream.wire.headers import find
@@ -41,16 +40,18 @@ class Found(msgspec.Struct, frozen=True):
 
 async def last_message(js: "JetStream", stream: str, subject: str, is_direct: bool) -> Found | None:
     """The last message on `subject`, None if there is none. Raises `StreamNotFoundError`."""
+    asked = {"last_by_subj": subject}
     if is_direct:
-        return await _direct(js, stream, f".{subject}", b"")
-    return await _from_leader(js, stream, {"last_by_subj": subject})
+        return await _direct(js, stream, f".{subject}", b"", asked)
+    return await _from_leader(js, stream, asked)
 
 
 async def message_at(js: "JetStream", stream: str, sequence: int, is_direct: bool) -> Found | None:
     """The message of a sequence, None if there is none. Raises `StreamNotFoundError`."""
+    asked = {"seq": sequence}
     if is_direct:
-        return await _direct(js, stream, "", b'{"seq":%d}' % sequence)
-    return await _from_leader(js, stream, {"seq": sequence})
+        return await _direct(js, stream, "", b'{"seq":%d}' % sequence, asked)
+    return await _from_leader(js, stream, asked)
 
 
 async def message_after(js: "JetStream", stream: str, subject: str, sequence: int) -> Found | None:
@@ -72,12 +73,15 @@ async def _from_leader(js: "JetStream", stream: str, asked: dict[str, Any]) -> F
     )
 
 
-async def _direct(js: "JetStream", stream: str, tail: str, body: bytes) -> Found | None:
+async def _direct(
+    js: "JetStream", stream: str, tail: str, body: bytes, asked: dict[str, Any]
+) -> Found | None:
     subject = f"{js.api.prefix}.DIRECT.GET.{stream}{tail}"
     try:
         message = await js.connection.request(subject, body, timeout=js.timeout)
-    except NoRespondersError as error:
-        raise StreamNotFoundError(404, 10059, "stream not found", f"get from {stream}") from error
+    except NoRespondersError:
+        # The stream is gone, or its server is about to stop or just back: the API knows.
+        return await _from_leader(js, stream, asked)
     if message.status:
         if message.status == 404:
             return None
