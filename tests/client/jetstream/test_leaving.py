@@ -11,7 +11,7 @@ import slipstream
 from slipstream.client.feed import Feed
 from slipstream.client.jetstream import ConsumerInfo, JetStreamMessage, PullConsumer, PushConsumer
 from slipstream.client.jetstream.consumer_config import OrderedConsumerConfig
-from slipstream.client.jetstream.errors import ConsumerDeletedError
+from slipstream.client.jetstream.errors import ConsumerDeletedError, StreamNotFoundError
 from tests.client.jetstream.test_malformed import ACK, CONSUMER
 from tests.client.scripted_server import Asked, ScriptedServer, frame
 from tests.client.test_malformed import until
@@ -99,27 +99,47 @@ async def test_a_cancelled_start_is_cancelled_and_not_just_ended() -> None:
             await taking
 
 
-async def test_who_takes_second_begins_if_the_first_gives_up_before_the_consumer_is_made() -> None:
+async def test_a_consumer_that_is_slow_to_be_made_is_made_once_for_all_who_take() -> None:
     held: list[Asked] = []
 
     def script(asked: Asked) -> bytes | None:
         if ".CONSUMER.CREATE." in asked.subject:
             held.append(asked)
-            return None if len(held) == 1 else asked.answer(MADE)
+            return None
         if ".MSG.NEXT." in asked.subject:
             return frame("s.a", asked.sid, b"1", reply=ACK)
         return make_and_delete(asked)
 
     async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
-        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-            messages = nc.jetstream().ordered_consumer("S").messages()
-            first = group.create_task(messages.next())
-            second = group.create_task(messages.next())
-            await until(lambda: len(held) == 1)
-            first.cancel()
-        message = second.result()
+        messages = nc.jetstream().ordered_consumer("S").messages()
+        first = asyncio.create_task(messages.next())
+        second = asyncio.create_task(messages.next())
+        assert await messages.next(timeout=0.01) is None  # too short, but the beginning goes on
+        first.cancel()
+        await until(lambda: len(held) == 1)
+        server.say(held[0].answer(MADE))
+        async with asyncio.timeout(5):
+            message = await second
         assert message is not None
         assert message.data == b"1"
+        await messages.stop()
+        await until(lambda: nc.requests_pending == 0)
+        assert (len(held), deleted(server)) == (1, ["c"])
+
+
+async def test_a_consumer_that_could_not_be_made_is_asked_for_again() -> None:
+    def script(asked: Asked) -> bytes | None:
+        if ".CONSUMER.CREATE." in asked.subject and len(created(server)) == 1:
+            return asked.answer(b'{"error":{"code":404,"err_code":10059,"description":"none"}}')
+        if ".MSG.NEXT." in asked.subject:
+            return frame("s.a", asked.sid, b"1", reply=ACK)
+        return make_and_delete(asked)
+
+    async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
+        messages = nc.jetstream().ordered_consumer("S").messages()
+        with pytest.raises(StreamNotFoundError):
+            await messages.next(5)
+        assert await messages.next(5) is not None
         await messages.stop()
 
 

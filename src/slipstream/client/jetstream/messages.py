@@ -39,10 +39,14 @@ class Messages(Iteration):
         self._source = source
         self._gives_back = gives_back
         self._started = False
-        self._starting = asyncio.Lock()
+        self._starting: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        await self._start()
+        try:
+            await self._start()
+        except BaseException:
+            self._close()
+            raise
         return self
 
     async def __aexit__(
@@ -62,15 +66,22 @@ class Messages(Iteration):
         return await super().__anext__()
 
     async def _start(self) -> None:
-        async with self._starting:  # whoever comes second tries too if the first one fails
-            if self._started:
-                return
-            try:
-                await self._source.start()
-            except BaseException:
-                self._source.drop_route()
-                raise
-            self._started = True
+        """Begin, once for all who take. It goes on though nobody waits for it any more: whoever
+        takes with a short timeout would otherwise never see the beginning."""
+        starting = self._starting
+        if starting is None:
+            starting = self._starting = asyncio.ensure_future(self._source.start())
+            starting.add_done_callback(_looked_at)
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._source.drop_route()
+            if self._starting is starting:
+                self._starting = None  # whoever comes next tries again
+            raise
+        self._started = True
 
     @property
     def pending(self) -> int:
@@ -118,6 +129,11 @@ class Messages(Iteration):
         source = getattr(self, "_source", None)
         if source is not None and not source.is_closed and not source.connection.loop.is_closed():
             source.connection.loop.call_soon_threadsafe(source.close)
+
+
+def _looked_at(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled():
+        task.exception()  # whoever takes is told of it; perhaps nobody takes any more
 
 
 class ConsumeContext:
