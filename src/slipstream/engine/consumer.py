@@ -130,7 +130,7 @@ class Consumer:
         size = 0
         while self.delivery.is_ready():
             if not self.find_next():
-                is_full = not self.has_room()
+                is_full = not self.has_room() or (self._replays and self._is_early())
                 if not (is_full or self.filters or self.expects):
                     self.expects = True
                     self.stream.expecting.append(self)
@@ -195,6 +195,10 @@ class Consumer:
             return True
         self.watch(self.replay_at)
         return False
+
+    def _is_early(self) -> bool:
+        """With replay original: whether there is a next message whose time is still to come."""
+        return self.next_seq <= self.replay_until and self.clock.now < self.replay_at
 
     def prepare(self) -> _int:
         """Make the record into a message to send; its size as pull requests count it."""

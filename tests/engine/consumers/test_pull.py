@@ -232,3 +232,14 @@ def test_a_full_consumer_is_told_of_nothing_until_it_has_room(bench: Bench) -> N
     bench.publish("s.b")
     bench.client.publish(first.reply)
     assert sequences(bench.client.take()) == [2]
+
+
+def test_who_does_not_want_to_wait_waits_for_the_pace_of_a_replay(bench: Bench) -> None:
+    bench.publish("s.a")
+    bench.driver.advance(SECOND)
+    bench.publish("s.a")
+    bench.consumer(replay_policy="original")
+    assert sequences(bench.pull(batch=3, no_wait=True)) == [1]
+    later = bench.advance(1010 * MS)
+    assert sequences(later) == [2]
+    assert statuses(later) == ["404 No Messages"]

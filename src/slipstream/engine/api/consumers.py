@@ -155,8 +155,8 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> dict[
     delivery = consumer.delivery
     # Whoever listens where it delivered keeps it there, also if it does not deliver to him.
     is_bound = old.is_push and stream.account.has_interest(old.deliver_subject.encode())
-    check_update(old, config, is_bound)
     check_retention(stream, config, consumer.name)
+    check_update(old, config, is_bound)
     if same(old, config):
         return consumer_info(consumer)
     consumer.life.save_config(config)
