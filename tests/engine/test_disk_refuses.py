@@ -264,3 +264,22 @@ def test_a_consumer_whose_position_is_damaged_gets_all_that_an_interest_stream_h
     survivor = again(driver, disk)
     assert any("begins anew" in problem for problem in survivor.js.problems)
     assert survivor.client().api("CONSUMER.INFO.W.C")["num_pending"] == 1
+
+
+def test_a_message_found_to_be_damaged_is_not_waited_for(
+    driver: Driver, disk: SimulatedDisk, client: Client
+) -> None:
+    consume(client, "C", filter_subject="s.>")
+    for n in range(20):
+        client.store(f"s.{n}", b"x" * 100)
+    driver.stop()  # then footers tell what there is, and damage shows when it is read
+    for path in disk.files(".seg"):
+        disk.flip(path, 600)
+    survivor = Driver(disk, now=driver.clock.now, segment_bytes=1000).start().client()
+    before = survivor.api("CONSUMER.INFO.S.C")["num_pending"]
+    survivor.subscribe("in")
+    survivor.publish(NEXT + "C", b"100", "in")
+    found = len(subjects(survivor))
+    assert 0 < found < before
+    assert survivor.api("CONSUMER.INFO.S.C")["num_pending"] == 0
+    assert survivor.api("STREAM.INFO.S")["state"]["messages"] == found

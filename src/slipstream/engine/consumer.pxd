@@ -72,7 +72,7 @@ cdef class Consumer:
     cpdef int wake(self) except -1
     @cython.locals(n=Py_ssize_t, size=Py_ssize_t, is_full=bint)
     cpdef int pump(self) except -1
-    @cython.locals(record=Record, seq="unsigned long long")
+    @cython.locals(record=Record, seq="unsigned long long", last="unsigned long long")
     cpdef int find_next(self) except -1
     @cython.locals(seq="long long", place=Py_ssize_t)
     cdef int _find_redelivery(self) except -1

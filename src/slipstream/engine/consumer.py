@@ -162,10 +162,12 @@ class Consumer:
             else:
                 self.initial_at += 1
         seq = self.next_seq
-        if seq > self.stream.visible_seq:
-            return 0
-        if not self.log.next(seq, self.matching, record) or record.seq > self.stream.visible_seq:
-            self.next_seq = self.stream.visible_seq + 1
+        last = self.stream.visible_seq
+        if seq > last or not self.log.next(seq, self.matching, record) or record.seq > last:
+            if seq <= last:
+                self.next_seq = last + 1
+            if self.num_pending and last == self.log.last_seq:
+                self.num_pending = 0  # what it counted was found to be damaged
             return 0
         if self._replays and not self._may_replay(record):
             return 0

@@ -18,7 +18,7 @@ steps, so that whoever owns the event loop decides where the blocking one runs:
 from collections.abc import Iterator
 from typing import Any
 
-from slipstream.errors import CorruptionError
+from slipstream.errors import CorruptionError, StorageError
 from slipstream.log.columns import GONE, Column
 from slipstream.log.durability import Job, Lost, SyncBatch
 from slipstream.log.record import Record
@@ -461,7 +461,7 @@ class Log:
         """When the message at place `i` was stored; 0 if that can not be read."""
         try:
             self._fill(block, i, self._scratch)
-        except CorruptionError:
+        except (StorageError, OSError):
             return 0
         return self._scratch.ts
 
