@@ -7,6 +7,7 @@ from pathlib import Path
 import slipstream
 from slipstream.server.config import load_file
 from tests.fix_nats_server import NatsServer, start_nats_server, stop_nats_server
+from tests.lasting_ports import lasting_port
 
 
 @dataclass(slots=True)
@@ -16,7 +17,7 @@ class OwnServer:
     kind: str
     directory: Path
     config: str = ""
-    port: int = 0
+    port: int = field(default_factory=lasting_port)
     _slipstream: slipstream.Server | None = None
     _real: NatsServer | None = None
     _starts: int = field(default=0)
@@ -32,7 +33,7 @@ class OwnServer:
         return f"nats://{self.address}"
 
     def start(self) -> "OwnServer":
-        """Start it; on the same port as before, if it ran before."""
+        """Start it, always on the same port."""
         self._starts += 1
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / "server.conf"
@@ -40,19 +41,15 @@ class OwnServer:
         if self.kind == "slipstream":
             options = load_file(str(path)).options
             options.host = "127.0.0.1"
-            options.port = self.port or -1
+            options.port = self.port
             options.jetstream.enabled = True
             options.jetstream.store_dir = str(self.directory / "store")
             self._slipstream = slipstream.Server(config=options).start()
-            self.port = self._slipstream.port
         else:
-            arguments = ["-c", str(path)]
-            if self.port:
-                arguments += ["-p", str(self.port)]
+            arguments = ["-c", str(path), "-p", str(self.port)]
             arguments += ["-sd", str(self.directory / "store")]  # what it stored outlives it
             directory = self.directory / str(self._starts)
             self._real = start_nats_server(directory, *arguments)
-            self.port = self._real.port
         return self
 
     def stop(self) -> None:
