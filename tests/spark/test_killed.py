@@ -45,11 +45,14 @@ def numbers_in(url: str, stream: str) -> list[int]:
     return sorted(int(message.data) for message in messages(url, stream))
 
 
-def wait_until(condition: Any, what: str) -> None:
-    """Poll until it is so."""
+def wait_for_rows(spark: "SparkSession", query: "StreamingQuery", table: str, count: int) -> None:
+    """Poll until a query has put so many rows into its table; raises what it failed of."""
     deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, what
+    while spark.table(table).count() < count:
+        failure = query.exception()
+        if failure is not None:
+            raise failure
+        assert time.monotonic() < deadline, query.status
         time.sleep(0.02)
 
 
@@ -62,7 +65,7 @@ def test_a_server_killed_under_its_readers_and_brought_back_costs_no_row(
     rows = spark.readStream.format("jetstream").options(servers=url, stream=small)
     rows = rows.options(startingOffsets="earliest", requestTimeout=1).load()
     waiting = rows.writeStream.format("memory").queryName(small).start()
-    wait_until(lambda: spark.table(small).count() == 5, "the first rows")
+    wait_for_rows(spark, waiting, small, 5)
 
     reader = spark.readStream.format("gated").options(
         servers=url, stream=large, gate=gate.directory
@@ -73,11 +76,11 @@ def test_a_server_killed_under_its_readers_and_brought_back_costs_no_row(
     mortal_server.kill()
     mortal_server.revive()
     gate.open()
-    reading.awaitTermination(WAIT_SECONDS)
+    assert reading.awaitTermination(WAIT_SECONDS), reading.status
     assert sorted(r.sequence for r in spark.table(large).collect()) == list(range(1, 3001))
 
     add(url, small, range(5, 8))
-    wait_until(lambda: spark.table(small).count() >= 8, str(waiting.exception()))
+    wait_for_rows(spark, waiting, small, 8)
     waiting.stop()
     assert sorted(int(r.data) for r in spark.table(small).collect()) == list(range(8))
 
