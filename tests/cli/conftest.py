@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -20,6 +21,11 @@ from tests.fix_nats_server import start_nats_server
 
 SOURCE = Path(slipstream.__file__).parents[1]
 WAIT_SECONDS = 60.0
+
+
+def _heed_interrupts() -> None:
+    """In a child: as in a shell's foreground, also where the tests run in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass(slots=True)
@@ -101,6 +107,7 @@ class Cli:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=_heed_interrupts,
         )
 
     def command(self, words: tuple[str, ...]) -> list[str]:
