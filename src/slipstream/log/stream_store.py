@@ -137,12 +137,11 @@ class StateSave:
         try:
             self.file.save(self.content, self.sync)
         except Exception as error:  # whatever the disk says is reported by `finish`
-            if not self.file.retired:
-                self.error = error
+            self.error = error
 
     def finish(self) -> None:
-        """Say how it went."""
-        self.done(self.error)
+        """Say how it went; a consumer that was deleted meanwhile misses nothing."""
+        self.done(None if self.file.retired else self.error)
 
 
 def _discard(disk: Disk, path: str) -> None:
