@@ -95,6 +95,16 @@ def test_json_without_end_is_bad_json(asker: Client, body: bytes) -> None:
     assert asker.request("$JS.API.DIRECT.GET.S", body).status.startswith("408")
 
 
+@pytest.mark.parametrize("first", [2**62 + 1, 2**63 - 1])
+def test_no_stream_begins_where_sequences_end(asker: Client, first: int) -> None:
+    refused = [
+        asker.api("STREAM.CREATE.T", {"name": "T", "subjects": ["t"], "first_seq": first}),
+        asker.api("STREAM.PURGE.S", {"seq": first}),
+    ]
+    assert [answer["error"]["err_code"] for answer in refused] == [10025, 10025]
+    assert asker.store("s.a")["seq"] == 2
+
+
 @pytest.mark.parametrize(
     ("time", "found"),
     [("0001-01-01T00:00:00Z", True), ("0001-01-01T00:00:00+23:00", True),

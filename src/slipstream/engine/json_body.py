@@ -16,9 +16,10 @@ from slipstream.engine.errors import bad_json
 
 INT64_MAX = 2**63 - 1
 INT32_MAX = 2**31 - 1
+FIRST_SEQ_MAX = 2**62  # of a stream's first sequence, so that those behind it fit into 64 bits
 SEVERAL_MAX = 1000  # objects in one body
 _UNSIGNED = {"seq", "first_seq", "opt_start_seq", "up_to_seq", "keep", "rate_limit_bps"}
-_NARROW = {"max_msg_size"}
+_HIGHEST = {"max_msg_size": INT32_MAX, "first_seq": FIRST_SEQ_MAX}
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _FIRST = JSONDecoder()  # tells where a value ends
 
@@ -103,8 +104,8 @@ def _check_numbers(value: Any, name: str = "") -> None:
             _check_numbers(item, name)
     elif isinstance(value, int):
         low = 0 if name in _UNSIGNED else -INT64_MAX - 1
-        if not low <= value <= (INT32_MAX if name in _NARROW else INT64_MAX):
-            kind = "int32" if name in _NARROW else "uint64" if low == 0 else "int64"
+        if not low <= value <= _HIGHEST.get(name, INT64_MAX):
+            kind = "int32" if name == "max_msg_size" else "uint64" if low == 0 else "int64"
             raise bad_json(f"json: cannot unmarshal number {value} into {name} of type {kind}")
     elif isinstance(value, float):
         raise bad_json(f"json: cannot unmarshal number {value} into {name} of type int64")

@@ -13,6 +13,7 @@ from slipstream.engine.api.requests import (
 )
 from slipstream.engine.direct_get import DirectRequest, find_message, is_contradictory
 from slipstream.engine.errors import ApiError, bad_json
+from slipstream.engine.json_body import FIRST_SEQ_MAX
 from slipstream.engine.rfc3339 import time_text
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
@@ -82,6 +83,8 @@ def purge(js: "JetStream", request: Request) -> dict[str, Any]:
     asked = read_optional(request, PurgeRequest)
     if asked.seq and asked.keep:
         raise ApiError(10003)
+    if asked.seq > FIRST_SEQ_MAX:
+        raise bad_json(f"{asked.seq} is no sequence that a stream could begin with")
     stream = js.find(request.tokens[0])
     if stream.config.sealed:
         raise ApiError(10109)
