@@ -8,6 +8,7 @@ waited for on a thread, while the loop gathers the next batch.
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -59,10 +60,7 @@ class GroupCommitter:
             self._note(perf_counter() - begin)
             stream.synced(batch)
             return
-        stream.syncing = True
-        self._loop.run_in_executor(self._threads, self._run, batch).add_done_callback(
-            lambda future: self._turn(lambda: self._done(stream, batch, future.result()))
-        )
+        self._run_on_thread(stream, batch)
 
     def _may_run_here(self) -> bool:
         if self._seconds <= INLINE_SECONDS_MAX:
@@ -78,11 +76,19 @@ class GroupCommitter:
         self.slowest = max(self.slowest, seconds)
         self._seconds += (min(seconds, 0.01) - self._seconds) * _WEIGHT
 
-    @staticmethod
-    def _run(batch: Any) -> float:
+    def _run_on_thread(self, stream: "Stream", batch: Any) -> None:
+        stream.syncing = True
+        self._threads.submit(self._run, stream, batch)
+
+    def _run(self, stream: "Stream", batch: Any) -> None:
+        """On the thread. A future's callbacks would come two rounds of the loop later."""
         begin = perf_counter()
-        batch.run()
-        return perf_counter() - begin
+        try:
+            batch.run()
+        except Exception as error:  # or the stream would wait for this batch for ever
+            batch.error = error
+        done = partial(self._done, stream, batch, perf_counter() - begin)
+        self._loop.call_soon_threadsafe(self._turn, done)
 
     def _done(self, stream: "Stream", batch: Any, seconds: float) -> None:
         self._note(seconds)
@@ -106,10 +112,7 @@ class GroupCommitter:
         batch = self._lazy.pop(stream)
         if stream.closed or stream.syncing:
             return
-        stream.syncing = True
-        self._loop.run_in_executor(self._threads, self._run, batch).add_done_callback(
-            lambda future: self._turn(lambda: self._done(stream, batch, future.result()))
-        )
+        self._run_on_thread(stream, batch)
 
     def run_job(self, job: Any) -> None:
         """Run a job on the thread, its `finish` on the loop."""
