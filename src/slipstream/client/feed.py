@@ -115,5 +115,5 @@ class Feed:
     def __del__(self) -> None:
         # Whoever left a watch without a word: nothing more is to be sent for it.
         source = getattr(self, "_source", None)
-        if source is not None and not source.is_closed and not source.connection.loop.is_closed():
-            source.connection.loop.call_soon_threadsafe(source.close)
+        if source is not None:
+            source.abandon()

@@ -115,7 +115,7 @@ def _delay(text: bytes) -> int:
     if text.startswith(b"{"):
         try:
             found = parse(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except msgspec.DecodeError:
             return 0
         delay = found.get("delay", 0) if isinstance(found, dict) else 0
         return min(delay, LONGEST_NS) if isinstance(delay, int) else 0

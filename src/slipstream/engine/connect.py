@@ -3,11 +3,11 @@
 They are rare beside PUB, so they live here in plain Python (spec protocol.md sections 3 to 7, 11).
 """
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slipstream.engine.json_body import parse
+from slipstream.engine.json_body import Int64, parse, read_number
 from slipstream.engine.permissions import quoted
 from slipstream.engine.routing import Subscription
 from slipstream.wire.client_frames import CONNECT, ERR, INFO, PING, PONG, SUB, UNSUB, ClientFrames
@@ -15,8 +15,6 @@ from slipstream.wire.subjects import is_pattern
 
 if TYPE_CHECKING:
     from slipstream.engine.session import ClientSession
-
-DIGITS_MAX = 18  # of a number that surely fits into 64 bits
 
 
 class ConnectOptions(msgspec.Struct):
@@ -29,7 +27,7 @@ class ConnectOptions(msgspec.Struct):
     name: str = ""
     lang: str = ""
     version: str = ""
-    protocol: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] = 0
+    protocol: Int64 = 0
     headers: bool = False
     no_responders: bool = False
     user: str = ""
@@ -75,7 +73,7 @@ def _connect(session: "ClientSession", argument: bytes) -> None:
         fields = parse(argument, dict[str, Any] | None) or {}
         said = {name.lower(): value for name, value in fields.items() if value is not None}
         options = msgspec.convert(said, ConnectOptions)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except msgspec.MsgspecError:
         session.fail(b"", "Protocol Violation")
         return
     if session.subscriptions:
@@ -106,7 +104,7 @@ def accept(session: "ClientSession") -> None:
 def _is_object(argument: bytes) -> bool:
     try:
         parse(argument, dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except msgspec.MsgspecError:
         return False
     return True
 
@@ -171,8 +169,7 @@ def _unsubscribe(session: "ClientSession", args: list[bytes]) -> None:
         session.fail(b"", "Protocol Violation")
         return
     subscription = session.subscriptions.get(args[0])
-    bound = args[1] if len(args) == 2 else b""
-    most = int(bound) if bound.isdigit() and len(bound) <= DIGITS_MAX else 0
+    most = read_number(args[1]) if len(args) == 2 else 0
     if subscription is not None:
         if most > subscription.delivered:
             subscription.max_messages = most

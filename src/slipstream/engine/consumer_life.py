@@ -72,13 +72,16 @@ class ConsumerLife:
 
     def put_off(self, error: Exception) -> None:
         """The disk did not give what was to be delivered: say so, and look again in a while."""
-        consumer = self.consumer
-        name = f"consumer '{consumer.stream.name} > {consumer.name}'"
-        consumer.stream.js.problem(f"{name} waits for the disk: {error}")
+        self._complain(f"waits for the disk: {error}")
         self._timers.after(READ_AGAIN_NS, self._look_again)
 
     def _look_again(self) -> None:
         self.consumer.wake()
+
+    def _complain(self, what: str) -> None:
+        consumer = self.consumer
+        name = f"consumer '{consumer.stream.name} > {consumer.name}'"
+        consumer.stream.js.problem(f"{name} {what}")
 
     def tick(self) -> None:
         """Do what is due, and set the timer for what comes next."""
@@ -158,10 +161,8 @@ class ConsumerLife:
         try:
             self.stop("Consumer Deleted", delete=True)
         except (OSError, StorageError) as error:
-            consumer = self.consumer
-            name = f"consumer '{consumer.stream.name} > {consumer.name}'"
-            consumer.stream.js.problem(f"{name} is inactive and could not be deleted: {error}")
-            consumer.last_activity = now  # try again when as much time has passed
+            self._complain(f"is inactive and could not be deleted: {error}")
+            self.consumer.last_activity = now  # try again when as much time has passed
             return False
         return True
 

@@ -83,7 +83,7 @@ class DirectGet(Service):
         try:
             asked = parse(body, DirectRequest | None) if body else None
             request = asked or DirectRequest()
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except msgspec.MsgspecError:
             answer.status(b"408 Malformed Request")
             return 1
         if by_subject:

@@ -371,31 +371,25 @@ class Engine:
 
     def _pump(self, turn: Turn) -> None:
         """Consumers deliver; whatever befalls one of them, the others have their turn."""
-        ready = turn.ready
+        waiting = iter(turn.ready)
         turn.ready = []
-        n = 0
         try:
-            for consumer in ready:
-                n += 1
+            for consumer in waiting:
                 consumer.pump()
         except (OSError, StorageError) as error:
-            ready[n - 1].life.put_off(error)
+            consumer.life.put_off(error)
         finally:
-            if n < len(ready):
-                turn.ready[:0] = ready[n:]
+            turn.ready[:0] = waiting
 
     def _commit(self, turn: Turn) -> None:
         """Streams write what they hold; the same goes for them."""
-        streams = turn.streams
+        waiting = iter(turn.streams)
         turn.streams = []
-        n = 0
         try:
-            for stream in streams:
-                n += 1
+            for stream in waiting:
                 self.committer.commit(stream)
         finally:
-            if n < len(streams):
-                turn.streams[:0] = streams[n:]
+            turn.streams[:0] = waiting
 
     def flush(self, session: ClientSession) -> None:
         """Write what a session has to say; cut it off if it has fallen too far behind."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from slipstream.engine.durations import parse_duration
 from slipstream.engine.errors import ApiError
+from slipstream.engine.json_body import read_number
 from slipstream.engine.message import Inbound
 from slipstream.engine.options import SECOND
 from slipstream.wire.headers import find, without, without_status
@@ -49,7 +50,7 @@ def check_headers(stream: "Stream", subject: bytes, message: Inbound) -> Verdict
     _check_subject_sequence(stream, subject, value(b"Nats-Expected-Last-Subject-Sequence"),
                             value(b"Nats-Expected-Last-Subject-Sequence-Subject"))  # fmt: skip
     expected = value(b"Nats-Expected-Last-Sequence")
-    if expected and _number(expected) != stream.log.last_seq:
+    if expected and read_number(expected, DIGITS_MAX) != stream.log.last_seq:
         raise ApiError(10071, seq=stream.log.last_seq)
     _check_schedule(
         subject, value(b"Nats-Schedule"), value(b"Nats-Scheduler"), value(b"Nats-Schedule-Next")
@@ -98,7 +99,7 @@ def _check_subject_sequence(
             raise ApiError(10193)
         return
     last = stream.log.last_of(other or subject)
-    if _number(expected) != last:
+    if read_number(expected, DIGITS_MAX) != last:
         raise ApiError(10071, seq=last)
 
 
@@ -110,11 +111,6 @@ def _rollup(stream: "Stream", value: bytes) -> str:
     if kind not in ("sub", "all"):
         raise ApiError(10111, err=f'rollup value invalid: "{kind}"')
     return kind
-
-
-def _number(text: bytes) -> int:
-    """A sequence; -1, which none is, for anything else."""
-    return int(text) if text.isdigit() and len(text) <= DIGITS_MAX else -1
 
 
 def remove_status(message: Inbound) -> None:

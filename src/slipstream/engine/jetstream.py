@@ -9,6 +9,7 @@ from slipstream.engine.api.dispatch import ApiService
 from slipstream.engine.api.explain import ExplainService
 from slipstream.engine.direct_get import DirectGet
 from slipstream.engine.errors import ApiError
+from slipstream.engine.json_body import read_number
 from slipstream.engine.message import Inbound
 from slipstream.engine.options import API_LEVEL
 from slipstream.engine.stream import Stream
@@ -23,8 +24,6 @@ from slipstream.wire.headers import find
 if TYPE_CHECKING:
     from slipstream.engine.account import Account
     from slipstream.engine.engine import Engine
-
-LEVEL_DIGITS_MAX = 9
 
 
 class JetStream:
@@ -93,8 +92,7 @@ class JetStream:
         )
         if asked is None:
             return False
-        is_number = asked.isdigit() and len(asked) <= LEVEL_DIGITS_MAX
-        return not is_number or int(asked) > API_LEVEL
+        return not 0 <= read_number(asked) <= API_LEVEL
 
     # -- limits --------------------------------------------------------------------------------
 

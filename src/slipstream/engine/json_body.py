@@ -8,7 +8,7 @@ import re
 from functools import cache
 from json import JSONDecoder
 from types import UnionType
-from typing import Any, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -16,6 +16,8 @@ from slipstream.engine.errors import bad_json
 
 INT64_MAX = 2**63 - 1
 INT32_MAX = 2**31 - 1
+Int64 = Annotated[int, msgspec.Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
+DIGITS_MAX = 18  # of a number that surely fits into 64 bits
 FIRST_SEQ_MAX = 2**62  # of a stream's first sequence, so that those behind it fit into 64 bits
 SEVERAL_MAX = 1000  # objects in one body
 _UNSIGNED = {"seq", "first_seq", "opt_start_seq", "up_to_seq", "keep", "rate_limit_bps"}
@@ -25,12 +27,21 @@ _FIRST = JSONDecoder()  # tells where a value ends
 
 
 def parse(data: bytes, into: Any = Any) -> Any:
-    """The value that `data` holds, of the type `into`. Raises `msgspec.MsgspecError`, also for what
-    is nested too deeply, UnicodeDecodeError."""
+    """The value that `data` holds, of the type `into`.
+
+    Raises `msgspec.MsgspecError`, also for what is nested too deeply or is not UTF-8.
+    """
     try:
         return msgspec.json.decode(data, type=into)
     except RecursionError as error:
         raise msgspec.DecodeError("JSON is nested too deeply") from error
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from error
+
+
+def read_number(text: bytes, digits_max: int = DIGITS_MAX) -> int:
+    """The number that `text` is, of so many digits at most; -1 for anything else."""
+    return int(text) if text.isdigit() and len(text) <= digits_max else -1
 
 
 def decode(body: bytes) -> dict[str, Any]:
@@ -104,8 +115,9 @@ def _check_numbers(value: Any, name: str = "") -> None:
             _check_numbers(item, name)
     elif isinstance(value, int):
         low = 0 if name in _UNSIGNED else -INT64_MAX - 1
-        if not low <= value <= _HIGHEST.get(name, INT64_MAX):
-            kind = "int32" if name == "max_msg_size" else "uint64" if low == 0 else "int64"
+        high = _HIGHEST.get(name, INT64_MAX)
+        if not low <= value <= high:
+            kind = "int32" if high == INT32_MAX else "uint64" if low == 0 else "int64"
             raise bad_json(f"json: cannot unmarshal number {value} into {name} of type {kind}")
     elif isinstance(value, float):
         raise bad_json(f"json: cannot unmarshal number {value} into {name} of type int64")

@@ -1,24 +1,20 @@
 """What a pull request may ask for, and why one is refused (spec consumers.md section 6)."""
 
-from typing import Annotated
-
 import msgspec
 
 from slipstream.engine.consumer_config import ConsumerConfig
 from slipstream.engine.durations import LONGEST_NS, duration_text
-from slipstream.engine.json_body import parse
-
-Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+from slipstream.engine.json_body import Int64, parse, read_number
 
 
 class PullRequest(msgspec.Struct):
     """A request's body; unknown fields are ignored. Times in ns, sizes in bytes."""
 
-    batch: Number = 0
-    expires: Number = 0
+    batch: Int64 = 0
+    expires: Int64 = 0
     no_wait: bool = False
-    max_bytes: Number = 0
-    idle_heartbeat: Number = 0
+    max_bytes: Int64 = 0
+    idle_heartbeat: Int64 = 0
     group: str = ""
     min_pending: int = 0
     min_ack_pending: int = 0
@@ -26,19 +22,16 @@ class PullRequest(msgspec.Struct):
     priority: int = 0
 
 
-DIGITS_MAX = 18  # of a number that surely fits into 64 bits
-
-
 def read_request(body: bytes, config: ConsumerConfig) -> PullRequest | str:
     """The request, or the status line that refuses it."""
     text = body.strip()
     if not text.startswith(b"{"):
-        is_number = text.isdigit() and len(text) <= DIGITS_MAX
-        asked = PullRequest(batch=int(text) if is_number else 1)
+        number = read_number(text)
+        asked = PullRequest(batch=number if number >= 0 else 1)
         return _beyond_limits(asked, config) or asked
     try:
         asked = parse(text, PullRequest)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except msgspec.MsgspecError as error:
         cut = str(error) == "Input data was truncated"
         return f"400 Bad Request - {'unexpected end of JSON input' if cut else error}"
     if asked.priority or asked.min_pending or asked.min_ack_pending or asked.id:

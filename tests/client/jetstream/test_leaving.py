@@ -39,8 +39,17 @@ def make_and_delete(asked: Asked) -> bytes | None:
     return asked.answer(GONE) if ".CONSUMER.DELETE." in asked.subject else None
 
 
+def make_nothing(asked: Asked) -> bytes | None:
+    """Who asks for a consumer is kept waiting."""
+    return None if ".CONSUMER.CREATE." in asked.subject else make_and_delete(asked)
+
+
+def creations(server: ScriptedServer) -> list[Asked]:
+    return [asked for asked in server.asked if ".CONSUMER.CREATE." in asked.subject]
+
+
 def created(server: ScriptedServer) -> list[str]:
-    return [a.subject.split(".")[-1] for a in server.asked if ".CONSUMER.CREATE." in a.subject]
+    return [asked.subject.split(".")[-1] for asked in creations(server)]
 
 
 def deleted(server: ScriptedServer) -> list[str]:
@@ -61,17 +70,9 @@ async def test_draining_an_ordered_consumer_deletes_it(push: bool) -> None:
 
 @KINDS
 async def test_stopping_an_ordered_consumer_does_not_wait_until_it_is_made(push: bool) -> None:
-    held: list[Asked] = []
-
-    def script(asked: Asked) -> bytes | None:
-        if ".CONSUMER.CREATE." in asked.subject:
-            held.append(asked)
-            return None
-        return make_and_delete(asked)
-
-    async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
+    async with ScriptedServer(make_nothing) as server, await slipstream.connect(server.url) as nc:
         consuming = nc.jetstream().ordered_consumer("S", push=push).consume(lambda _: None)
-        await until(lambda: len(held) == 1)
+        await until(lambda: len(creations(server)) == 1)
         async with asyncio.timeout(5):
             await consuming.stop()
         assert consuming.is_closed
@@ -81,18 +82,10 @@ async def test_stopping_an_ordered_consumer_does_not_wait_until_it_is_made(push:
 
 
 async def test_a_cancelled_start_is_cancelled_and_not_just_ended() -> None:
-    held: list[Asked] = []
-
-    def script(asked: Asked) -> bytes | None:
-        if ".CONSUMER.CREATE." in asked.subject:
-            held.append(asked)
-            return None
-        return make_and_delete(asked)
-
-    async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
+    async with ScriptedServer(make_nothing) as server, await slipstream.connect(server.url) as nc:
         messages = nc.jetstream().ordered_consumer("S").messages()
         taking = asyncio.create_task(messages.next())
-        await until(lambda: len(held) == 1)
+        await until(lambda: len(creations(server)) == 1)
         await messages.stop()
         taking.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -100,15 +93,10 @@ async def test_a_cancelled_start_is_cancelled_and_not_just_ended() -> None:
 
 
 async def test_a_consumer_that_is_slow_to_be_made_is_made_once_for_all_who_take() -> None:
-    held: list[Asked] = []
-
     def script(asked: Asked) -> bytes | None:
-        if ".CONSUMER.CREATE." in asked.subject:
-            held.append(asked)
-            return None
         if ".MSG.NEXT." in asked.subject:
             return frame("s.a", asked.sid, b"1", reply=ACK)
-        return make_and_delete(asked)
+        return make_nothing(asked)
 
     async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
         messages = nc.jetstream().ordered_consumer("S").messages()
@@ -116,15 +104,15 @@ async def test_a_consumer_that_is_slow_to_be_made_is_made_once_for_all_who_take(
         second = asyncio.create_task(messages.next())
         assert await messages.next(timeout=0.01) is None  # too short, but the beginning goes on
         first.cancel()
-        await until(lambda: len(held) == 1)
-        server.say(held[0].answer(MADE))
+        await until(lambda: len(creations(server)) == 1)
+        server.say(creations(server)[0].answer(MADE))
         async with asyncio.timeout(5):
             message = await second
         assert message is not None
         assert message.data == b"1"
         await messages.stop()
         await until(lambda: nc.requests_pending == 0)
-        assert (len(held), deleted(server)) == (1, ["c"])
+        assert (len(creations(server)), deleted(server)) == (1, ["c"])
 
 
 async def test_a_consumer_that_could_not_be_made_is_asked_for_again() -> None:

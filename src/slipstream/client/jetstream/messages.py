@@ -127,8 +127,8 @@ class Messages(Iteration):
         # An iteration that was left with `break`, outside of `async with`: nobody takes messages
         # any more, so nobody may ask for them.
         source = getattr(self, "_source", None)
-        if source is not None and not source.is_closed and not source.connection.loop.is_closed():
-            source.connection.loop.call_soon_threadsafe(source.close)
+        if source is not None:
+            source.abandon()
 
 
 def _looked_at(task: "asyncio.Task[None]") -> None:

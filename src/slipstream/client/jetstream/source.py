@@ -235,6 +235,11 @@ class MessageSource:
             if task is not current:
                 task.cancel()
 
+    def abandon(self) -> None:
+        """Close, called from whatever thread finds that nobody takes any more."""
+        if not self.is_closed and not self.connection.loop.is_closed():
+            self.connection.loop.call_soon_threadsafe(self.close)
+
     async def drain(self) -> None:
         """Ask for nothing more, but receive what is on its way; then close."""
         if self.is_closed:

@@ -256,7 +256,7 @@ def unpin(js: "JetStream", request: Request) -> dict[str, Any]:
     """CONSUMER.UNPIN: no consumer has priority groups here."""
     try:
         asked = parse(request.body) if request.body.strip() else {}
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise bad_json(str(error)) from error
     if not isinstance(asked, dict) or not asked.get("group"):
         raise bad_json("consumer group not specified")

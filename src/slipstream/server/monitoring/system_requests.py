@@ -299,6 +299,6 @@ def _read(body: bytes, kind: type[Any], **fixed: Any) -> Any:
         return kind(**fixed)
     try:
         found = parse(body, kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except msgspec.MsgspecError as error:
         raise _Refused(400, str(error)) from error
     return msgspec.structs.replace(found, **fixed) if fixed else found
