@@ -30,6 +30,7 @@ ACKS = (
 )  # fmt: skip
 HOUR = 3_600_000_000_000
 PATIENCE_SECONDS = 30.0
+NO_STORE = 10049
 COUNTING_SECONDS = 0.5
 Step = tuple[Any, ...]
 _TIME = re.compile(r"(\$JS\.ACK(?:\.\w+){5})\.\d{19}\.(\d+)")
@@ -195,7 +196,14 @@ class Side:
     def do_stream(self, config: dict[str, Any]) -> Any:
         self.limited = "max_msgs" in config or "max_msgs_per_subject" in config
         self.api("STREAM.DELETE.S")
-        return self.api("STREAM.CREATE.S", config)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            answer = self.api("STREAM.CREATE.S", config)
+            # nats-server answers a deletion before the files are gone, which are in the way then.
+            in_the_way = answer.get("error", {}).get("err_code") == NO_STORE
+            if not in_the_way or time.monotonic() > deadline:
+                return answer
+            time.sleep(0.01)
 
     def do_publish(self, subject: str) -> None:
         self.asked += 1
