@@ -30,7 +30,6 @@ ACKS = (
 )  # fmt: skip
 HOUR = 3_600_000_000_000
 PATIENCE_SECONDS = 30.0
-NO_STORE = 10049
 COUNTING_SECONDS = 0.5
 Step = tuple[Any, ...]
 _TIME = re.compile(r"(\$JS\.ACK(?:\.\w+){5})\.\d{19}\.(\d+)")
@@ -155,8 +154,9 @@ def _filtered(config: dict[str, Any]) -> bool:
 class Side:
     """One of the two servers, as a script sees it."""
 
-    def __init__(self, port: int, prefix: str = "in") -> None:
+    def __init__(self, port: int, prefix: str = "in", stream: str = "S") -> None:
         self.client = RawClient(port)
+        self.stream = stream  # its name, whatever the script says
         self.prefix = prefix.encode()  # of inboxes: another for each script
         self.client.subscribe(prefix + ".*", 7)
         self.got: list[Reply] = []  # everything that came to the inboxes, in order
@@ -181,6 +181,7 @@ class Side:
                 self.got.append(reply)
 
     def close(self) -> None:
+        self.api(f"STREAM.DELETE.{self.stream}")
         self.client.__exit__()
 
     # -- steps ---------------------------------------------------------------------------------
@@ -195,15 +196,8 @@ class Side:
 
     def do_stream(self, config: dict[str, Any]) -> Any:
         self.limited = "max_msgs" in config or "max_msgs_per_subject" in config
-        self.api("STREAM.DELETE.S")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            answer = self.api("STREAM.CREATE.S", config)
-            # nats-server answers a deletion before the files are gone, which are in the way then.
-            in_the_way = answer.get("error", {}).get("err_code") == NO_STORE
-            if not in_the_way or time.monotonic() > deadline:
-                return answer
-            time.sleep(0.01)
+        self.api(f"STREAM.DELETE.{self.stream}")
+        return self.api(f"STREAM.CREATE.{self.stream}", {**config, "name": self.stream})
 
     def do_publish(self, subject: str) -> None:
         self.asked += 1
@@ -212,15 +206,15 @@ class Side:
         self._wait_for(inbox)
 
     def do_consumer(self, name: str, config: dict[str, Any]) -> Any:
-        body = {"stream_name": "S", "config": {"durable_name": name, **config}}
-        return self.api(f"CONSUMER.CREATE.S.{name}", body)
+        body = {"stream_name": self.stream, "config": {"durable_name": name, **config}}
+        return self.api(f"CONSUMER.CREATE.{self.stream}.{name}", body)
 
     def do_update(self, name: str, config: dict[str, Any]) -> Any:
         """Change."""
         return self.do_consumer(name, config)
 
     def do_recreate(self, name: str, config: dict[str, Any]) -> Any:
-        self.api(f"CONSUMER.DELETE.S.{name}")
+        self.api(f"CONSUMER.DELETE.{self.stream}.{name}")
         self.settle()
         return self.do_consumer(name, config)
 
@@ -228,11 +222,11 @@ class Side:
         self.inboxes += 1
         inbox = b"%b.%d" % (self.prefix, self.inboxes)
         body = json.dumps(asked).encode()
-        self.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", body, reply=inbox)
+        self.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{name}", body, reply=inbox)
 
     def do_deaf(self, name: str) -> None:
         """Ask, but do not listen."""
-        self.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", b"3", reply=b"deaf")
+        self.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{name}", b"3", reply=b"deaf")
 
     def do_listen(self, subject: str, group: str) -> None:
         """Subscribe, as a member of a queue group if it is named."""
@@ -245,7 +239,9 @@ class Side:
         self.settle()
 
     def do_ack(self, name: str, which: float, body: bytes) -> None:
-        replies = [r.reply for r in self.got if r.reply.startswith(f"$JS.ACK.S.{name}.")]
+        replies = [
+            r.reply for r in self.got if r.reply.startswith(f"$JS.ACK.{self.stream}.{name}.")
+        ]
         if not replies:
             return
         newest = replies[-12:]
@@ -254,13 +250,13 @@ class Side:
         self.client.publish(target, body, reply=b"%b.%d" % (self.prefix, self.inboxes))
 
     def do_delete(self, which: float) -> Any:
-        state = self.api("STREAM.INFO.S")["state"]
+        state = self.api(f"STREAM.INFO.{self.stream}")["state"]
         seq = state["first_seq"] + int(which * (state["last_seq"] - state["first_seq"] + 1))
-        return self.api("STREAM.MSG.DELETE.S", {"seq": seq}) if seq else None
+        return self.api(f"STREAM.MSG.DELETE.{self.stream}", {"seq": seq}) if seq else None
 
     def do_purge(self, asked: dict[str, Any], consumers: tuple[str, ...]) -> Any:
         """Purge. It may make room, of which nats-server's consumers hear with the next request."""
-        answer = self.api("STREAM.PURGE.S", asked)
+        answer = self.api(f"STREAM.PURGE.{self.stream}", asked)
         for name in consumers:
             self.do_pull(name, {"batch": 1})
         return answer
@@ -268,13 +264,13 @@ class Side:
     def do_pause(self, name: str, on: bool) -> Any:
         """Pause or resume. A resumed consumer of nats-server sleeps on: a request wakes it."""
         body = {"pause_until": "2099-01-01T00:00:00Z"} if on else {}
-        answer = self.api(f"CONSUMER.PAUSE.S.{name}", body)
+        answer = self.api(f"CONSUMER.PAUSE.{self.stream}.{name}", body)
         if not on:
             self.do_pull(name, {"batch": 1})
         return answer
 
     def do_reset(self, name: str) -> Any:
-        return self.api(f"CONSUMER.RESET.S.{name}")
+        return self.api(f"CONSUMER.RESET.{self.stream}.{name}")
 
     # -- what is compared ----------------------------------------------------------------------
 
@@ -284,11 +280,11 @@ class Side:
 
     def view(self) -> dict[str, Any]:
         """Stream and consumers as they stand, and the messages so far."""
-        state = self.api("STREAM.INFO.S")["state"]
+        state = self.api(f"STREAM.INFO.{self.stream}")["state"]
         shown: dict[str, Any] = {
             "stream": {k: state[k] for k in ("messages", "bytes", "first_seq", "last_seq")}
         }
-        for info in self.api("CONSUMER.LIST.S")["consumers"]:
+        for info in self.api(f"CONSUMER.LIST.{self.stream}")["consumers"]:
             shown[info["name"]] = {
                 "delivered": (info["delivered"]["consumer_seq"], info["delivered"]["stream_seq"]),
                 "ack_floor": (info["ack_floor"]["consumer_seq"], info["ack_floor"]["stream_seq"]),

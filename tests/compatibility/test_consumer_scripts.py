@@ -27,5 +27,7 @@ def test_both_servers_tell_the_same_stories(
     jetstream_server: Server, nats_server: NatsServer
 ) -> None:
     for number, steps in enumerate(STORIES.values()):
-        prefix = f"in{number}"
-        _compare(steps, Side(jetstream_server.port, prefix), Side(nats_server.port, prefix))
+        # nats-server removes the files of a stream when it has already answered that it is deleted:
+        # the next stream of that name would find them.
+        names = (f"in{number}", f"S{number}")
+        _compare(steps, Side(jetstream_server.port, *names), Side(nats_server.port, *names))
