@@ -31,6 +31,23 @@ def test_what_was_saved_with_a_sync_is_never_lost(seed: int) -> None:
             assert promised <= found <= n
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_what_a_failed_sync_left_readable_is_not_taken_for_durable(seed: int) -> None:
+    disk = SimulatedDisk(Random(seed))
+    disk.makedirs("d")
+    twin = TwinFile(disk, "d/state")
+    twin.save(b"1", True)
+    twin.save(b"2", True)
+    disk.fail("sync")
+    with pytest.raises(OSError, match="Input/output"):
+        twin.save(b"3", True)
+    twin = TwinFile(disk, "d/state")  # the process starts again, the system does not
+    assert twin.load() == b"3"
+    twin.save(b"4", False)
+    disk.crash()
+    assert TwinFile(disk, "d/state").load() in (b"3", b"4")
+
+
 def test_a_full_disk_leaves_what_was_saved() -> None:
     disk = SimulatedDisk(Random(1))
     disk.makedirs("d")

@@ -44,13 +44,13 @@ class TwinFile:
 
     def is_begun(self) -> bool:
         """Whether there are files at all, however damaged."""
-        return any(self._disk.exists(f"{self._path}.{slot}") for slot in (0, 1))
+        return any(self._disk.exists(self._name(slot)) for slot in (0, 1))
 
     def load(self) -> bytes:
         """The newest whole content; raises `CorruptionError` if there is none."""
         best: tuple[int, bytes, int] | None = None
         for slot in (0, 1):
-            path = f"{self._path}.{slot}"
+            path = self._name(slot)
             if self._disk.exists(path):
                 found = _unpack(self._disk.read(path))
                 if found is not None and (best is None or found[0] > best[0]):
@@ -68,14 +68,26 @@ class TwinFile:
         """
         if self.retired:
             return
-        if self._unsure:
-            file = self._disk.open(f"{self._path}.{self._slot}")
-            self._sync(file, self._slot)
+        if self._unsure:  # where a sync has failed, another one alone would not make it durable
+            self._sync(self._write(self._slot, self._disk.read(self._name(self._slot))), self._slot)
             self._synced = True
             self._unsure = False
         slot = 1 - self._slot if self._synced else self._slot
-        file = self._disk.open(f"{self._path}.{slot}")
-        packed = _pack(self._generation + 1, content)
+        file = self._write(slot, _pack(self._generation + 1, content))
+        if sync:
+            self._sync(file, slot)
+        else:
+            file.close()
+        self._generation += 1
+        self._slot = slot
+        self._synced = sync
+
+    def _name(self, slot: int) -> str:
+        return f"{self._path}.{slot}"
+
+    def _write(self, slot: int, packed: bytes) -> File:
+        """Replace what a slot holds; the file is left open."""
+        file = self._disk.open(self._name(slot))
         try:
             if len(packed) <= file.size():
                 file.pwrite(0, packed)  # into blocks that it has, so that a full disk takes it
@@ -86,13 +98,7 @@ class TwinFile:
         except BaseException:
             file.close()
             raise
-        if sync:
-            self._sync(file, slot)
-        else:
-            file.close()
-        self._generation += 1
-        self._slot = slot
-        self._synced = sync
+        return file
 
     def _sync(self, file: File, slot: int) -> None:
         """Make a slot durable under its name, and close it."""
