@@ -21,6 +21,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.wire.headers",
     "slipstream.log.record",
     "slipstream.log.columns",
+    "slipstream.log.direct_write",
     "slipstream.log.subject_shape",
     "slipstream.log.subject_index",
     "slipstream.log.base",

@@ -1,11 +1,19 @@
 """A real file, written directly: what it holds is what a plain one would hold."""
 
+import errno
+import mmap
 import random
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from slipstream.log import direct_write, os_file
 from slipstream.log.disk import OsDisk
+from tests.plain_twin import plain_twin
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -56,3 +64,42 @@ def test_many_megabytes_in_one_batch_arrive_whole(tmp_path: Path) -> None:
     file.sync()
     assert file.pread(0, 5 + len(data)) == b"first" + data
     file.close()
+
+
+def test_after_a_write_that_failed_nothing_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "segment"
+    file = OsDisk().open(str(path))
+    file.reserve(100_000)
+    file.append(b"first")
+    file.sync()
+
+    def fails(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os_file, "write_blocks", fails)
+        file.append(b"lost")
+        with pytest.raises(OSError, match="Input/output"):
+            file.sync()
+    file.append(b"behind it")
+    with pytest.raises(OSError, match="earlier write"):
+        file.sync()
+    file.close()
+    assert path.read_bytes().rstrip(b"\0") == b"first"
+
+
+@pytest.mark.parametrize("module", [direct_write, plain_twin("slipstream.log.direct_write")])
+@given(parts=st.lists(st.binary(max_size=60).map(lambda b: b * 200), max_size=4), tail=st.binary())
+def test_both_builds_write_the_same_blocks(module: Any, parts: list[bytes], tail: bytes) -> None:
+    block = module.BLOCK
+    text = tail + b"".join(parts)
+    with tempfile.TemporaryFile() as file, mmap.mmap(-1, 2 * block) as buffer:
+        file.write(b"x" * block)
+        file.flush()
+        rest = module.write_blocks(file.fileno(), buffer, parts, tail, block)
+        file.seek(0)
+        written = file.read()
+    assert rest == text[len(text) // block * block :]
+    assert written == b"x" * block + text + bytes(-len(text) % block)

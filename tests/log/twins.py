@@ -1,22 +1,22 @@
 """The plain twins of the log's compiled leaves, loaded beside them."""
 
 import sys
+from importlib import import_module
 from types import ModuleType
 
 from tests.plain_twin import plain_twin
 
+NAMES = ("subject_shape", "subject_index", "columns", "record")  # each stands on those before it
+
 
 def load_twins() -> tuple[ModuleType, ModuleType, ModuleType]:
     """`subject_index`, `columns` and `record` as plain Python, with what they stand on."""
+    originals = {
+        f"slipstream.log.{name}": import_module(f"slipstream.log.{name}") for name in NAMES
+    }
     modules = []
-    replaced = {}
-    for name in ("subject_shape", "subject_index", "columns", "record"):
-        full = f"slipstream.log.{name}"
-        module = plain_twin(full)
-        modules.append(module)
-        replaced[full] = sys.modules.get(full)
-        sys.modules[full] = module  # so that the next twin imports this one
-    for full, original in replaced.items():
-        if original is not None:
-            sys.modules[full] = original
+    for full in originals:
+        modules.append(plain_twin(full))
+        sys.modules[full] = modules[-1]  # so that the next twin imports this one
+    sys.modules.update(originals)
     return modules[1], modules[2], modules[3]

@@ -21,9 +21,9 @@ import threading
 from collections.abc import Callable
 
 from slipstream.errors import DiskFullError
+from slipstream.log.direct_write import BLOCK, write_blocks
 from slipstream.log.open_files import OpenFiles
 
-BLOCK = 4096
 BUFFER_BYTES = 1024 * 1024  # of one direct write
 BUFFERS_KEPT = 4
 SMALL_BATCH = 512 * 1024  # batches below this are worth zeros written ahead
@@ -39,45 +39,29 @@ def full_or(error: OSError, what: str) -> Exception:
     return error
 
 
-class Buffer:
-    """`BUFFER_BYTES` of page-aligned memory, zeros at first."""
-
-    __slots__ = ("_address", "memory")
-
-    def __init__(self) -> None:
-        self.memory = mmap.mmap(-1, BUFFER_BYTES)
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-
-    def put(self, at: int, data: bytes, start: int, size: int) -> int:
-        """Copy a part of `data` here; where it ends. Other threads run meanwhile."""
-        source = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
-        ctypes.memmove(self._address + at, source + start, size)
-        return at + size
-
-
 class Buffers:
-    """Memory for direct writes, shared by the files of one disk."""
+    """Page-aligned memory for direct writes, shared by the files of one disk."""
 
     def __init__(self) -> None:
-        self._free: list[Buffer] = []
-        self._zeros: Buffer | None = None
+        self._free: list[mmap.mmap] = []
+        self._zeros: mmap.mmap | None = None
 
-    def take(self) -> Buffer:
-        """One that nobody else uses."""
+    def take(self) -> mmap.mmap:
+        """`BUFFER_BYTES` that nobody else uses."""
         try:
             return self._free.pop()
         except IndexError:
-            return Buffer()
+            return mmap.mmap(-1, BUFFER_BYTES)
 
-    def give(self, buffer: Buffer) -> None:
+    def give(self, buffer: mmap.mmap) -> None:
         """Back for others."""
         if len(self._free) < BUFFERS_KEPT:
             self._free.append(buffer)
 
-    def some_zeros(self) -> Buffer:
+    def some_zeros(self) -> mmap.mmap:
         """As many zeros as a buffer has bytes."""
         if self._zeros is None:
-            self._zeros = Buffer()
+            self._zeros = mmap.mmap(-1, BUFFER_BYTES)
         return self._zeros
 
 
@@ -85,6 +69,7 @@ class OsFile:
     """One open file; `sync` may run on another thread than the rest, one at a time."""
 
     __slots__ = (
+        "_broken",
         "_buffers",
         "_busy",
         "_closed",
@@ -126,6 +111,7 @@ class OsFile:
         self._tail = b""  # what the last block holds before that
         self._zeroed = 0  # up to here every block was written before
         self._lock = threading.Lock()  # for what `_flush` works on
+        self._broken = False  # a write of what was pending has failed
         self._is_direct = False
         self._open_files = open_files
         self._gate = threading.Lock()  # for the descriptors, and for
@@ -213,59 +199,40 @@ class OsFile:
             parts = self._pending
             if not parts:
                 return
+            if self._broken:
+                raise OSError(errno.EIO, f"an earlier write to {self._path} has failed")
             self._pending = []
-            small = sum(len(part) for part in parts) < SMALL_BATCH
-            buffer = self._buffers.take()
-            try:
-                self._write_parts(buffer, parts)
-                if small and self._flushed >= self._zeroed:
-                    self._zero_ahead()
-            finally:
-                self._buffers.give(buffer)
+            self._broken = True  # unless all goes well: what follows may not take its place
+            size = sum(len(part) for part in parts)
+            self._write_parts(parts)
+            self._flushed += size
+            if size < SMALL_BATCH and self._flushed >= self._zeroed:
+                self._zero_ahead()
+            self._broken = False
 
-    def _write_parts(self, buffer: Buffer, parts: list[bytes]) -> None:
-        """Write `parts` behind what was flushed, a buffer full at a time."""
-        used = buffer.put(0, self._tail, 0, len(self._tail))
-        for part in parts:
-            at = 0
-            while at < len(part):
-                n = min(len(part) - at, BUFFER_BYTES - used)
-                used = buffer.put(used, part, at, n)
-                at += n
-                if used == BUFFER_BYTES:
-                    self._write_buffer(buffer, used)
-                    used = 0
-        if used:
-            self._write_buffer(buffer, used)
-
-    def _write_buffer(self, buffer: Buffer, end: int) -> None:
-        """Write it up to `end`, from the beginning of the block where the flushed bytes end."""
-        padded = -(-end // BLOCK) * BLOCK
-        buffer.memory[end:padded] = bytes(padded - end)
-        self._write_blocks(buffer, padded, self._flushed - len(self._tail))
-        self._flushed += end - len(self._tail)
-        self._tail = buffer.memory[end - end % BLOCK : end]
-
-    def _write_blocks(self, buffer: Buffer, size: int, offset: int) -> None:
-        view = memoryview(buffer.memory)[:size]
+    def _write_parts(self, parts: list[bytes]) -> None:
+        """Write `parts` behind what was flushed."""
+        begin = self._flushed - len(self._tail)
+        buffer = self._buffers.take()
         try:
-            _write_all(self._direct, view, offset)
+            self._tail = write_blocks(self._direct, buffer, parts, self._tail, begin)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
             # Opened for direct writes, but refuses them: the page cache takes any.
             os.close(self._direct)
             self._direct = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-            _write_all(self._direct, view, offset)
+            self._tail = write_blocks(self._direct, buffer, parts, self._tail, begin)
         finally:
-            view.release()
+            self._buffers.give(buffer)
 
     def _zero_ahead(self) -> None:
         """Write zeros to the reserved blocks that come next."""
         start = -(-self._flushed // BLOCK) * BLOCK
         size = min(self._reserved // BLOCK * BLOCK - start, BUFFER_BYTES)
         if size > 0:
-            self._write_blocks(self._buffers.some_zeros(), size, start)
+            with memoryview(self._buffers.some_zeros()) as zeros:
+                _write_all(self._direct, zeros[:size], start)
             self._zeroed = start + size
 
     def pwrite(self, offset: int, data: bytes) -> None:
@@ -371,13 +338,14 @@ class OsFile:
 
     def close(self) -> None:
         """Release it; what was appended is handed to the operating system."""
-        if self._fd >= 0:
+        if self._fd >= 0 and not self._broken:
             self._end_direct()
         with self._gate:
             self._closed = True
-            if self._fd >= 0:
-                os.close(self._fd)
-            self._fd = -1
+            for fd in (self._fd, self._direct):
+                if fd >= 0:
+                    os.close(fd)
+            self._fd = self._direct = -1
         self._open_files.forget(self)
 
 

@@ -1,0 +1,44 @@
+"""Writing a batch in whole blocks, past the page cache.
+
+The compiled build replaces this module by `direct_write.pyx`, which copies and writes without the
+interpreter: a thread that comes back to it between two writes waits for whoever runs there, and the
+disk waits with it. This is its plain twin.
+"""
+
+import mmap
+import os
+
+BLOCK = 4096  # bytes; what the device wants to be written at a time
+
+
+def write_blocks(fd: int, buffer: mmap.mmap, parts: list[bytes], tail: bytes, offset: int) -> bytes:
+    """Write `tail` and `parts` to the blocks from `offset` on; what the last block now begins with.
+
+    `offset` is a multiple of `BLOCK`, `tail` shorter than one: what was written there before. They
+    go through `buffer`, whole blocks long, with zeros behind the end. Raises OSError.
+    """
+    used = len(tail)
+    buffer[:used] = tail
+    for part in parts:
+        at = 0
+        while at < len(part):
+            n = min(len(part) - at, len(buffer) - used)
+            buffer[used : used + n] = part[at : at + n]
+            used += n
+            at += n
+            if used == len(buffer):
+                _write_all(fd, buffer, used, offset)
+                offset += used
+                used = 0
+    padded = -(-used // BLOCK) * BLOCK
+    buffer[used:padded] = bytes(padded - used)
+    _write_all(fd, buffer, padded, offset)
+    return buffer[used - used % BLOCK : used]
+
+
+def _write_all(fd: int, buffer: mmap.mmap, size: int, offset: int) -> None:
+    done = 0
+    with memoryview(buffer) as view:
+        while done < size:
+            with view[done:size] as rest:
+                done += os.pwrite(fd, rest, offset + done)
