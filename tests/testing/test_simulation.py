@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from slipstream.engine.stream import Stream
-from slipstream.log.durability import FileSyncBatch
+from slipstream.log.durability import SyncBatch
 from slipstream.log.segment import salt_of, scan_records
 from slipstream.testing.driver import HandCommitter
 from slipstream.testing.ledger import ViolationError
@@ -58,7 +58,7 @@ class LazyCommitter(HandCommitter):
     """Planted: what should be synced is only said to be."""
 
     def blocking(self, work: Any) -> None:
-        if not isinstance(work, FileSyncBatch):
+        if not isinstance(work, SyncBatch):
             super().blocking(work)
 
 

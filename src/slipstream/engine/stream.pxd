@@ -30,7 +30,7 @@ cdef class Stream(Service):
     cdef public DuplicateWindow dedupe
     cdef public bytes last_msg_id
     cdef public bint dirty
-    cdef public bint syncing
+    cdef public int syncing
     cdef public bint sync_again
     cdef public bint closed
     cdef public bint ack_at_once

@@ -60,7 +60,7 @@ class Stream(Service):
         self.dedupe = DuplicateWindow(config.duplicate_window)
         self.last_msg_id = b""  # of the very last message stored
         self.dirty = False  # whether it stands in the turn's list
-        self.syncing = False  # kept by the committer: a batch is on its way to the disk
+        self.syncing = 0  # kept by the committer: batches on their way to the disk
         self.sync_again = False
         self.closed = False
         self.ack_at_once = False
@@ -186,9 +186,8 @@ class Stream(Service):
         if verdict.rollup == "all":
             self.log.drop_below(seq)
             self.purged()
-        elif verdict.rollup == "sub":
-            if self.log.purge((subject,), seq, 0):
-                self.purged(subject)
+        elif verdict.rollup == "sub" and self.log.purge((subject,), seq, 0):
+            self.purged(subject)
         self._promise(message.reply, seq, False)
         return 1
 
@@ -343,12 +342,13 @@ class Stream(Service):
 
     def fail(self, why: str) -> None:
         """The disk has failed: what waits is refused, nothing is written any more."""
-        self.failed = why
         waiting = self._acks
         self._acks = []
         for entry in waiting:
             self.refuse(entry[2], ApiError(10077, err=why))
-        self.js.problem(f"stream '{self.account.name} > {self.name}': {why}")
+        if why != self.failed:
+            self.failed = why
+            self.js.problem(f"stream '{self.account.name} > {self.name}': {why}")
 
     # -- consumers -----------------------------------------------------------------------------
 

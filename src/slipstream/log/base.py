@@ -64,13 +64,7 @@ class Log:
         raise NotImplementedError
 
     def append(
-        self,
-        subject: bytes,
-        data: bytes,
-        header_start: _int,
-        body_start: _int,
-        end: _int,
-        ts: _int,
+        self, subject: bytes, data: bytes, header_start: _int, body_start: _int, end: _int, ts: _int
     ) -> _int:
         """Store a message and return its sequence.
 
@@ -86,8 +80,16 @@ class Log:
         """Jump so that the next message gets ``last_seq + 1`` (a purge beyond the end)."""
         raise NotImplementedError
 
-    def prepare_sync(self) -> SyncBatch | None:
-        """Hand what is buffered to the operating system; None if there is nothing to sync."""
+    def unwritten(self) -> _int:
+        """Bytes that the next batch will write."""
+        return 0
+
+    def prepare_sync(self, instead_of: SyncBatch | None = None) -> SyncBatch | None:
+        """Hand what is buffered to the operating system; None if there is nothing to sync.
+
+        Batches run and are finished in the order in which they were prepared. `instead_of` is one
+        that has not run and is not to: the new one covers it (or is it).
+        """
         raise NotImplementedError
 
     def finish_sync(self, batch: SyncBatch) -> None:

@@ -61,7 +61,6 @@ class Compactor:
         self._log = log
         self._sparse: list[Segment] = []
         self._job: CompactionJob | None = None  # drawn up or under way
-        self._waits = False  # for the batch under way
 
     def watch(self, segment: Segment) -> None:
         """A closed segment counts from now on: `add` it once its live bytes are below a bound."""
@@ -80,37 +79,30 @@ class Compactor:
         if self._job is not None and self._job.segment is segment:
             self._job.erased = True
 
-    def draw_up(self) -> None:
-        """Copy out what a job needs, if there is one to do; all removals are told in this batch."""
+    def draw_up(self) -> "list[CompactionJob]":
+        """What is to run once this batch is durable, in which all removals are told."""
         if self._job is not None or not self._sparse:
-            return
+            return []
         log = self._log
         segment = self._sparse.pop(0)
         if segment.live == 0 or segment not in log.blocks:
-            return
+            return []
         if not segment.footed:
             self._sparse.append(segment)
-            return
+            return []
         behind = segment.base + segment.places - max(segment.base, log.first_seq)
         if segment.live * 2 > behind:  # it empties from the front, and will go as a whole
             segment.compact_below = segment.bytes // 2
-            return
+            return []
         try:
             if segment.ids is None:
                 log.reader.load(segment)
         except OSError:
             self._sparse.append(segment)  # later, when the disk can be read
-            return
+            return []
         draft = FooterDraft.of(segment, log.subjects, log.active_base())
         neighbours = Neighbours.of(log.blocks)
         self._job = CompactionJob(log.disk, segment, draft, neighbours, self._done)
-        self._waits = True
-
-    def released(self) -> "list[CompactionJob]":
-        """The batch is durable: what may run now."""
-        if self._job is None or not self._waits:
-            return []
-        self._waits = False
         return [self._job]
 
     def _done(self, job: "CompactionJob") -> None:

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from slipstream.log.disk import Disk, File
+
+if TYPE_CHECKING:
+    from slipstream.log.segment import Segment
 
 LISTED_MAX = 10_000  # of lost sequences, named one by one
 
@@ -43,19 +46,6 @@ class Lost:
         return found
 
 
-class SyncBatch(Protocol):
-    """What one fdatasync has to cover."""
-
-    last_seq: int
-    error: OSError | None
-
-    def flush(self) -> None:
-        """Hand it to the operating system: then it survives the end of the process. Blocks."""
-
-    def run(self) -> None:
-        """Block until the disk has it all. Never raises: a failure is kept in `error`."""
-
-
 class Job(Protocol):
     """Work off the hot path, such as a finished segment's index: `run` blocks, on any thread."""
 
@@ -66,32 +56,29 @@ class Job(Protocol):
         """Take over the result, on the loop."""
 
 
-class FailedBatch:
-    """Stands for a batch that could not even be written."""
-
-    def __init__(self, last_seq: int, why: str) -> None:
-        self.last_seq = last_seq
-        self.error: OSError | None = OSError(why)
-
-    def flush(self) -> None:
-        """There is nothing to do."""
-
-    def run(self) -> None:
-        """There is nothing to do."""
-
-
-class FileSyncBatch:
-    """The files that one group commit has to sync, oldest first."""
+class SyncBatch:
+    """The files that one group commit has to sync, oldest first, and what may follow that."""
 
     def __init__(self, disk: Disk, files: list[File], directory: str, last_seq: int) -> None:
+        self.last_seq = last_seq  # durable with it, as are those below
+        self.error: Exception | None = None
+        self.segments: list[Segment] = []  # pinned until it is finished
+        self.doomed: list[Segment] = []  # their files go then
+        self.jobs: list[Job] = []  # they may begin then
         self._disk = disk
         self._files = files
         self._directory = directory  # "" when nothing in it was created or removed
-        self.last_seq = last_seq
-        self.error: OSError | None = None
+
+    def take_over(self, earlier: "SyncBatch") -> None:
+        """Do all that an earlier batch was to do, which is not run any more."""
+        self._files = list(dict.fromkeys([*earlier._files, *self._files]))
+        self._directory = self._directory or earlier._directory
+        self.segments = [*earlier.segments, *self.segments]
+        self.doomed = [*earlier.doomed, *self.doomed]
+        self.jobs = [*earlier.jobs, *self.jobs]
 
     def flush(self) -> None:
-        """Hand what was written to the operating system, without waiting for the disk."""
+        """Hand it to the operating system: then it survives the end of the process. Blocks."""
         try:
             for file in self._files:
                 file.flush()
@@ -99,7 +86,7 @@ class FileSyncBatch:
             self.error = error
 
     def run(self) -> None:
-        """fdatasync each file, then the directory if need be."""
+        """Block until the disk has it all. Never raises: a failure is kept in `error`."""
         try:
             for file in self._files:
                 file.sync()

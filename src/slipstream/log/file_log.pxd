@@ -22,14 +22,11 @@ cdef class FileLog(Log):
     cdef unsigned long long _recorded_first
     cdef list _tombs
     cdef list _unsynced
-    cdef list _in_flight
     cdef list _emptied
-    cdef list _doomed
     cdef list _jobs
     cdef list _footers
-    cdef list _footers_in_flight
+    cdef list _batches
     cdef public bint dir_dirty
-    cdef bint _dir_in_flight
     cdef bint _written
     cdef object _lost
     cdef Py_ssize_t _reserved

@@ -1,6 +1,6 @@
 """A log in segment files: appended in memory, written and synced once for each batch.
 
-    append ──> buffer ──prepare_sync──> write(2) ──batch.run──> fdatasync ──finish_sync──> durable
+    append ──> buffer ──prepare_sync──> file ──batch.run──> write, fdatasync ──finish_sync──> durable
 
 A segment that is full is closed: its footer, which makes opening cheap, is written by a job off the
 hot path. What is removed is told by records too: ranges of sequences (tombstones), coalesced for
@@ -20,7 +20,7 @@ from slipstream.log.block_cache import BlockCache
 from slipstream.log.columns import GONE, Column
 from slipstream.log.compaction import Compactor, Neighbours
 from slipstream.log.disk import Disk
-from slipstream.log.durability import FailedBatch, FileSyncBatch, Job, Lost, SyncBatch
+from slipstream.log.durability import Job, Lost, SyncBatch
 from slipstream.log.packing import PACK_MIN, pack
 from slipstream.log.record import END, FRONT, MESSAGE, PACKED, SKIP, TOMBSTONE, Record, encode
 from slipstream.log.segment import (
@@ -71,15 +71,12 @@ class FileLog(Log):
         self._recorded_first = self.first_seq  # ... and about the front
         self._tombs: list[list[int]] = []  # removed ranges not yet written: [first, count]
         self._unsynced: list[Segment] = []
-        self._in_flight: list[Segment] = []  # what the batch under way syncs
         self._emptied: list[Segment] = []  # dropped; doomed with the next batch
-        self._doomed: list[Segment] = []  # their files go when the batch under way has run
         self.compactor = Compactor(self)
         self._jobs: list[Job] = []
         self._footers: list[Job] = []  # of segments that are not synced yet
-        self._footers_in_flight: list[Job] = []
+        self._batches: list[SyncBatch] = []  # prepared and not finished, in order
         self.dir_dirty = False  # names in it have changed
-        self._dir_in_flight = False
         self._written = False  # something was handed over that is not synced yet
         self._lost = Lost()
         self._reserved = 0  # how far the active segment can surely grow; 0 once failed
@@ -90,13 +87,7 @@ class FileLog(Log):
         return 30 + subject_size + body_size + (4 + header_size if header_size else 0)
 
     def append(
-        self,
-        subject: bytes,
-        data: bytes,
-        header_start: _int,
-        body_start: _int,
-        end: _int,
-        ts: _int,
+        self, subject: bytes, data: bytes, header_start: _int, body_start: _int, end: _int, ts: _int
     ) -> _int:
         segment: Any = self._active
         length = 26 + len(subject) + end - header_start
@@ -292,7 +283,10 @@ class FileLog(Log):
         self._reserved = 0  # so that the next append asks, and hears of it
         raise StorageError(self.failed) from error
 
-    def prepare_sync(self) -> SyncBatch | None:
+    def unwritten(self) -> _int:
+        return self._out.size
+
+    def prepare_sync(self, instead_of: SyncBatch | None = None) -> SyncBatch | None:
         told = False
         try:
             told = self._tell_removed()
@@ -300,24 +294,30 @@ class FileLog(Log):
         except StorageError:
             pass  # `failed` says why
         if self.failed:
-            return FailedBatch(self.last_seq, self.failed)
+            batch = SyncBatch(self.disk, [], "", self.last_seq)
+            batch.error = OSError(self.failed)
+            return batch
         if self._written and self._active is not None:
             self._will_sync(self._active)
         self._written = False
         if not self._unsynced and not self.dir_dirty:
-            return None
-        self._doom_emptied(told)
+            return instead_of
+        files = list(dict.fromkeys(s.file for s in self._unsynced if s.file is not None))
+        directory = self.directory if self.dir_dirty else ""
+        batch = SyncBatch(self.disk, files, directory, self.last_seq)
+        batch.segments = self._unsynced
+        batch.doomed = self._take_doomed(told)
+        batch.jobs = self._footers
         if told:
-            self.compactor.draw_up()
-        self._in_flight += self._unsynced  # also of a batch that was prepared and did not run
+            batch.jobs += self.compactor.draw_up()
         self._unsynced = []
-        self._footers_in_flight += self._footers
         self._footers = []
-        self._dir_in_flight = self._dir_in_flight or self.dir_dirty
         self.dir_dirty = False
-        files = list(dict.fromkeys(s.file for s in self._in_flight if s.file is not None))
-        directory = self.directory if self._dir_in_flight else ""
-        return FileSyncBatch(self.disk, files, directory, self.last_seq)
+        if instead_of is not None:
+            batch.take_over(instead_of)
+            self._batches.remove(instead_of)
+        self._batches.append(batch)
+        return batch
 
     def _tell_removed(self) -> bool:
         """Have all that was removed or skipped in records; False if that has to wait for space."""
@@ -333,30 +333,27 @@ class FileLog(Log):
             return False
         return True
 
-    def _doom_emptied(self, told: bool) -> None:
-        """The files of emptied segments go once this batch is durable.
+    def _take_doomed(self, told: bool) -> list[Segment]:
+        """Emptied segments whose files go once this batch is durable.
 
         If what was removed could not be told, only those that no older segment depends on.
         """
         oldest = self.blocks[0].base if self.blocks else self.last_seq + 1
         emptied = self._emptied
         self._emptied = [s for s in emptied if not told and s.base > oldest]
-        self._doomed += [s for s in emptied if told or s.base < oldest]
+        return [s for s in emptied if told or s.base < oldest]
 
     def finish_sync(self, batch: SyncBatch) -> None:
-        for segment in self._in_flight:
+        self._batches = [other for other in self._batches if other is not batch]
+        for segment in batch.segments:
             segment.unpin()
-        self._in_flight = []
-        self._dir_in_flight = False
         if batch.error is not None or self.failed:
             self._fail(batch.error or OSError(self.failed))
         self.durable_seq = max(self.durable_seq, batch.last_seq)
-        for segment in self._doomed:
+        for segment in batch.doomed:
             segment.let_go()
             self.reader.unlink(segment)
-        self._doomed = []
-        self._jobs += [*self._footers_in_flight, *self.compactor.released()]
-        self._footers_in_flight = []
+        self._jobs += batch.jobs
 
     def take_jobs(self) -> list[Job]:
         jobs = self._jobs
@@ -474,8 +471,8 @@ class FileLog(Log):
         if not self.failed:
             if self._active is not None and self._active.records_end > self._close_early:
                 self._close_active(self.last_seq + 1)
-            batch = self.prepare_sync()
-            if batch is not None:
+            self.prepare_sync()
+            for batch in list(self._batches):  # also what is on its way, or waits for its interval
                 batch.run()
                 self.finish_sync(batch)
             for job in self.take_jobs():
@@ -486,7 +483,8 @@ class FileLog(Log):
         self._release()
 
     def _release(self) -> None:
-        for segment in [*self.blocks, *self._emptied, *self._doomed]:
+        doomed = [segment for batch in self._batches for segment in batch.doomed]
+        for segment in [*self.blocks, *self._emptied, *doomed]:
             if segment.file is not None:
                 segment.file.close()
                 segment.file = None

@@ -89,7 +89,7 @@ class MemoryLog(Log):
         self.blocks.append(fresh)
         return fresh
 
-    def prepare_sync(self) -> SyncBatch | None:
+    def prepare_sync(self, instead_of: SyncBatch | None = None) -> SyncBatch | None:
         return None
 
     def finish_sync(self, batch: SyncBatch) -> None:

@@ -2,7 +2,8 @@
 
 Where the disk answers within a fraction of a millisecond and nothing else is running, the fdatasync
 runs right here: two hand-overs between threads would cost more than they hide. A slower disk is
-waited for on a thread, while the loop gathers the next batch.
+waited for on a thread, while the loop gathers the next batch. Once that one is large it queues up
+behind the first, so that a disk which is busy with many bytes never waits for the loop.
 """
 
 import asyncio
@@ -12,11 +13,14 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from slipstream.log.durability import SyncBatch
+
 if TYPE_CHECKING:
     from slipstream.engine.stream import Stream
 
 INLINE_MESSAGES_MAX = 4
 INLINE_SECONDS_MAX = 0.0005  # a disk that is slower than this, on average, is not waited for here
+QUEUED_BYTES_MIN = 1024 * 1024  # below this, what waits for a batch under way goes on gathering
 PROBE_EVERY = 256  # after so many commits on the thread, one is tried here again
 _WEIGHT = 0.1
 
@@ -32,7 +36,7 @@ class GroupCommitter:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="slipstream-disk")
         self._seconds = 0.0  # what an fdatasync takes, averaged
         self._since_probe = 0
-        self._lazy: dict[Stream, Any] = {}  # the latest batch of each stream synced by interval
+        self._lazy: dict[Stream, SyncBatch] = {}  # of streams synced by interval, not run
         self.commits = 0
         self.slowest = 0.0
 
@@ -41,18 +45,20 @@ class GroupCommitter:
         stream.dirty = False
         if stream.closed:
             return
-        if stream.syncing:
+        if stream.syncing and not self._may_queue(stream):
             stream.sync_again = True
             return
-        batch = stream.log.prepare_sync()
+        lazy = self._lazy.pop(stream, None)
+        batch = stream.log.prepare_sync(lazy)
         if batch is None:
             stream.synced(None)
             return
         if stream.ack_at_once:
-            self._sync_lazily(stream, batch)
+            self._sync_lazily(stream, batch, lazy)
             return
         if (
-            stream.log.last_seq - stream.log.durable_seq <= INLINE_MESSAGES_MAX
+            not stream.syncing
+            and stream.log.last_seq - stream.log.durable_seq <= INLINE_MESSAGES_MAX
             and self._may_run_here()
         ):
             begin = perf_counter()
@@ -61,6 +67,10 @@ class GroupCommitter:
             stream.synced(batch)
             return
         self._run_on_thread(stream, batch)
+
+    def _may_queue(self, stream: "Stream") -> bool:
+        """Whether a second batch is worth its flush: the disk goes on with it without us."""
+        return stream.syncing == 1 and stream.log.unwritten() >= QUEUED_BYTES_MIN
 
     def _may_run_here(self) -> bool:
         if self._seconds <= INLINE_SECONDS_MAX:
@@ -76,11 +86,11 @@ class GroupCommitter:
         self.slowest = max(self.slowest, seconds)
         self._seconds += (min(seconds, 0.01) - self._seconds) * _WEIGHT
 
-    def _run_on_thread(self, stream: "Stream", batch: Any) -> None:
-        stream.syncing = True
+    def _run_on_thread(self, stream: "Stream", batch: SyncBatch) -> None:
+        stream.syncing += 1
         self._threads.submit(self._run, stream, batch)
 
-    def _run(self, stream: "Stream", batch: Any) -> None:
+    def _run(self, stream: "Stream", batch: SyncBatch) -> None:
         """On the thread. A future's callbacks would come two rounds of the loop later."""
         begin = perf_counter()
         try:
@@ -90,9 +100,9 @@ class GroupCommitter:
         done = partial(self._done, stream, batch, perf_counter() - begin)
         self._loop.call_soon_threadsafe(self._turn, done)
 
-    def _done(self, stream: "Stream", batch: Any, seconds: float) -> None:
+    def _done(self, stream: "Stream", batch: SyncBatch, seconds: float) -> None:
         self._note(seconds)
-        stream.syncing = False
+        stream.syncing -= 1
         if stream.closed:
             return
         stream.synced(batch)
@@ -100,19 +110,24 @@ class GroupCommitter:
             stream.sync_again = False
             stream.mark_dirty()
 
-    def _sync_lazily(self, stream: "Stream", batch: Any) -> None:
+    def _sync_lazily(self, stream: "Stream", batch: SyncBatch, lazy: SyncBatch | None) -> None:
         """With relaxed durability: acknowledged already, written soon, synced now and then."""
         stream.synced(None)
         self._threads.submit(batch.flush)
-        if stream not in self._lazy:
-            self._loop.call_later(self._sync_interval or 1.0, self._sync_one, stream)
-        self._lazy[stream] = batch  # it covers those before it
+        self._lazy[stream] = batch
+        if lazy is None:
+            self._sync_later(stream)
+
+    def _sync_later(self, stream: "Stream") -> None:
+        self._loop.call_later(self._sync_interval or 1.0, self._sync_one, stream)
 
     def _sync_one(self, stream: "Stream") -> None:
-        batch = self._lazy.pop(stream)
-        if stream.closed or stream.syncing:
-            return
-        self._run_on_thread(stream, batch)
+        if stream.closed:
+            self._lazy.pop(stream, None)
+        elif stream.syncing:
+            self._sync_later(stream)
+        elif stream in self._lazy:
+            self._run_on_thread(stream, self._lazy.pop(stream))
 
     def run_job(self, job: Any) -> None:
         """Run a job on the thread, its `finish` on the loop."""

@@ -83,6 +83,7 @@ class HandCommitter:
 
     def __init__(self) -> None:
         self.held = False
+        self.overlap = False  # a second batch of a stream may follow the first before that is done
         self.waiting: deque[Held] = deque()
         self.syncs = 0
 
@@ -95,14 +96,14 @@ class HandCommitter:
         stream.dirty = False
         if stream.closed:
             return
-        if stream.syncing:
+        if stream.syncing > self.overlap:
             stream.sync_again = True
             return
         batch = stream.log.prepare_sync()
         if batch is None:
             stream.synced(None)
             return
-        stream.syncing = True
+        stream.syncing += 1
         self._begin(Held(self, batch, stream))
 
     def run_job(self, job: Any) -> None:
@@ -123,17 +124,22 @@ class HandCommitter:
 
     def synced(self, stream: Stream, batch: Any) -> None:
         """A stream's batch has run: say so, and see to what came meanwhile."""
-        stream.syncing = False
+        stream.syncing -= 1
         stream.synced(batch)
         if stream.sync_again and not stream.closed:
             stream.sync_again = False
             stream.mark_dirty()
 
-    def step(self) -> bool:
-        """Do one thing: run the oldest that waits, or finish it if it ran. False if none waits."""
+    def step(self, ahead: bool = False) -> bool:
+        """Do one thing: run the oldest that waits, or finish it if it ran. False if none waits.
+
+        With `ahead` the next one runs before it is heard that those before it have.
+        """
         if not self.waiting:
             return False
         item = self.waiting[0]
+        if ahead:
+            item = next((other for other in self.waiting if not other.ran), item)
         if item.ran:
             self.waiting.popleft()
             item.finish()
@@ -254,7 +260,10 @@ class Client:
         return self.request(subject, body, fields or None).json()
 
     def take(self) -> list[Message]:
-        """The messages that came since the last call; other lines go to `lines`."""
+        """The messages that came since the last call; other lines go to `lines`.
+
+        What asked whether the client is still there is answered.
+        """
         data = self._rest + bytes(self.transport.written)
         self.transport.written = bytearray()
         found = []
@@ -277,6 +286,9 @@ class Client:
             found.append(Message(words[1], words[2], reply, block, body))
             at = start + size + 2
         self._rest = data[at:]
+        if b"PING" in self.lines:
+            self.lines.remove(b"PING")
+            self.send(b"PONG\r\n")
         return found
 
 

@@ -92,6 +92,7 @@ class Simulation:
             self.disk, now=now, committer=self._committer(), segment_bytes=self._segment_bytes
         ).start()
         driver.committer.hold()
+        driver.committer.overlap = self.random.random() < 0.5
         return driver
 
     def _create(self) -> Ledger:
@@ -276,7 +277,7 @@ class Simulation:
 
     def _disk_step(self) -> None:
         for _ in range(self.random.randint(1, 6)):
-            self.driver.committer.step()
+            self.driver.committer.step(ahead=self.random.random() < 0.3)
             self.driver.finish()
 
     def _pass_time(self) -> None:
