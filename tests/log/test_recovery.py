@@ -298,3 +298,23 @@ def test_an_empty_file_from_a_crash_is_no_segment() -> None:
     fill(log, 1)
     commit(log)
     assert readable(reopen(disk)) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_last_segment_that_tells_of_removals_alone_is_there_after_a_stop_in_order() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = reopen(disk)
+    fill(log, 80)
+    commit(log)
+    for seq in range(80, log.active_base() - 1, -1):
+        log.remove(seq, False)
+    commit(log)
+    assert log.active_base() == 81  # the last messages are gone, with their segment
+    left = [seq for seq in readable(log) if seq % 2]
+    for seq in readable(log):
+        if seq % 2 == 0:
+            log.remove(seq, False)
+            commit(log, jobs=False)
+    for _ in range(2):
+        log.close()
+        log = reopen(disk)
+        assert (log.last_seq, readable(log)) == (80, left)

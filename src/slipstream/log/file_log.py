@@ -1,6 +1,6 @@
 """A log in segment files: appended in memory, written and synced once for each batch.
 
-    append ──> buffer ──prepare_sync──> file ──batch.run──> write, fdatasync ──finish_sync──> durable
+    append ──> buffer ──prepare_sync──> file ──batch.run──> the disk ──finish_sync──> durable
 
 A segment that is full is closed: its footer, which makes opening cheap, is written by a job off the
 hot path. What is removed is told by records too: ranges of sequences (tombstones), coalesced for
@@ -469,7 +469,9 @@ class FileLog(Log):
 
     def close(self) -> None:
         if not self.failed:
-            if self._active is not None and self._active.records_end > self._close_early:
+            active = self._active
+            # One without any places stays: the next would take its name, and go with it.
+            if active and active.base <= self.last_seq and active.records_end > self._close_early:
                 self._close_active(self.last_seq + 1)
             self.prepare_sync()
             for batch in list(self._batches):  # also what is on its way, or waits for its interval
