@@ -2,7 +2,7 @@
 
 Each server gets the same story: idle; 10,000 idle connections; ten million messages on 1,000
 subjects; a filtered consumer on them; a million subjects with one message each; crashes and
-restarts; clean stops and restarts. Restarts happen three times, the median counts.
+restarts; clean stops and restarts. Restarts happen five times, the median counts.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from bench.programs import LOADGEN, build_programs
 from bench.servers import NATS_SERVER, SLIPSTREAM, Contender, Running, check_installed
 
 CONNECTIONS = 10_000
-RESTARTS = 3
+RESTARTS = 5
 WIDTHS = (60, 12, 12, 10, 8)
 FULL_MESSAGES = 10_000_000
 FULL_SUBJECTS = 1_000_000
