@@ -32,9 +32,9 @@ class HeldDisk(OsDisk):
 class OneStream(SimpleNamespace):
     """What a committer sees of a stream, and what it tells it."""
 
-    def __init__(self, log: Any, committer: GroupCommitter) -> None:
+    def __init__(self, log: Any, committer: GroupCommitter, ack_at_once: bool = False) -> None:
         super().__init__(
-            log=log, dirty=False, closed=False, syncing=0, sync_again=False, ack_at_once=False
+            log=log, dirty=False, closed=False, syncing=0, sync_again=False, ack_at_once=ack_at_once
         )
         self.committer = committer
         self.durable: list[int] = []
@@ -49,6 +49,8 @@ class OneStream(SimpleNamespace):
         self.committer.commit(self)  # type: ignore[arg-type]
 
     def synced(self, batch: Any) -> None:
+        if batch is None:
+            return
         self.log.finish_sync(batch)
         self.durable.append(self.log.durable_seq)
         if self.log.durable_seq == self.log.last_seq:
@@ -77,5 +79,19 @@ async def test_what_waits_for_a_batch(tmp_path: Path, body: bytes, batches: list
     disk.may_go_on.set()
     await stream.rested.wait()
     assert stream.durable == batches
+    committer.close()
+    log.close()
+
+
+async def test_with_an_interval_one_batch_stands_for_all_since_the_last(tmp_path: Path) -> None:
+    log = open_log(OsDisk(), str(tmp_path))
+    committer = GroupCommitter(asyncio.get_running_loop(), run_turn, sync_interval=0.001)
+    stream = OneStream(log, committer, ack_at_once=True)
+    for _ in range(2):
+        stream.rested.clear()
+        for _ in range(3):
+            stream.store(b"small")
+        await stream.rested.wait()
+    assert stream.durable == [18, 36]
     committer.close()
     log.close()

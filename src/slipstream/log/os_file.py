@@ -202,13 +202,15 @@ class OsFile:
             if self._broken:
                 raise OSError(errno.EIO, f"an earlier write to {self._path} has failed")
             self._pending = []
-            self._broken = True  # unless all goes well: what follows may not take its place
             size = sum(len(part) for part in parts)
-            self._write_parts(parts)
-            self._flushed += size
-            if size < SMALL_BATCH and self._flushed >= self._zeroed:
-                self._zero_ahead()
-            self._broken = False
+            try:
+                self._write_parts(parts)
+                self._flushed += size
+                if size < SMALL_BATCH and self._flushed >= self._zeroed:
+                    self._zero_ahead()
+            except BaseException:
+                self._broken = True  # what follows may not take its place
+                raise
 
     def _write_parts(self, parts: list[bytes]) -> None:
         """Write `parts` behind what was flushed."""
@@ -338,8 +340,11 @@ class OsFile:
 
     def close(self) -> None:
         """Release it; what was appended is handed to the operating system."""
-        if self._fd >= 0 and not self._broken:
-            self._end_direct()
+        if self._fd >= 0:
+            with self._lock:  # a thread may be writing
+                broken = self._broken
+            if not broken:
+                self._end_direct()
         with self._gate:
             self._closed = True
             for fd in (self._fd, self._direct):
