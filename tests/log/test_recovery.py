@@ -1,9 +1,11 @@
 """Opening a log after whatever happened to its files: damage costs what it must, and is told."""
 
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from slipstream.log.disk import OsDisk
 from slipstream.log.file_log import FileLog
 from slipstream.log.record import MESSAGE
 from slipstream.log.recovery import open_log
@@ -318,3 +320,17 @@ def test_a_last_segment_that_tells_of_removals_alone_is_there_after_a_stop_in_or
         log.close()
         log = reopen(disk)
         assert (log.last_seq, readable(log)) == (80, left)
+
+
+def test_what_a_killed_process_had_begun_is_no_loss(tmp_path: Path) -> None:
+    log = open_log(OsDisk(), str(tmp_path), segment_bytes=SEGMENT)
+    fill(log, 5)
+    commit(log)
+    fill(log, 40)  # two more segments, in a batch that does not run
+    assert log.prepare_sync() is not None
+    log = open_log(OsDisk(), str(tmp_path), segment_bytes=SEGMENT)
+    assert log.lost.count == log.lost.bytes == 0
+    assert readable(log)[:5] == [1, 2, 3, 4, 5]
+    fill(log, 40)
+    commit(log)
+    assert open_log(OsDisk(), str(tmp_path), segment_bytes=SEGMENT).last_seq == log.last_seq

@@ -60,6 +60,10 @@ def open_log(
         if name.endswith(".new"):  # a compaction that did not come to its end
             disk.remove(f"{directory}/{name}")
     names = [name for name in entries if _SEGMENT_NAME.fullmatch(name)]
+    while len(names) > 1 and _is_blank(disk, f"{directory}/{names[-1]}"):
+        # Begun in a batch that the end of the segment before it was in, too, and that did not end:
+        # nothing of either was acknowledged.
+        disk.remove(f"{directory}/{names.pop()}")
     found = _Found(log)
     for name, following in pairwise([*names, ""]):
         _open_segment(log, found, name, following)
@@ -132,6 +136,16 @@ class _Found:
                 if told_by >= segment.as_of:
                     for seq in range(max(first, segment.base, log.first_seq), min(last, behind)):
                         log.remove(seq, False)
+
+
+def _is_blank(disk: Disk, path: str) -> bool:
+    """Whether there is nothing but reserved space in a file."""
+    file = disk.open(path)
+    try:
+        head = file.pread(0, HEADER_SIZE)
+        return not head.strip(b"\0") and not file.pread(0, file.size()).strip(b"\0")
+    finally:
+        file.close()
 
 
 def _open_segment(log: FileLog, found: _Found, name: str, following: str) -> None:
@@ -242,8 +256,9 @@ def _end_segment(log: FileLog, segment: Segment, data: bytes, end: int, followin
     first, last = segment.base + segment.ids.size, 0
     if following:
         last = int(following.split(".")[0]) - 1
-    if last >= first or data[end:].strip(b"\0"):
-        _set_aside(log, segment, data, [(end, len(data))], first, last)
+    behind = max(end, len(data.rstrip(b"\0")))  # reserved space is zeros
+    if last >= first or behind > end:
+        _set_aside(log, segment, data, [(end, behind)], first, last)
 
 
 def _fill_places(segment: Segment, seq: int, at: int) -> None:

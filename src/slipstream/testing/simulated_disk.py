@@ -1,6 +1,8 @@
 """A disk that fails the way disks fail, from a seed: the log's `Disk` and `File` without a disk.
 
-What is written is readable at once and survives nothing but a `sync`. On `crash` the power goes:
+What is written is readable at once and survives nothing but a `sync`. What is appended to a file
+with reserved space is written by the next `sync` or `flush`, as a real one's direct writes are: it
+goes with the process. On `crash` the power goes:
 
 * of the writes that were not synced, each sector of 512 bytes is there or not, by chance;
 * changes of size that were not synced are there up to some point in time, so a file may be shorter
@@ -211,13 +213,17 @@ class SimulatedDisk:
 
     def begin(self, operation: str, epoch: int | None = None) -> None:
         """Count a call; fail it if it was asked to. Raises OSError, `CrashedError`."""
-        if epoch is not None and epoch != self._epoch:
+        if epoch is not None and not self.is_current(epoch):
             raise CrashedError(f"{operation} on a file that was open when the power failed")
         self.calls[operation] += 1
         due = self._faults.get(operation)
         if due is not None and self.calls[operation] >= due[0]:
             del self._faults[operation]
             raise due[1]
+
+    def is_current(self, epoch: int) -> bool:
+        """Whether the power has not failed since."""
+        return epoch == self._epoch
 
     def take(self, node: _Inode, size: int) -> None:
         """Find space for `node` to have `size` bytes. Raises `DiskFullError`."""
@@ -340,6 +346,8 @@ class SimulatedFile:
         self._node = node
         self._epoch = epoch
         self._size = len(node.data)
+        self._direct = False
+        self._pending = bytearray()  # appended directly, and not written
         self._closed = False
 
     def _begin(self, operation: str) -> None:
@@ -351,23 +359,33 @@ class SimulatedFile:
         """Write at the end."""
         self._begin("append")
         self._disk.take(self._node, self._size + len(data))
-        self._node.write(self._size, data)
+        self._pending += data
         self._size += len(data)
+        if not self._direct:
+            self._write_pending()
+
+    def _write_pending(self) -> None:
+        if self._pending and self._disk.is_current(self._epoch):
+            self._node.write(self._size - len(self._pending), bytes(self._pending))
+            self._pending.clear()
 
     def pread(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`."""
         self._begin("pread")
+        self._write_pending()
         return bytes(self._node.data[offset : offset + size])
 
     def pwrite(self, offset: int, data: bytes) -> None:
         """Overwrite in place."""
         self._begin("pwrite")
+        self._write_pending()
         self._node.write(offset, data)
 
     def reserve(self, size: int) -> int:
         """Take space up to `size` bytes; zeros for now."""
         self._begin("reserve")
         self._disk.take(self._node, size)
+        self._direct = True
         if size > len(self._node.data):
             self._node.resize(size)
         return max(size, self._node.reserved)
@@ -375,14 +393,18 @@ class SimulatedFile:
     def truncate(self, size: int) -> None:
         """Cut to `size`; `append` goes on there."""
         self._begin("truncate")
+        self._write_pending()
+        self._direct = False
         self._node.resize(size)
         self._node.reserved = self._size = size
 
     def flush(self) -> None:
-        """Nothing is put off here."""
+        """Write what was put off."""
+        self._write_pending()
 
     def sync(self) -> None:
-        """fdatasync."""
+        """The same, and fdatasync."""
+        self._write_pending()
         self._begin_sync()
         self._node.sync()
 
@@ -399,6 +421,7 @@ class SimulatedFile:
 
     def close(self) -> None:
         """Release it."""
+        self._write_pending()
         self._closed = True
 
 
