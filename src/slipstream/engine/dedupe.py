@@ -47,8 +47,9 @@ class DuplicateWindow:
         record = Record()
         message_id: bytes | None = None
         first = log.seq_at(now - self.window)
-        for at, block in enumerate(log.blocks):
-            behind = log.blocks[at + 1].base if at + 1 < len(log.blocks) else log.last_seq + 1
+        blocks = list(log.blocks)  # one goes if all that is left in it turns out to be damaged
+        for at, block in enumerate(blocks):
+            behind = blocks[at + 1].base if at + 1 < len(blocks) else log.last_seq + 1
             if not block.has_headers or behind <= first:
                 message_id = None
                 continue

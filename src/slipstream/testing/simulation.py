@@ -373,8 +373,9 @@ class Simulation:
         self.ledger.check_stored(self._stored(), self._lost())
 
     def _harm(self) -> None:
-        """Damage one message in a segment that is not the last."""
-        segments = self.disk.files(".seg")[:-1]
+        """Damage one message in a segment that is not the last to which something was written."""
+        paths = self.disk.files(".seg")
+        segments = [path for path in paths if self.disk.read(path).strip(b"\0")][:-1]
         if not segments:
             return
         path = self.random.choice(segments)
