@@ -11,7 +11,7 @@ from slipstream.log.record import MESSAGE
 from slipstream.log.recovery import open_log
 from slipstream.log.segment import HEADER_SIZE, salt_of, scan_records
 from slipstream.testing.simulated_disk import SimulatedDisk
-from tests.log.storing import commit, fill, put, readable
+from tests.log.storing import body_of, commit, fill, put, readable
 
 SEGMENT = 2_000  # about fourteen messages
 
@@ -248,6 +248,23 @@ def test_an_erasure_that_a_crash_cut_short_loses_nothing_else() -> None:
         found = readable(log)
         assert [s for s in found if s != 3] == [1, 2, *range(4, 41)]
         assert log.messages == len(found)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_sequence_of_the_newest_is_not_given_again_when_a_crash_tears_its_erasure(
+    seed: int,
+) -> None:
+    disk = SimulatedDisk(Random(seed))
+    log = reopen(disk)
+    fill(log, 3)
+    body = body_of(4, 1_000)
+    put(log, b"s.1", body)
+    commit(log)
+    log.remove(4, True)
+    disk.crash()
+    log = reopen(disk)
+    assert log.last_seq == 4
+    assert set(log.lost.sequences) <= {4}
 
 
 def test_purging_keeps_the_newest_and_survives_a_crash() -> None:

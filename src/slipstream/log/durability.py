@@ -59,9 +59,16 @@ class Job(Protocol):
 class SyncBatch:
     """The files that one group commit has to sync, oldest first, and what may follow that."""
 
-    def __init__(self, disk: Disk, files: list[File], directory: str, last_seq: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        files: list[File],
+        directory: str,
+        last_seq: int,
+        error: Exception | None = None,
+    ) -> None:
         self.last_seq = last_seq  # durable with it, as are those below
-        self.error: Exception | None = None
+        self.error = error  # why it is not
         self.segments: list[Segment] = []  # pinned until it is finished
         self.doomed: list[Segment] = []  # their files go then
         self.jobs: list[Job] = []  # they may begin then

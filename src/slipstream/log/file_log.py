@@ -2,10 +2,9 @@
 
     append ──> buffer ──prepare_sync──> file ──batch.run──> the disk ──finish_sync──> durable
 
-A segment that is full is closed: its footer, which makes opening cheap, is written by a job off the
-hot path. What is removed is told by records too: ranges of sequences (tombstones), coalesced for
-each batch, and a moved front, which is all that a work queue acknowledged in order costs. A closed
-segment where little lives is compacted (see `compaction`).
+A full segment is closed: its footer, which makes opening cheap, is written by a job off the hot
+path. What is removed is told by records too: ranges of sequences (tombstones), coalesced for each
+batch, and a moved front, all that a queue acknowledged in order costs. See `compaction` for holes.
 
 A failed fdatasync is final: the kernel may have dropped the pages, so asking again would lie. A
 full disk is not: space is reserved before a sequence is given out.
@@ -49,14 +48,8 @@ CLOSE_EARLY: _int = 4
 class FileLog(Log):
     """Messages in the segment files of `directory`; open one with `recovery.open_log`."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        cache: BlockCache | None = None,
-        first_seq: _int = 1,
-        segment_bytes: _int = SEGMENT_BYTES,
-    ) -> None:
+    def __init__(self, disk: Disk, directory: str, cache: BlockCache | None = None,
+                 first_seq: _int = 1, segment_bytes: _int = SEGMENT_BYTES) -> None:  # fmt: skip
         super().__init__(first_seq)
         self.disk = disk
         self.directory = directory
@@ -294,9 +287,7 @@ class FileLog(Log):
         except StorageError:
             pass  # `failed` says why
         if self.failed:
-            batch = SyncBatch(self.disk, [], "", self.last_seq)
-            batch.error = OSError(self.failed)
-            return batch
+            return SyncBatch(self.disk, [], "", self.last_seq, OSError(self.failed))
         if self._written and self._active is not None:
             self._will_sync(self._active)
         self._written = False
@@ -305,13 +296,11 @@ class FileLog(Log):
         files = list(dict.fromkeys(s.file for s in self._unsynced if s.file is not None))
         directory = self.directory if self.dir_dirty else ""
         batch = SyncBatch(self.disk, files, directory, self.last_seq)
-        batch.segments = self._unsynced
+        batch.segments, self._unsynced = self._unsynced, []
         batch.doomed = self._take_doomed(told)
-        batch.jobs = self._footers
+        batch.jobs, self._footers = self._footers, []
         if told:
             batch.jobs += self.compactor.draw_up()
-        self._unsynced = []
-        self._footers = []
         self.dir_dirty = False
         if instead_of is not None:
             batch.take_over(instead_of)
@@ -356,8 +345,7 @@ class FileLog(Log):
         self._jobs += batch.jobs
 
     def take_jobs(self) -> list[Job]:
-        jobs = self._jobs
-        self._jobs = []
+        jobs, self._jobs = self._jobs, []
         return jobs
 
     # -- reading -------------------------------------------------------------------------------
@@ -441,18 +429,30 @@ class FileLog(Log):
 
     def _erase(self, segment: Segment, i: _int) -> None:
         """Destroy a message's bytes; the record stays whole, so that the next one is found."""
-        if segment is self._active:
+        if segment.base + i >= self.durable_seq:
+            self._put_something_behind(segment)
+        elif segment is self._active:
             self._write_out()
         record = Record()
         self.reader.fill_as_stored(segment, i, record)
         assert segment.offsets is not None
-        offset = segment.offsets.get(i)
         file = self.reader.file_of(segment)
-        file.pwrite(offset, erased(segment, i, record))
+        file.pwrite(segment.offsets.get(i), erased(segment, i, record))
         self.reader.changed(segment)
         if segment not in self._unsynced:
             self._will_sync(segment)
         self.compactor.was_erased(segment)
+
+    def _put_something_behind(self, segment: Segment) -> None:
+        """Blocks. If the newest record were torn, a message could get its sequence once more."""
+        if segment is self._active:
+            self._recorded_seq = 0  # so that it is recorded again
+            self._write_controls(segment)
+            self._write_out()
+        try:
+            self.reader.file_of(segment).sync()
+        except OSError as error:
+            self._fail(error)
 
     def _dropped(self, block: Any) -> None:
         segment = block
