@@ -62,7 +62,7 @@ def open_log(
     names = [name for name in entries if _SEGMENT_NAME.fullmatch(name)]
     while len(names) > 1 and _is_blank(disk, f"{directory}/{names[-1]}"):
         # Begun in a batch that the end of the segment before it was in, too, and that did not end:
-        # nothing of either was acknowledged.
+        # nothing of either was said to be durable.
         disk.remove(f"{directory}/{names.pop()}")
     found = _Found(log)
     for name, following in pairwise([*names, ""]):
