@@ -29,6 +29,15 @@ def prepared(log: FileLog, instead_of: SyncBatch | None = None) -> SyncBatch:
     return batch
 
 
+def under_way(disk: SimulatedDisk, durable: int, more: int) -> tuple[FileLog, SyncBatch]:
+    """A log with so many durable messages, and so many in a batch that has not run."""
+    log = reopen(disk)
+    fill(log, durable)
+    commit(log)
+    fill(log, more)
+    return log, prepared(log)
+
+
 def test_what_is_durable_moves_on_with_each_batch(disk: SimulatedDisk) -> None:
     log = reopen(disk)
     fill(log, 40)  # more than a segment
@@ -48,11 +57,7 @@ def test_what_is_durable_moves_on_with_each_batch(disk: SimulatedDisk) -> None:
 
 
 def test_a_batch_behind_one_that_failed_has_failed_too(disk: SimulatedDisk) -> None:
-    log = reopen(disk)
-    fill(log, 3)
-    commit(log)
-    fill(log, 3)
-    first = prepared(log)
+    log, first = under_way(disk, 3, 3)
     fill(log, 3)
     second = prepared(log)
     disk.fail("sync")
@@ -66,12 +71,8 @@ def test_a_batch_behind_one_that_failed_has_failed_too(disk: SimulatedDisk) -> N
 
 
 def test_a_file_that_emptied_goes_with_the_batch_that_tells_of_it(disk: SimulatedDisk) -> None:
-    log = reopen(disk)
-    fill(log, 60)
-    commit(log)
+    log, first = under_way(disk, 60, 1)
     files = set(disk.files(".seg"))
-    fill(log, 1)
-    first = prepared(log)
     log.drop_below(60)
     second = prepared(log)
     first.run()
@@ -85,11 +86,7 @@ def test_a_file_that_emptied_goes_with_the_batch_that_tells_of_it(disk: Simulate
 
 
 def test_a_sparse_segment_is_copied_after_the_batch_that_tells_of_it(disk: SimulatedDisk) -> None:
-    log = reopen(disk)
-    fill(log, 100)
-    commit(log)
-    fill(log, 1)
-    first = prepared(log)
+    log, first = under_way(disk, 100, 1)
     for seq in range(1, 100):
         if seq % 5:
             log.remove(seq, False)

@@ -256,7 +256,7 @@ def _end_segment(log: FileLog, segment: Segment, data: bytes, end: int, followin
     first, last = segment.base + segment.ids.size, 0
     if following:
         last = int(following.split(".")[0]) - 1
-    behind = max(end, len(data.rstrip(b"\0")))  # reserved space is zeros
+    behind = end + len(data[end:].rstrip(b"\0"))  # reserved space is zeros
     if last >= first or behind > end:
         _set_aside(log, segment, data, [(end, behind)], first, last)
 

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 from slipstream.errors import CorruptionError
 from slipstream.log.block_cache import BlockCache
-from slipstream.log.disk import Disk, File
+from slipstream.log.disk import Disk
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.recovery import open_log
 
@@ -69,15 +69,11 @@ class TwinFile:
         if self.retired:
             return
         if self._unsure:  # where a sync has failed, another one alone would not make it durable
-            self._sync(self._write(self._slot, self._disk.read(self._name(self._slot))), self._slot)
+            self._write(self._slot, self._disk.read(self._name(self._slot)), sync=True)
             self._synced = True
             self._unsure = False
         slot = 1 - self._slot if self._synced else self._slot
-        file = self._write(slot, _pack(self._generation + 1, content))
-        if sync:
-            self._sync(file, slot)
-        else:
-            file.close()
+        self._write(slot, _pack(self._generation + 1, content), sync)
         self._generation += 1
         self._slot = slot
         self._synced = sync
@@ -85,8 +81,8 @@ class TwinFile:
     def _name(self, slot: int) -> str:
         return f"{self._path}.{slot}"
 
-    def _write(self, slot: int, packed: bytes) -> File:
-        """Replace what a slot holds; the file is left open."""
+    def _write(self, slot: int, packed: bytes, sync: bool) -> None:
+        """Replace what a slot holds; with `sync` durably, under its name."""
         file = self._disk.open(self._name(slot))
         try:
             if len(packed) <= file.size():
@@ -95,18 +91,11 @@ class TwinFile:
             else:
                 file.truncate(0)
                 file.append(packed)
-        except BaseException:
-            file.close()
-            raise
-        return file
-
-    def _sync(self, file: File, slot: int) -> None:
-        """Make a slot durable under its name, and close it."""
-        try:
-            file.sync()
+            if sync:
+                file.sync()
         finally:
             file.close()
-        if slot not in self._named:
+        if sync and slot not in self._named:
             self._disk.sync_dir(os.path.dirname(self._path))
             self._named.add(slot)
 
