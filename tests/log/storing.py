@@ -3,6 +3,14 @@
 from slipstream.log.base import Log
 from slipstream.log.file_log import FileLog
 from slipstream.log.record import Record
+from slipstream.log.recovery import open_log
+from slipstream.log.stream_store import TwinFile
+from slipstream.testing.simulated_disk import SimulatedDisk
+
+
+def opened(disk: SimulatedDisk, segment_bytes: int = 2_000, first_seq: int = 1) -> FileLog:
+    """A log on a simulated disk, with the record of its end, as a stream opens it."""
+    return open_log(disk, "log", None, first_seq, segment_bytes, TwinFile(disk, "end"))
 
 
 def commit(log: FileLog, jobs: bool = True) -> None:

@@ -180,6 +180,52 @@ def test_wildcards_find_their_subjects_among_many_that_come_and_go(seed: int) ->
     assert most > 512
 
 
+def test_nothing_is_left_of_an_index_that_was_cleared() -> None:
+    for index, kind in (
+        (SubjectIndex(), SubjectFilter),
+        (twin_index.SubjectIndex(), twin_index.SubjectFilter),
+    ):
+        for round in range(3):
+            for i in range(600):
+                for seq in (2 * i + 1, 2 * i + 2):
+                    index.added(index.intern(b"a.%d.%d" % (round, i)), seq)
+            assert kind(index, (b"a.%d.*" % round,)).total() == 1200
+            index.clear()
+            assert index.live == 0
+            assert index.ids() == index.matching(b"a.*.7") == []
+            assert index.find(b"a.%d.7" % round) == -1
+
+
+def colliding_subjects(count: int) -> list[bytes]:
+    """Subjects of two words that a common hash without a key takes for the same: the second word
+    undoes what the first one did."""
+    made = []
+    for first in range(count):
+        h = (0x9E3779B97F4A7C15 ^ 16 ^ first) * 0xD6E8FEB86659FD93 % 2**64
+        second = 0x1234567812345678 ^ h ^ h >> 32
+        made.append(first.to_bytes(8, "little") + second.to_bytes(8, "little"))
+    return made
+
+
+def test_subjects_that_collide_without_a_key_are_found_at_once() -> None:
+    subjects = colliding_subjects(20_000)
+    index = SubjectIndex()
+    for seq, subject in enumerate(subjects):
+        index.added(index.intern(subject), seq + 1)
+    probes = [index.probes(subject) for subject in subjects]
+    assert sum(probes) < 3 * len(subjects)  # at most half full, by chance: 1.5 slots on average
+    assert max(probes) < 200
+
+
+def test_subjects_that_differ_by_a_byte_or_by_zeros_at_the_end_have_slots_of_their_own() -> None:
+    index = SubjectIndex()
+    subjects = {bytes([byte]) * size for byte in (0, 1, 97) for size in range(2000)}
+    subjects |= {b"a" * at + b"b" + b"a" * (40 - at) for at in range(41)}
+    for seq, subject in enumerate(sorted(subjects)):
+        index.added(index.intern(subject), seq + 1)
+    assert sum(index.probes(subject) for subject in subjects) < 3 * len(subjects)
+
+
 def test_a_pattern_longer_than_any_shape_finds_its_subjects() -> None:
     long = b".".join(b"%d" % i for i in range(40))
     for index, kind in (
@@ -208,3 +254,30 @@ def test_a_filter_does_not_take_a_new_subject_for_the_old_one_that_had_its_id() 
         index.added(other, 2)
         assert other == id
         assert not matching.accepts(other)
+
+
+def test_a_column_is_not_cut_below_nothing() -> None:
+    for kind in (Column, twin_columns.Column):
+        made = column(kind, [1, 2])
+        with pytest.raises(IndexError):
+            made.truncate(-1)
+        made.append(3)
+        assert content(made) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("names", "stats"),
+    [
+        (b"a", bytes(11)),
+        (b"a", bytes(13)),
+        (b"a\nb", bytes(12)),
+        (b"a", bytes(24)),
+        (b"a", b""),
+    ],
+)
+def test_a_block_whose_subjects_and_numbers_do_not_go_together_is_refused(
+    names: bytes, stats: bytes
+) -> None:
+    for kind in (SubjectIndex, twin_index.SubjectIndex):
+        with pytest.raises(ValueError, match=r"number|argument"):
+            kind().load_block(names, stats, 1)

@@ -6,15 +6,14 @@ import pytest
 
 from slipstream.errors import DiskFullError
 from slipstream.log.file_log import FileLog
-from slipstream.log.recovery import open_log
 from slipstream.testing.simulated_disk import SimulatedDisk
-from tests.log.storing import commit, fill, readable
+from tests.log.storing import commit, fill, opened, readable
 
 SEGMENT = 8_000  # about 58 messages
 
 
 def reopen(disk: SimulatedDisk) -> FileLog:
-    return open_log(disk, "log", segment_bytes=SEGMENT)
+    return opened(disk, SEGMENT)
 
 
 def holed(disk: SimulatedDisk, count: int = 400) -> tuple[FileLog, list[int]]:

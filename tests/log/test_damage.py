@@ -5,16 +5,15 @@ from random import Random
 
 from slipstream.log import damage
 from slipstream.log.file_log import FileLog
-from slipstream.log.recovery import open_log
 from slipstream.log.segment import HEADER_SIZE
 from slipstream.testing.simulated_disk import SimulatedDisk
-from tests.log.storing import commit, fill, readable
+from tests.log.storing import commit, fill, opened, readable
 
 SEGMENT = 2_000  # about fourteen messages
 
 
 def reopen(disk: SimulatedDisk) -> FileLog:
-    return open_log(disk, "log", segment_bytes=SEGMENT)
+    return opened(disk, SEGMENT)
 
 
 def written(count: int) -> tuple[SimulatedDisk, list[str]]:
@@ -62,7 +61,7 @@ def test_the_sequence_of_a_message_lost_at_the_end_is_given_to_no_other() -> Non
 def test_records_damaged_beside_their_footers_second_part_are_missed_at_the_next_start() -> None:
     disk, segments = written(40)
     data = disk.read(segments[1])
-    end = int.from_bytes(data[-16:-8], "little")  # of the records
+    end = int.from_bytes(data[-20:-12], "little")  # of the records
     disk.overwrite(segments[1], HEADER_SIZE + 150, bytes(end - HEADER_SIZE - 150))
     disk.flip(segments[1], (len(data) - 20) * 8)  # the second part lies before the trailer
     log = reopen(disk)
@@ -75,6 +74,27 @@ def test_records_damaged_beside_their_footers_second_part_are_missed_at_the_next
     assert log.lost.sequences == [seq for seq in range(1, 41) if seq not in found]
 
 
+def test_one_bad_bit_in_a_footer_removes_no_message_with_those_removed_before() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = reopen(disk)
+    fill(log, 8)
+    log.remove(6, False)
+    log.drop_below(6)
+    fill(log, 32)
+    commit(log)
+    log.close()
+    first = disk.files(".seg")[0]
+    disk.flip(first, (len(disk.read(first)) - 22) * 8)  # in the part that says what is removed
+    log = reopen(disk)
+    assert log.messages == 34
+    assert readable(log) == list(range(7, 41))
+    log.drop_below(8)
+    commit(log)
+    disk.crash()
+    assert readable(reopen(disk)) == list(range(8, 41))
+    assert reopen(disk).lost.count == 0
+
+
 def test_files_of_others_are_left_alone() -> None:
     disk, segments = written(40)
     names = ["copy of 1.seg", "\udcff.seg", "1.seg", "9" * 23 + ".seg"]
@@ -85,3 +105,25 @@ def test_files_of_others_are_left_alone() -> None:
     assert readable(log) == list(range(1, 41))
     assert log.messages == 40
     assert all(disk.read(f"log/{name}") == b"not ours" for name in names)
+
+
+def test_damage_in_the_newest_segment_is_not_found_again_once_its_report_has_ended() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = reopen(disk)
+    for _ in range(5):
+        fill(log, 1)
+        commit(log)
+    disk.crash()
+    disk.flip(disk.files(".seg")[0], 8 * (HEADER_SIZE + 50))
+    log = reopen(disk)
+    assert log.lost.sequences == [1]
+    assert readable(log) == [2, 3, 4, 5]
+    fill(log, 1)
+    commit(log)
+    disk.crash()
+    for name in disk.list("log/damaged"):
+        disk.remove(f"log/damaged/{name}")
+    log = reopen(disk)
+    assert not log.lost.count
+    fill(log, 1)
+    assert readable(log) == [2, 3, 4, 5, 6, 7]

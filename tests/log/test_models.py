@@ -6,9 +6,9 @@ import pytest
 
 from slipstream.log.file_log import FileLog
 from slipstream.log.memory_log import MemoryLog
-from slipstream.log.recovery import open_log
 from slipstream.testing.simulated_disk import SimulatedDisk
 from tests.log.log_model import LogModel, compare, operate
+from tests.log.storing import opened
 
 STEPS = 250
 
@@ -38,7 +38,7 @@ def test_a_file_log_agrees_with_the_model_across_restarts_and_crashes(seed: int)
     random = Random(seed)
     disk = SimulatedDisk(random)
     segment_bytes = random.choice((700, 2_000, 8_000))
-    log = open_log(disk, "log", segment_bytes=segment_bytes)
+    log = opened(disk, segment_bytes)
     model = LogModel(log.size_of)
     for now in range(1, STEPS):
         operate(log, model, random, now)
@@ -52,7 +52,7 @@ def test_a_file_log_agrees_with_the_model_across_restarts_and_crashes(seed: int)
                 commit(log)
             if kind < 0.24:
                 disk.crash()
-            log = open_log(disk, "log", segment_bytes=segment_bytes)
+            log = opened(disk, segment_bytes)
         compare(log, model, random)
         assert log.lost.count == 0
     log.close()
@@ -63,11 +63,11 @@ def test_a_file_log_agrees_with_the_model_across_restarts_and_crashes(seed: int)
 def test_a_log_starts_where_it_is_told_to(seed: int) -> None:
     random = Random(seed)
     disk = SimulatedDisk(random)
-    log = open_log(disk, "log", first_seq=1_000, segment_bytes=2_000)
+    log = opened(disk, 2_000, 1_000)
     model = LogModel(log.size_of, last_seq=999)
     for now in range(1, 60):
         operate(log, model, random, now)
         compare(log, model, random)
     commit(log)
     disk.crash()
-    compare(open_log(disk, "log", first_seq=1_000), model, random)
+    compare(opened(disk, 2_000, 1_000), model, random)

@@ -46,7 +46,7 @@ def test_what_is_written_is_read(place: int, message: tuple[bytes, bytes, bytes,
     assert (record.subject, record.header(), record.body(), record.ts) == message
 
 
-@given(st.integers(0, 2**32 - 1), messages, st.integers(1, 6))
+@given(st.integers(0, 2**32 - 1), messages, st.integers(1, 8))
 def test_twins_write_and_read_the_same_bytes(
     place: int, message: tuple[bytes, bytes, bytes, int], kind: int
 ) -> None:
@@ -101,10 +101,10 @@ def test_the_next_whole_record_is_found_behind_damage(
     junk: bytes, message: tuple[bytes, bytes, bytes, int], behind: bytes
 ) -> None:
     data = junk + encode(codec, 5, message) + behind
-    at = codec.resync(data, 0, SALT)
-    assert at == twin.resync(data, 0, SALT)
+    at = codec.resync(data, 0, SALT, 0)
+    assert at == twin.resync(data, 0, SALT, 0)
     assert 0 <= at <= len(junk)
-    assert codec.resync(data, len(junk) + 1, SALT) == twin.resync(data, len(junk) + 1, SALT)
+    assert codec.resync(data, len(junk) + 1, SALT, 0) == twin.resync(data, len(junk) + 1, SALT, 0)
 
 
 @given(st.binary(max_size=400))
@@ -113,7 +113,7 @@ def test_garbage_is_refused_by_both_alike(data: bytes) -> None:
     for at in range(-1, len(data) + 2, 7):
         assert codec.decode(data, at, SALT, 0, here) == twin.decode(data, at, SALT, 0, there)
         assert codec.peek(data, at, 0, here) == twin.peek(data, at, 0, there)
-    assert codec.resync(data, 0, SALT) == twin.resync(data, 0, SALT)
+    assert codec.resync(data, 0, SALT, 0) == twin.resync(data, 0, SALT, 0)
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 15, 16, 17, 63, 64, 65, 127, 200, 1000])
@@ -138,7 +138,7 @@ def test_what_does_not_fit_is_refused(
 
 def test_parts_outside_of_the_data_are_refused() -> None:
     for module in (codec, twin):
-        for start, middle, end in ((0, 0, 6), (3, 2, 5), (0, 4, 3), (-1, 0, 2)):
+        for start, middle, end in ((0, 0, 6), (3, 2, 5), (0, 4, 3), (-1, 0, 2), (4, -(2**63), 5)):
             with pytest.raises((IndexError, OverflowError)):
                 module.encode(OutBuffer(), 1, SALT, 0, 0, b"s", b"12345", start, middle, end)
 
@@ -205,3 +205,27 @@ def test_used_places_are_copied_byte_for_byte(
         assert out.take() == kept
         results.append([fresh.get(i) for i in range(fresh.size)])
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("at", [2**63 - 1, 2**63 - 24, 2**62])
+def test_no_record_begins_at_an_offset_far_behind_the_data(at: int) -> None:
+    data = encode(codec, 0, (b"s", b"", b"body", 1))
+    for index, columns, module in (
+        (_HereIndex, _HereColumns, codec),
+        (twin_index, twin_columns, twin),
+    ):
+        record = module.Record()
+        assert module.peek(data, at, 0, record) == 0
+        assert module.decode(data, at, SALT, 0, record) == 0
+        assert module.length_at(data, at) == 0
+        ids, offsets, tally = columns.Column(), columns.Column(), module.Tally()
+        subjects = index.SubjectIndex()
+        assert module.gather(data, at, SALT, subjects, 1, ids, offsets, tally) == at
+
+
+def test_a_deflated_body_too_short_to_say_its_size_counts_as_it_is() -> None:
+    data = encode(codec, 0, (b"s", b"", b"abc", 1), codec.MESSAGE | codec.PACKED)
+    data += encode(codec, 1, (b"s", b"", b"body", 1))
+    here = gathered((_HereIndex, _HereColumns, codec), data)
+    assert here == gathered((twin_index, twin_columns, twin), data)
+    assert here[6] == len(b"sabc" + b"sbody")

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from slipstream.errors import CorruptionError
-from slipstream.log.stream_store import Store, TwinFile
+from slipstream.log.stream_store import ConfigurationFile, CopyJob, Store, TwinFile
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 
@@ -87,6 +87,143 @@ def test_one_damaged_copy_leaves_the_other() -> None:
         assert TwinFile(disk, "d/meta").load() == b"older"
         disk.flip(newer, bit)
     assert TwinFile(disk, "d/meta").load() == b"newer"
+
+
+@pytest.mark.parametrize("copy", [0, 1])
+@pytest.mark.parametrize("size", [3, 3000])
+def test_after_an_orderly_stop_damage_to_either_copy_is_found_and_costs_nothing(
+    copy: int, size: int
+) -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.makedirs("d")
+    twin = TwinFile(disk, "d/state")
+    for n in range(3):
+        twin.save(b"%d" % n * size, sync=False)
+    twin.close(b"the last" * size)
+    for harm in (lambda: disk.flip(f"d/state.{copy}", 250), lambda: disk.lose(f"d/state.{copy}")):
+        harm()
+        again = TwinFile(disk, "d/state")
+        assert again.load() == b"the last" * size
+        assert again.damaged.startswith(f"the copy state.{copy} is ")
+        assert not again.torn
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_a_power_failure_tears_after_an_orderly_stop_is_not_taken_for_damage(
+    seed: int,
+) -> None:
+    random = Random(seed)
+    disk = SimulatedDisk(random)
+    disk.makedirs("d")
+    twin = TwinFile(disk, "d/state")
+    twin.save(b"0" * random.randrange(1, 2000), sync=True)
+    for _ in range(4):
+        if random.random() < 0.7:
+            twin.close(b"1" * random.randrange(1, 2000))
+        twin = TwinFile(disk, "d/state")
+        twin.load()
+        assert twin.damaged == ""
+        for _ in range(random.randrange(4)):
+            twin.save(b"2" * random.randrange(1, 2000), sync=random.random() < 0.5)
+        disk.crash()
+        twin = TwinFile(disk, "d/state")
+        twin.load()
+        assert twin.damaged == ""
+
+
+def configured(disk: SimulatedDisk, path: str = "d/meta") -> ConfigurationFile:
+    """A configuration with a first content."""
+    disk.makedirs("d")
+    file = ConfigurationFile(disk, path)
+    file.create(b"first", path, sync=True)
+    disk.sync_dir("d")
+    return file
+
+
+def copy_now(*files: ConfigurationFile) -> CopyJob:
+    """Write the second copies."""
+    copies = [copy for file in files if (copy := file.copying()) is not None]
+    job = CopyJob(copies, lambda failed: None)
+    job.run()
+    job.finish()
+    return job
+
+
+@pytest.mark.parametrize("operation", ["open", "append", "sync", "sync_dir", "rename", "truncate"])
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_configuration_is_the_old_or_the_new_one_whatever_fails_and_crashes(
+    operation: str, nth: int, seed: int
+) -> None:
+    disk = SimulatedDisk(Random(seed))
+    file = configured(disk)
+    copy_now(file)
+    disk.fail(operation, nth)
+    promised, possible = b"first", {b"first"}
+    for content in (b"second" * 200, b"third" * 400):
+        possible.add(content)
+        try:
+            file.save(content)
+            promised, possible = content, {content}
+        except OSError:
+            pass
+        copy_now(file)
+    disk.crash()
+    again = ConfigurationFile(disk, "d/meta")
+    assert again.load() in possible
+    assert promised in possible
+    assert not again.doubt
+    assert not again.damaged
+
+
+def test_a_configuration_that_a_full_disk_refuses_is_as_it_was() -> None:
+    disk = SimulatedDisk(Random(1))
+    file = configured(disk)
+    copy_now(file)
+    disk.capacity = disk.used()
+    with pytest.raises(Exception, match="no space left"):
+        file.save(b"second")
+    assert sorted(disk.files()) == ["d/meta.0", "d/meta.1"]
+    disk.crash()
+    assert ConfigurationFile(disk, "d/meta").load() == b"first"
+
+
+def test_second_copies_of_a_batch_are_written_before_the_first_of_them_is_synced() -> None:
+    disk = SimulatedDisk(Random(1))
+    files = [configured(disk, f"d/meta{n}") for n in range(3)]
+    order: list[str] = []
+    begin = disk.begin
+
+    def note(operation: str, epoch: int | None = None) -> None:
+        order.append(operation)
+        begin(operation, epoch)
+
+    disk.begin = note  # type: ignore[method-assign]
+    copy_now(*files)
+    found = [operation for operation in order if operation in ("append", "sync", "rename")]
+    assert found == ["append"] * 3 + ["sync", "rename"] * 3
+    assert copy_now(*files).copies == []
+
+
+def test_one_copy_that_the_disk_refuses_does_not_keep_the_others_from_it() -> None:
+    disk = SimulatedDisk(Random(1))
+    files = [configured(disk, f"d/meta{n}") for n in range(3)]
+    disk.fail("sync", 2)
+    job = copy_now(*files)
+    assert [copy.failed is not None for copy in job.copies] == [False, True, False]
+    assert len(copy_now(*files).copies) == 1
+    assert len(disk.files(".1")) == 3
+
+
+def test_a_configuration_whose_owner_was_deleted_is_not_copied_into_what_takes_its_place() -> None:
+    disk = SimulatedDisk(Random(1))
+    file = configured(disk)
+    copy = file.copying()
+    assert copy is not None
+    copy.write()
+    file.retire()
+    copy.settle()
+    assert not disk.exists("d/meta.1")
 
 
 def test_nothing_at_all_is_an_error_and_no_guess() -> None:

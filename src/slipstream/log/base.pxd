@@ -26,6 +26,7 @@ cdef class Log:
     cdef public SubjectIndex subjects
     cdef public list blocks
     cdef public bint packs
+    cdef public bint end_moved
     cdef Block _found
     cdef Record _scratch
 
@@ -39,7 +40,12 @@ cdef class Log:
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, at=Py_ssize_t, may_skip=bint, found="long long")
     cpdef bint next(self, unsigned long long seq, SubjectFilter matching, Record record) except -1
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, id="unsigned int", size="unsigned long long")
+    cdef bint _take_out(self, unsigned long long seq, bint erase) except -1
     cpdef bint remove(self, unsigned long long seq, bint erase) except -1
+    @cython.locals(i=Py_ssize_t)
+    cdef _drop_front(self, Block block, Column ids, unsigned long long seq)
+    @cython.locals(last=Block, ids=Column, i=Py_ssize_t)
+    cdef _drop_all(self)
     cpdef unsigned long long first_of(self, bytes subject) except? 0
     @cython.locals(block=Block, at=Py_ssize_t, lo=Py_ssize_t, hi=Py_ssize_t, middle=Py_ssize_t, candidate=Block)
     cdef Py_ssize_t _index_of(self, unsigned long long seq) except -2

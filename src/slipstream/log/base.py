@@ -54,6 +54,7 @@ class Log:
         self.subjects = SubjectIndex()
         self.blocks: list[Any] = []
         self.packs = False  # whether bodies are made smaller on disk, from now on
+        self.end_moved = False  # what is kept elsewhere of where it ends is old: see `save_end`
         self._found: Block | None = None
         self._scratch = Record()
 
@@ -95,6 +96,13 @@ class Log:
     def finish_sync(self, batch: SyncBatch) -> None:
         """Take note that `batch` has run; raises `StorageError` if it failed, which is final."""
         raise NotImplementedError
+
+    def owes_removals(self) -> bool:
+        """Whether removals are not in a batch yet: after `prepare_sync`, for want of space."""
+        return False
+
+    def save_end(self) -> None:
+        """Have a job keep elsewhere where the log ends, which a damaged log does not show."""
 
     def take_jobs(self) -> list[Job]:
         """Background work that has come up since the last call."""
@@ -330,6 +338,14 @@ class Log:
 
     def remove(self, seq: _int, erase: bool) -> bool:
         """Remove one message; `erase` also destroys its bytes on disk. False if it is not there."""
+        if not self._take_out(seq, erase):
+            return False
+        if seq == self.first_seq:
+            self.move_first(seq + 1)
+        return True
+
+    def _take_out(self, seq: _int, erase: bool) -> bool:
+        """Remove one message, and leave `first_seq` where it is."""
         if not self.read(seq, self._scratch):
             return False
         block = self._block_of(seq)
@@ -340,6 +356,8 @@ class Log:
             record.body_start - record.header_start,
             record.end - record.body_start,
         )
+        if size > block.bytes:  # that of a damaged message was a guess
+            size = block.bytes
         ids = self._ids(block)
         i = seq - block.base
         id = ids.get(i)
@@ -352,8 +370,6 @@ class Log:
         self.bytes -= size
         if block.live == 0:
             self._drop_if_done(block)
-        if seq == self.first_seq:
-            self.move_first(seq + 1)
         return True
 
     def _drop_if_done(self, block: Block) -> None:
@@ -365,9 +381,16 @@ class Log:
             self._dropped(block)
 
     def drop_below(self, seq: _int) -> _int:
-        """Remove every message below `seq`; the number removed. Cost: O(removed)."""
+        """Remove every message below `seq`; the number removed.
+
+        Cost: O(removed), with a look at each message where a block keeps others. To remove all
+        messages costs a look at the ids of the last block, and at each subject.
+        """
         before = self.messages
-        seq = min(seq, self.last_seq + 1)
+        if seq > self.last_seq:
+            if before:
+                self._drop_all()
+            return before
         while self.messages and self.first_seq < seq:
             block = self._block_of(self.first_seq)
             assert block is not None
@@ -375,8 +398,42 @@ class Log:
             if block.base + ids.size <= seq and block is not self.blocks[-1]:
                 self._drop_whole(block, ids)
             else:
-                self.remove(self.first_seq, False)
+                self._drop_front(block, ids, seq)
         return before - self.messages
+
+    def _drop_front(self, block: Block, ids: Column, seq: _int) -> None:
+        """Remove what `block`, which holds the first message, has below `seq`."""
+        i = self.first_seq - block.base
+        while i >= 0 and block.base + i < seq:
+            self.first_seq = block.base + i  # the moved front says that it is gone
+            self._take_out(self.first_seq, False)
+            i = ids.next_used(i + 1)
+        if self.first_seq < seq:
+            self.move_first(seq)
+
+    def _drop_all(self) -> None:
+        """Remove every message. Of blocks that go as a whole not even the ids are looked at."""
+        last = self.blocks[-1]
+        emptied = self.blocks[:-1]
+        self.blocks = [last]
+        self._found = None
+        ids = self._ids(last)
+        i = ids.next_used(0)
+        while i >= 0:
+            self.first_seq = last.base + i  # the moved front says that it is gone
+            self._forgotten(last, i, False)
+            ids.set(i, GONE)
+            i = ids.next_used(i + 1)
+        for block in [*emptied, last]:
+            block.live = 0
+            block.bytes = 0
+        for block in emptied:
+            self._dropped(block)
+        self.subjects.clear()
+        self.messages = 0
+        self.bytes = 0
+        self.first_seq = self.last_seq + 1
+        self.first_ts = 0
 
     def _drop_whole(self, block: Block, ids: Column) -> None:
         i = ids.next_used(0)

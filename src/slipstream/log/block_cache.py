@@ -31,9 +31,9 @@ class BlockCache:
         return start, found
 
     def read_record(self, file: File, offset: int) -> bytes:
-        """Exactly the record at `offset`, as long as it says it is."""
+        """Exactly the record at `offset`, as long as it says it is and the file can hold."""
         head = file.pread(offset, FIXED_SIZE)
-        return file.pread(offset, length_at(head, 0))
+        return file.pread(offset, min(length_at(head, 0), max(file.size() - offset, 0)))
 
     def forget(self, path: str) -> None:
         """Drop the windows of a file that changes or goes."""

@@ -80,7 +80,9 @@ class Column:
         return sum(1 for value in self._values[max(start, 0) : max(stop, 0)] if value != GONE)
 
     def truncate(self, size: int) -> int:
-        """Drop the places from `size` on."""
+        """Drop the places from `size` on; IndexError if that is below zero."""
+        if size < 0:
+            raise IndexError(size)
         del self._values[size:]
         return 0
 
@@ -91,7 +93,12 @@ class Column:
 
     @staticmethod
     def unpack(packed: bytes, width: int, names: list[int] | None = None) -> "Column":
-        """The reverse of `pack`; with `names`, each number is replaced by ``names[number]``."""
+        """The reverse of `pack`; with `names`, each number is replaced by ``names[number]``.
+
+        Raises ValueError for a width other than 1, 2 and 4, and for a number without a name.
+        """
+        if width not in (1, 2, 4) or len(packed) % width:
+            raise ValueError(f"a column can not have {len(packed)} bytes of numbers of {width}")
         column = Column()
         gone = (1 << (8 * width)) - 1
         for at in range(0, len(packed), width):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from slipstream.log.columns import Column
 from slipstream.log.disk import Disk
-from slipstream.log.record import END, FRONT, TOMBSTONE, copy_used, encode
+from slipstream.log.record import COMMIT, END, FRONT, TOMBSTONE, copy_used, encode
 from slipstream.log.segment import RANGE, FooterDraft, Segment, encode_header
 from slipstream.wire.buffer import OutBuffer
 
@@ -179,13 +179,15 @@ class CompactionJob:
             old.close()
         draft = self.draft
         out = OutBuffer()
-        out.put(encode_header(self.segment.base))
+        out.put(encode_header(self.segment))
         self.offsets = copy_used(data, draft.dense, self._old_offsets, out, 0)
         draft.tombs = self._neighbours.needed(draft.tombs, self.segment.base)
         if draft.tombs:
             self._put_control(out, TOMBSTONE, draft.tombs)
         if draft.front:
             self._put_control(out, FRONT, draft.front.to_bytes(8, "little"))
+        if self.segment.format > 1:  # all of it is durable once the file has its name
+            self._put_control(out, COMMIT, out.size.to_bytes(4, "little"))
         last_seq = max(draft.last_seq, self.segment.base + draft.places - 1)
         self._put_control(out, END, last_seq.to_bytes(8, "little"))
         draft.last_seq = last_seq
@@ -193,7 +195,7 @@ class CompactionJob:
         self._disk.remove(self.path)
         fresh = self._disk.open(self.path)
         try:
-            fresh.append(out.take() + draft.encode(self.records_end, self.offsets))
+            fresh.append(out.take() + draft.encode(self.records_end, self.offsets, self.segment))
             fresh.sync()
         finally:
             fresh.close()

@@ -1,6 +1,7 @@
 """Damaged bytes, kept aside for whoever wants to look at them, and the list of what they cost.
 
-    <directory>/damaged/<base>-<offset>                         bytes that were no whole record
+    <directory>/damaged/<base>-<offset>                         bytes that were no whole record, or
+                                                                none where a file is missing
                         <base>-<offset>.lost-<first>-<last>     ... and the messages lost with them
                         <base>-<offset>-2...                    ... damaged there another time
 
@@ -11,15 +12,18 @@ docs/storage.md).
 import re
 from typing import TYPE_CHECKING, Any
 
-from slipstream.errors import StorageError
+from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.columns import GONE
 from slipstream.log.disk import Disk
 from slipstream.log.durability import Lost
+from slipstream.log.segment import SEQUENCE_MAX
 
 if TYPE_CHECKING:
     from slipstream.log.file_log import FileLog
 
-_NAME = re.compile(r"(?P<place>\d{20}-\d+)(?:-\d+)?(?:\.lost-(?P<first>\d+)-(?P<last>\d+))?")
+_NAME = re.compile(
+    r"(?P<place>\d{20}-\d+)(?:-\d+)?(?:\.lost-(?P<first>\d{1,19})-(?P<last>\d{1,19}))?", re.ASCII
+)
 
 
 def set_aside(
@@ -80,6 +84,17 @@ def lose(log: "FileLog", segment: Any, seq: int) -> None:
         log.move_first(seq + 1)
 
 
+def lose_range(log: "FileLog", first: int, last: int) -> None:
+    """Count the messages from `first` to `last` as lost, of which there are no bytes. Durable on
+    return, unless the disk is full. Raises OSError, `StorageError`."""
+    try:
+        is_new = set_aside(log.disk, log.directory, first, 0, b"", first, last)
+    except DiskFullError:  # what can be read is worth more
+        is_new = True
+    if is_new:
+        log.lost.add(first, last, 0)
+
+
 def recall(disk: Disk, directory: str) -> Lost:
     """What was lost so far."""
     lost = Lost()
@@ -94,8 +109,9 @@ def recall(disk: Disk, directory: str) -> Lost:
             continue
         size = file.size()
         file.close()
-        if found["first"]:
-            lost.add(int(found["first"]), int(found["last"]), size)
+        first, last = int(found["first"] or 0), int(found["last"] or 0)
+        if 0 < first <= last <= SEQUENCE_MAX:
+            lost.add(first, last, size)
         else:
             lost.bytes += size
     return lost

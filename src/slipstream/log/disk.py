@@ -6,7 +6,6 @@
 import ctypes
 import fcntl
 import os
-import shutil
 from collections.abc import Callable
 from typing import Protocol
 
@@ -67,6 +66,9 @@ class Disk(Protocol):
     def read(self, path: str) -> bytes:
         """A whole file."""
 
+    def mkdir(self, path: str) -> None:
+        """Create a directory. Raises `DiskFullError` or OSError."""
+
     def makedirs(self, path: str) -> None:
         """Create a directory and those above it, durably. Raises `DiskFullError` or OSError."""
 
@@ -81,6 +83,9 @@ class Disk(Protocol):
 
     def sync_dir(self, path: str) -> None:
         """Make creations, removals and renames in a directory durable."""
+
+    def random_bytes(self, size: int) -> bytes:
+        """Bytes that nobody can guess."""
 
 
 class OsDisk:
@@ -116,6 +121,12 @@ class OsDisk:
         with open(path, "rb") as file:
             return file.read()
 
+    def mkdir(self, path: str) -> None:
+        try:
+            os.mkdir(path, 0o700)
+        except OSError as error:
+            raise full_or(error, f"creating {path}") from error
+
     def makedirs(self, path: str) -> None:
         missing = []
         while path and not os.path.isdir(path):
@@ -123,11 +134,9 @@ class OsDisk:
             path = os.path.dirname(path)
         for directory in reversed(missing):
             try:
-                os.mkdir(directory, 0o700)
+                self.mkdir(directory)
             except FileExistsError:
                 continue
-            except OSError as error:
-                raise full_or(error, f"creating {directory}") from error
             self.sync_dir(os.path.dirname(directory))
 
     def remove(self, path: str) -> None:
@@ -137,6 +146,8 @@ class OsDisk:
             pass
 
     def remove_tree(self, path: str) -> None:
+        import shutil
+
         shutil.rmtree(path, ignore_errors=True)
 
     def rename(self, old: str, new: str) -> None:
@@ -148,6 +159,9 @@ class OsDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def random_bytes(self, size: int) -> bytes:
+        return os.urandom(size)
 
 
 class DirectoryLock:

@@ -69,6 +69,9 @@ class SyncBatch:
     ) -> None:
         self.last_seq = last_seq  # durable with it, as are those below
         self.error = error  # why it is not
+        self.end = (0, 0)  # base and size of the last segment: durable with it, too
+        self.proves = (0, 0)  # up to here, what was durable before is said to be so in it
+        self.first_seq = 0  # what lies below was removed durably then
         self.segments: list[Segment] = []  # pinned until it is finished
         self.doomed: list[Segment] = []  # their files go then
         self.jobs: list[Job] = []  # they may begin then

@@ -31,6 +31,15 @@ cdef class FileLog(Log):
     cdef object _lost
     cdef Py_ssize_t _reserved
     cdef Py_ssize_t _close_early
+    cdef Py_ssize_t _committed
+    cdef tuple _durable
+    cdef tuple _claimed
+    cdef tuple _proven
+    cdef tuple _closed_at
+    cdef unsigned long long _durable_first
+    cdef object _copies
+    cdef bint _end_due
+    cdef bytes _saved
 
     cpdef unsigned long long size_of(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size)
     @cython.locals(segment=Segment, id="unsigned int", seq="unsigned long long", size="unsigned long long", length=Py_ssize_t, at=Py_ssize_t, out=OutBuffer, place="unsigned int")

@@ -6,6 +6,10 @@ A full segment is closed: its footer, which makes opening cheap, is written by a
 path. What is removed is told by records too: ranges of sequences (tombstones), coalesced for each
 batch, and a moved front, all that a queue acknowledged in order costs. See `compaction` for holes.
 
+A batch ends with a COMMIT record, which also says how much of the segment was durable when the
+batch was prepared. So after a crash it is known which records may have been torn: those after what
+the last COMMIT calls durable. What they remove counts only up to the first hole among them.
+
 A failed fdatasync is final: the kernel may have dropped the pages, so asking again would lie. A
 full disk is not: space is reserved before a sequence is given out.
 """
@@ -20,10 +24,23 @@ from slipstream.log.columns import GONE, Column
 from slipstream.log.compaction import Compactor, Neighbours
 from slipstream.log.disk import Disk
 from slipstream.log.durability import Job, Lost, SyncBatch
+from slipstream.log.end_record import Copies, EndJob, EndRecord
 from slipstream.log.packing import PACK_MIN, pack
-from slipstream.log.record import END, FRONT, MESSAGE, PACKED, SKIP, TOMBSTONE, Record, encode
+from slipstream.log.record import (
+    COMMIT,
+    COMMIT_SIZE,
+    END,
+    FRONT,
+    MESSAGE,
+    PACKED,
+    SKIP,
+    TOMBSTONE,
+    Record,
+    encode,
+)
 from slipstream.log.segment import (
     HEADER_SIZE,
+    PLACES_MAX,
     RANGE,
     FooterDraft,
     FooterJob,
@@ -37,9 +54,10 @@ from slipstream.wire.buffer import OutBuffer
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 SEGMENT_BYTES: _int = 32 * 1024 * 1024
-PLACES_MAX: _int = 4 * 1024 * 1024  # small records: keep a segment's columns small too
 CHUNKS_BYTES_MAX: _int = 2 * 1024 * 1024  # of what was last written, readable without a syscall
-CONTROLS_ROOM: _int = 256  # kept free behind each message, to tell of removals on a full disk
+CONTROLS_ROOM: _int = 320  # kept free after each message, to record removals on a full disk
+CONTROL_SIZE: _int = 32  # of a front, a skip, an end
+SALTS_KEPT: _int = 8  # of segments without a footer, in the record of the log's end
 # A segment of this part of a full one is closed early when all of it is dead, and with the log: the
 # next start reads its footer then, instead of each record.
 CLOSE_EARLY: _int = 4
@@ -49,7 +67,8 @@ class FileLog(Log):
     """Messages in the segment files of `directory`; open one with `recovery.open_log`."""
 
     def __init__(self, disk: Disk, directory: str, cache: BlockCache | None = None,
-                 first_seq: _int = 1, segment_bytes: _int = SEGMENT_BYTES) -> None:  # fmt: skip
+                 first_seq: _int = 1, segment_bytes: _int = SEGMENT_BYTES,
+                 copies: Copies | None = None) -> None:  # fmt: skip
         super().__init__(first_seq)
         self.disk = disk
         self.directory = directory
@@ -73,6 +92,16 @@ class FileLog(Log):
         self._written = False  # something was handed over that is not synced yet
         self._lost = Lost()
         self._reserved = 0  # how far the active segment can surely grow; 0 once failed
+        self._committed = 0  # how far COMMIT records cover the active segment
+        # Positions are a segment's base and an offset in it.
+        self._durable = (0, 0)  # up to here everything is durable
+        self._claimed = (0, 0)  # up to here a COMMIT record says so ...
+        self._proven = (0, 0)  # ... which is durable itself
+        self._closed_at = (0, 0)  # where the segment before the active one ends
+        self._durable_first = self.first_seq  # what lies below was removed durably
+        self._copies = copies  # keeps where the log ends
+        self._end_due = False  # segments have come or gone: it is to be kept durably
+        self._saved = b""  # what was kept last
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -90,7 +119,8 @@ class FileLog(Log):
             or segment.offsets.size >= PLACES_MAX
         ):
             segment = self._fresh_segment(self.last_seq + 1, length)
-        if segment.records_end + length >= self._reserved:  # zeros behind say it is in use
+        # Zeros behind say that it is in use, and removals have room there on a full disk.
+        if segment.records_end + length + CONTROLS_ROOM >= self._reserved:
             self._reserve(segment, segment.records_end + length + CONTROLS_ROOM)
         seq = self.last_seq + 1
         at = segment.records_end
@@ -144,10 +174,10 @@ class FileLog(Log):
     def advance(self, last_seq: _int) -> None:
         if last_seq <= self.last_seq:
             return
+        self._fresh_segment(last_seq + 1, 0)
         self.last_seq = last_seq
         if self.messages == 0:
             self.first_seq = last_seq + 1
-        self._fresh_segment(last_seq + 1, 0)
 
     def _reserve(self, segment: Segment, size: _int) -> None:
         if self.failed:
@@ -165,10 +195,11 @@ class FileLog(Log):
         if self._active is not None and self._active.base == base:
             return self._active
         segment = Segment(base, f"{self.directory}/{base:020d}.seg")
+        segment.salt = int.from_bytes(self.disk.random_bytes(4), "little")
         try:
             segment.file = self.disk.open(segment.path)
             reserved = segment.file.reserve(HEADER_SIZE + length + CONTROLS_ROOM)
-            segment.file.append(encode_header(base))
+            segment.file.append(encode_header(segment))
         except DiskFullError:
             segment.let_go()
             self.reader.unlink(segment)
@@ -179,7 +210,9 @@ class FileLog(Log):
         self.blocks.append(segment)
         self._active = segment
         self._reserved = reserved
+        self._committed = HEADER_SIZE
         self.dir_dirty = True
+        self._end_due = True
         return segment
 
     def _close_active(self, following: _int) -> None:
@@ -187,10 +220,13 @@ class FileLog(Log):
         if segment is None:
             return
         assert segment.ids is not None
-        if self._write_controls(segment):
+        told = self._write_controls(segment)
+        self._put_commit(segment)
+        if told:
             self._put_control(segment, END, (following - 1).to_bytes(8, "little"))
             self._recorded_seq = segment.last_seq = following - 1
         self._write_out()
+        self._closed_at = (segment.base, segment.records_end)
         segment.places = segment.ids.size
         segment.closed = True
         segment.chunks = []
@@ -223,7 +259,7 @@ class FileLog(Log):
 
         False on a full disk: that waits, and what was removed might come back after a crash.
         """
-        size = 64 * 3 + RANGE.size * len(self._tombs)
+        size = 4 * CONTROL_SIZE + RANGE.size * len(self._tombs) + 2 * COMMIT_SIZE
         try:
             if segment.records_end + size >= self._reserved:
                 self._reserve(segment, segment.records_end + size)
@@ -249,6 +285,20 @@ class FileLog(Log):
         size = encode(out, kind, segment.salt, place, self.last_ts, b"", body, 0, 0, len(body))
         segment.records_end += size
 
+    def _put_commit(self, segment: Segment) -> None:
+        """End a batch, if it has put any records into `segment`. There is always room for that."""
+        if segment.records_end == self._committed:
+            return
+        durable = 0
+        if self._durable[0] == segment.base:
+            durable = self._durable[1]
+        elif self._durable >= self._closed_at:
+            durable = HEADER_SIZE
+        if durable:
+            self._claimed = (segment.base, durable)
+        self._put_control(segment, COMMIT, durable.to_bytes(4, "little"))
+        self._committed = segment.records_end
+
     def _write_out(self) -> None:
         """Hand the buffer to the operating system."""
         segment = self._active
@@ -263,9 +313,17 @@ class FileLog(Log):
         self._written = True
         segment.chunks.append((segment.written, data))
         segment.written += len(data)
-        kept = segment.written - segment.chunks[0][0]
-        while kept > CHUNKS_BYTES_MAX and len(segment.chunks) > 1:
-            kept -= len(segment.chunks.pop(0)[1])
+        if segment.written - segment.chunks[0][0] > CHUNKS_BYTES_MAX:
+            self._let_chunks_go(segment)
+
+    def _let_chunks_go(self, segment: Segment) -> None:
+        """Keep the newer half of what was last written: dropping one chunk for each batch would
+        move all the others, and there may be many small ones."""
+        kept_from = segment.written - CHUNKS_BYTES_MAX // 2
+        old = 0
+        while old + 1 < len(segment.chunks) and segment.chunks[old][0] < kept_from:
+            old += 1
+        del segment.chunks[:old]
 
     def _fail(self, error: Exception) -> None:
         if not self.failed:
@@ -283,6 +341,8 @@ class FileLog(Log):
         told = False
         try:
             told = self._tell_removed()
+            if self._active is not None:
+                self._put_commit(self._active)
             self._write_out()
         except StorageError:
             pass  # `failed` says why
@@ -296,6 +356,11 @@ class FileLog(Log):
         files = list(dict.fromkeys(s.file for s in self._unsynced if s.file is not None))
         directory = self.directory if self.dir_dirty else ""
         batch = SyncBatch(self.disk, files, directory, self.last_seq)
+        batch.end = self._closed_at
+        if self._active is not None:
+            batch.end = (self._active.base, self._active.records_end)
+        batch.proves = self._claimed
+        batch.first_seq = self.first_seq if told else self._durable_first
         batch.segments, self._unsynced = self._unsynced, []
         batch.doomed = self._take_doomed(told)
         batch.jobs, self._footers = self._footers, []
@@ -339,14 +404,111 @@ class FileLog(Log):
         if batch.error is not None or self.failed:
             self._fail(batch.error or OSError(self.failed))
         self.durable_seq = max(self.durable_seq, batch.last_seq)
+        self._durable = max(self._durable, batch.end)
+        self._proven = max(self._proven, batch.proves)
+        self._durable_first = max(self._durable_first, batch.first_seq)
+        self._jobs += batch.jobs
+        self.end_moved = self._copies is not None
         for segment in batch.doomed:
             segment.let_go()
-            self.reader.unlink(segment)
-        self._jobs += batch.jobs
+        if self._end_due or batch.doomed:
+            self._end_due = False
+            self._keep_end(True, batch.doomed)
+
+    def owes_removals(self) -> bool:
+        return bool(self._tombs) or self.first_seq > self._recorded_first
 
     def take_jobs(self) -> list[Job]:
         jobs, self._jobs = self._jobs, []
         return jobs
+
+    # -- where the log ends, kept elsewhere ------------------------------------------------------
+
+    def recall_end(self) -> EndRecord | None:
+        """What was kept; None for nothing that can be read."""
+        if self._copies is None:
+            return None
+        try:
+            self._saved = self._copies.load()
+            return EndRecord.decode(self._saved)
+        except (CorruptionError, OSError):
+            self._saved = b""
+            return None
+
+    def save_end(self) -> None:
+        """Have it kept, by a job, where the log ends now. It need not be durable at once."""
+        self.end_moved = False
+        if not self.failed:
+            self._keep_end(False, [])
+
+    def _keep_end(self, sync: bool, doomed: list[Segment]) -> None:
+        """Keep where the log ends; then, and not before, the files of `doomed` go: a file that is
+        missed at the next start has not been removed by the log."""
+
+        def done(error: Exception | None) -> None:
+            if self.failed:
+                return
+            if error is not None:
+                self._saved = b""
+                self._end_due = True
+            if error is None or isinstance(error, DiskFullError):  # space counts for more
+                for segment in doomed:
+                    self.reader.unlink(segment)
+            else:
+                self._emptied += doomed
+
+        if self._copies is None:
+            done(None)
+            return
+        content = self._end().encode()
+        if doomed or content != self._saved:
+            self._saved = content if sync else b""
+            self._jobs.append(EndJob(self._copies, content, sync, done))
+
+    def _end(self) -> EndRecord:
+        """Where the log ends, as far as that is durable."""
+        salts = [(s.base, s.salt) for s in self.blocks[-SALTS_KEPT:] if not s.footed]
+        gaps = []
+        expected = self._durable_first
+        for segment in self.blocks:
+            if segment.base > expected:
+                gaps.append((expected, segment.base - 1))
+            expected = max(expected, end_of(segment) + 1)
+        if expected <= self.durable_seq:
+            gaps.append((expected, self.durable_seq))
+        return EndRecord(self.durable_seq, self._durable_first, self._durable, dict(salts), gaps)
+
+    def keep_end_at_once(self) -> None:
+        """Keep durably where the log ends. Blocks. What the disk says to it does no harm."""
+        self._end_due = self.end_moved = False
+        waiting = self._jobs
+        self._jobs = []
+        self._keep_end(True, [])
+        for job in self._jobs:
+            job.run()
+            job.finish()
+        self._jobs = waiting
+
+    def lose_end(self, last_seq: _int) -> None:
+        """Sequences up to `last_seq` were given out, as somebody remembers, and are not here any
+        more: count them as lost, and go on after them. Blocks; raises OSError, `StorageError`."""
+        if last_seq > self.last_seq:
+            damage.lose_range(self, self.last_seq + 1, last_seq)
+            self.go_on_after(last_seq)
+
+    def go_on_after(self, last_seq: _int) -> None:
+        """Give out no sequence up to `last_seq`; a new segment begins after it. Takes no space.
+        Blocks: what is kept about the log's end says next that this is durable."""
+        segment = self._active
+        self._close_active(last_seq + 1)
+        if segment is not None and segment.file is not None:
+            try:
+                segment.file.sync()
+            except OSError as error:
+                self._fail(error)
+        self.last_seq = self.durable_seq = last_seq
+        if self.messages == 0:
+            self.first_seq = last_seq + 1
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -390,11 +552,14 @@ class FileLog(Log):
     def resume(self, segment: Segment) -> None:
         """Go on writing at the end of `segment`, the last one."""
         self._active = segment
-        self._reserved = segment.written
+        self._reserved = self._committed = segment.written
 
     def recovered(self) -> None:
         """What the log says now is what the disk says."""
         segment = self._active
+        if segment is not None and self.last_seq >= segment.base + PLACES_MAX:
+            self._close_active(self.last_seq + 1)
+            segment = None
         if segment is not None:  # sequences that were used without a record have places too
             assert segment.ids is not None
             assert segment.offsets is not None
@@ -404,6 +569,12 @@ class FileLog(Log):
         self._recorded_seq = self.last_seq
         if not self._emptied:
             self._recorded_first = self.first_seq
+        last = self.blocks[-1] if self.blocks else None
+        if last is not None:
+            self._durable = (last.base, last.records_end)
+            if segment is None:
+                self._closed_at = self._durable
+        self._durable_first = self.first_seq
 
     # -- removing ------------------------------------------------------------------------------
 
@@ -414,12 +585,13 @@ class FileLog(Log):
         segment = block
         seq = segment.base + i
         if erase:
+            self._tombs.append([seq, 1])
             self._erase(segment, i)
         if segment.closed:
             segment.bury(i)
             if segment.bytes < segment.compact_below:
                 self.compactor.add(segment)
-        if self.replaying or seq == self.first_seq:
+        if erase or self.replaying or seq == self.first_seq:
             return 0  # it stands on disk already, or the moved front will say it
         if self._tombs and self._tombs[-1][0] + self._tombs[-1][1] == seq:
             self._tombs[-1][1] += 1
@@ -429,28 +601,38 @@ class FileLog(Log):
 
     def _erase(self, segment: Segment, i: _int) -> None:
         """Destroy a message's bytes; the record stays whole, so that the next one is found."""
-        if segment.base + i >= self.durable_seq:
+        assert segment.offsets is not None
+        offset = segment.offsets.get(i)
+        if (segment.base, offset) >= self._proven and not segment.footed:
             self._put_something_behind(segment)
         elif segment is self._active:
             self._write_out()
         record = Record()
         self.reader.fill_as_stored(segment, i, record)
-        assert segment.offsets is not None
         file = self.reader.file_of(segment)
-        file.pwrite(segment.offsets.get(i), erased(segment, i, record))
+        file.pwrite(offset, erased(segment, i, record))
         self.reader.changed(segment)
         if segment not in self._unsynced:
             self._will_sync(segment)
         self.compactor.was_erased(segment)
 
     def _put_something_behind(self, segment: Segment) -> None:
-        """Blocks. If the newest record were torn, a message could get its sequence once more."""
-        if segment is self._active:
+        """Blocks. Before a record of a batch that may count as torn is written over, it is durable
+        that it was removed: torn by a crash, it would void what its batch removed. If it were the
+        last one, a message could get its sequence once more."""
+        files = [self.reader.file_of(segment)]
+        active = self._active
+        if active is not None:
             self._recorded_seq = 0  # so that it is recorded again
-            self._write_controls(segment)
+            self._write_controls(active)
+            self._put_commit(active)
             self._write_out()
+            files.append(self.reader.file_of(active))
         try:
-            self.reader.file_of(segment).sync()
+            for file in dict.fromkeys(files):
+                file.sync()
+            if self.dir_dirty:
+                self.disk.sync_dir(self.directory)
         except OSError as error:
             self._fail(error)
 
@@ -482,6 +664,7 @@ class FileLog(Log):
                 job.finish()
             if self._active is not None and self._active.file is not None:
                 self._active.file.truncate(self._active.written)
+            self.keep_end_at_once()
         self._release()
 
     def _release(self) -> None:
@@ -497,4 +680,12 @@ class FileLog(Log):
         self._release()
         self.blocks.clear()
         self.failed = "the log was deleted"
+        if self._copies is not None:
+            self._copies.retire()
         self.disk.remove_tree(self.directory)
+
+
+def end_of(segment: Segment) -> _int:
+    """The last sequence that a segment answers for."""
+    places: _int = segment.places if segment.ids is None else segment.ids.size
+    return max(segment.last_seq, segment.base + places - 1)

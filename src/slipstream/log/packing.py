@@ -26,12 +26,25 @@ def pack(data: bytes, header_start: int, body_start: int, end: int) -> bytes:
 def unpack(record: Record) -> None:
     """Give the record the body that was published. Raises `CorruptionError`."""
     header = record.header()
-    try:
-        body = zlib.decompress(record.data[record.body_start + 4 : record.end])
-    except zlib.error as error:
-        raise CorruptionError(f"the body of message {record.seq} can not be inflated") from error
+    start = record.body_start
+    size = int.from_bytes(record.data[start : start + 4], "little")
+    body = inflate(record.data[start + 4 : record.end], size, f"the body of message {record.seq}")
+    if len(body) != size:
+        raise CorruptionError(f"the body of message {record.seq} is shorter than it says")
     record.data = header + body
     record.header_start = 0
     record.body_start = len(header)
     record.end = len(record.data)
     record.packed = False
+
+
+def inflate(packed: bytes, size_max: int, what: str) -> bytes:
+    """What zlib has packed, at most `size_max` bytes. Raises `CorruptionError`."""
+    stream = zlib.decompressobj()
+    try:
+        data = stream.decompress(packed, size_max + 1)  # 0 would be no bound
+    except zlib.error as error:
+        raise CorruptionError(f"{what} can not be inflated") from error
+    if len(data) > size_max or not stream.eof:
+        raise CorruptionError(f"{what} can not be inflated, or to more than it may have")
+    return data

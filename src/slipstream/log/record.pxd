@@ -24,6 +24,8 @@ cdef class Tally:
     cdef readonly unsigned long long text_bytes
     cdef readonly long long first_ts
     cdef readonly long long last_ts
+    cdef readonly Py_ssize_t committed
+    cdef readonly Py_ssize_t durable
 
     cpdef int add(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size, long long ts) except -1
 
@@ -33,5 +35,6 @@ cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int
 cpdef Py_ssize_t decode(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long base, Record record) except -1
 cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record record) except -1
 cpdef Py_ssize_t length_at(bytes data, Py_ssize_t at) except -1
-cpdef Py_ssize_t resync(bytes data, Py_ssize_t at, unsigned int salt) except -2
+cpdef Py_ssize_t resync(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long place) except -2
+cpdef Py_ssize_t next_whole(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long place) except -2
 cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectIndex subjects, unsigned long long base, Column ids, Column offsets, Tally tally) except -1

@@ -11,8 +11,8 @@
       24     2   length of the header block, only with the flag
       ..     .   subject, header block, body
 
-All numbers are little-endian. The salt is derived from the segment's base sequence, so a record
-that strayed from another segment does not check out, and the checksum covers the whole sequence.
+All numbers are little-endian. The salt is a random number that only the segment knows, so neither a
+record of another segment nor bytes that a client made up check out.
 
 The compiled build replaces this module by `record.pyx`; this is its plain twin and test oracle.
 """
@@ -30,13 +30,18 @@ TOMBSTONE = 3  # the body lists removed ranges: (first u64, count u32) each
 FRONT = 4  # the body is the first live sequence (u64): everything below is removed
 ERASED = 5  # was a message; its bytes were destroyed
 END = 6  # the last record of a closed segment; the body is the last sequence before the next (u64)
+COMMIT = 7  # the last record of a batch; the body is how much of the segment was durable (u32)
+VOID = 8  # was a tombstone or a front of a batch that a crash tore: it removes nothing
 
 MAGIC = 0xA5
 HAS_HEADER = 0x10
 PACKED = 0x20  # a message whose body is deflated, behind its size (u32); see `packing`
 FIXED_SIZE = 24
+COMMIT_SIZE = 28
 _KINDS = frozenset(
-    kind | flag for kind in (*range(MESSAGE, END + 1), MESSAGE | PACKED) for flag in (0, HAS_HEADER)
+    kind | flag
+    for kind in (*range(MESSAGE, VOID + 1), MESSAGE | PACKED)
+    for flag in (0, HAS_HEADER)
 )
 _FIXED = struct.Struct("<IIBBHIq")
 
@@ -162,23 +167,47 @@ def length_at(data: bytes, at: int) -> int:
     return int.from_bytes(data[at + 4 : at + 8], "little")
 
 
-def resync(data: bytes, at: int, salt: int) -> int:
-    """The first offset at or after `at` where a whole record checks out; -1 if there is none."""
+def resync(data: bytes, at: int, salt: int, place: int) -> int:
+    """The offset of the next whole record of this `place` or a later one, at or after `at`; -1 if
+    there is none. A record of an earlier place is a copy that was stored as a body."""
     if at < 0:
         return -1
     record = Record()
     magic = data.find(bytes([MAGIC]), at + 8)
     while magic >= 0:
-        if decode(data, magic - 8, salt, 0, record):
+        if decode(data, magic - 8, salt, 0, record) and record.seq >= place:
             return magic - 8
         magic = data.find(bytes([MAGIC]), magic + 1)
     return -1
 
 
+def next_whole(data: bytes, at: int, salt: int, place: int) -> int:
+    """The offset of the next whole record after the damaged one at `at`; -1 if there is none.
+
+    `place` is that of the next message. If a record of this place or of the one after it begins
+    where the damaged record says that it ends, nothing but that record is damaged, and its body is
+    not searched.
+    """
+    record = Record()
+    end = at + length_at(data, at)
+    if end >= at + FIXED_SIZE and decode(data, end, salt, 0, record):
+        if place <= record.seq <= place + 1:
+            return end
+    return resync(data, at + 1, salt, place)
+
+
 class Tally:
     """What `gather` has counted."""
 
-    __slots__ = ("first_ts", "last_ts", "messages", "text_bytes", "with_header")
+    __slots__ = (
+        "committed",
+        "durable",
+        "first_ts",
+        "last_ts",
+        "messages",
+        "text_bytes",
+        "with_header",
+    )
 
     def __init__(self) -> None:
         self.messages = 0
@@ -186,6 +215,8 @@ class Tally:
         self.text_bytes = 0  # subjects, header blocks and bodies
         self.first_ts = 0
         self.last_ts = 0
+        self.committed = 0  # where the last COMMIT record ends
+        self.durable = 0  # the most that one has called durable
 
     def add(self, subject_size: int, header_size: int, body_size: int, ts: int) -> int:
         """Count one message."""
@@ -208,7 +239,8 @@ def gather(
     offsets: Column,
     tally: Tally,
 ) -> int:
-    """Take in the run of whole messages from `at` on whose places follow upon those in `ids`.
+    """Take in the run of whole messages from `at` on whose places follow upon those in `ids`, and
+    the COMMIT records between them.
 
     Each is counted in `tally` and in `subjects`, and has its subject's id and its offset appended
     to the columns. The offset where the run ends: at the end of `data`, at a record of another
@@ -218,7 +250,17 @@ def gather(
     record = Record()
     while at >= 0:
         end = decode(data, at, salt, base, record)
-        if not end or record.kind != MESSAGE or record.seq - base != len(ids):
+        if not end or record.seq - base != len(ids):
+            break
+        if record.kind == COMMIT:
+            durable = int.from_bytes(data[record.body_start : end], "little")
+            if end - at != COMMIT_SIZE or durable > at:
+                break
+            tally.committed = end
+            tally.durable = max(tally.durable, durable)
+            at = end
+            continue
+        if record.kind != MESSAGE:
             break
         id = subjects.intern(record.subject)
         subjects.added(id, record.seq)
@@ -226,7 +268,7 @@ def gather(
         offsets.append(at)
         header_size = record.body_start - record.header_start
         body_size = record.end - record.body_start
-        if record.packed:
+        if record.packed and body_size >= 4:
             body_size = int.from_bytes(data[record.body_start : record.body_start + 4], "little")
         tally.add(len(record.subject), header_size, body_size, record.ts)
         at = end

@@ -14,10 +14,13 @@ TOMBSTONE = 3
 FRONT = 4
 ERASED = 5
 END = 6
+COMMIT = 7
+VOID = 8
 MAGIC = 0xA5
 HAS_HEADER = 0x10
 PACKED = 0x20
 FIXED_SIZE = 24
+COMMIT_SIZE = 28
 
 cdef extern from *:
     """
@@ -153,7 +156,7 @@ cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int
     cdef Fixed fixed
     cdef unsigned char *at
     cdef unsigned char *begin
-    if header_start < 0 or header_size < 0 or end < body_start or end > PyBytes_GET_SIZE(data):
+    if header_start < 0 or body_start < header_start or end < body_start or end > PyBytes_GET_SIZE(data):
         raise IndexError("a record's parts lie outside of its data")
     if header_size > 0xFFFF or subject_size > 0xFFFF:
         raise ValueError("a record's subject or header block is longer than 65,535 bytes")
@@ -184,7 +187,7 @@ cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int
 cdef inline bint _is_kind(uint8_t kind) noexcept:
     if kind & 0x20:
         return (kind & ~0x30) == 1
-    return 1 <= (kind & 0x0F) <= 6 and (kind & 0xC0) == 0
+    return 1 <= (kind & 0x0F) <= 8 and (kind & 0xC0) == 0
 
 
 cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record record) except -1:
@@ -195,7 +198,7 @@ cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record
     cdef Py_ssize_t header_size = 0
     cdef Py_ssize_t end
     cdef bytes known
-    if at < 0 or at + 24 > n:
+    if at < 0 or at > n - 24:
         return 0
     memcpy(&fixed, view + at, 24)
     start = at + 24
@@ -245,13 +248,13 @@ cpdef Py_ssize_t decode(bytes data, Py_ssize_t at, unsigned int salt, unsigned l
 
 cpdef Py_ssize_t length_at(bytes data, Py_ssize_t at) except -1:
     cdef uint32_t length
-    if at < 0 or at + 24 > PyBytes_GET_SIZE(data):
+    if at < 0 or at > PyBytes_GET_SIZE(data) - 24:
         return 0
     memcpy(&length, PyBytes_AS_STRING(data) + at + 4, 4)
     return length
 
 
-cpdef Py_ssize_t resync(bytes data, Py_ssize_t at, unsigned int salt) except -2:
+cpdef Py_ssize_t resync(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long place) except -2:
     cdef const char *view = PyBytes_AS_STRING(data)
     cdef Py_ssize_t n = PyBytes_GET_SIZE(data)
     cdef Py_ssize_t magic = at + 8
@@ -262,10 +265,19 @@ cpdef Py_ssize_t resync(bytes data, Py_ssize_t at, unsigned int salt) except -2:
         if found == NULL:
             return -1
         magic = found - view
-        if decode(data, magic - 8, salt, 0, record):
+        if decode(data, magic - 8, salt, 0, record) and record.seq >= place:
             return magic - 8
         magic += 1
     return -1
+
+
+cpdef Py_ssize_t next_whole(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long place) except -2:
+    cdef Record record = Record()
+    cdef Py_ssize_t end = at + length_at(data, at)
+    if end >= at + 24 and decode(data, end, salt, 0, record):
+        if place <= record.seq <= place + 1:
+            return end
+    return resync(data, at + 1, salt, place)
 
 
 cdef class Tally:
@@ -288,11 +300,24 @@ cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectInd
     cdef Py_ssize_t body
     cdef uint32_t size
     cdef unsigned int id
-    while at >= 0 and at + 24 <= n:
+    while 0 <= at <= n - 24:
         memcpy(&fixed, view + at, 24)
         start = at + 24
         header_size = 0
-        if fixed.magic != 0xA5 or (fixed.kind & ~0x30) != 1 or fixed.place != ids.size:
+        if fixed.magic != 0xA5 or fixed.place != ids.size:
+            break
+        if fixed.kind == 7:
+            if fixed.length != 28 or at + 28 > n:
+                break
+            memcpy(&size, view + start, 4)
+            if size > at or slip_crc32(salt, view + at + 4, 24) != fixed.crc:
+                break
+            at += 28
+            tally.committed = at
+            if size > tally.durable:
+                tally.durable = size
+            continue
+        if (fixed.kind & ~0x30) != 1:
             break
         if fixed.kind & 0x10:
             if start + 2 > n:

@@ -1,44 +1,64 @@
 """Opening a log: footers are read, what has none is scanned, and damage costs what it must.
 
 * A closed segment with a whole footer is described by it; its records are not read.
-* Any other segment is scanned. Records check out one by one; behind a damaged one the next whole
+* Any other segment is scanned. Records check out one by one; after a damaged one the next whole
   one is looked for, and what lies between is set aside in `damaged/` and counted as lost.
-* In the last segment, bytes behind the last whole record are a torn write: they are set aside too,
+* In the last segment, bytes after the last whole record are a torn write: they are set aside too,
   and cut off. Nothing acknowledged lies there: an acknowledgement waits for the fdatasync.
+* Removals are believed where a COMMIT record, a footer or the record of the log's end says that
+  they were durable, and after that up to the last COMMIT before the first hole. The others were
+  written by batches that a crash tore, perhaps for a message that the hole has swallowed: they
+  remove nothing, and are made void. What such a batch stored and can be read stays.
+* What the record of the log's end says was there, and is not, counts as lost.
 * Nothing is deleted because something else could not be read.
 """
 
 import re
-import zlib
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from slipstream.errors import CorruptionError, DiskFullError
 from slipstream.log import damage
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.columns import GONE
-from slipstream.log.disk import Disk
-from slipstream.log.file_log import SEGMENT_BYTES, FileLog
+from slipstream.log.disk import Disk, File
+from slipstream.log.end_record import Copies, EndRecord
+from slipstream.log.file_log import SEGMENT_BYTES, FileLog, end_of
 from slipstream.log.record import (
+    COMMIT,
+    COMMIT_SIZE,
     END,
     ERASED,
     FRONT,
     MESSAGE,
+    SKIP,
     TOMBSTONE,
+    VOID,
     Record,
     Tally,
     decode,
+    encode,
     gather,
-    resync,
+    next_whole,
 )
 from slipstream.log.segment import (
     HEADER_SIZE,
+    PLACES_MAX,
     RANGE,
+    SEQUENCE_MAX,
+    Footer,
     Segment,
+    check_columns,
     decode_header,
+    encode_header,
+    first_format_salt,
+    may_remove,
     read_footer,
+    read_trailer,
 )
+from slipstream.wire.buffer import OutBuffer
 
-_SEGMENT_NAME = re.compile(r"\d{20}\.seg")  # whatever else lies there is not the log's
+_SEGMENT_NAME = re.compile(r"\d{20}\.seg", re.ASCII)  # whatever else lies there is not the log's
 
 
 def open_log(
@@ -47,59 +67,147 @@ def open_log(
     cache: BlockCache | None = None,
     first_seq: int = 1,
     segment_bytes: int = SEGMENT_BYTES,
+    copies: Copies | None = None,
 ) -> FileLog:
     """Open the log in `directory`, or begin one there with `first_seq`. Blocks.
 
-    Raises OSError, `StorageError`.
+    `copies` keep where the log ends; without them damage at the end goes unnoticed. Raises OSError,
+    `StorageError`.
     """
     disk.makedirs(directory)
-    log = FileLog(disk, directory, cache, first_seq, segment_bytes)
+    log = FileLog(disk, directory, cache, first_seq, segment_bytes, copies)
     log.set_lost(damage.recall(disk, directory))
     entries = disk.list(directory)
     for name in entries:
         if name.endswith(".new"):  # a compaction that did not come to its end
             disk.remove(f"{directory}/{name}")
-    names = [name for name in entries if _SEGMENT_NAME.fullmatch(name)]
+    names = [name for name in entries if _is_segment(name)]
     while len(names) > 1 and _is_blank(disk, f"{directory}/{names[-1]}"):
         # Begun in a batch that the end of the segment before it was in, too, and that did not end:
         # nothing of either was said to be durable.
         disk.remove(f"{directory}/{names.pop()}")
-    found = _Found(log)
+    found = _Found(log, log.recall_end())
     for name, following in pairwise([*names, ""]):
         _open_segment(log, found, name, following)
-    for _, last in log.lost.ranges:  # what was lost at the end is nobody else's sequence
-        found.last_seq = max(found.last_seq, last)
-    if names:
-        found.settle()
+    found.settle()
     return log
+
+
+def _is_segment(name: str) -> bool:
+    return bool(_SEGMENT_NAME.fullmatch(name)) and int(name[:20]) <= SEQUENCE_MAX
+
+
+@dataclass
+class _Scan:
+    """What may have been torn in a segment: all after the first `durable` bytes, which a COMMIT
+    record or the record of the log's end calls durable."""
+
+    segment: Segment
+    durable: int = 0  # 0 if nothing says so of any byte
+    removals: list[tuple[int, int, bytes, int]] = field(default_factory=list)
+    # ... offset, kind, body, place
+    commits: list[int] = field(default_factory=list)  # where the record ends
+    holes: list[tuple[int, int, int]] = field(default_factory=list)
+    # ... offset, first and last sequence that went with it; the last is less where none did
+
+    def prove(self, durable: int) -> None:
+        """So much of the segment was durable."""
+        if durable <= self.durable:
+            return
+        self.durable = durable
+        self.believe(durable)
+        self.holes = [hole for hole in self.holes if hole[0] >= durable]
+        self.commits = [end for end in self.commits if end > durable]
+
+    def believe(self, end: int) -> None:
+        """What was removed by the records before `end` is removed."""
+        for _, kind, body, _ in (removal for removal in self.removals if removal[0] < end):
+            if kind == TOMBSTONE:
+                self.segment.tombs += body
+            else:
+                self.segment.front = max(self.segment.front, int.from_bytes(body, "little"))
+        self.removals = [removal for removal in self.removals if removal[0] >= end]
+
+    def make_void(self) -> None:
+        """See to it that no later start believes what is left. The records keep their places."""
+        file = self.segment.file
+        if not self.removals or file is None:
+            return
+        out = OutBuffer()
+        for at, _, body, place in self.removals:
+            encode(out, VOID, self.segment.salt, place, 0, b"", body, 0, 0, len(body))
+            file.pwrite(at, out.take())
+        file.sync()
+        self.removals = []
 
 
 class _Found:
     """What the segments say about the log as a whole."""
 
-    def __init__(self, log: FileLog) -> None:
+    def __init__(self, log: FileLog, end: EndRecord | None) -> None:
         self.log = log
+        self.end = end
         self.front = log.first_seq
         self.last_seq = log.last_seq
         self.last_ts = 0
         self.removed: list[tuple[int, int, int]] = []  # first, behind the last, told by segment
         self.unfooted: list[Segment] = []
+        self.scans: list[_Scan] = []  # of the segments after the last one with a footer
 
     def take(self, segment: Segment, last_ts: int) -> None:
         """What a segment's records say about others."""
-        for first, count in RANGE.iter_unpack(segment.tombs):
-            self.removed.append((first, first + count, segment.base))
-        self.front = max(self.front, segment.front)
         self.last_seq = max(self.last_seq, segment.last_seq)
         self.last_ts = max(self.last_ts, last_ts)
+        self.log.blocks.append(segment)
+
+    def prove_all(self) -> None:
+        """What was read so far is durable: a later segment would not be as it is else."""
+        for scan in self.scans:
+            scan.believe(SEQUENCE_MAX)
+        self.scans = []
+
+    def _decide(self) -> None:
+        """Tell the removals that count from those of batches that a crash tore."""
+        torn = False
+        gone = self._said_to_be_gone() if any(scan.holes for scan in self.scans) else []
+        for scan in self.scans:
+            holes = [at for at, first, last in scan.holes if not _within(first, last, gone)]
+            if not torn:
+                hole = min(holes, default=SEQUENCE_MAX)
+                ends = [end for end in scan.commits if end <= hole]
+                # In the first format a batch has no end.
+                plain = scan.segment.format == 1 and not scan.commits and not scan.durable
+                scan.believe(SEQUENCE_MAX if plain else max(ends, default=0))
+                torn = bool(holes)
+            scan.make_void()
+
+    def _said_to_be_gone(self) -> list[tuple[int, int]]:
+        """What any removal speaks of: a hole there is an erasure that was cut short."""
+        gone = [(1, self.front - 1)]
+        for segment in self.log.blocks:
+            gone += [
+                (first, first + count - 1) for first, count in RANGE.iter_unpack(segment.tombs)
+            ]
+            gone.append((1, segment.front - 1))
+        for scan in self.scans:
+            for _, kind, body, _ in scan.removals:
+                if kind == TOMBSTONE:
+                    gone += [(f, f + count - 1) for f, count in RANGE.iter_unpack(body)]
+        return _merged(gone)
 
     def settle(self) -> None:
         """Apply removals and fill in the log's state."""
         log = self.log
+        self._decide()
+        for segment in log.blocks:
+            for first, count in RANGE.iter_unpack(segment.tombs):
+                self.removed.append((first, first + count, segment.base))
+            self.front = max(self.front, segment.front)
         log.last_seq = log.durable_seq = self.last_seq
         log.last_ts = self.last_ts
         log.messages = sum(segment.live for segment in log.blocks)
         log.bytes = sum(segment.bytes for segment in log.blocks)
+        missing = self._missing()
         log.replaying = True
         self._find_first()
         log.drop_below(self.front)
@@ -109,6 +217,29 @@ class _Found:
         for segment in self.unfooted:
             if segment.live:
                 log.request_footer(segment, log.active_base())
+        self._go_on(missing)
+
+    def _missing(self) -> list[tuple[int, int]]:
+        """What the record of the log's end knows, and no segment has, and nothing has removed."""
+        if self.end is None:
+            return []
+        covered = [(segment.base, end_of(segment)) for segment in self.log.blocks]
+        covered += [(1, self.front - 1), *self.log.lost.ranges]
+        covered += [(first, behind - 1) for first, behind, _ in self.removed]
+        return self.end.missing(covered)
+
+    def _go_on(self, missing: list[tuple[int, int]]) -> None:
+        """Count what is missing as lost, and give no sequence out again."""
+        log = self.log
+        for first, last in missing:
+            damage.lose_range(log, first, last)
+        last_seq = max([last for _, last in log.lost.ranges], default=0)
+        if self.end is not None:
+            last_seq = max(last_seq, self.end.last_seq)
+        if last_seq > log.last_seq:
+            log.go_on_after(last_seq)
+        if log.blocks or self.end is not None:
+            log.keep_end_at_once()
 
     def _find_first(self) -> None:
         """The first message; the columns are read only if that is not the first one stored."""
@@ -148,42 +279,98 @@ def _is_blank(disk: Disk, path: str) -> bool:
         file.close()
 
 
+def _within(first: int, last: int, gone: list[tuple[int, int]]) -> bool:
+    """Whether there are sequences from `first` to `last`, and all lie in one of the ranges."""
+    return first <= last and any(low <= first and last <= high for low, high in gone)
+
+
+def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same sequences in as few ranges as can be."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        elif first <= last:
+            merged.append((first, last))
+    return merged
+
+
 def _open_segment(log: FileLog, found: _Found, name: str, following: str) -> None:
     is_last = not following
     path = f"{log.directory}/{name}"
     file = log.disk.open(path)
+    segment = Segment(int(name[:20]), path)
+    whole = True
     try:
-        base = decode_header(file.pread(0, HEADER_SIZE))
+        header = decode_header(file.pread(0, HEADER_SIZE))
+        segment.base, segment.salt, segment.format = header.base, header.salt, header.format
     except CorruptionError:
-        base = int(name.split(".")[0])  # the name tells it too; the records check themselves
+        whole = False  # the name says the base, too
         if is_last and file.size() < HEADER_SIZE:
             file.close()
             log.disk.remove(path)  # created, but nothing was ever written to it
-            found.last_seq = max(found.last_seq, base - 1)
+            found.last_seq = max(found.last_seq, segment.base - 1)
             return
-    if base != int(name.split(".")[0]) and base <= found.last_seq:
+    if segment.base != int(name[:20]) and segment.base <= found.last_seq:
         file.close()
         return  # somebody's copy of a segment
-    if base <= found.last_seq and not file.pread(HEADER_SIZE, file.size()).strip(b"\0"):
+    if segment.base <= found.last_seq and not file.pread(HEADER_SIZE, file.size()).strip(b"\0"):
         file.close()
         log.disk.remove(path)  # begun in vain: the segment before it went on
         return
-    segment = Segment(base, path)
     segment.file = file
-    found.last_seq = max(found.last_seq, base - 1)
+    if not whole:
+        _find_salt(log, segment, found.end)
+    found.last_seq = max(found.last_seq, segment.base - 1)
     try:
-        footer = read_footer(file)
-    except (CorruptionError, zlib.error):
+        footer = read_footer(file, segment)
+        _check_columns(file, footer)
+    except CorruptionError:
         _scan_segment(log, found, segment, following)
         return
     footer.apply(segment)
     if footer.live:
-        log.subjects.load_block(footer.names, footer.stats, base)
+        log.subjects.load_block(footer.names, footer.stats, segment.base)
+    found.prove_all()
     found.take(segment, footer.last_ts)
-    found.last_seq = max(found.last_seq, base + footer.places - 1)
-    log.blocks.append(segment)
+    found.last_seq = max(found.last_seq, segment.base + footer.places - 1)
     log.compactor.watch(segment)
     segment.let_go()
+
+
+def _check_columns(file: File, footer: Footer) -> None:
+    """Raises `CorruptionError` if the second part of a footer is damaged: then a scan has to count
+    anew, because the first part counts without what only the second part knows to be removed."""
+    try:
+        check_columns(file, footer)
+    except OSError:
+        pass  # a bad sector: whoever needs what is there gets the error
+
+
+def _find_salt(log: FileLog, segment: Segment, end: EndRecord | None) -> None:
+    """The header is damaged: learn the salt from where else it is kept.
+
+    Without that, the salt is the one of the first format if the first record says so, which no
+    client has placed, or if there is no record of the log's end, which the second format always
+    has. Otherwise records can not be told from other bytes, and are lost.
+    """
+    assert segment.file is not None
+    if end is not None and segment.base in end.salts:
+        segment.salt = end.salts[segment.base]
+        first = first_format_salt(segment.base)
+        segment.format = 1 if segment.salt == first else segment.format
+        return
+    try:
+        trailer = read_trailer(segment.file)
+        segment.format, segment.salt = trailer.format, trailer.salt
+    except CorruptionError:
+        segment.format = 1
+    if segment.format == 1:
+        segment.salt = first_format_salt(segment.base)
+        data = segment.file.pread(0, segment.file.size())
+        if end is not None and not decode(data, HEADER_SIZE, segment.salt, 0, Record()):
+            segment.format = Segment(segment.base, "").format
+            segment.salt = int.from_bytes(log.disk.random_bytes(4), "little")
 
 
 def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str) -> None:
@@ -193,72 +380,116 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
     assert segment.offsets is not None
     ids = segment.ids
     data = segment.file.pread(0, segment.file.size())
+    scan = _Scan(segment)
+    if found.end is not None and found.end.durable[0] >= segment.base:
+        base, durable = found.end.durable
+        scan.durable = durable if base == segment.base else SEQUENCE_MAX
     record = Record()
     tally = Tally()
     end = HEADER_SIZE
     regions: list[tuple[int, int]] = []  # damaged, since the last whole record
     last_ts = 0
     ended = False
+    damaged = False  # in what was durable: no torn write
+    limit = int(following[:20]) if following else SEQUENCE_MAX  # where the next segment begins
+
+    def set_aside(first: int, last: int) -> None:
+        nonlocal damaged
+        damaged = damaged or any(start < scan.durable for start, _ in regions)
+        scan.holes += [(start, first, last) for start, _ in regions if start >= scan.durable]
+        _set_aside(log, segment, data, regions, first, last)
+
     while True:
         at = end
         end = gather(
             data, at, segment.salt, log.subjects, segment.base, ids, segment.offsets, tally
         )
         if end > at and regions:
-            _set_aside(log, segment, data, regions, 0, 0)
+            set_aside(1, 0)
+        if tally.committed > at:
+            scan.commits.append(tally.committed)
+            scan.prove(tally.durable)
         at = end
         end = decode(data, at, segment.salt, segment.base, record)
+        place = record.seq - segment.base
         if not end:
-            end = resync(data, at + 1, segment.salt)
+            end = next_whole(data, at, segment.salt, ids.size)
             if end < 0:
                 break
             regions.append((at, end))
+        elif place > PLACES_MAX or place < ids.size or not _may_be(segment, record, at, limit):
+            regions.append((at, end))
         elif record.kind in (MESSAGE, ERASED):
             if regions:
-                lost = (segment.base + ids.size, record.seq - 1)
-                _set_aside(log, segment, data, regions, *lost)
+                set_aside(segment.base + ids.size, record.seq - 1)
             end = _take_place(segment, record, at, end)
         else:
             # Its place says how many there were: what has no record was skipped, or is lost.
             if regions:
-                _set_aside(log, segment, data, regions, segment.base + ids.size, record.seq - 1)
+                set_aside(segment.base + ids.size, record.seq - 1)
             _fill_places(segment, record.seq, at)
-            _take_control(segment, record)
+            if record.kind == COMMIT:
+                end = at  # `gather` takes it in, now that its place is the next one
+                continue
+            _take_control(scan, record, at)
             ended = record.kind == END
             last_ts = max(last_ts, record.ts)
     _settle_segment(log, segment, tally)
-    _end_segment(log, segment, data, at, "" if ended else following)
+    if _end_segment(log, segment, data, at, "" if ended else following) and not ended:
+        scan.holes.append((at, 1, 0))
+    if scan.durable:
+        found.prove_all()
+    found.scans.append(scan)
     found.take(segment, max(last_ts, tally.last_ts))
     found.last_seq = max(found.last_seq, segment.base + ids.size - 1)
     segment.written = segment.records_end = at
-    if len(data) != at:
+    if len(data) != at or data[:HEADER_SIZE] != encode_header(segment):
         # It was not closed in order. What was read may be in the system's memory alone and, after a
         # sync that failed, taken for written: only writing it again makes it durable.
         segment.file.truncate(at)
-        segment.file.pwrite(0, data[:at])
+        segment.file.pwrite(0, encode_header(segment) + data[HEADER_SIZE:at])
         segment.file.sync()
         log.disk.sync_dir(log.directory)
-    log.blocks.append(segment)
-    if not following:
+    ends = ended or damaged or segment.format == 1  # a footer keeps damage from being found again
+    if following or (end_of(segment) >= segment.base and ends):
+        segment.places = ids.size
+        segment.closed = True
+        found.unfooted.append(segment)
+    else:
         log.resume(segment)
-        return
-    segment.places = ids.size
-    segment.closed = True
-    found.unfooted.append(segment)
 
 
-def _end_segment(log: FileLog, segment: Segment, data: bytes, end: int, following: str) -> None:
-    """What lies behind the last whole record: zeros, a torn write, a damaged footer, or damage.
+def _may_be(segment: Segment, record: Record, at: int, limit: int) -> bool:
+    """Whether a record that checks out says what can be."""
+    place = record.seq - segment.base
+    body = record.body()
+    if record.kind in (MESSAGE, ERASED):
+        return place < PLACES_MAX and record.seq < limit
+    if record.kind in (TOMBSTONE, FRONT, SKIP):
+        if segment.format == 1:  # these were written before a jump that they speak of
+            return record.kind == TOMBSTONE or int.from_bytes(body, "little") <= SEQUENCE_MAX
+        return may_remove(record, segment.base, place)
+    if record.kind == END:
+        return segment.base + place - 1 <= int.from_bytes(body, "little") < limit
+    if record.kind == COMMIT:
+        return record.end - at == COMMIT_SIZE and int.from_bytes(body, "little") <= at
+    return True
+
+
+def _end_segment(log: FileLog, segment: Segment, data: bytes, end: int, following: str) -> bool:
+    """What lies after the last whole record: zeros, a torn write, a damaged footer, or damage.
+    Whether something is not as it should be.
 
     With `following` the segment did not come to its end, and the next one begins there.
     """
     assert segment.ids is not None
     first, last = segment.base + segment.ids.size, 0
     if following:
-        last = int(following.split(".")[0]) - 1
+        last = int(following[:20]) - 1
     behind = end + len(data[end:].rstrip(b"\0"))  # reserved space is zeros
     if last >= first or behind > end:
         _set_aside(log, segment, data, [(end, behind)], first, last)
+    return bool(following) or behind > end
 
 
 def _fill_places(segment: Segment, seq: int, at: int) -> None:
@@ -276,8 +507,6 @@ def _take_place(segment: Segment, record: Record, at: int, end: int) -> int:
     Sequences without a record were skipped or are lost.
     """
     assert segment.ids is not None
-    if record.seq < segment.base + segment.ids.size:
-        return end  # a stray copy: its place is taken
     _fill_places(segment, record.seq, at)
     if record.kind == MESSAGE:
         return at
@@ -285,15 +514,16 @@ def _take_place(segment: Segment, record: Record, at: int, end: int) -> int:
     return end
 
 
-def _take_control(segment: Segment, record: Record) -> None:
+def _take_control(scan: _Scan, record: Record, at: int) -> None:
     """What a record that is no message says about others."""
+    segment = scan.segment
     body = record.body()
-    if record.kind == TOMBSTONE:
-        segment.tombs += body[: len(body) - len(body) % RANGE.size]
-    elif record.kind == FRONT:
-        segment.front = int.from_bytes(body, "little")
-    else:
-        segment.last_seq = int.from_bytes(body, "little")
+    if record.kind in (TOMBSTONE, FRONT):
+        scan.removals.append((at, record.kind, body, record.seq - segment.base))
+        if at < scan.durable:
+            scan.believe(scan.durable)
+    elif record.kind in (SKIP, END):
+        segment.last_seq = max(segment.last_seq, int.from_bytes(body, "little"))
 
 
 def _settle_segment(log: FileLog, segment: Segment, tally: Tally) -> None:

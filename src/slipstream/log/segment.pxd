@@ -6,6 +6,7 @@ from slipstream.log.columns cimport Column
 
 cdef class Segment(Block):
     cdef public str path
+    cdef public int format
     cdef public unsigned int salt
     cdef public Column offsets
     cdef public Py_ssize_t written

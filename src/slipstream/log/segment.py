@@ -1,15 +1,22 @@
 """A segment file: a header, records, and once it is closed a footer that says what is in it.
 
-    header   "SLIPSEG1", base sequence (u64), reserved (12 bytes), CRC-32             32 bytes
+    header   "SLIPSEG2", base sequence (u64), salt (u32), zeros (8 bytes), CRC-32     32 bytes
     records  see `record`
     footer   head, names, stats, tombs | ids, steps       each but the head packed by zlib
-    trailer  offset of the footer (u64), CRC-32 of the first part, "SLFT"             16 bytes
+    trailer  offset of the footer (u64), salt (u32), CRC-32 of the first part, "SLF2" 20 bytes
+
+All checksums but the header's begin with the salt, a random number. A client does not know it, so
+nothing that a client stores can pass for a record or a footer. In segments of the first format
+("SLIPSEG1", zeros for the salt; "SLFT", no salt in the trailer) the salt is made of the base
+sequence, and the footer's checksums begin with 0.
 
 The first part of a footer is read when the log is opened: counts, times, and each subject with its
 count, first and last place, and what its records removed. `as_of` says how much of what later
 segments removed it knows already: all that was told by segments with a lower base. The second part,
-the subject id and the place in the file of each record, is read when somebody reads or removes in
-that segment, and forgotten again. A segment without a whole footer (the one written to, or one that
+the subject id and the place in the file of each record, is unpacked when somebody reads or removes
+in that segment, and forgotten again; when the log is opened only its checksum is verified. The
+counts of the first part are true of the second one alone: if either is damaged, a scan makes both
+anew. A segment without a whole footer (the one written to, or one that
 a crash left) is scanned instead.
 """
 
@@ -23,18 +30,34 @@ from slipstream.errors import CorruptionError, DiskFullError
 from slipstream.log.base import Block
 from slipstream.log.columns import GONE, Column
 from slipstream.log.disk import File
-from slipstream.log.record import ERASED, MESSAGE, Record, decode, encode, resync
+from slipstream.log.packing import inflate
+from slipstream.log.record import (
+    ERASED,
+    FRONT,
+    MESSAGE,
+    SKIP,
+    TOMBSTONE,
+    Record,
+    decode,
+    encode,
+    next_whole,
+)
 from slipstream.log.subject_index import SubjectIndex
 from slipstream.wire.buffer import OutBuffer
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
+SEQUENCE_MAX = (1 << 63) - 1  # of what is read from a disk: those after it fit into 64 bits, too
+PLACES_MAX: _int = 4 * 1024 * 1024  # of a segment: small records keep its columns small, too
 HEADER_SIZE = 32
-TRAILER_SIZE = 16
-_HEADER_MAGIC = b"SLIPSEG1"
-_TRAILER_MAGIC = b"SLFT"
-_HEADER = struct.Struct("<8sQ12xI")
-_TRAILER = struct.Struct("<QI4s")
+FORMAT = 2  # of new segments
+_HEADER_MAGIC = b"SLIPSEG2"
+_HEADER = struct.Struct("<8sQI8xI")
+_TRAILER_MAGIC = b"SLF2"
+_TRAILER = struct.Struct("<QII4s")
+_FIRST_HEADER_MAGIC = b"SLIPSEG1"
+_FIRST_TRAILER_MAGIC = b"SLFT"
+_FIRST_TRAILER = struct.Struct("<QI4s")
 # places, live, bytes, first ts, last ts, end of records, front, last sequence, as of, width of ids,
 # sizes of: names, stats, tombs, ids, steps; CRC-32 of the second part
 _HEAD = struct.Struct("<IIQqqQQQQBIIIIII")
@@ -48,7 +71,8 @@ class Segment(Block):
     def __init__(self, base: _int, path: str) -> None:
         super().__init__(base)
         self.path = path
-        self.salt = salt_of(base)
+        self.format = FORMAT
+        self.salt = 0  # what the checksums of its records begin with
         self.offsets: Column | None = Column()
         self.written = HEADER_SIZE  # bytes handed to the operating system
         self.records_end = HEADER_SIZE  # where the footer is, or will be
@@ -92,23 +116,37 @@ class Segment(Block):
         return 0
 
 
-def salt_of(base: _int) -> _int:
-    """What the checksums of a segment's records begin with."""
+def first_format_salt(base: _int) -> _int:
+    """What the checksums begin with in a segment of the first format."""
     return zlib.crc32(base.to_bytes(8, "little"))
 
 
-def encode_header(base: _int) -> bytes:
+def encode_header(segment: Segment) -> bytes:
     """The first bytes of a segment file."""
-    head = _HEADER.pack(_HEADER_MAGIC, base, 0)[:-4]
+    first = segment.format == 1
+    magic = _FIRST_HEADER_MAGIC if first else _HEADER_MAGIC
+    head = _HEADER.pack(magic, segment.base, 0 if first else segment.salt, 0)[:-4]
     return head + zlib.crc32(head).to_bytes(4, "little")
 
 
-def decode_header(data: bytes) -> _int:
-    """The base sequence; raises `CorruptionError`."""
+@dataclass
+class Header:
+    """What the first bytes of a segment file say."""
+
+    base: int
+    salt: int
+    format: int
+
+
+def decode_header(data: bytes) -> Header:
+    """The header in the first bytes of `data`; raises `CorruptionError`."""
     if len(data) >= HEADER_SIZE:
-        magic, base, crc = _HEADER.unpack_from(data)
-        if magic == _HEADER_MAGIC and zlib.crc32(data[: HEADER_SIZE - 4]) == crc:
-            return int(base)
+        magic, base, salt, crc = _HEADER.unpack_from(data)
+        if zlib.crc32(data[: HEADER_SIZE - 4]) == crc and base <= SEQUENCE_MAX:
+            if magic == _HEADER_MAGIC:
+                return Header(base, salt, FORMAT)
+            if magic == _FIRST_HEADER_MAGIC:
+                return Header(base, first_format_salt(base), 1)
     raise CorruptionError("the header of a segment file is damaged")
 
 
@@ -149,8 +187,8 @@ class FooterDraft:
             segment.has_headers,
         )
 
-    def encode(self, records_end: int, offsets: Column) -> bytes:
-        """The footer with its trailer, to stand at `records_end`."""
+    def encode(self, records_end: int, offsets: Column, segment: Segment) -> bytes:
+        """The footer of `segment` with its trailer, to stand at `records_end`."""
         count = len(self.names)
         width = 1 if count < 0xFF else 2 if count < 0xFFFF else 4
         raw = (
@@ -161,6 +199,7 @@ class FooterDraft:
             offsets.pack_steps(HEADER_SIZE),
         )
         parts = [zlib.compress(part, 1) for part in raw]
+        salt = segment.salt if segment.format > 1 else 0
         second = b"".join(parts[3:])
         head = _HEAD.pack(
             self.places,
@@ -174,10 +213,15 @@ class FooterDraft:
             self.as_of,
             width | (_WITH_HEADERS if self.has_headers else 0),
             *(len(part) for part in parts),
-            zlib.crc32(second),
+            zlib.crc32(second, salt),
         )
         first = head + b"".join(parts[:3])
-        return first + second + _TRAILER.pack(records_end, zlib.crc32(first), _TRAILER_MAGIC)
+        crc = zlib.crc32(first, salt)
+        if segment.format == 1:
+            trailer = _FIRST_TRAILER.pack(records_end, crc, _FIRST_TRAILER_MAGIC)
+        else:
+            trailer = _TRAILER.pack(records_end, salt, crc, _TRAILER_MAGIC)
+        return first + second + trailer
 
 
 class FooterJob:
@@ -201,7 +245,7 @@ class FooterJob:
         """Pack, append, fdatasync."""
         try:
             self._file.truncate(self._end)
-            self._file.append(self._draft.encode(self._end, self._offsets))
+            self._file.append(self._draft.encode(self._end, self._offsets, self._segment))
             self._file.sync()
         except (OSError, DiskFullError) as error:  # then the segment is scanned at start
             self.error = error
@@ -233,6 +277,7 @@ class Footer:
     tombs: bytes
     has_headers: bool
     second: tuple[int, tuple[int, ...], int, int]  # where the second part is, sizes, width, CRC
+    salt: int  # what the checksum of the second part begins with
 
     def apply(self, segment: Segment) -> None:
         """Describe `segment`, leaving its columns on disk."""
@@ -252,29 +297,69 @@ class Footer:
         segment.offsets = None
 
 
-def read_footer(file: File) -> Footer:
-    """The first part of the footer; raises `CorruptionError` if there is no whole one."""
+@dataclass
+class Trailer:
+    """The last bytes of a segment file that was closed."""
+
+    footer_at: int
+    salt: int
+    crc: int
+    format: int
+
+
+def read_trailer(file: File) -> Trailer:
+    """The trailer; raises `CorruptionError` if there is none."""
     held = file.size()
-    trailer = (
-        file.pread(held - TRAILER_SIZE, TRAILER_SIZE) if held >= HEADER_SIZE + TRAILER_SIZE else b""
-    )
-    if len(trailer) < TRAILER_SIZE or not trailer.endswith(_TRAILER_MAGIC):
-        raise CorruptionError("a segment has no footer")
-    at, crc, _ = _TRAILER.unpack(trailer)
-    head = file.pread(at, _HEAD.size) if at < held else b""
+    data = file.pread(max(held - _TRAILER.size, 0), _TRAILER.size)
+    if held >= HEADER_SIZE + _TRAILER.size and data.endswith(_TRAILER_MAGIC):
+        at, salt, crc, _ = _TRAILER.unpack(data)
+        return Trailer(at, salt, crc, FORMAT)
+    if held >= HEADER_SIZE + _FIRST_TRAILER.size and data.endswith(_FIRST_TRAILER_MAGIC):
+        at, crc, _ = _FIRST_TRAILER.unpack(data[-_FIRST_TRAILER.size :])
+        return Trailer(at, 0, crc, 1)
+    raise CorruptionError("a segment has no footer")
+
+
+def read_footer(file: File, segment: Segment) -> Footer:
+    """The first part of the footer; raises `CorruptionError` if there is no whole one.
+
+    Nothing is believed that can not be: a footer of the first format may have been stored by a
+    client as the end of a body.
+    """
+    held = file.size()
+    trailer = read_trailer(file)
+    salt = segment.salt if segment.format > 1 else 0
+    if trailer.format != segment.format or trailer.salt != salt:
+        raise CorruptionError("a segment ends with the footer of another one")
+    at = trailer.footer_at
+    head = file.pread(at, _HEAD.size) if HEADER_SIZE <= at < held else b""
     if len(head) < _HEAD.size:
         raise CorruptionError("a segment's footer is damaged")
     fields = _HEAD.unpack(head)
     sizes = fields[10:15]
     first_size = _HEAD.size + sum(sizes[:3])
     first = file.pread(at, min(first_size, held - at))
-    if zlib.crc32(first) != crc:
+    if zlib.crc32(first, salt) != trailer.crc:
         raise CorruptionError("a segment's footer is damaged")
-    ends = [_HEAD.size + sum(sizes[:n]) for n in range(4)]
-    names, stats, tombs = (zlib.decompress(first[ends[n] : ends[n + 1]]) for n in range(3))
-    width = fields[9] & ~_WITH_HEADERS
-    second = (at + first_size, sizes[3:], width, fields[15])
     places, live, size, first_ts, last_ts, records_end, front, last_seq, as_of = fields[:9]
+    width = fields[9] & ~_WITH_HEADERS
+    behind = segment.base + places
+    if (
+        records_end != at
+        or places > PLACES_MAX
+        or live > places
+        or width not in (1, 2, 4)
+        or max(size, front, last_seq, as_of, behind) > SEQUENCE_MAX
+        or front > max(behind, last_seq + 1)
+    ):
+        raise CorruptionError("a segment's footer says what can not be")
+    ends = [_HEAD.size + sum(sizes[:n]) for n in range(4)]
+    limits = (records_end, 12 * live, records_end)
+    names, stats, tombs = (
+        inflate(first[ends[n] : ends[n + 1]], limits[n], "a segment's footer") for n in range(3)
+    )
+    _check_names(names, stats, live, places)
+    check_ranges(tombs, max(behind, last_seq + 1))
     return Footer(
         places,
         live,
@@ -289,32 +374,97 @@ def read_footer(file: File) -> Footer:
         stats,
         tombs,
         fields[9] & _WITH_HEADERS != 0,
-        second,
+        (at + first_size, sizes[3:], width, fields[15]),
+        salt,
     )
 
 
-def read_columns(file: File, footer: Footer, names: "list[int] | None") -> "tuple[Column, Column]":
-    """The second part: subject ids (translated by `names`) and offsets, by place."""
-    at, sizes, width, crc = footer.second
+def _check_names(names: bytes, stats: bytes, live: _int, places: _int) -> None:
+    """Raises `CorruptionError` if the numbers of the subjects do not add up."""
+    count = names.count(b"\n") + 1 if stats else 0
+    numbers = array("I")
+    if len(stats) == 12 * count:
+        numbers.frombytes(stats)
+    counts, lasts = numbers[0::3], numbers[2::3]
+    if sum(counts) != live or len(counts) != count or (count and not min(counts)):
+        raise CorruptionError("a segment's footer does not add up")
+    if count and max(lasts) >= places:
+        raise CorruptionError("a segment's footer names places that it does not have")
+
+
+def check_ranges(packed: bytes, end: _int) -> None:
+    """Raises `CorruptionError` if a removed range is empty or reaches to `end` or beyond."""
+    if len(packed) % RANGE.size:
+        raise CorruptionError("a list of removed ranges is cut off")
+    for first, count in RANGE.iter_unpack(packed):
+        if not first or not count or first + count > end:
+            raise CorruptionError("a removed range can not be")
+
+
+def check_columns(file: File, footer: Footer) -> bytes:
+    """The bytes of the second part, packed. Raises `CorruptionError` if they are damaged."""
+    at, sizes, _, crc = footer.second
     data = file.pread(at, min(sum(sizes), file.size() - at))
-    if zlib.crc32(data) != crc:
+    if zlib.crc32(data, footer.salt) != crc:
         raise CorruptionError("a segment's footer is damaged")
-    ids = Column.unpack(zlib.decompress(data[: sizes[0]]), width, names)
-    offsets = Column.unpack_steps(zlib.decompress(data[sizes[0] :]), HEADER_SIZE)
+    return data
+
+
+def read_columns(file: File, footer: Footer, names: "list[int] | None") -> "tuple[Column, Column]":
+    """The second part: subject ids (translated by `names`) and offsets, by place.
+
+    Raises `CorruptionError`.
+    """
+    data = check_columns(file, footer)
+    _, sizes, width, _ = footer.second
+    what = "a segment's footer"
+    places = footer.places
+    packed = inflate(data[: sizes[0]], width * places, what)
+    steps = inflate(data[sizes[0] :], 4 * places, what)
+    if len(packed) != width * places or len(steps) != 4 * places:
+        raise CorruptionError("a segment's footer has too few places")
+    try:
+        ids = Column.unpack(packed, width, names)
+    except ValueError as error:
+        raise CorruptionError(f"a segment's footer is damaged: {error}") from error
+    offsets = Column.unpack_steps(steps, HEADER_SIZE)
+    if places and offsets.get(places - 1) > footer.records_end:
+        raise CorruptionError("a segment's footer points to where no record is")
     return ids, offsets
+
+
+def may_remove(record: Record, base: _int, place: _int) -> bool:
+    """Whether a tombstone, a front or a skip says what can be: nothing about sequences that were
+    not given out when it was written."""
+    body = record.body()
+    number = int.from_bytes(body[:8], "little")
+    if record.kind == TOMBSTONE:
+        try:
+            check_ranges(body, base + place)
+        except CorruptionError:
+            return False
+        return True
+    if record.kind == FRONT:
+        return len(body) == 8 and 0 < number <= base + place
+    assert record.kind == SKIP
+    return len(body) == 8 and number < base + place
 
 
 def scan_records(data: bytes, base: int, salt: int) -> Iterator[tuple[Record, int]]:
     """Each whole record with its offset; the same object is filled each time."""
     record = Record()
     at = HEADER_SIZE
+    place = 0
     while at >= 0 and at < len(data):
         end = decode(data, at, salt, base, record)
-        if end:
+        if end and place <= record.seq - base <= PLACES_MAX:
             yield record, at
+            place = record.seq - base + (record.kind in (MESSAGE, ERASED))
             at = end
+        elif end:
+            at = end  # a copy of an earlier record, or what can not be
         else:
-            at = resync(data, at + 1, salt)
+            at = next_whole(data, at, salt, place)
 
 
 def scan_columns(data: bytes, segment: Segment, subjects: SubjectIndex) -> tuple[Column, Column]:
@@ -322,11 +472,10 @@ def scan_columns(data: bytes, segment: Segment, subjects: SubjectIndex) -> tuple
     ids = Column()
     offsets = Column()
     for record, at in scan_records(data, segment.base, segment.salt):
-        if record.kind not in (MESSAGE, ERASED):
+        place = record.seq - segment.base
+        if record.kind not in (MESSAGE, ERASED) or place >= segment.places:
             continue
-        if ids.size > record.seq - segment.base:
-            continue  # a stray copy
-        while ids.size < record.seq - segment.base:
+        while ids.size < place:
             ids.append(GONE)
             offsets.append(at)
         id = subjects.find(record.subject) if record.kind == MESSAGE else -1

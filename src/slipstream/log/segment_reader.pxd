@@ -19,6 +19,6 @@ cdef class SegmentReader:
     cpdef int fill_as_stored(self, Segment segment, Py_ssize_t i, Record record) except -1
     @cython.locals(step=Py_ssize_t, at=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t, data=bytes, seq="unsigned long long")
     cpdef bint find(self, Segment segment, Py_ssize_t i, Record record) except -1
-    @cython.locals(start=Py_ssize_t, at=Py_ssize_t, n=Py_ssize_t)
+    @cython.locals(at=Py_ssize_t, n=Py_ssize_t, middle=Py_ssize_t)
     cdef int _look(self, Segment segment, Py_ssize_t offset) except -1
     cpdef int load(self, Segment segment) except -1

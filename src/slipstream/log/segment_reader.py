@@ -9,7 +9,6 @@ are. Only a segment without holes has them; in any other the columns say what is
 """
 
 import errno
-import zlib
 from array import array
 from dataclasses import dataclass
 from typing import Any
@@ -21,13 +20,12 @@ from slipstream.log.disk import Disk, File
 from slipstream.log.packing import unpack
 from slipstream.log.record import (
     ERASED,
-    FIXED_SIZE,
     HAS_HEADER,
     MAGIC,
     MESSAGE,
     Record,
     decode,
-    length_at,
+    next_whole,
 )
 from slipstream.log.segment import Segment, read_columns, read_footer, scan_columns
 from slipstream.log.subject_index import SubjectIndex
@@ -122,9 +120,13 @@ class SegmentReader:
         self._window_of = segment
         n = len(segment.chunks)
         if n and offset >= segment.chunks[0][0]:
-            at = n - 1
-            while at > 0 and segment.chunks[at][0] > offset:
-                at -= 1
+            at = 0
+            while at + 1 < n:  # chunk `at` begins at or before the offset, chunk `n` after it
+                middle = (at + n) // 2
+                if segment.chunks[middle][0] <= offset:
+                    at = middle
+                else:
+                    n = middle
             self._window_start, self._window = segment.chunks[at]
             return 0
         try:
@@ -150,14 +152,15 @@ class SegmentReader:
         offsets: Any = segment.offsets
         offset = offsets.get(i)
         limit = offsets.get(i + 1) if i + 1 < offsets.size else segment.records_end
+        limit = min(limit, segment.records_end)
         try:
-            data = self.file_of(segment).pread(offset, limit - offset)
+            data = self.file_of(segment).pread(offset, max(limit - offset, 0))
         except OSError:
             data = b""
         kind = data[9] if len(data) > 9 and data[8] == MAGIC else 0
-        length = length_at(data, 0)
-        if not FIXED_SIZE <= length <= limit - offset:
-            length = limit - offset
+        length = next_whole(data, 0, segment.salt, i)  # records that are no messages may follow
+        if length < 0:
+            length = len(data)
         size = length + (8 if kind & HAS_HEADER else 6)
         record = Record()
         whole = decode(data, 0, segment.salt, segment.base, record) > 0
@@ -174,11 +177,11 @@ class SegmentReader:
         """Bring a closed segment's columns into memory, and let older ones go."""
         file = self.file_of(segment)
         try:
-            footer = read_footer(file)
+            footer = read_footer(file, segment)
             found = [self._subjects.find(name) for name in footer.names.split(b"\n")]
             names = [GONE if id < 0 else id for id in found]
             segment.ids, segment.offsets = read_columns(file, footer, names)
-        except (CorruptionError, zlib.error):
+        except CorruptionError:
             data = file.pread(0, segment.records_end)
             segment.ids, segment.offsets = scan_columns(data, segment, self._subjects)
             self._drop_footer(segment, file)

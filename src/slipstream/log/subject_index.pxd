@@ -1,4 +1,5 @@
 from slipstream.log.subject_shape cimport Shape
+from slipstream.wire.patterns cimport PatternTrie
 
 
 cdef struct Slot:
@@ -21,9 +22,11 @@ cdef class SubjectIndex:
     cdef Py_ssize_t _free_count
     cdef Py_ssize_t _free_capacity
     cdef unsigned int _birth
+    cdef unsigned long long _key
     cdef dict _shapes
     cdef readonly Py_ssize_t live
 
+    cdef unsigned int _hash(self, const char *text, Py_ssize_t size) noexcept
     cdef int _grow_ids(self) except -1
     cdef int _grow_table(self, Py_ssize_t slots) except -1
     cdef int _make_room(self, Py_ssize_t subjects) except -1
@@ -54,6 +57,7 @@ cdef class SubjectFilter:
     cdef readonly bytes literal
     cdef public long long only
     cdef bint _matches_many
+    cdef PatternTrie _trie
     cdef unsigned char *_verdicts
     cdef unsigned int *_seen
     cdef Py_ssize_t _size

@@ -13,7 +13,8 @@ is first asked for and looks at all subjects then; from there on it is kept up w
 import struct
 
 from slipstream.log.subject_shape import Shape, form_of
-from slipstream.wire.subjects import has_wildcard, matches
+from slipstream.wire.patterns import PatternTrie
+from slipstream.wire.subjects import has_wildcard, is_pattern, matches
 
 # With fewer subjects than this a filter looks at each: that is quicker than to make a shape.
 FEW_SUBJECTS = 256
@@ -61,6 +62,11 @@ class SubjectIndex:
         for shape in self._shapes.values():
             shape.add(id, subject)
         return id
+
+    def probes(self, subject: bytes) -> int:
+        """How many slots of its table a look-up of `subject` compares: one, as far as this twin
+        knows of its dict, whose hashes have a key."""
+        return 1
 
     def find(self, subject: bytes) -> int:
         """The id of `subject`; -1 if no message has it."""
@@ -115,7 +121,9 @@ class SubjectIndex:
 
     def load_block(self, names: bytes, stats: bytes, base: int) -> None:
         """Take over a whole block: subjects joined by line feeds, and for each its count, first and
-        last place (three u32, packed)."""
+        last place (three u32, packed). Raises ValueError if they do not go together."""
+        if len(stats) % 12:
+            raise ValueError("the numbers of a subject are three of four bytes each")
         numbers = struct.iter_unpack("<III", stats)
         for name, (count, first, last) in zip(names.split(b"\n"), numbers, strict=True):
             id = self.intern(name)
@@ -132,17 +140,29 @@ class SubjectIndex:
         entry.count -= 1
         if entry.count == 0:
             self.live -= 1
-            del self._by_text[entry.text]
-            self._entries[id] = None
-            self._free.append(id)
-            for shape in self._shapes.values():
-                shape.remove(id)
+            self._forget(id, entry)
             return 0
         if entry.first == seq:
             entry.first = entry.last if entry.count == 1 and entry.last != seq else 0
         if entry.last == seq:
             entry.last = 0
         return 0
+
+    def _forget(self, id: int, entry: _Entry) -> None:
+        """No message has this subject any more: its id is free again."""
+        del self._by_text[entry.text]
+        self._entries[id] = None
+        self._free.append(id)
+        for shape in self._shapes.values():
+            shape.remove(id)
+
+    def clear(self) -> None:
+        """All messages are gone, and with them every subject."""
+        for id, entry in enumerate(self._entries):
+            if entry is not None:
+                entry.count = 0
+                self._forget(id, entry)
+        self.live = 0
 
     def ids(self) -> list[int]:
         """The ids of all live subjects."""
@@ -179,7 +199,12 @@ class SubjectFilter:
 
     def __init__(self, index: SubjectIndex, patterns: tuple[bytes, ...]) -> None:
         self._index = index
-        self.patterns = patterns
+        self.patterns = patterns = tuple(dict.fromkeys(patterns))
+        self._trie: PatternTrie | None = None  # of the patterns, where there are several
+        if len(patterns) > 1:
+            self._trie = PatternTrie()
+            for pattern in filter(is_pattern, patterns):  # what is none matches nothing
+                self._trie.insert(pattern, pattern)
         # With a single literal pattern no decisions are kept: `only` is its id, or -1.
         self.literal = patterns[0] if len(patterns) == 1 and not has_wildcard(patterns[0]) else b""
         self.only = -1
@@ -219,16 +244,30 @@ class SubjectFilter:
         verdict = self._decided.get(birth)
         if verdict is None:
             text = self._index.subject(id)
-            verdict = any(matches(pattern, text) for pattern in self.patterns)
+            if self._trie is None:
+                verdict = matches(self.patterns[0], text)
+            else:
+                verdict = bool(self._trie.match(text))
             self._decided[birth] = verdict
         return verdict
 
     def ids(self) -> list[int]:
-        """The ids of all live subjects that match, in any order (see `SubjectIndex.matching`)."""
-        found = self._index.matching(self.patterns[0])
-        for pattern in self.patterns[1:]:
-            found += self._index.matching(pattern)
-        return list(set(found)) if len(self.patterns) > 1 else found
+        """The ids of all live subjects that match, in any order (see `SubjectIndex.matching`).
+
+        Patterns of more shapes than are kept would have each made anew for the next one: then all
+        subjects are looked at, once.
+        """
+        if self._trie is None:
+            return self._index.matching(self.patterns[0])
+        wild = [pattern for pattern in self.patterns if has_wildcard(pattern)]
+        forms = {form_of(pattern) for pattern in wild}
+        few = self._index.live < FEW_SUBJECTS
+        if wild and (few or None in forms or len(forms) > SHAPES_KEPT):
+            return [id for id in self._index.ids() if self._trie.match(self._index.subject(id))]
+        found: set[int] = set()
+        for pattern in self.patterns:
+            found.update(self._index.matching(pattern))
+        return list(found)
 
     def total(self) -> int:
         """How many live messages match."""

@@ -4,10 +4,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
+from slipstream.log.keyed_hash cimport folded, with_text
 from slipstream.log.memory cimport resized
 from slipstream.log.subject_shape cimport Shape
-from slipstream.wire.subjects cimport has_wildcard, matches
+from slipstream.wire.patterns cimport PatternTrie
+from slipstream.wire.subjects cimport has_wildcard, is_pattern, matches
 
+from slipstream.log.hash_key import new_key
 from slipstream.log.subject_shape import form_of
 
 cdef extern from *:
@@ -26,23 +29,6 @@ cdef Py_ssize_t FIRST_SLOTS = 16
 DEF AHEAD = 16
 
 
-cdef inline unsigned int _hash(const char *text, Py_ssize_t size) noexcept:
-    cdef unsigned long long h = 0x9E3779B97F4A7C15ULL ^ <unsigned long long> size
-    cdef unsigned long long word
-    while size >= 8:
-        memcpy(&word, text, 8)
-        h = (h ^ word) * 0xD6E8FEB86659FD93ULL
-        h ^= h >> 32
-        text += 8
-        size -= 8
-    word = 0
-    memcpy(&word, text, size)
-    h = (h ^ word) * 0xD6E8FEB86659FD93ULL
-    h ^= h >> 32
-    h *= 0xD6E8FEB86659FD93ULL
-    return <unsigned int> (h >> 32)
-
-
 cdef class SubjectIndex:
     def __cinit__(self):
         self._slots = 0
@@ -55,6 +41,7 @@ cdef class SubjectIndex:
         self._lasts = NULL
         self._free = NULL
         self._shapes = {}
+        self._key = new_key()
 
     def __dealloc__(self):
         cdef Py_ssize_t i
@@ -69,6 +56,17 @@ cdef class SubjectIndex:
         free(self._firsts)
         free(self._lasts)
         free(self._free)
+
+    cdef inline unsigned int _hash(self, const char *text, Py_ssize_t size) noexcept:
+        return folded(with_text(1, self._key, text, size), self._key)
+
+    def probes(self, bytes subject):
+        cdef const char *text = PyBytes_AS_STRING(subject)
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(subject)
+        cdef unsigned int hash = self._hash(text, size)
+        if self._slots == 0:
+            return 0
+        return ((self._slot_of(text, size, hash) - <Py_ssize_t> hash) & (self._slots - 1)) + 1
 
     cdef int _grow_ids(self) except -1:
         cdef Py_ssize_t n = self._capacity + (self._capacity >> 1) + 8
@@ -121,7 +119,7 @@ cdef class SubjectIndex:
         return at
 
     cdef long long _intern(self, const char *text, Py_ssize_t size) except -1:
-        return self._intern_hashed(text, size, _hash(text, size))
+        return self._intern_hashed(text, size, self._hash(text, size))
 
     cdef long long _intern_hashed(self, const char *text, Py_ssize_t size, unsigned int hash) except -1:
         cdef Py_ssize_t at
@@ -176,7 +174,7 @@ cdef class SubjectIndex:
             return -1
         at = self._slot_of(
             PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject),
-            _hash(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)),
+            self._hash(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)),
         )
         return <long long> self._table[at].holder - 1
 
@@ -243,6 +241,8 @@ cdef class SubjectIndex:
         cdef Py_ssize_t sizes[AHEAD]
         cdef unsigned int hashes[AHEAD]
         cdef Py_ssize_t n
+        if PyBytes_GET_SIZE(stats) % 12:
+            raise ValueError("the numbers of a subject are three of four bytes each")
         self._make_room(count)
         for i in range(count + AHEAD):
             n = i % AHEAD
@@ -258,9 +258,11 @@ cdef class SubjectIndex:
                     end = stop
                 texts[n] = at
                 sizes[n] = end - at
-                hashes[n] = _hash(at, end - at)
+                hashes[n] = self._hash(at, end - at)
                 __builtin_prefetch(&self._table[hashes[n] & (self._slots - 1)])
                 at = end + 1
+        if at <= stop:
+            raise ValueError("more subjects than numbers")
 
     cpdef int removed(self, unsigned int id, unsigned long long seq) except -1:
         self._check(id)
@@ -278,8 +280,16 @@ cdef class SubjectIndex:
             self._lasts[id] = 0
         return 0
 
+    def clear(self):
+        cdef Py_ssize_t id
+        for id in range(self._ids):
+            if self._texts[id] != NULL:
+                self._counts[id] = 0
+                self._forget(<unsigned int> id)
+        self.live = 0
+
     cdef int _forget(self, unsigned int id) except -1:
-        cdef unsigned int hash = _hash(self._texts[id], self._sizes[id])
+        cdef unsigned int hash = self._hash(self._texts[id], self._sizes[id])
         cdef Py_ssize_t at = self._slot_of(self._texts[id], self._sizes[id], hash)
         cdef Py_ssize_t next = at
         cdef Py_ssize_t home
@@ -348,8 +358,14 @@ cdef class SubjectFilter:
 
     def __init__(self, SubjectIndex index, tuple patterns):
         self._index = index
-        self.patterns = patterns
+        self.patterns = patterns = tuple(dict.fromkeys(patterns))
         self.literal = patterns[0] if len(patterns) == 1 and not has_wildcard(patterns[0]) else b""
+        self._trie = None
+        if len(patterns) > 1:
+            self._trie = PatternTrie()
+            for pattern in patterns:
+                if is_pattern(pattern):
+                    self._trie.insert(pattern, pattern)
 
     def __dealloc__(self):
         free(self._verdicts)
@@ -395,11 +411,11 @@ cdef class SubjectFilter:
     cdef bint _decide(self, unsigned int id) except -1:
         cdef Py_ssize_t wanted
         cdef bytes text = self._index.subject(id)
-        cdef bint verdict = False
-        for pattern in self.patterns:
-            if matches(pattern, text):
-                verdict = True
-                break
+        cdef bint verdict
+        if self._trie is None:
+            verdict = matches(<bytes> self.patterns[0], text)
+        else:
+            verdict = len(self._trie.match(text)) > 0
         if id >= self._size:
             wanted = id + 1 + (id >> 1)
             self._verdicts = <unsigned char *> resized(self._verdicts, wanted)
@@ -411,10 +427,21 @@ cdef class SubjectFilter:
         return verdict
 
     def ids(self):
-        cdef list found = self._index.matching(self.patterns[0])
-        for pattern in self.patterns[1:]:
-            found += self._index.matching(pattern)
-        return list(set(found)) if len(self.patterns) > 1 else found
+        cdef set found
+        cdef set forms
+        cdef list wild
+        cdef bint few
+        if self._trie is None:
+            return self._index.matching(self.patterns[0])
+        wild = [pattern for pattern in self.patterns if has_wildcard(pattern)]
+        forms = {form_of(pattern) for pattern in wild}
+        few = self._index.live < FEW_SUBJECTS
+        if wild and (few or None in forms or len(forms) > SHAPES_KEPT):
+            return [id for id in self._index.ids() if self._trie.match(self._index.subject(id))]
+        found = set()
+        for pattern in self.patterns:
+            found.update(self._index.matching(pattern))
+        return list(found)
 
     def total(self):
         cdef unsigned long long found = 0

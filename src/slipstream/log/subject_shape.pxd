@@ -2,6 +2,7 @@ cdef class Shape:
     cdef unsigned int _places
     cdef Py_ssize_t _tokens
     cdef bint _open_end
+    cdef unsigned long long _key
     cdef unsigned int *_buckets
     cdef Py_ssize_t _bucket_count
     cdef Py_ssize_t _members

@@ -4,7 +4,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
+from slipstream.log.keyed_hash cimport folded, with_text
 from slipstream.log.memory cimport resized
+
+from slipstream.log.hash_key import new_key
 
 cdef Py_ssize_t LONGEST = 32
 cdef Py_ssize_t FIRST_BUCKETS = 64
@@ -25,6 +28,7 @@ cdef class Shape:
         self._places = places
         self._tokens = tokens
         self._open_end = open_end
+        self._key = new_key()
 
     def __dealloc__(self):
         free(self._buckets)
@@ -34,26 +38,22 @@ cdef class Shape:
 
     cdef bint _hash(self, bytes text, unsigned int *hash):
         """Of the tokens in the shape's places; whether a pattern of this shape can match `text`."""
-        cdef const unsigned char *at = <const unsigned char *> PyBytes_AS_STRING(text)
-        cdef const unsigned char *end = at + PyBytes_GET_SIZE(text)
-        cdef unsigned long long h = 0x9E3779B97F4A7C15ULL
+        cdef const char *at = PyBytes_AS_STRING(text)
+        cdef const char *end = at + PyBytes_GET_SIZE(text)
+        cdef const char *start
+        cdef unsigned long long h = 1
         cdef Py_ssize_t token = 0
         while True:
+            start = at
+            while at < end and at[0] != c".":
+                at += 1
             if token < LONGEST and self._places >> token & 1:
-                while at < end and at[0] != c".":
-                    h = (h ^ at[0]) * 0x100000001B3ULL
-                    at += 1
-                h = (h ^ c".") * 0x100000001B3ULL
-            else:
-                while at < end and at[0] != c".":
-                    at += 1
+                h = with_text(h, self._key, start, at - start)
             token += 1
             if at == end:
                 break
             at += 1
-        h ^= h >> 32
-        h *= 0xD6E8FEB86659FD93ULL
-        hash[0] = <unsigned int> (h >> 32)
+        hash[0] = folded(h, self._key)
         return token == self._tokens or (self._open_end and token > self._tokens)
 
     cdef int _grow_ids(self, Py_ssize_t wanted) except -1:
