@@ -29,6 +29,8 @@ def puts(draw: st.DrawFn) -> tuple[str, tuple[Any, ...]]:
                 ("put", (data,)),
                 ("put_slice", (data, start, end)),
                 ("put_byte", (draw(st.integers(0, 255)),)),
+                ("share", (data,)),
+                ("put_message_line", (draw(word), draw(word), draw(word), start, end)),
                 ("put_int", (draw(INT64),)),
                 ("put_message", (draw(word), draw(word), draw(word), data, start, middle, end)),
                 ("put_publish", (draw(word), draw(word), data[:start], data[start:end])),
@@ -45,9 +47,23 @@ def test_both_builds_hold_the_same_bytes_batch_after_batch(batches: list[Pieces]
         for name, arguments in batch:
             getattr(ours, name)(*arguments)
             getattr(twin, name)(*arguments)
-            assert ours.size == twin.size
-        assert ours.take() == twin.take()
-        assert ours.size == 0
+            assert (ours.size, ours.length()) == (twin.size, twin.length())
+        assert ours.take_parts() == twin.take_parts()
+        assert ours.size == ours.length() == 0
+
+
+def test_what_is_shared_is_not_copied() -> None:
+    out, large = OutBuffer(), b"x" * 100_000
+    out.put(b"line ")
+    out.share(large)
+    out.put(b"rest")
+    assert (out.size, out.shared, out.length()) == (4, 100_005, 100_009)
+    parts = out.take_parts()
+    assert parts == [b"line ", large, b"rest"]
+    assert parts[1] is large
+    out.share(large)
+    out.clear()
+    assert out.take_parts() == []
 
 
 @given(INT64)
@@ -120,3 +136,15 @@ def test_what_was_taken_stays_as_it_is_however_large(pieces: int) -> None:
     out.put(b"more")
     assert taken == [b"".join(wanted[turn:]) for turn in range(3)]
     assert out.take() == b"more"
+
+
+@pytest.mark.parametrize("make", [OutBuffer, PlainBuffer], ids=["this build", "plain"])
+def test_a_slice_whose_size_does_not_fit_into_64_bits_is_refused(make: Callable[[], Any]) -> None:
+    buffer = make()
+    buffer.put(b"before")
+    for start, end in ((20, -(2**63)), (2**63 - 1, -(2**63)), (2**63 - 1, 2**63 - 1)):
+        with pytest.raises(IndexError):
+            buffer.put_slice(b"data", start, end)
+        with pytest.raises(IndexError):
+            buffer.put_message(b"s", b"1", b"", b"data", start, end, 4)
+    assert buffer.take() == b"before"

@@ -2,13 +2,14 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.prefix_cache import PrefixCache
-from slipstream.wire.subjects import overlaps
+from slipstream.wire.subjects import is_subset, overlaps
 from tests.wire.subject_strategies import literals, naive_match, patterns, with_empty_tokens
 
 
@@ -33,6 +34,42 @@ def test_a_pattern_finds_what_it_overlaps(kept: list[bytes], pattern: bytes) -> 
     expected = [other for other in kept if overlaps(other, pattern)]
     assert Counter(trie_of(*kept).overlapping(pattern)) == Counter(expected)
     assert Counter(trie_of(*kept).values()) == Counter(kept)
+
+
+@given(st.lists(patterns(), max_size=12), patterns(), st.integers(0, 12))
+def test_one_overlap_and_one_cover_are_found_if_there_are_any(
+    kept: list[bytes], pattern: bytes, own: int
+) -> None:
+    values = [(i, one) for i, one in enumerate(kept)]
+    trie = PatternTrie()
+    for value in values:
+        trie.insert(value[1], value)
+    but = values[own] if own < len(values) else None
+    others = [value for value in values if value is not but]
+    overlapping = [value for value in others if overlaps(value[1], pattern)]
+    found = trie.find_overlap(pattern, but)
+    assert found in overlapping if overlapping else found is None
+    covering = [value for value in others if is_subset(pattern, value[1])]
+    found = trie.find_cover(pattern, but)
+    assert found in covering if covering else found is None
+    assert trie.visited > 0
+
+
+@given(st.lists(st.integers(0, 99), min_size=1), st.sampled_from([b"a.b", b"a.>"]))
+def test_one_of_many_values_under_one_pattern_is_removed_by_identity(
+    order: list[int], pattern: bytes
+) -> None:
+    values = [[i] for i in range(100)]
+    trie = PatternTrie()
+    for value in [*values, *values]:
+        trie.insert(pattern, value)
+    left = Counter(dict.fromkeys(range(100), 2))
+    for i in order:
+        assert trie.remove(pattern, values[i]) is (left[i] > 0)
+        left[i] = max(left[i] - 1, 0)
+        assert not trie.remove(pattern, [i])  # an equal one that is another
+    assert Counter(value[0] for value in trie.match(b"a.b")) == +left
+    assert len(trie) == left.total()
 
 
 @given(st.lists(patterns(), max_size=8), literals(), literals())
@@ -84,6 +121,16 @@ def test_a_pattern_as_deep_as_a_control_line_allows_is_no_danger() -> None:
     assert trie.match(deep) == [deep]
     assert trie.overlapping(b">") == [deep]
     assert trie.overlapping(b".".join([b"*"] * 2048)) == [deep]
+    assert trie.remove(deep, deep)
+
+
+@pytest.mark.parametrize("token", [b"a", b"*"])
+def test_a_pattern_as_deep_as_a_request_allows_is_no_danger(token: bytes) -> None:
+    deep = b".".join([token] * 400_000)
+    trie = trie_of(deep)
+    assert trie.find_overlap(deep) == trie.find_cover(deep) == deep
+    del trie
+    trie = trie_of(deep)
     assert trie.remove(deep, deep)
 
 

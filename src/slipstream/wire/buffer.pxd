@@ -6,7 +6,9 @@ cdef class OutBuffer:
     cdef unsigned char *_data
     cdef Py_ssize_t _capacity
     cdef Py_ssize_t _wanted
+    cdef list _shares
     cdef readonly Py_ssize_t size
+    cdef readonly Py_ssize_t shared
 
     # For writers of raw memory: make room for `extra` bytes behind `size`, write at
     # `_data + size`, then add to `size` what was written.
@@ -17,8 +19,13 @@ cdef class OutBuffer:
     cpdef int put_byte(self, unsigned char value) except -1
     cpdef int put_int(self, long long value) except -1
     cpdef int put_message(self, bytes subject, bytes sid, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -1
+    cpdef int put_message_line(self, bytes subject, bytes sid, bytes reply, Py_ssize_t header, Py_ssize_t total) except -1
+    cpdef int share(self, bytes data) except -1
     cpdef int put_publish(self, bytes subject, bytes reply, bytes header, bytes body) except -1
     cpdef int put_publish_start(self, bytes subject, bytes reply, bytes header, Py_ssize_t size) except -1
     cdef unsigned char *_publish_start(self, bytes subject, bytes reply, bytes header, Py_ssize_t size, Py_ssize_t behind) except NULL
+    cpdef Py_ssize_t length(self)
     cpdef bytes take(self)
+    cpdef list take_parts(self)
+    cdef int _empty(self) except -1
     cpdef int clear(self) except -1

@@ -4,19 +4,28 @@ What a connection or a log writes is gathered here piece by piece and taken in o
 batch costs one write. The two frames that carry messages have a method each, because they are
 written millions of times a second; all other frames are short text that callers `put`.
 
+A large body that many are sent is not copied for each of them: `share` keeps a reference, and
+`take_parts` gives away what was put and what was shared, in order.
+
 The compiled build replaces this module by `buffer.pyx`, which owns raw memory; this is its plain
 twin and test oracle.
 """
 
 
 class OutBuffer:
-    """Bytes on their way out: put in pieces, taken in one. `size` is the number of bytes in it."""
+    """Bytes on their way out: put in pieces, taken in one.
 
-    __slots__ = ("_parts", "size")
+    `size` is the number of bytes that were put since the last `share`, `shared` the number of all
+    before: without a `share`, 0.
+    """
+
+    __slots__ = ("_parts", "_shares", "shared", "size")
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
+        self._shares: list[bytes] = []
         self.size = 0
+        self.shared = 0
 
     def put(self, data: bytes) -> int:
         """Append `data` whole."""
@@ -59,15 +68,21 @@ class OutBuffer:
         if not 0 <= header_start <= body_start <= end <= len(data):
             raise IndexError("slice outside of the data")
         header = body_start - header_start
+        self.put_message_line(subject, sid, reply, header, end - header_start)
+        self.put(data[header_start:end])
+        return self.put(b"\r\n")
+
+    def put_message_line(
+        self, subject: bytes, sid: bytes, reply: bytes, header: int, total: int
+    ) -> int:
+        """Append the line of such a frame, with the sizes of its headers and of all."""
         self.put(b"HMSG " if header else b"MSG ")
         self.put(subject + b" " + sid + b" ")
         if reply:
             self.put(reply + b" ")
         if header:
             self.put(b"%d " % header)
-        self.put(b"%d\r\n" % (end - header_start))
-        self.put(data[header_start:end])
-        return self.put(b"\r\n")
+        return self.put(b"%d\r\n" % total)
 
     def put_publish(self, subject: bytes, reply: bytes, header: bytes, body: bytes) -> int:
         """Append a client's frame with a message: HPUB if it has headers, else PUB."""
@@ -86,14 +101,39 @@ class OutBuffer:
         self.put(b"%d\r\n" % (len(header) + size))
         return self.put(header)
 
-    def take(self) -> bytes:
-        """Everything put so far; the buffer is empty afterwards."""
-        taken = b"".join(self._parts)
-        self.clear()
-        return taken
+    def share(self, data: bytes) -> int:
+        """Append `data` by reference: nothing of it is copied. Only `take_parts` takes it."""
+        if self.size:
+            self._shares.append(b"".join(self._parts))
+            self._parts.clear()
+        self._shares.append(data)
+        self.shared += self.size + len(data)
+        self.size = 0
+        return 0
 
-    def clear(self) -> int:
-        """Forget everything put so far."""
+    def length(self) -> int:
+        """The number of bytes that were put and shared so far."""
+        return self.size + self.shared
+
+    def take(self) -> bytes:
+        """Everything put since the last `share`, after which the buffer holds nothing of it."""
+        taken = b"".join(self._parts)
         self._parts.clear()
         self.size = 0
+        return taken
+
+    def take_parts(self) -> list[bytes]:
+        """Everything put and shared so far, in order; the buffer is empty afterwards."""
+        parts, self._shares = self._shares, []
+        if self.size:
+            parts.append(self.take())
+        self.shared = 0
+        return parts
+
+    def clear(self) -> int:
+        """Forget everything put and shared so far."""
+        self._parts.clear()
+        self._shares.clear()
+        self.size = 0
+        self.shared = 0
         return 0

@@ -60,13 +60,34 @@ cdef inline unsigned char *write_line_end(unsigned char *to) noexcept:
     return to + 2
 
 
+cdef inline unsigned char *write_message_line(
+    unsigned char *to, bytes subject, bytes sid, bytes reply, Py_ssize_t header, Py_ssize_t total
+) noexcept:
+    """The first line of a frame to a subscriber; an HMSG where there is a header."""
+    if header:
+        to[0] = 72
+        to += 1
+    memcpy(to, b"MSG ", 4)
+    to = write_word(to + 4, subject)
+    to = write_word(to, sid)
+    if PyBytes_GET_SIZE(reply):
+        to = write_word(to, reply)
+    if header:
+        to = write_int(to, header)
+        to[0] = 32
+        to += 1
+    return write_line_end(write_int(to, total))
+
+
 cdef class OutBuffer:
     def __cinit__(self):
         self._held = NULL
         self._data = NULL
         self._capacity = 0
         self._wanted = FIRST_CAPACITY
+        self._shares = None
         self.size = 0
+        self.shared = 0
 
     def __dealloc__(self):
         Py_XDECREF(self._held)
@@ -107,7 +128,7 @@ cdef class OutBuffer:
 
     cpdef int put_slice(self, bytes data, Py_ssize_t start, Py_ssize_t end) except -1:
         cdef Py_ssize_t n = end - start
-        if start < 0 or n < 0 or end > len(data):
+        if start < 0 or end < start or end > len(data):
             raise IndexError(BAD_SLICE.decode())
         if self.size + n > self._capacity:
             self._grow(n)
@@ -140,28 +161,26 @@ cdef class OutBuffer:
         cdef Py_ssize_t total = end - header_start
         cdef Py_ssize_t room
         cdef unsigned char *to
-        if header_start < 0 or header < 0 or end < body_start or end > len(data):
+        if header_start < 0 or body_start < header_start or end < body_start or end > len(data):
             raise IndexError(BAD_SLICE.decode())
         room = len(subject) + len(sid) + len(reply)
         room += total + 2 * DIGITS_MAX + 16
         if self.size + room > self._capacity:
             self._grow(room)
-        to = self._data + self.size
-        if header:
-            to[0] = 72
-            to += 1
-        memcpy(to, b"MSG ", 4)
-        to = write_word(to + 4, subject)
-        to = write_word(to, sid)
-        if PyBytes_GET_SIZE(reply):
-            to = write_word(to, reply)
-        if header:
-            to = write_int(to, header)
-            to[0] = 32
-            to += 1
-        to = write_line_end(write_int(to, total))
+        to = write_message_line(self._data + self.size, subject, sid, reply, header, total)
         memcpy(to, PyBytes_AS_STRING(data) + header_start, total)
         to = write_line_end(to + total)
+        self.size = to - self._data
+        return 0
+
+    cpdef int put_message_line(self, bytes subject, bytes sid, bytes reply, Py_ssize_t header, Py_ssize_t total) except -1:
+        cdef Py_ssize_t room
+        cdef unsigned char *to
+        room = len(subject) + len(sid) + len(reply)
+        room += 2 * DIGITS_MAX + 16
+        if self.size + room > self._capacity:
+            self._grow(room)
+        to = write_message_line(self._data + self.size, subject, sid, reply, header, total)
         self.size = to - self._data
         return 0
 
@@ -208,10 +227,39 @@ cdef class OutBuffer:
             taken = <bytes> self._held
         else:
             taken = PyBytes_FromStringAndSize(<char *> self._data, self.size)
-        self.clear()
+        self._empty()
         return taken
 
+    cpdef int share(self, bytes data) except -1:
+        cdef Py_ssize_t n = len(data)
+        if self._shares is None:
+            self._shares = []
+        if self.size:
+            n += self.size
+            self._shares.append(self.take())
+        self._shares.append(data)
+        self.shared += n
+        return 0
+
+    cpdef Py_ssize_t length(self):
+        return self.size + self.shared
+
+    cpdef list take_parts(self):
+        cdef list parts = self._shares
+        self._shares = None
+        self.shared = 0
+        if parts is None:
+            parts = []
+        if self.size:
+            parts.append(self.take())
+        return parts
+
     cpdef int clear(self) except -1:
+        self._shares = None
+        self.shared = 0
+        return self._empty()
+
+    cdef int _empty(self) except -1:
         self.size = 0
         if self._capacity > KEPT_CAPACITY:
             Py_XDECREF(self._held)

@@ -171,4 +171,4 @@ class ClientFrames(Frames):
             size -= 1
         if size > self.max_control_line:
             return -3
-        return self._wait(n - self._at + 1)
+        return self._wait_for_line(self.args_start - self._at + self.max_control_line)

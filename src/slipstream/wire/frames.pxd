@@ -14,6 +14,7 @@ cdef class Frames:
     cdef list _chunks
     cdef Py_ssize_t _have
     cdef Py_ssize_t _need
+    cdef Py_ssize_t _line_max
     cdef Py_ssize_t[5] _starts
     cdef Py_ssize_t[5] _ends
     cdef Py_ssize_t _line_end
@@ -24,6 +25,7 @@ cdef class Frames:
     cpdef list args(self)
     cpdef bytes argument(self)
     cdef int _wait(self, Py_ssize_t need) except -1
+    cdef int _wait_for_line(self, Py_ssize_t most) except -1
     cdef int _wait_with(self, bytes rest, Py_ssize_t need) except -1
     @cython.locals(view="const unsigned char *", letters="const unsigned char *", n=Py_ssize_t, k=Py_ssize_t, c=int)
     cdef int _spells(self, Py_ssize_t i, bytes name) except -100

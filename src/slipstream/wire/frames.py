@@ -28,6 +28,7 @@ class Frames:
         self._chunks: list[bytes] = []  # a frame's beginning, while more of it is awaited
         self._have = 0  # bytes in _chunks
         self._need = 0  # bytes in _chunks before it is worth looking again
+        self._line_max = 0  # ... with fewer than these only if a line ends in what was fed
         self._starts = [0, 0, 0, 0, 0]  # of the words that `_split` found; HMSG has most, five
         self._ends = [0, 0, 0, 0, 0]
         self._line_end = 0  # behind the LF of the line that `_split` read
@@ -42,11 +43,13 @@ class Frames:
             self._wait(1)
         self._chunks.append(data)
         self._have += len(data)
-        if self._have >= self._need:
+        if self._have >= self._need and (self._have > self._line_max or b"\n" in data):
             self.data = b"".join(self._chunks)
             self._at = 0
             self._chunks = []
             self._have = 0
+        elif self._have >= self._need:
+            self._need = self._have + 1
         return 0
 
     def missing(self) -> int:
@@ -80,8 +83,16 @@ class Frames:
         self._chunks = [rest]
         self._have = len(rest)
         self._need = need
+        self._line_max = 0
         self.data = b""
         self._at = 0
+        return MORE
+
+    def _wait_for_line(self, most: int) -> int:
+        """Keep the incomplete frame until its line ends, or until there are more than `most` bytes:
+        what a slow sender sends byte by byte is not looked at from its beginning each time."""
+        self._wait(len(self.data) - self._at + 1)
+        self._line_max = most
         return MORE
 
     def _spells(self, i: int, name: bytes) -> int:

@@ -4,8 +4,8 @@ import cython
 cdef class _Node:
     cdef dict children
     cdef _Node star
-    cdef list tail
-    cdef list values
+    cdef object tail
+    cdef object values
 
     cdef bint is_empty(self)
 
@@ -15,11 +15,12 @@ cdef class PatternTrie:
     cdef public Py_ssize_t size
     cdef public bint any_last_token
     cdef public int fixed_tokens
+    cdef public long long visited
 
     @cython.locals(node=_Node, child=_Node)
     cpdef int insert(self, bytes pattern, object value) except -1
 
-    @cython.locals(node=_Node, child=_Node, tokens=list, path=list, bucket=list, i=Py_ssize_t)
+    @cython.locals(node=_Node, child=_Node, tokens=list, path=list)
     cpdef bint remove(self, bytes pattern, object value) except -1
 
     @cython.locals(found=list, tokens=list, todo=list, depths=list, node=_Node, child=_Node, depth=Py_ssize_t, n=Py_ssize_t, decided=Py_ssize_t, any_last=bint)
@@ -28,6 +29,19 @@ cdef class PatternTrie:
     @cython.locals(found=list, tokens=list, todo=list, depths=list, below=list, node=_Node, child=_Node, depth=Py_ssize_t, token=bytes)
     cpdef list overlapping(self, bytes pattern)
 
+    @cython.locals(tokens=list, todo=list, depths=list, node=_Node, child=_Node, n=Py_ssize_t, depth=Py_ssize_t, below=Py_ssize_t, token=bytes)
+    cpdef object find_overlap(self, bytes pattern, object but=*)
+
+    @cython.locals(tokens=list, todo=list, depths=list, node=_Node, child=_Node, n=Py_ssize_t, depth=Py_ssize_t, token=bytes)
+    cpdef object find_cover(self, bytes pattern, object but=*)
+
 
 @cython.locals(node=_Node, above=_Node, depth=Py_ssize_t)
 cdef _prune(list path, list tokens)
+@cython.locals(todo=list, node=_Node)
+cdef int _take_apart(_Node root) except -1
+cdef object _with(object bucket, object value)
+@cython.locals(i=Py_ssize_t)
+cdef bint _take(object bucket, object value) except -1
+cdef int _gather(list found, object bucket) except -1
+cdef object _other(object bucket, object but)

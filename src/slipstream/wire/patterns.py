@@ -17,6 +17,8 @@ match also tells how much of the subject decided it:
 
 from typing import Any
 
+MANY_VALUES = 32  # of one pattern; more are found by identity, not one after the other
+
 
 class _Node:
     """What may follow a sequence of tokens. Parts appear when needed: tries have many nodes."""
@@ -26,8 +28,9 @@ class _Node:
     def __init__(self) -> None:
         self.children: dict[bytes, _Node] | None = None
         self.star: _Node | None = None
-        self.tail: list[Any] | None = None  # of patterns that end with `>` here
-        self.values: list[Any] | None = None  # of patterns that end here
+        # A list of values; where they are many, lists of them by identity.
+        self.tail: Any = None  # of patterns that end with `>` here
+        self.values: Any = None  # of patterns that end here
 
     def is_empty(self) -> bool:
         """Whether nothing would be lost without this node."""
@@ -46,6 +49,10 @@ class PatternTrie:
         self.size = 0
         self.any_last_token = False  # about the last `match`
         self.fixed_tokens = 0
+        self.visited = 0  # nodes that `find_overlap` and `find_cover` have looked at
+
+    def __del__(self) -> None:
+        _take_apart(self._root)
 
     def __len__(self) -> int:
         return self.size
@@ -56,9 +63,7 @@ class PatternTrie:
         self.size += 1
         for token in pattern.split(b"."):
             if token == b">":
-                if node.tail is None:
-                    node.tail = []
-                node.tail.append(value)
+                node.tail = _with(node.tail, value)
                 return 0
             if token == b"*":
                 if node.star is None:
@@ -72,9 +77,7 @@ class PatternTrie:
                 child = _Node()
                 node.children[token] = child
             node = child
-        if node.values is None:
-            node.values = []
-        node.values.append(value)
+        node.values = _with(node.values, value)
         return 0
 
     def remove(self, pattern: bytes, value: Any) -> bool:
@@ -97,16 +100,12 @@ class PatternTrie:
         else:
             path.append(node)
             bucket = node.values
-        if bucket is None:
+        if bucket is None or not _take(bucket, value):
             return False
-        for i, kept in enumerate(bucket):
-            if kept is value:
-                del bucket[i]
-                self.size -= 1
-                if not bucket:
-                    _prune(path, tokens)
-                return True
-        return False
+        self.size -= 1
+        if not bucket:
+            _prune(path, tokens)
+        return True
 
     def match(self, subject: bytes) -> list[Any]:
         """The values of all patterns that the literal `subject` matches.
@@ -134,11 +133,11 @@ class PatternTrie:
                 depth = depths.pop()
             if depth == n:
                 if node.values is not None:
-                    found.extend(node.values)
+                    _gather(found, node.values)
                 node = None
                 continue
             if node.tail is not None:
-                found.extend(node.tail)
+                _gather(found, node.tail)
             child = None
             if node.children:
                 if depth == n - 1:
@@ -169,9 +168,11 @@ class PatternTrie:
             node = todo.pop()
             depth = depths.pop()
             if depth == len(tokens):
-                found.extend(node.values or ())
+                if node.values is not None:
+                    _gather(found, node.values)
                 continue
-            found.extend(node.tail or ())
+            if node.tail is not None:
+                _gather(found, node.tail)
             token = tokens[depth]
             below: list[_Node] = []
             if token == b">" or token == b"*":
@@ -184,11 +185,84 @@ class PatternTrie:
             if token == b">":
                 # It stands for one token or more: a pattern may end here, and it may go on.
                 for child in below:
-                    found.extend(child.values or ())
+                    if child.values is not None:
+                        _gather(found, child.values)
                 depths.extend([depth] * len(below))
             else:
                 depths.extend([depth + 1] * len(below))
         return found
+
+    def find_overlap(self, pattern: bytes, but: Any = None) -> Any:
+        """A value, other than `but`, of some pattern that shares a subject with `pattern`; None if
+        there is none.
+
+        Patterns can be made of which each has to be compared with all others. Whoever takes many
+        from a stranger looks at `visited`, and gives up in time.
+        """
+        tokens = pattern.split(b".")
+        n = len(tokens)
+        todo = [self._root]
+        depths = [0]
+        while todo:
+            node = todo.pop()
+            depth = depths.pop()
+            self.visited += 1
+            if depth >= n:  # the pattern ends here or, where it is more, with a `>` further up
+                found = _other(node.values, but)
+                if found is not None:
+                    return found
+                if depth == n:
+                    continue
+            found = _other(node.tail, but)
+            if found is not None:
+                return found
+            token = tokens[depth] if depth < n else b">"
+            below = n + 1 if token == b">" else depth + 1
+            if token == b">" or token == b"*":
+                if node.children is not None:
+                    todo.extend(node.children.values())
+                    depths.extend([below] * len(node.children))
+            elif node.children is not None:
+                child = node.children.get(token)
+                if child is not None:
+                    todo.append(child)
+                    depths.append(below)
+            if node.star is not None:
+                todo.append(node.star)
+                depths.append(below)
+        return None
+
+    def find_cover(self, pattern: bytes, but: Any = None) -> Any:
+        """A value, other than `but`, of some pattern that matches all that `pattern` matches; None
+        if there is none. What is said of `find_overlap` holds here, too."""
+        tokens = pattern.split(b".")
+        n = len(tokens)
+        todo = [self._root]
+        depths = [0]
+        while todo:
+            node = todo.pop()
+            depth = depths.pop()
+            self.visited += 1
+            if depth == n:
+                found = _other(node.values, but)
+                if found is not None:
+                    return found
+                continue
+            found = _other(node.tail, but)
+            if found is not None:
+                return found
+            token = tokens[depth]
+            if token == b">":
+                continue
+            if token != b"*" and node.children is not None:
+                child = node.children.get(token)
+                if child is not None:
+                    todo.append(child)
+                    depths.append(depth + 1)
+            if node.star is not None:
+                todo.append(node.star)
+                depths.append(depth + 1)
+        return None
 
     def values(self) -> list[Any]:
         """Every value, in no particular order."""
@@ -210,3 +284,72 @@ def _prune(path: "list[_Node]", tokens: list[bytes]) -> None:
             above.star = None
         elif above.children is not None:
             del above.children[tokens[depth - 1]]
+
+
+def _take_apart(root: _Node) -> int:
+    """Give nodes up one after the other: a pattern of many tokens would take as many calls, each
+    within the one before."""
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if node.star is not None:
+            todo.append(node.star)
+            node.star = None
+        if node.children is not None:
+            todo.extend(node.children.values())
+            node.children = None
+    return 0
+
+
+def _with(bucket: Any, value: Any) -> Any:
+    """A pattern's values with one more."""
+    if bucket is None:
+        return [value]
+    if isinstance(bucket, dict):
+        bucket.setdefault(id(value), []).append(value)
+        return bucket
+    bucket.append(value)
+    if len(bucket) <= MANY_VALUES:
+        return bucket
+    by_identity: dict[int, list[Any]] = {}
+    for kept in bucket:
+        by_identity.setdefault(id(kept), []).append(kept)
+    return by_identity
+
+
+def _take(bucket: Any, value: Any) -> bool:
+    """Take one `value` (that very object) away; False if it is not there."""
+    if isinstance(bucket, dict):
+        same = bucket.get(id(value))
+        if same is None:
+            return False
+        same.pop()
+        if not same:
+            del bucket[id(value)]
+        return True
+    for i, kept in enumerate(bucket):
+        if kept is value:
+            del bucket[i]
+            return True
+    return False
+
+
+def _gather(found: list[Any], bucket: Any) -> int:
+    """Add a pattern's values to those that were found."""
+    if isinstance(bucket, dict):
+        for same in bucket.values():
+            found.extend(same)
+    else:
+        found.extend(bucket)
+    return 0
+
+
+def _other(bucket: Any, but: Any) -> Any:
+    """One of a pattern's values that is not `but`; None if there is none."""
+    if bucket is None:
+        return None
+    for value in bucket.values() if isinstance(bucket, dict) else bucket:
+        one = value[0] if isinstance(bucket, dict) else value
+        if one is not but:
+            return one
+    return None

@@ -12,5 +12,6 @@ cdef class ServerFrames(Frames):
     cdef int _message(self, bytes name, int needed) except -100
     @cython.locals(found=int)
     cdef int _line(self, bytes name, int op) except -100
+    cdef int _unnamed(self) except -100
     @cython.locals(size=Py_ssize_t)
     cdef int _unfinished(self) except -100

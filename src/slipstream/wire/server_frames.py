@@ -61,7 +61,7 @@ class ServerFrames(Frames):
         """MSG and HMSG: the line, then the payload if it is all there."""
         op = self._spells(self._at, name)
         if op != 1:
-            return self._unfinished() if op == 0 else -1
+            return self._unnamed() if op == 0 else -1
         words = self._split(self._at + len(name))
         if words < 0:
             return self._unfinished()
@@ -84,13 +84,17 @@ class ServerFrames(Frames):
         """An operation that is one line: its arguments are everything up to the line's end."""
         found = self._spells(self._at, name)
         if found != 1:
-            return self._unfinished() if found == 0 else -1
+            return self._unnamed() if found == 0 else -1
         if self._split(self._at + len(name)) < 0:
             return self._unfinished()
         self._at = self._line_end
         return op
 
+    def _unnamed(self) -> int:
+        """Not even the operation's name is there: the next byte may show that it is none."""
+        return self._wait(len(self.data) - self._at + 1)
+
     def _unfinished(self) -> int:
         """The line has no end yet: wait for it, unless it is too long already."""
         size = len(self.data) - self._at
-        return self._wait(size + 1) if size <= LINE_MAX_BYTES else -1
+        return self._wait_for_line(LINE_MAX_BYTES) if size <= LINE_MAX_BYTES else -1
