@@ -212,3 +212,30 @@ def test_what_another_account_stores_does_not_count() -> None:
         client = client_of(driver, name)
         client.api("STREAM.CREATE.S", {"name": "S", "storage": "memory"})
         assert client.store("S", b"x" * 200)["seq"] == 1
+
+
+@pytest.mark.parametrize(("bound", "server", "given"), [(50, 0, 50), (50, 30, 30), (-1, 30, 30),
+                                                         (5000, 0, 1000)])  # fmt: skip
+def test_the_default_of_max_ack_pending_is_the_least_of_all_bounds(
+    bound: int, server: int, given: int
+) -> None:
+    driver = driver_with(A=AccountLimits(max_ack_pending=bound))
+    driver.engine.options.jetstream_limits.max_ack_pending = server
+    client = client_of(driver, "A")
+    client.api("STREAM.CREATE.S", {"name": "S", "storage": "memory"})
+    config = {"durable_name": "c", "ack_policy": "explicit"}
+    made = client.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
+    assert made["config"]["max_ack_pending"] == given
+
+
+def test_the_servers_bound_of_a_batch_is_the_default_of_a_consumer() -> None:
+    driver = driver_with(A=AccountLimits())
+    driver.engine.options.jetstream_limits.max_request_batch = 7
+    client = client_of(driver, "A")
+    client.api("STREAM.CREATE.S", {"name": "S", "storage": "memory"})
+    asked = {"stream_name": "S", "config": {"durable_name": "c"}}
+    assert client.api("CONSUMER.CREATE.S.c", asked)["config"]["max_batch"] == 7
+    refused = client.api(
+        "CONSUMER.CREATE.S.d", {**asked, "config": {"name": "d"}, "pedantic": True}
+    )
+    assert refused["error"]["err_code"] == 10157

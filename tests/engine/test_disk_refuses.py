@@ -11,6 +11,7 @@ from slipstream.engine.options import SECOND
 from slipstream.testing.driver import Client, Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
 
+PIECE = 2048  # messages that a batched get sends before it waits for its next turn
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.S."
 BUSY = OSError(errno.ENFILE, "Too many open files in system")
 
@@ -142,8 +143,9 @@ def test_an_inactive_consumer_that_can_not_be_deleted_is_tried_again(
     driver: Driver, disk: SimulatedDisk, client: Client
 ) -> None:
     consume(client, "C", inactive_threshold=SECOND)
+    driver.advance(SECOND // 2)
     disk.fail("rename")
-    driver.advance(SECOND)
+    driver.advance(SECOND // 2)
     assert client.api("CONSUMER.INFO.S.C")["name"] == "C"
     driver.advance(2 * SECOND)
     assert client.api("CONSUMER.INFO.S.C")["error"]["err_code"] == 10014
@@ -178,6 +180,25 @@ def test_a_read_that_the_disk_refuses_is_an_error_of_the_call(
     assert survivor.api("STREAM.MSG.GET.S", {"seq": 30})["message"]["subject"] == "s.29"
 
 
+def test_a_disk_that_fails_while_a_batched_get_waits_ends_it_with_an_error(
+    driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = driver.client()
+    client.api("STREAM.CREATE.D", {"name": "D", "subjects": ["d"], "allow_direct": True})
+    for _ in range(PIECE + 50):
+        client.publish("d", b"x" * 20)
+    survivor = again(driver, disk)
+    client = survivor.client()
+    client.subscribe("in")
+    asked = b'{"seq":1,"batch":%d}' % (PIECE + 50)
+    asking = b"PUB $JS.API.DIRECT.GET.D in %d\r\n%b\r\n" % (len(asked), asked)
+    client.session.receive(asking)  # the first piece; the rest waits for the end of the turn
+    disk.fail("pread", error=BUSY)
+    survivor.finish()
+    statuses = [message.status for message in client.take() if message.status]
+    assert statuses == ["500 Storage Failure"]
+
+
 class Faulty:
     """A consumer, and a stream, with a bug."""
 
@@ -199,18 +220,19 @@ def test_a_fault_in_one_consumer_does_not_cost_the_others_their_turn(
     assert subjects(client) == ["s.a"]
 
 
-def test_a_server_starts_on_a_full_disk_with_a_torn_write_at_the_end_of_a_stream(
+def test_a_server_starts_on_a_full_disk_with_damage_at_the_end_of_a_stream(
     driver: Driver, disk: SimulatedDisk, client: Client
 ) -> None:
-    client.store("s.a", b"torn")
+    client.store("s.a", b"cut off")
     disk.crash()
     (path,) = disk.files(".seg")
-    disk.cut(path, len(disk.read(path).rstrip(b"\0")) - 1)
+    disk.cut(path, disk.read(path).index(b"cut off") + 3)
     disk.capacity = disk.used()
     survivor = Driver(disk, segment_bytes=1000).start().client()
-    assert survivor.api("STREAM.INFO.S")["state"]["messages"] == 0
+    state = survivor.api("STREAM.INFO.S")["state"]
+    assert (state["messages"], state["lost"]["msgs"]) == (0, [1])
     disk.capacity *= 2
-    assert survivor.store("s.a")["seq"] == 1
+    assert survivor.store("s.a")["seq"] == 2
 
 
 def test_a_stream_that_can_not_be_closed_does_not_keep_another_from_it(
@@ -258,6 +280,9 @@ def test_a_consumer_whose_position_is_damaged_gets_all_that_an_interest_stream_h
     durable = {"durable_name": "C", "ack_policy": "explicit", "deliver_policy": "new"}
     client.api("CONSUMER.DURABLE.CREATE.W.C", {"stream_name": "W", "config": durable})
     client.store("w.1")
+    for _ in range(2):  # both copies of the position
+        client.publish("$JS.API.CONSUMER.MSG.NEXT.W.C", b"1", "in")
+        driver.advance(2 * SECOND)
     for name in disk.files():
         if "/state." in name:
             disk.flip(name, 200)
@@ -283,3 +308,19 @@ def test_a_message_found_to_be_damaged_is_not_waited_for(
     assert 0 < found < before
     assert survivor.api("CONSUMER.INFO.S.C")["num_pending"] == 0
     assert survivor.api("STREAM.INFO.S")["state"]["messages"] == found
+
+
+def test_a_first_position_that_a_full_disk_did_not_take_is_not_called_damaged(
+    driver: Driver, disk: SimulatedDisk, client: Client
+) -> None:
+    client.store("s.a")
+    consume(client, "C")
+    client.publish(NEXT + "C", b"1", "in")
+    (message,) = [message for message in client.take() if message.reply]
+    disk.capacity = disk.used()
+    client.publish(message.reply, b"+ACK")
+    driver.advance(SECOND)
+    path = "store/jetstream/$G/S/consumers/C/state.0"
+    assert disk.read(path) == b""
+    driver = Driver(disk, now=driver.clock.now + SECOND, segment_bytes=1000).start()
+    assert driver.js.problems == []

@@ -134,6 +134,17 @@ def test_a_protocol_number_without_measure_costs_its_connection_alone(driver: Dr
     assert other.transport.closed
 
 
+@pytest.mark.parametrize("protocol", [2, -1, 2**31, 2**32, 2**63 - 1, -(2**63)])
+def test_a_protocol_that_there_is_not_is_refused_whatever_its_size(
+    driver: Driver, protocol: int
+) -> None:
+    other = driver.client()
+    other.send(b'CONNECT {"protocol":%d}\r\n' % protocol)
+    other.take()
+    assert other.errors == [b"invalid client protocol"]
+    assert other.transport.closed
+
+
 @pytest.mark.parametrize("call", ["STREAM.INFO", "CONSUMER.NAMES", "DIRECT.GET"])
 def test_a_subject_that_is_not_utf8_names_no_stream(
     driver: Driver, asker: Client, call: str
@@ -149,6 +160,46 @@ def test_a_connect_nested_without_end_costs_its_connection_alone(driver: Driver)
     other = driver.client()
     other.send(b'CONNECT {"a":' + b'{"a":' * 700 + b"\r\n")
     assert other.transport.closed
+
+
+@pytest.mark.parametrize("operation", [b"CONNECT", b"INFO"])
+@pytest.mark.parametrize("inner", [b"[" * 1990 + b"]" * 1990, b"[" * 3900])
+def test_who_sends_json_that_is_nested_too_deeply_is_told_so(
+    driver: Driver, operation: bytes, inner: bytes
+) -> None:
+    other = driver.client()
+    other.send(operation + b' {"a":' + inner + b"}\r\n")
+    assert other.transport.closed
+    other.take()
+    assert other.errors == [b"Maximum JSON nesting exceeded"]
+
+
+@pytest.mark.parametrize("name", [b"\\ud800", b"\\udc00x", b"\xed\xa0\x80", b"\xff"])
+def test_half_a_character_in_a_name_is_one_that_is_not_known(driver: Driver, name: bytes) -> None:
+    other = driver.client()
+    other.send(b'CONNECT {"verbose":false,"name":"%b"}\r\nPING\r\n' % name)
+    other.take()
+    assert other.lines[-1] == b"PONG"
+    assert "\ufffd" in other.session.connect.name
+
+
+def test_half_a_character_in_a_request_is_one_that_is_not_known(asker: Client) -> None:
+    found = asker.api("STREAM.MSG.GET.S", b'{"last_by_subj":"s.\\ud800"}')
+    assert found["error"]["err_code"] == 10037
+    body = b'{"name":"T","subjects":["t"],"description":"\\ud83d\\ude00 \\ud83d \\\\ud800"}'
+    made = asker.api("STREAM.CREATE.T", body)
+    assert made["config"]["description"] == "\U0001f600 \ufffd \\ud800"
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"batch":' + DEEP, b'{"batch":1,"id":"\\ud800"}', HUGE.encode()]
+)
+def test_an_acknowledgement_with_a_strange_request_is_taken(asker: Client, body: bytes) -> None:
+    asker.publish(NEXT, b"1", "in")
+    (message,) = asker.take()
+    asker.publish(message.reply, b"+NXT " + body, "in")
+    asker.take()
+    assert asker.api("CONSUMER.INFO.S.C")["num_ack_pending"] == 0
 
 
 def test_a_timer_that_sets_itself_for_now_does_not_hold_up_the_others(driver: Driver) -> None:

@@ -40,8 +40,9 @@ def test_names_have_no_case_at_any_depth() -> None:
     assert read(b'{"NAME":"a","Inner":{"DEST":"b"}}') == Outer(name="a", inner=Inner("b"))
 
 
-def test_null_says_nothing() -> None:
+def test_null_means_that_a_field_is_absent_and_that_an_item_is_zero() -> None:
     assert read(b'{"name":null,"inner":null}') == Outer()
+    assert read(b'{"many":[1,null]}') == Outer(many=[1, 0])
     assert read(b"null") == Outer()
     assert read(b"") == Outer()
 
@@ -52,6 +53,11 @@ def test_objects_one_after_the_other_are_read_into_the_same_request() -> None:
 
 def test_what_is_not_utf8_becomes_the_replacement_character() -> None:
     assert read(b'{"name":"a\xff"}').name == "a\ufffd"
+
+
+def test_an_enums_value_is_checked_under_a_name_in_any_case() -> None:
+    with pytest.raises(ApiError, match="can not unmarshal"):
+        read(b'{"DISCARD":"nonsense"}')
 
 
 def test_an_enums_value_is_exact_but_for_discard() -> None:

@@ -1,5 +1,8 @@
 """What users may publish and subscribe to (spec auth-accounts.md section 2)."""
 
+import json
+from typing import Any
+
 import pytest
 
 from slipstream.engine.options import SECOND
@@ -254,3 +257,113 @@ def test_what_comes_in_while_the_password_is_checked_waits() -> None:
     slow.done(user("a"))
     raw.driver.finish()
     assert raw.take() == b"PONG\r\nMSG x 1 1\r\ny\r\n"
+
+
+# -- what is denied, in what a consumer delivers -------------------------------------------------
+
+
+class Deliveries:
+    """A stream with a secret and an open message, and the user "limited", who is denied secrets."""
+
+    def __init__(self) -> None:
+        self.driver = driver_with(Permissions(subscribe_deny=subscribe("secret.>")))
+        self.driver.start()
+        self.admin = Raw(self.driver, connect_as("free") + b"SUB api 9\r\n")
+        self.ask("STREAM.CREATE.S", b'{"name":"S","subjects":["secret.>","open.>"],'
+                 b'"allow_direct":true,"storage":"memory"}')  # fmt: skip
+        self.admin.say(b"PUB secret.a 1\r\n1\r\nPUB open.a 1\r\n2\r\n")
+
+    def ask(self, subject: str, body: bytes) -> bytes:
+        return self.admin.say(b"PUB $JS.API.%b api %d\r\n%b\r\n" % (
+            subject.encode(), len(body), body))  # fmt: skip
+
+    def limited(self, *subscriptions: bytes) -> Raw:
+        """The user's connection."""
+        raw = Raw(self.driver, connect_as("limited"))
+        for line in subscriptions:
+            assert raw.say(line + b"\r\n") == b""
+        return raw
+
+    def consumer(self, **fields: object) -> None:
+        config = {"durable_name": "C", "name": "C", "ack_policy": "none"} | fields
+        body = json.dumps({"stream_name": "S", "config": config}).encode()
+        assert b"error" not in self.ask("CONSUMER.CREATE.S.C", body)
+
+    def info(self) -> dict[str, Any]:
+        answer = self.ask("CONSUMER.INFO.S.C", b"")
+        found: dict[str, Any] = json.loads(answer.split(b"\r\n")[1])
+        return found
+
+
+def subjects(data: bytes) -> list[str]:
+    """Of the messages in what was sent."""
+    lines = data.split(b"\r\n")
+    return [line.split()[1].decode() for line in lines if line.startswith((b"MSG ", b"HMSG "))]
+
+
+@pytest.mark.parametrize(
+    ("held", "seen"),
+    [
+        ((b"SUB in.a 1", b"SUB *.z 2"), ["open.a"]),
+        ((b"SUB in.* 1", b"SUB > 2", b"UNSUB 2"), ["open.a"]),
+        ((b"SUB in.* 1", b"SUB other.* 2"), ["secret.a", "open.a"]),
+    ],
+)
+def test_once_a_wildcard_overlaps_what_is_denied_pushed_messages_are_filtered(
+    held: tuple[bytes, ...], seen: list[str]
+) -> None:
+    world = Deliveries()
+    raw = world.limited(*held)
+    world.consumer(deliver_subject="in.a")
+    assert subjects(raw.take()) == seen
+    assert world.info()["delivered"]["consumer_seq"] == 2
+
+
+def test_pushed_messages_after_one_that_is_denied_are_delivered() -> None:
+    world = Deliveries()
+    raw = world.limited(b"SUB in.a 1", b"SUB *.z 2")
+    world.consumer(deliver_subject="in.a")
+    raw.take()
+    world.admin.say(b"PUB secret.b 0\r\n\r\nPUB open.b 0\r\n\r\n")
+    assert subjects(raw.take()) == ["open.b"]
+
+
+def test_of_a_deliver_group_the_member_that_may_gets_what_is_denied_to_the_other() -> None:
+    world = Deliveries()
+    denied_one = world.limited(b"SUB in.a q 1", b"SUB *.z 2")
+    other = Raw(world.driver, connect_as("free") + b"SUB in.a q 1\r\n")
+    world.admin.say(b"PUB secret.b 0\r\n\r\n" * 20)
+    world.consumer(deliver_subject="in.a", deliver_group="q")
+    assert set(subjects(denied_one.take())) <= {"open.a"}
+    assert subjects(other.take()).count("secret.b") == 20
+
+
+def test_pulled_messages_are_filtered_and_wait_for_somebody_who_may_see_them() -> None:
+    world = Deliveries()
+    world.consumer(ack_policy="explicit")
+    raw = world.limited(b"SUB in.a 1", b"SUB *.z 2")
+    asked = raw.say(b"PUB $JS.API.CONSUMER.MSG.NEXT.S.C in.a 1\r\n2\r\n")
+    assert subjects(asked) == ["open.a"]
+    assert world.info()["num_ack_pending"] == 2
+    other = Raw(world.driver, connect_as("free") + b"SUB in.b 1\r\n")
+    other.say(b"PUB $JS.API.CONSUMER.MSG.NEXT.S.C in.b 1\r\n5\r\n")
+    world.driver.advance(30 * SECOND)
+    assert "secret.a" in subjects(other.take())
+
+
+def test_a_direct_get_answers_under_the_reply_subject_which_is_not_denied() -> None:
+    world = Deliveries()
+    raw = world.limited(b"SUB in.a 1", b"SUB *.z 2")
+    body = b'{"last_by_subj":"secret.a"}'
+    found = raw.say(b"PUB $JS.API.DIRECT.GET.S in.a %d\r\n%b\r\n" % (len(body), body))
+    assert subjects(found) == ["in.a"]
+
+
+def test_a_consumer_whose_listener_has_gone_does_not_deliver_into_the_void() -> None:
+    world = Deliveries()
+    raw = world.limited(b"SUB *.z 2", *(b"SUB x.%d %d" % (i, i) for i in range(10, 400)))
+    raw.say(b"SUB in.a 1\r\n")
+    world.consumer(deliver_subject="in.a")
+    raw.session.gone("Client Closed")
+    world.admin.say(b"PUB open.b 0\r\n\r\n")
+    assert world.info()["num_pending"] == 1

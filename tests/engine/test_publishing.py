@@ -47,6 +47,7 @@ def test_an_acknowledgement_is_these_bytes(client: Client) -> None:
 def test_acknowledgements_wait_for_the_disk_and_share_one_sync(file_driver: Driver) -> None:
     client = file_driver.client()
     create(client)
+    client.store("s.a")  # a segment is begun
     file_driver.committer.hold()
     syncs = file_driver.committer.syncs
     for i in range(50):
@@ -58,7 +59,7 @@ def test_acknowledgements_wait_for_the_disk_and_share_one_sync(file_driver: Driv
     file_driver.committer.release()
     file_driver.finish()
     answers = first + client.take()
-    assert [answer.json()["seq"] for answer in answers] == list(range(1, 51))
+    assert [answer.json()["seq"] for answer in answers] == list(range(2, 52))
     assert file_driver.committer.syncs - syncs == 2
 
 

@@ -1,10 +1,14 @@
 """What a client may say and what it hears (spec protocol.md), byte for byte."""
 
+from collections.abc import Callable
+
 import pytest
 
+from slipstream.engine.engine import User
 from slipstream.engine.options import SECOND, EngineOptions
+from slipstream.engine.session import ClientSession
 from slipstream.testing.driver import Driver
-from tests.engine.raw import MODERN, QUIET, Raw
+from tests.engine.raw import MODERN, QUIET, Raw, user
 
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 
@@ -519,3 +523,56 @@ def test_a_closed_connection_is_remembered_with_its_reason(driver: Driver) -> No
     assert closed.cid == raw.session.cid
     assert closed.reason == "Protocol Violation"
     assert driver.engine.default_account.trie.match(b"a") == []
+
+
+class Undecided:
+    """An authenticator that decides when a test says so."""
+
+    def __init__(self) -> None:
+        self.done: Callable[[User | None], None] = lambda found: None
+
+    def anonymous(self) -> User | None:
+        return None
+
+    def authenticate(self, session: ClientSession, done: Callable[[User | None], None]) -> None:
+        self.done = done
+
+
+@pytest.fixture
+def undecided() -> Undecided:
+    return Undecided()
+
+
+@pytest.fixture
+def stranger(undecided: Undecided) -> Raw:
+    options = EngineOptions(auth_required=True)
+    raw = Raw(Driver(options=options, authenticator=undecided))
+    assert raw.say(QUIET + b"SUB a 1\r\nPUB a 1\r\nx\r\n") == b""
+    return raw
+
+
+def test_nothing_is_read_until_it_is_decided_who_a_client_is(
+    stranger: Raw, undecided: Undecided
+) -> None:
+    assert not stranger.transport.is_read
+    assert stranger.session.subscriptions == {}
+    undecided.done(user("somebody"))
+    stranger.driver.finish()
+    assert stranger.take() == b"MSG a 1 1\r\nx\r\n"
+    assert stranger.transport.is_read
+
+
+def test_who_is_refused_late_is_not_acted_for(stranger: Raw, undecided: Undecided) -> None:
+    undecided.done(None)
+    stranger.driver.finish()
+    assert stranger.take() == b"-ERR 'Authorization Violation'\r\n"
+    assert stranger.closed
+    assert stranger.session.in_msgs == 0
+
+
+def test_who_waits_too_long_for_a_decision_times_out(stranger: Raw, undecided: Undecided) -> None:
+    stranger.driver.advance(2 * SECOND)
+    assert stranger.take() == b"-ERR 'Authentication Timeout'\r\n"
+    assert stranger.closed
+    undecided.done(user("somebody"))
+    assert stranger.session.subscriptions == {}

@@ -22,6 +22,7 @@ cdef class Account:
     cdef public PatternTrie trie
     cdef PrefixCache _routes
     cdef dict _watchers
+    cdef PatternTrie _watched
     cdef Inbound _own
 
     @cython.locals(found=Route)

@@ -13,7 +13,6 @@ from slipstream.engine.message import Inbound
 from slipstream.engine.routing import Route, Service, Subscription
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.prefix_cache import PrefixCache
-from slipstream.wire.subjects import matches
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
@@ -39,7 +38,8 @@ class Account:
         self.misses = 0  # ... that the trie had to be asked for
         self.trie = PatternTrie()
         self._routes = PrefixCache(ROUTES_KEPT_MAX)
-        self._watchers: dict[bytes, list[Callable[[], None]]] = {}
+        self._watchers: dict[bytes, dict[Callable[[], None], None]] = {}
+        self._watched = PatternTrie()  # the subjects of these, by themselves
         self._own = Inbound()
 
     # -- interest ------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Account:
     def _tell_watchers(self, pattern: bytes) -> None:
         """Watched subjects are literal: most patterns are, too, and then it is one lookup."""
         if b"*" in pattern or b">" in pattern:
-            watched = [subject for subject in self._watchers if matches(pattern, subject)]
+            watched = self._watched.overlapping(pattern)
         else:
             watched = [pattern] if pattern in self._watchers else []
         for subject in watched:
@@ -90,15 +90,22 @@ class Account:
 
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> None:
         """Call `callback` whenever interest in the literal `subject` may have changed."""
-        self._watchers.setdefault(subject, []).append(callback)
+        watchers = self._watchers.get(subject)
+        if watchers is None:
+            watchers = self._watchers[subject] = {}
+            self._watched.insert(subject, subject)
+        watchers[callback] = None
 
     def unwatch_interest(self, subject: bytes, callback: Callable[[], None]) -> None:
         """Do not any more."""
-        callbacks = self._watchers.get(subject, [])
-        if callback in callbacks:
-            callbacks.remove(callback)
-        if not callbacks:
-            self._watchers.pop(subject, None)
+        watchers = self._watchers.get(subject)
+        if watchers is None or callback not in watchers:
+            return
+        del watchers[callback]
+        if not watchers:
+            del self._watchers[subject]
+            [known] = self._watched.match(subject)
+            self._watched.remove(subject, known)
 
     def has_interest(self, subject: bytes, queue: bytes = b"") -> bool:
         """Whether a client would get a message on `subject` (with `queue`: as a member of it)."""

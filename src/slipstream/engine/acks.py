@@ -7,10 +7,7 @@ The subject ends in ``<delivered>.<stream seq>.<consumer seq>.<time>.<pending>``
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from slipstream.engine.durations import LONGEST_NS, parse_duration
-from slipstream.engine.json_body import parse
+from slipstream.engine.durations import nak_delay
 from slipstream.engine.message import Inbound
 from slipstream.engine.redelivery import in_progress, nak, term
 from slipstream.engine.routing import Service
@@ -95,7 +92,7 @@ class AckService(Service):
                 self._answer_when_saved(reply)
         else:
             if body.startswith(b"-NAK"):
-                nak(consumer, seq, _delay(body[4:].strip()))
+                nak(consumer, seq, nak_delay(body[4:].strip()))
             elif body == b"+WPI":
                 in_progress(consumer, seq)
             self._answer(reply)
@@ -106,17 +103,3 @@ class AckService(Service):
 
     def _answer_when_saved(self, reply: bytes) -> None:
         self.consumer.life.when_saved(lambda: self._answer(reply))
-
-
-def _delay(text: bytes) -> int:
-    """The delay of a negative acknowledgement in ns; 0 for none or what can not be read."""
-    if not text:
-        return 0
-    if text.startswith(b"{"):
-        try:
-            found = parse(text)
-        except msgspec.DecodeError:
-            return 0
-        delay = found.get("delay", 0) if isinstance(found, dict) else 0
-        return min(delay, LONGEST_NS) if isinstance(delay, int) else 0
-    return min(parse_duration(text.decode("utf-8", "replace")) or 0, LONGEST_NS)

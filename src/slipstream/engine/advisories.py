@@ -10,6 +10,8 @@ import msgspec
 from slipstream.engine.rfc3339 import time_text
 
 if TYPE_CHECKING:
+    from slipstream.engine.account import Account
+    from slipstream.engine.engine import Engine
     from slipstream.engine.jetstream import JetStream
 
 PREFIX = "$JS.EVENT.ADVISORY"
@@ -24,19 +26,7 @@ class Advisories:
 
     def publish(self, subject: str, kind: str, fields: dict[str, Any]) -> None:
         """Publish ``io.nats.jetstream.<kind>`` on `subject`, if somebody listens."""
-        js = self._js
-        raw = subject.encode()
-        if not js.account.has_interest(raw):
-            return
-        body: dict[str, Any] = {
-            "type": f"io.nats.jetstream.{kind}",
-            "id": js.engine.new_id(),
-            "timestamp": time_text(js.engine.clock.now),
-            **fields,
-        }
-        if js.domain:
-            body["domain"] = js.domain
-        js.account.send(raw, b"", b"", msgspec.json.encode(body))
+        _publish(self._js.account, subject, kind, fields)
 
     def stream_action(self, event: str, action: str, stream: str) -> None:
         """A stream was created, updated or deleted."""
@@ -57,6 +47,15 @@ class Advisories:
         self.publish(
             subject, f"advisory.v1.{kind}", {"stream": stream, "consumer": consumer, **fields}
         )
+
+    def fallback(self, stream: str, consumer: str, reason: str) -> None:
+        """A stream, or a consumer of it, may have an older configuration than it was given."""
+        kind, fields = "STREAM", {"stream": stream, "reason": reason}
+        name = stream
+        if consumer:
+            kind, name = "CONSUMER", f"{stream}.{consumer}"
+            fields["consumer"] = consumer
+        self.publish(f"{PREFIX}.{kind}.FALLBACK.{name}", "advisory.v1.fallback", fields)
 
     def metric_ack(self, stream: str, consumer: str, **fields: Any) -> None:
         """A sampled acknowledgement."""
@@ -98,3 +97,26 @@ def client_info(js: "JetStream", session: Any) -> dict[str, Any]:
         "kind": "Client",
         "client_type": "nats",
     }
+
+
+def publish_limit_reached(engine: "Engine", dropped: int) -> None:
+    """So many API requests were dropped, because too many were waiting."""
+    fields = {"server": engine.server_name, "dropped": dropped}
+    subject = f"{PREFIX}.API.LIMIT_REACHED"
+    _publish(engine.system_account, subject, "advisory.v1.api_limit_reached", fields)
+
+
+def _publish(account: "Account", subject: str, kind: str, fields: dict[str, Any]) -> None:
+    raw = subject.encode()
+    if not account.has_interest(raw):
+        return
+    engine: Engine = account.engine
+    body: dict[str, Any] = {
+        "type": f"io.nats.jetstream.{kind}",
+        "id": engine.new_id(),
+        "timestamp": time_text(engine.clock.now),
+        **fields,
+    }
+    if engine.options.domain:
+        body["domain"] = engine.options.domain
+    account.send(raw, b"", b"", msgspec.json.encode(body))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slipstream.engine.json_body import Int64, parse, read_number
+from slipstream.engine.json_body import Int64, TooDeepError, parse, read_number
 from slipstream.engine.permissions import quoted
 from slipstream.engine.routing import Subscription
 from slipstream.wire.client_frames import CONNECT, ERR, INFO, PING, PONG, SUB, UNSUB, ClientFrames
@@ -15,6 +15,9 @@ from slipstream.wire.subjects import is_pattern
 
 if TYPE_CHECKING:
     from slipstream.engine.session import ClientSession
+
+_TOO_DEEP = b"Maximum JSON nesting exceeded"
+PROTOCOLS = (0, 1)  # with 1 a client takes INFO at any time
 
 
 class ConnectOptions(msgspec.Struct):
@@ -63,16 +66,20 @@ def handle_line(session: "ClientSession", op: int, frames: ClientFrames) -> None
         _unsubscribe(session, frames.args())
     elif op == ERR:
         session.fail(b"", "Parse Error")
-    elif op == INFO and not _is_object(frames.argument()):
-        session.fail(b"", "Protocol Violation")
+    elif op == INFO:
+        _info(session, frames.argument())
 
 
 def _connect(session: "ClientSession", argument: bytes) -> None:
     """CONNECT; a repeated one starts over, without any subscription."""
     try:
-        fields = parse(argument, dict[str, Any] | None) or {}
+        text = argument.decode("utf-8", "replace").encode()
+        fields = parse(text, dict[str, Any] | None) or {}
         said = {name.lower(): value for name, value in fields.items() if value is not None}
         options = msgspec.convert(said, ConnectOptions)
+    except TooDeepError:
+        session.fail(_TOO_DEEP, "Protocol Violation")
+        return
     except msgspec.MsgspecError:
         session.fail(b"", "Protocol Violation")
         return
@@ -82,7 +89,8 @@ def _connect(session: "ClientSession", argument: bytes) -> None:
     session.verbose = options.verbose
     session.pedantic = options.pedantic
     session.echo = options.echo
-    session.protocol = options.protocol
+    # Any other is refused once the client is known; it may be larger than the field.
+    session.protocol = options.protocol if options.protocol in PROTOCOLS else 0
     session.headers = options.headers and not session.engine.options.no_header_support
     session.no_responders = options.no_responders
     session.engine.authenticate(session)
@@ -93,7 +101,7 @@ def accept(session: "ClientSession") -> None:
     options = session.connect
     if options.account or options.new_account:
         session.fail(b"Authorization Violation", "Authentication Failure")
-    elif options.protocol not in (0, 1):
+    elif options.protocol not in PROTOCOLS:
         session.fail(b"invalid client protocol", "Bad Client Protocol Version")
     elif session.no_responders and not session.headers:
         session.fail(b"no responders requires headers support", "No Responders Requires Headers")
@@ -101,12 +109,14 @@ def accept(session: "ClientSession") -> None:
         session.put_line(b"+OK\r\n")
 
 
-def _is_object(argument: bytes) -> bool:
+def _info(session: "ClientSession", argument: bytes) -> None:
+    """INFO from a client means nothing, but has to be an object."""
     try:
         parse(argument, dict[str, Any])
+    except TooDeepError:
+        session.fail(_TOO_DEEP, "Protocol Violation")
     except msgspec.MsgspecError:
-        return False
-    return True
+        session.fail(b"", "Protocol Violation")
 
 
 def _ping(session: "ClientSession") -> None:
@@ -136,6 +146,9 @@ def _subscribe(session: "ClientSession", args: list[bytes]) -> None:
         if refusal:
             session.put_error(refusal)
             return
+        permissions: Any = session.permissions
+        if permissions is not None and permissions.must_filter(subject):
+            session.filters = True  # for good, and for every subscription, as in nats-server
         subscription = Subscription(session, subject, queue, sid)
         session.subscriptions[sid] = subscription
         session.account.subscribe(subscription)

@@ -37,6 +37,7 @@ cdef class Consumer:
     cdef public unsigned long long next_seq
     cdef public long long num_pending
     cdef public unsigned long long counted_seq
+    cdef public bint miscounted
     cdef public PendingMessages pending
     cdef public dict redelivered
     cdef public object due
@@ -52,6 +53,7 @@ cdef class Consumer:
     cdef public object timer
     cdef public long long timer_at
     cdef public object life
+    cdef public bytes origin
     cdef public bint acks
     cdef public bint ack_all
     cdef public bint retains
@@ -72,6 +74,7 @@ cdef class Consumer:
     cpdef int wake(self) except -1
     @cython.locals(n=Py_ssize_t, size=Py_ssize_t, is_full=bint)
     cpdef int pump(self) except -1
+    cdef int _expect(self) except -1
     @cython.locals(record=Record, seq="unsigned long long", last="unsigned long long")
     cpdef int find_next(self) except -1
     @cython.locals(seq="long long", place=Py_ssize_t)
@@ -93,8 +96,9 @@ cdef class Consumer:
     cpdef int removed(self, unsigned long long seq) except -1
     @cython.locals(at=Py_ssize_t)
     cpdef bint comes_first(self, unsigned long long seq) except -1
-    @cython.locals(first="unsigned long long", last="unsigned long long")
     cpdef int catch_up(self) except -1
+    @cython.locals(first_seq="unsigned long long", first="unsigned long long", last="unsigned long long")
+    cdef int _follow(self) except -1
     @cython.locals(pending=PendingMessages, place=Py_ssize_t)
     cpdef bint front_moved(self) except -1
     cpdef bint needs(self, unsigned long long seq) except -1

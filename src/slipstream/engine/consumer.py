@@ -35,6 +35,7 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 
 PUMP_MESSAGES: _int = 1024  # what one consumer may deliver before others have their turn
 PUMP_BYTES: _int = 512 * 1024
+DELIVERY_STEPS: _int = 8  # what a delivery costs beside its way to the client (see `turn`)
 
 
 class Consumer:
@@ -62,6 +63,7 @@ class Consumer:
         self.next_seq = 1  # first stream sequence not looked at yet
         self.num_pending = 0  # messages that match and were not delivered yet
         self.counted_seq = 0  # num_pending knows of messages up to here
+        self.miscounted = False  # num_pending is to be counted anew before somebody looks at it
         self.pending = PendingMessages()
         self.redelivered: dict[int, int] = {}  # deliveries so far, where more than one
         self.due: deque[int] = deque()  # to deliver again, as far as they are pending and `DUE`
@@ -77,6 +79,7 @@ class Consumer:
         self.timer: Any = None
         self.timer_at = 0  # when the timer is due; 0: not set
         self.life: Any = None
+        self.origin = b""  # the state in which it began, kept where no policy says it later
         self.replay_at = 0
         self.replay_until = 0
         self._record = Record()
@@ -125,25 +128,35 @@ class Consumer:
         if self.paused_until:
             self.delivery.nothing_left(False)
             return 0
-        self.catch_up()
+        self._follow()
         n = 0
         size = 0
         while self.delivery.is_ready():
             if not self.find_next():
                 is_full = not self.has_room() or (self._replays and self._is_early())
-                if not (is_full or self.filters or self.expects):
-                    self.expects = True
-                    self.stream.expecting.append(self)
+                if not is_full:
+                    self._expect()
                 self.delivery.nothing_left(is_full)
                 return 0
             size += self.prepare()
             if not self.delivery.send(self._message):
                 continue  # nobody took it; it was not counted
             self.commit()
+            self.turn.spent += DELIVERY_STEPS
             n += 1
             if n >= PUMP_MESSAGES or size >= PUMP_BYTES:
                 self.wake()
                 return 0
+        if self.delivery.holds_back():
+            self._expect()
+            self.delivery.nothing_left(False)
+        return 0
+
+    def _expect(self) -> _int:
+        """Have the stream say when its next message is there; with filters it does so anyway."""
+        if not self.filters and not self.expects:
+            self.expects = True
+            self.stream.expecting.append(self)
         return 0
 
     def find_next(self) -> _int:
@@ -208,6 +221,8 @@ class Consumer:
         message = self._message
         seq = record.seq
         count = 1
+        if self.miscounted:
+            self.recount()
         left = self.num_pending
         if self.pending.size and self.pending.find(seq) >= 0:
             count = self.redelivered.get(seq, 1) + 1
@@ -270,7 +285,7 @@ class Consumer:
                 self.pending.add(seq, self.delivered_seq, now, deadline)
                 if not self.holds:
                     self.holds = True
-                    self.stream.holding.append(self)
+                    self.stream.holding[self] = None
                 if not self.timer_at or self.timer_at > deadline:
                     self.watch(deadline)
             else:
@@ -395,15 +410,25 @@ class Consumer:
         return at < len(self.initial) and self.initial[at] == seq
 
     def catch_up(self) -> _int:
+        """Step over what has gone from the front of the stream, and have `num_pending` right."""
+        self._follow()
+        if self.miscounted:
+            self.recount()
+        return 0
+
+    def _follow(self) -> _int:
         """Step over what has gone from the front of the stream and, without filters, count what has
-        come. Nothing tells a consumer of that but itself: one at rest costs a stream nothing."""
-        if self.next_seq < self.log.first_seq:
-            self.next_seq = self.log.first_seq
-            self.recount()
-        elif self.initial and self.initial[0] < self.log.first_seq:
-            self.initial = self.initial[bisect_left(self.initial, self.log.first_seq) :]
-            self.initial_at = 0
-            self.recount()
+        come. Nothing tells a consumer of that but itself: one at rest costs a stream nothing.
+
+        What has gone is not counted before somebody asks: that takes a look at each subject.
+        """
+        first_seq = self.log.first_seq
+        if self.next_seq < first_seq:
+            self.next_seq = first_seq
+            self.miscounted = True
+        elif self.initial_at < len(self.initial) and self.initial[self.initial_at] < first_seq:
+            self.initial_at = bisect_left(self.initial, first_seq, self.initial_at)
+            self.miscounted = True
         last = self.stream.visible_seq
         if last > self.counted_seq and not self.filters:
             first = max(self.counted_seq + 1, self.next_seq)
@@ -434,6 +459,7 @@ class Consumer:
 
     def recount(self) -> None:
         """Set `num_pending` from the log."""
+        self.miscounted = False
         self.counted_seq = self.log.last_seq
         self.num_pending = self.log.count(self.filters, self.next_seq)
         for seq in self.initial[self.initial_at :]:

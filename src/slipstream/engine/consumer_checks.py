@@ -1,12 +1,15 @@
 """Which consumer configurations are refused, with nats-server's codes and words."""
 
-from datetime import datetime
+import re
 from typing import TYPE_CHECKING
 
 from slipstream.engine.consumer_config import ConsumerConfig, emit
-from slipstream.engine.errors import ApiError, bad_json, config_error
+from slipstream.engine.errors import ApiError, config_error
 from slipstream.engine.options import SECOND
-from slipstream.wire.subjects import has_wildcard, is_pattern, is_subset, overlaps
+from slipstream.engine.rfc3339 import text_ns
+from slipstream.engine.subject_claims import Comparisons, TooManyComparisonsError
+from slipstream.wire.patterns import PatternTrie
+from slipstream.wire.subjects import has_wildcard, is_pattern, overlaps
 
 if TYPE_CHECKING:
     from slipstream.engine.stream import Stream
@@ -17,6 +20,7 @@ HEARTBEAT_NS_MIN = SECOND // 10
 EXPIRES_NS_MIN = 1_000_000
 
 _NAME_TEXT = "consumer name can not contain '.', '*', '>', '\\', '/'"
+_GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 _FIXED = {
     "deliver_policy": "deliver policy can not be updated",
     "opt_start_seq": "start sequence can not be updated",
@@ -42,6 +46,7 @@ def check_name(name: str) -> None:
 
 def check_config(stream: "Stream", config: ConsumerConfig) -> None:
     """Everything that does not depend on other consumers. Raises `ApiError`."""
+    _check_priority(config)
     _check_later_features(config)
     if len(config.description.encode()) > DESCRIPTION_BYTES_MAX:
         raise ApiError(10107, max=DESCRIPTION_BYTES_MAX)
@@ -80,14 +85,30 @@ def check_config(stream: "Stream", config: ConsumerConfig) -> None:
         raise ApiError(10108)
 
 
-def _check_later_features(config: ConsumerConfig) -> None:
+def check_group_name(group: str) -> None:
+    """Whether a priority group may have that name. Raises `ApiError`."""
+    if not _GROUP_NAME.fullmatch(group):
+        raise ApiError(10162)
+
+
+def _check_priority(config: ConsumerConfig) -> None:
     if config.priority_policy == "none":
         if config.priority_groups:
             raise ApiError(10196)
         if config.priority_timeout:
             raise ApiError(10197)
-    else:
-        raise config_error("priority groups are not supported by this server yet")
+        return
+    if config.is_push:
+        raise ApiError(10178)
+    if not config.priority_groups:
+        raise ApiError(10159)
+    for group in config.priority_groups:
+        if not group:
+            raise ApiError(10161)
+        check_group_name(group)
+
+
+def _check_later_features(config: ConsumerConfig) -> None:
     if config.ack_policy == "flow_control":
         raise config_error("the flow_control ack policy is not supported by this server yet")
     if config.sourcing:
@@ -147,22 +168,10 @@ def _check_start(config: ConsumerConfig) -> None:
             _bad_start("deliver by start time, but optional start time is not set")
         if config.opt_start_seq:
             _bad_start("deliver by start time, but optional start start sequence is also set")
-        parse_time(config.opt_start_time)
 
 
 def _bad_start(text: str) -> None:
     raise ApiError(10094, err=f"consumer delivery policy is {text}")
-
-
-def parse_time(text: str) -> datetime:
-    """RFC 3339. Raises `ApiError` 10025."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        layout = "2006-01-02T15:04:05Z07:00"
-        detail = f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"'
-        raise bad_json(detail) from error
-    return moment
 
 
 def _check_filters(config: ConsumerConfig) -> None:
@@ -171,12 +180,27 @@ def _check_filters(config: ConsumerConfig) -> None:
     if any(not subject for subject in config.filter_subjects):
         raise ApiError(10139)
     filters = config.filters
-    for i, one in enumerate(filters):
-        if not is_pattern(one):
-            raise config_error("invalid subject")
-        for other in filters[i + 1 :]:
-            if is_subset(one, other) or is_subset(other, one):
-                raise ApiError(10138)
+    valid = next((i for i, one in enumerate(filters) if not is_pattern(one)), len(filters))
+    if _has_subset(filters[:valid]):
+        raise ApiError(10138)
+    if valid < len(filters):
+        raise config_error("invalid subject")
+
+
+def _has_subset(filters: tuple[bytes, ...]) -> bool:
+    """Whether one of the patterns matches all that another one does. Raises `ApiError`."""
+    if len(set(filters)) < len(filters):
+        return True
+    if len(filters) < 2:
+        return False
+    trie = PatternTrie()
+    for one in filters:
+        trie.insert(one, one)
+    comparisons = Comparisons()
+    try:
+        return any(comparisons.cover(trie, one, one) is not None for one in filters)
+    except TooManyComparisonsError as error:
+        raise config_error(str(error)) from error
 
 
 def check_retention(stream: "Stream", config: ConsumerConfig, name: str) -> None:
@@ -192,14 +216,19 @@ def check_retention(stream: "Stream", config: ConsumerConfig, name: str) -> None
         raise ApiError(10098)
     if config.deliver_policy != "all":
         raise ApiError(10101)
-    others = [c for c in stream.consumers.values() if c.name != name]
-    if others:
-        if not config.filters:
-            raise ApiError(10099)
-        for other in others:
-            theirs = other.filters or (b">",)
-            if any(overlaps(mine, their) for mine in config.filters for their in theirs):
-                raise ApiError(10100)
+    same = stream.consumers.get(name)
+    if len(stream.consumers) == (same is not None):
+        return
+    if not config.filters:
+        raise ApiError(10099)
+    comparisons = Comparisons()
+    try:
+        if any(other is not same for other in stream.unfiltered) or any(
+            comparisons.overlap(stream.filters, mine, same) is not None for mine in config.filters
+        ):
+            raise ApiError(10100)
+    except TooManyComparisonsError as error:
+        raise config_error(str(error)) from error
 
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, is_bound: bool) -> None:
@@ -208,10 +237,17 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, is_bound: bool) -> No
     for name, text in _FIXED.items():
         if name == "max_waiting" and old.is_push != new.is_push:
             raise ApiError(10012, err=f"can not update {kinds[0]} consumer to {kinds[1]} based")
-        if getattr(old, name) != getattr(new, name):
+        if getattr(old, name) != getattr(new, name) and not (
+            name == "opt_start_time" and _is_same_time(old.opt_start_time, new.opt_start_time)
+        ):
             raise ApiError(10012, err=text)
     if old.deliver_subject != new.deliver_subject and is_bound:
         raise ApiError(10013)
+
+
+def _is_same_time(a: str, b: str) -> bool:
+    """Whether two times are the same moment, also in different zones."""
+    return bool(a and b) and text_ns(a) == text_ns(b)
 
 
 def same(a: ConsumerConfig, b: ConsumerConfig) -> bool:

@@ -4,7 +4,10 @@ from typing import Any
 
 import msgspec
 
-from slipstream.engine.options import SECOND
+from slipstream.engine.errors import pedantic_error
+from slipstream.engine.options import SECOND, AccountLimits, JetStreamLimits
+from slipstream.engine.rfc3339 import ZERO, read_time
+from slipstream.engine.stream_config import ConsumerLimits
 
 DELIVER_POLICIES = (
     "all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject", "undefined",
@@ -22,6 +25,11 @@ ACK_WAIT = 30 * SECOND
 MAX_WAITING = 512
 MAX_ACK_PENDING = 1000
 INACTIVE_THRESHOLD = 5 * SECOND
+PRIORITY_TIMEOUT = 120 * SECOND
+_NOT_NEGATIVE = (
+    "max_waiting", "max_batch", "max_expires", "max_bytes", "idle_heartbeat", "inactive_threshold",
+    "priority_timeout",
+)  # fmt: skip
 
 
 class ConsumerConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -86,33 +94,57 @@ _ALWAYS = {
 }
 
 
-def fill_defaults(config: ConsumerConfig, limits: Any, limit_ack_pending: int) -> None:
-    """Replace what says nothing by what it means; `limits` are the stream's consumer limits."""
+def fill_defaults(
+    config: ConsumerConfig,
+    limits: ConsumerLimits,
+    server: JetStreamLimits,
+    account: AccountLimits,
+    pedantic: bool = False,
+) -> None:
+    """Replace what says nothing by what it means; `limits` are the stream's consumer limits.
+
+    Raises `ApiError` 10157 if `pedantic` and a value that was asked for would have to change.
+    """
+
+    def may_change(is_needed: bool, refusal: str) -> bool:
+        if is_needed and pedantic:
+            raise pedantic_error(refusal)
+        return is_needed
+
     if config.deliver_policy == "undefined":
         config.deliver_policy = "all"
-    if config.max_deliver == 0 or config.max_deliver < -1:
+    if config.max_deliver == 0 or may_change(
+        config.max_deliver < -1, "max_deliver must be set to -1"
+    ):
         config.max_deliver = -1
-    if not config.is_push:
-        if config.max_waiting <= 0:
-            config.max_waiting = MAX_WAITING
-    config.max_waiting = max(config.max_waiting, 0)
-    if config.backoff:
-        config.ack_wait = config.backoff[0]
-    elif config.ack_policy in ("explicit", "all") and config.ack_wait == 0:
+    for name in _NOT_NEGATIVE:
+        if may_change(getattr(config, name) < 0, f"{name} must not be negative"):
+            setattr(config, name, 0)
+    if may_change(config.max_ack_pending < -1, "max_ack_pending must be set to -1"):
+        config.max_ack_pending = -1
+    if not config.is_push and config.max_waiting == 0:
+        config.max_waiting = MAX_WAITING
+    if config.ack_policy in ("explicit", "all") and config.ack_wait == 0:
         config.ack_wait = ACK_WAIT
-    if limits.max_ack_pending and config.max_ack_pending == 0:
-        config.max_ack_pending = limits.max_ack_pending
-    if limits.inactive_threshold and config.inactive_threshold == 0:
-        config.inactive_threshold = limits.inactive_threshold
-    if config.ack_policy != "none":
-        if config.max_ack_pending == 0:
-            config.max_ack_pending = MAX_ACK_PENDING
-            if 0 < limit_ack_pending < MAX_ACK_PENDING:
-                config.max_ack_pending = limit_ack_pending
-        elif config.max_ack_pending < -1:
-            config.max_ack_pending = -1
+    if config.backoff:
+        differs = config.ack_wait != config.backoff[0]
+        may_change(differs, "first backoff value has to equal batch AckWait")
+        config.ack_wait = config.backoff[0]
+    for name in ("max_ack_pending", "inactive_threshold"):
+        limit = getattr(limits, name)
+        refusal = f"{name} must be set if it's configured in stream limits"
+        if may_change(limit and getattr(config, name) == 0, refusal):
+            setattr(config, name, limit)
+    if config.ack_policy != "none" and config.max_ack_pending == 0:
+        bounds = (MAX_ACK_PENDING, server.max_ack_pending, account.max_ack_pending)
+        config.max_ack_pending = min(bound for bound in bounds if bound > 0)
+    if not config.is_push and config.max_batch == 0 < server.max_request_batch:
+        may_change(True, "max_request_batch must be set if it's JetStream limits are set")
+        config.max_batch = server.max_request_batch
     if not config.durable_name and config.inactive_threshold == 0:
         config.inactive_threshold = INACTIVE_THRESHOLD
+    if config.priority_policy == "pinned_client" and config.priority_timeout == 0:
+        config.priority_timeout = PRIORITY_TIMEOUT
     config.metadata = {
         k: v
         for k, v in config.metadata.items()
@@ -126,7 +158,8 @@ def emit(config: ConsumerConfig) -> dict[str, Any]:
     for name in config.__struct_fields__:
         value = getattr(config, name)
         if name == "metadata":
-            level = "1" if config.pause_until else "0"
+            is_paused = config.pause_until and read_time(config.pause_until).ns != ZERO
+            level = "1" if is_paused or config.priority_policy != "none" else "0"
             emitted[name] = {**value, "_nats.req.level": level}
         elif name == "priority_policy":
             if value != "none":

@@ -17,13 +17,18 @@ from slipstream.engine.consumer_state import encode_state
 from slipstream.engine.errors import ApiError
 from slipstream.engine.options import SECOND
 from slipstream.engine.redelivery import redeliver_overdue
-from slipstream.engine.rfc3339 import LATEST, time_ns, time_text
+from slipstream.engine.rfc3339 import LATEST, ZERO, utc_text
 from slipstream.errors import StorageError
-from slipstream.log.stream_store import StateSave
+from slipstream.log.stream_store import EphemeralSave, StateSave
 
 SAVE_EVERY_NS = SECOND // 10
 SYNC_EVERY_NS = SECOND
 READ_AGAIN_NS = SECOND
+LOOK_AGAIN_NS_MIN = SECOND // 10  # for whether a client that has pulled is still there
+# How long after a look at all deadlines the next one may follow, for each message and each request
+# looked at: about a hundred times as long as that took. Deadlines that lie closer share a look.
+REST_NS_PER_MESSAGE = 100
+REST_NS_PER_REQUEST = 5000
 PENDING_PER_SAVE = 2000  # so many more pending make the next save wait as long again
 
 
@@ -35,8 +40,11 @@ class ConsumerLife:
         self._timers = consumer.engine.timers
         self._saving = False
         self._save_timer: Any = None
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[tuple[Callable[[], None], Callable[[Exception], None] | None]] = []
+        self.out_until = 0  # what became due without an acknowledgement counts as out until then
+        self.restored_at = (0, 0)  # floor and next sequence when the server started
         self._synced_at = 0
+        self._rests_until = 0  # no look at deadlines before
 
     def restart_at(self, seq: int) -> None:
         """Forget what is out, and go on with the first message at or after `seq`."""
@@ -66,7 +74,7 @@ class ConsumerLife:
             if timer.at <= when:
                 return
             timer.cancel()
-        when = min(when, LATEST)
+        when = min(max(when, self._rests_until), LATEST)
         consumer.timer = self._timers.at(when, self.tick)
         consumer.timer_at = when
 
@@ -91,6 +99,9 @@ class ConsumerLife:
         if consumer.stopped:
             return
         now = consumer.clock.now
+        requests = consumer.delivery.num_waiting
+        rest = REST_NS_PER_MESSAGE * consumer.pending.span + REST_NS_PER_REQUEST * requests
+        self._rests_until = now + rest
         moments = [
             redeliver_overdue(consumer, now),
             consumer.delivery.on_time(now),
@@ -108,10 +119,14 @@ class ConsumerLife:
     # -- pausing -------------------------------------------------------------------------------
 
     def pause(self, until: int) -> None:
-        """Deliver nothing before `until`; 0 or the past resumes. Raises `ApiError`."""
+        """Deliver nothing before `until` (ns since the epoch, of any size); the past resumes, which
+        the configuration shows except for `ZERO`. Raises `ApiError`."""
         consumer = self.consumer
-        paused_until = until if until > consumer.clock.now else 0
-        text = time_text(until) if paused_until else ""
+        if consumer.name in consumer.stream.doubtful:
+            what = "its configuration may be an older one; update the consumer first"
+            raise ApiError(10104, err=what)
+        paused_until = min(until, LATEST) if until > consumer.clock.now else 0
+        text = utc_text(until) if until != ZERO else ""
         self.save_config(msgspec.structs.replace(consumer.config, pause_until=text))
         consumer.config.pause_until = text
         consumer.paused_until = paused_until
@@ -141,18 +156,29 @@ class ConsumerLife:
             consumer.stream.name,
             consumer.name,
             paused=bool(consumer.paused_until),
-            pause_until=time_text(until),
+            pause_until=utc_text(until),
         )
 
     # -- inactivity ----------------------------------------------------------------------------
 
     def inactive_at(self) -> int:
-        """When the consumer is given up for want of interest, as things are; 0: not at all."""
+        """When the consumer is given up for want of interest, as things are; 0: not at all.
+
+        A push consumer counts from when nobody listened any more, or from a later acknowledgement;
+        a pull consumer waits for what is out, once more when that is due again. Nobody reports that
+        a client which had pulled is gone, so that is looked for from time to time.
+        """
         consumer = self.consumer
         threshold = consumer.config.inactive_threshold
-        if not threshold or consumer.delivery.is_live():
+        if not threshold or consumer.name in consumer.stream.doubtful:
             return 0
-        return int(max(consumer.last_activity, consumer.pending.last_deadline()) + threshold)
+        is_push = consumer.config.is_push
+        if consumer.delivery.is_live():
+            return 0 if is_push else consumer.clock.now + max(threshold, LOOK_AGAIN_NS_MIN)
+        out_until = 0
+        if not is_push and consumer.pending.size:
+            out_until = max(consumer.pending.last_deadline(), self.out_until)
+        return int(max(consumer.last_activity, out_until) + threshold)
 
     def _expired(self, now: int) -> bool:
         when = self.inactive_at()
@@ -180,12 +206,18 @@ class ConsumerLife:
             is_old = self.consumer.clock.now - self._synced_at >= SYNC_EVERY_NS
             self._save(sync=is_old or bool(self._waiting))
 
-    def when_saved(self, callback: Callable[[], None]) -> None:
-        """Call back once what is settled now survives a crash."""
+    def when_saved(
+        self, callback: Callable[[], None], failed: Callable[[Exception], None] | None = None
+    ) -> None:
+        """Call back once what is settled now survives a crash.
+
+        If the disk refuses, `failed` is called with the error; without it the state is saved again
+        in a moment, and the callback goes on waiting.
+        """
         if self.consumer.store is None:
             callback()
             return
-        self._waiting.append(callback)
+        self._waiting.append((callback, failed))
         if not self._saving:
             self._save(sync=True)
 
@@ -194,6 +226,10 @@ class ConsumerLife:
         waiting = self._waiting
         self._waiting = []
         consumer.unsaved = False
+        if consumer.store is None:  # an ephemeral consumer that lives on in memory
+            for callback, _ in waiting:
+                callback()
+            return
         self._saving = True
         if sync:
             self._synced_at = consumer.clock.now
@@ -204,9 +240,13 @@ class ConsumerLife:
                 name = f"consumer '{consumer.stream.name} > {consumer.name}'"
                 consumer.stream.js.problem(f"the state of {name} could not be saved: {error}")
                 consumer.unsaved = True
-                self._waiting = waiting + self._waiting  # for the next attempt, in a moment
+                for _, failed in waiting:
+                    if failed is not None:
+                        failed(error)
+                patient = [one for one in waiting if one[1] is None]
+                self._waiting = patient + self._waiting  # for the next attempt, in a moment
             else:
-                for callback in waiting:
+                for callback, _ in waiting:
                     callback()
             if consumer.stopped:
                 return
@@ -215,7 +255,7 @@ class ConsumerLife:
             elif consumer.unsaved:
                 self.changed()
 
-        job = StateSave(consumer.store.state, encode_state(consumer), sync, done)
+        job = StateSave(consumer.store, encode_state(consumer), sync, done)
         consumer.engine.committer.run_job(job)
 
     def save_config(self, config: ConsumerConfig) -> None:
@@ -225,10 +265,37 @@ class ConsumerLife:
             return
         from slipstream.engine.consumer_restore import encode_meta
 
+        meta = encode_meta(consumer, config)
+        if consumer.store.is_ephemeral:
+            self.save_ephemeral(meta)
+            return
         try:
-            consumer.store.meta.save(encode_meta(config, consumer.created), sync=True)
+            consumer.store.meta.save(meta)
         except (OSError, StorageError) as error:
             raise ApiError(10104, err=str(error)) from error
+        consumer.stream.js.copy_later(consumer.store.meta)
+
+    def save_ephemeral(self, meta: bytes) -> None:
+        """Keep the configuration of an ephemeral consumer, off the loop; nobody waits for it."""
+        consumer = self.consumer
+        job = EphemeralSave(consumer.store, meta, self._live_on_in_memory)
+        consumer.engine.committer.run_job(job)
+
+    def _live_on_in_memory(self, error: Exception) -> None:
+        """The files of an ephemeral consumer could not be written: it ends with the process."""
+        consumer = self.consumer
+        consumer.store = None
+        consumer.engine.on_problem(
+            f"JetStream consumer '{consumer.stream.account.name} > {consumer.stream.name} > "
+            f"{consumer.name}' is kept in memory only, its files could not be written: {error}"
+        )
+
+    def _end_waiting(self) -> None:
+        """Nothing is saved any more: answer those who wait and take an error for an answer."""
+        waiting, self._waiting = self._waiting, []
+        for _, failed in waiting:
+            if failed is not None:
+                failed(StorageError(f"consumer {self.consumer.name} was deleted"))
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -248,19 +315,12 @@ class ConsumerLife:
                 timer.cancel()
         consumer.delivery.stop(reason)
         if consumer.store is not None and not delete:
-            StateSave(consumer.store.state, encode_state(consumer), True, _ignore).run()
+            try:
+                consumer.store.close(encode_state(consumer))
+            except (OSError, StorageError) as error:
+                self._complain(f"could not be saved: {error}")
         if delete:
+            self._end_waiting()
             consumer.stream.remove_consumer(consumer)
             advisories = consumer.stream.js.advisories
             advisories.consumer_action("DELETED", "delete", consumer.stream.name, consumer.name)
-
-
-def _ignore(_: Exception | None) -> None:
-    """Nobody is left to tell."""
-
-
-def pause_moment(text: str) -> int:
-    """The time of a pause request in ns; 0 for none. Raises `ApiError` 10025."""
-    from slipstream.engine.consumer_checks import parse_time
-
-    return time_ns(parse_time(text)) if text else 0

@@ -23,18 +23,30 @@ _SEQUENCE = struct.Struct("<Q")
 
 
 def encode_state(consumer: "Consumer") -> bytes:
-    """The position of `consumer`."""
+    """The position of `consumer`, among the messages that are durable.
+
+    A purge moves a position over messages that are not durable yet. After a crash others get their
+    sequences, which a position beyond them would take for settled.
+    """
     initial = consumer.initial[consumer.initial_at :]
+    visible = consumer.stream.visible_seq
+    delivered = consumer.delivered_stream_seq
+    floor = consumer.floor_stream_seq
+    next_seq = consumer.next_seq
+    if next_seq <= consumer.log.last_seq + 1:  # else it begins in the future
+        delivered = min(delivered, visible)
+        floor = min(floor, visible)
+        next_seq = min(next_seq, visible + 1)
     head = _HEAD.pack(
         VERSION,
         consumer.created,
         consumer.delivered_seq,
-        consumer.delivered_stream_seq,
+        delivered,
         consumer.delivered_at,
         consumer.floor_seq,
-        consumer.floor_stream_seq,
+        floor,
         consumer.acked_at,
-        consumer.next_seq,
+        next_seq,
         len(consumer.pending),
         len(consumer.redelivered),
         len(initial),

@@ -6,14 +6,17 @@ from slipstream.log.base import Log
 from slipstream.log.record import Record
 from slipstream.wire.headers import find as find_header
 
+EXPIRE_AT_ONCE_MAX = 50_000  # ids that one turn lets go
+
 
 class DuplicateWindow:
     """Ids and their sequences for `window` ns from when they came; 0 remembers nothing."""
 
     def __init__(self, window: int) -> None:
         self.window = window
-        self._seqs: dict[bytes, int] = {}  # in order of arrival
-        # [time, how many ids came then]: ids of one turn share an entry
+        self._seqs: dict[bytes, int] = {}
+        self._order: deque[bytes] = deque()  # the ids as they came; one that came again is in twice
+        # [time, how many ids came then, the last one's sequence]: ids of one turn share an entry
         self._arrivals: deque[list[int]] = deque()
 
     def __len__(self) -> int:
@@ -24,18 +27,17 @@ class DuplicateWindow:
         return self._seqs.get(message_id, 0)
 
     def add(self, message_id: bytes, seq: int, now: int) -> int:
-        """Remember an id."""
+        """Remember an id; if it is there, as in a log that was harmed, it counts from now on."""
         if not self.window:
             return 0
-        known = len(self._seqs)
         self._seqs[message_id] = seq
-        if len(self._seqs) == known:  # it was there, earlier in the order
-            self._forget(message_id)
-            self._seqs[message_id] = seq
+        self._order.append(message_id)
         if self._arrivals and self._arrivals[-1][0] == now:
-            self._arrivals[-1][1] += 1
+            last = self._arrivals[-1]
+            last[1] += 1
+            last[2] = seq
         else:
-            self._arrivals.append([now, 1])
+            self._arrivals.append([now, 1, seq])
         return 0
 
     def recall(self, log: Log, now: int) -> bytes:
@@ -65,19 +67,19 @@ class DuplicateWindow:
                         self.add(message_id, record.seq, record.ts)
         return message_id or b""
 
-    def _forget(self, message_id: bytes) -> None:
-        """An id has come again, as in a log that was harmed: its first arrival counts no more."""
-        place = list(self._seqs).index(message_id)
-        for arrival in self._arrivals:
-            if place < arrival[1]:
-                arrival[1] -= 1
-                break
-            place -= arrival[1]
-        del self._seqs[message_id]
-
     def expire(self, now: int) -> int:
-        """Forget what is older than the window; when to look again (ns), 0 if nothing is left."""
-        while self._arrivals and self._arrivals[0][0] + self.window <= now:
-            for _ in range(self._arrivals.popleft()[1]):
-                del self._seqs[next(iter(self._seqs))]
+        """Forget what is older than the window, a bounded number; when to look again (ns), 0 if
+        nothing is left."""
+        left = EXPIRE_AT_ONCE_MAX
+        while left > 0 and self._arrivals and self._arrivals[0][0] + self.window <= now:
+            arrival = self._arrivals[0]
+            count = min(arrival[1], left)
+            for _ in range(count):
+                message_id = self._order.popleft()
+                if self._seqs.get(message_id, 0) <= arrival[2]:  # else it came again
+                    self._seqs.pop(message_id, None)
+            left -= count
+            arrival[1] -= count
+            if arrival[1] == 0:
+                self._arrivals.popleft()
         return self._arrivals[0][0] + self.window if self._arrivals else 0

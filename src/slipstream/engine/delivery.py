@@ -1,7 +1,9 @@
 """What a consumer asks of its way of delivering: pull (`pull`) or push (`push`)."""
 
+from typing import Any
+
 from slipstream.engine.message import Inbound
-from slipstream.engine.routing import Service
+from slipstream.engine.routing import Route, Service
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
@@ -16,12 +18,19 @@ class Delivery(Service):
         raise NotImplementedError
 
     def stop(self, reason: str) -> None:
-        """Deliver no more, and tell those who wait."""
+        """Deliver no more, and answer those who wait."""
         raise NotImplementedError
+
+    def dismiss(self) -> None:
+        """Send those who wait away: the server is about to stop."""
 
     def is_ready(self) -> bool:
         """Whether somebody can take a message now."""
         raise NotImplementedError
+
+    def holds_back(self) -> bool:
+        """Whether somebody waits for messages who is not to have any as things are."""
+        return False
 
     def send(self, message: Inbound) -> bool:
         """Give the message to whose turn it is; False if that one could not take it."""
@@ -29,6 +38,11 @@ class Delivery(Service):
 
     def nothing_left(self, is_full: bool) -> _int:
         """No message can be delivered now; `is_full`: for too many are out already."""
+        return 0
+
+    @property
+    def num_waiting(self) -> _int:
+        """How many requests are being served."""
         return 0
 
     def is_live(self) -> bool:
@@ -45,3 +59,21 @@ class Delivery(Service):
     def request(self, reply: bytes, body: bytes) -> None:
         """Somebody asks for messages at `reply`."""
         raise NotImplementedError
+
+
+def is_denied(route: Route) -> bool:
+    """Whether somebody on `route` listens who did not take a message: then his permissions forbid
+    him to see it. As in nats-server it counts as delivered."""
+    members = [*route.plain, *(member for group in route.queues for member in group)]
+    for subscription in members:
+        session: Any = subscription.receiver
+        if not subscription.closed and not session.closed:
+            return True
+    return False
+
+
+def has_enough(session: Any) -> bool:
+    """Whether a client is sent no more until it has taken what is pending: much, or anything at
+    all while the server's clients together have much pending."""
+    pending: int = session.transport.pending()
+    return pending > BACKLOG_BYTES_MAX or (pending > 0 and session.engine.is_crowded)

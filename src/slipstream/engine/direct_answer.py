@@ -6,8 +6,10 @@ client to keep up, so that a large read costs neither memory nor other clients t
 
 from typing import TYPE_CHECKING, Any
 
+from slipstream.engine.delivery import has_enough
 from slipstream.engine.message import Inbound
 from slipstream.engine.rfc3339 import time_text
+from slipstream.errors import StorageError
 from slipstream.log.record import Record
 from slipstream.log.subject_index import SubjectFilter
 from slipstream.wire.buffer import OutBuffer
@@ -81,7 +83,11 @@ class Answer:
         """Send the next piece; the rest follows in a later round of the turn."""
         if self.stream.closed:
             return
-        state = self._piece()
+        try:
+            state = self._piece()
+        except (OSError, StorageError):
+            self.status(b"500 Storage Failure")
+            return
         if state == 0:
             self._continue_later()
         elif state > 0:
@@ -124,7 +130,8 @@ class Answer:
     def _continue_later(self) -> None:
         for subscription in self.account.route(self.reply).plain:
             session: Any = subscription.receiver
-            if session.out.size + session.transport.pending() > BACKLOG_BYTES_MAX:
+            pending = session.out.length() + session.transport.pending()
+            if pending > BACKLOG_BYTES_MAX or has_enough(session):
                 self.stream.engine.flush(session)
                 session.on_drained(self.pump)
                 return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from slipstream.engine.direct_answer import Answer
-from slipstream.engine.json_body import parse
+from slipstream.engine.json_body import read_lenient
 from slipstream.engine.message import Inbound
 from slipstream.engine.rfc3339 import text_ns
 from slipstream.engine.routing import Service
@@ -26,8 +26,8 @@ Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
-class DirectRequest(msgspec.Struct):
-    """A request's body; unknown fields are ignored. A time that is none raises ValueError."""
+class DirectRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A request's body, read by `read_lenient`. A time that is none raises ValueError."""
 
     seq: Sequence = 0
     last_by_subj: str = ""
@@ -81,8 +81,7 @@ class DirectGet(Service):
             answer.status(b"408 Empty Request")
             return 1
         try:
-            asked = parse(body, DirectRequest | None) if body else None
-            request = asked or DirectRequest()
+            request = read_lenient(body, DirectRequest) if body else DirectRequest()
         except msgspec.MsgspecError:
             answer.status(b"408 Malformed Request")
             return 1

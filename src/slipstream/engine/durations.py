@@ -2,6 +2,10 @@
 
 import re
 
+import msgspec
+
+from slipstream.engine.json_body import Int64, read_lenient
+
 LONGEST_NS = 100 * 365 * 86_400 * 1_000_000_000  # a wait that ends; now and this fit 64 bits
 
 _UNITS = {
@@ -16,6 +20,22 @@ _UNITS = {
 }
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _WHOLE = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
+
+
+class NakOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """What a negative acknowledgement may say in JSON, read by `read_lenient`."""
+
+    delay: Int64 = 0
+
+
+def nak_delay(text: bytes) -> int:
+    """The delay of a negative acknowledgement in ns; 0 for none or what cannot be read."""
+    if text.startswith(b"{"):
+        try:
+            return min(read_lenient(text, NakOptions).delay, LONGEST_NS)
+        except msgspec.MsgspecError:
+            return 0
+    return min(parse_duration(text.decode("utf-8", "replace")) or 0, LONGEST_NS)
 
 
 def parse_duration(text: str) -> int | None:

@@ -2,7 +2,8 @@
 threads.
 
 Whoever drives it sets `clock.now`, calls `session.receive` with what was read (or `tick` when a
-timer is due, or `stream.synced` when a disk is done) and then `finish_turn`.
+timer is due, or `stream.synced` when a disk is done) and then `finish_turn`. While that returns
+True, `go_on` and `finish_turn` follow once the sockets were looked at again.
 """
 
 import base64
@@ -15,13 +16,16 @@ from typing import Any, Protocol
 import msgspec
 
 from slipstream.engine.account import Account
+from slipstream.engine.advisories import publish_limit_reached
 from slipstream.engine.api.dispatch import ApiService, SystemApi
 from slipstream.engine.clock import Clock
 from slipstream.engine.connect import accept
 from slipstream.engine.jetstream import JetStream
+from slipstream.engine.message import Inbound
 from slipstream.engine.options import API_LEVEL, VERSION, AccountLimits, EngineOptions
 from slipstream.engine.permissions import Permissions
-from slipstream.engine.session import ClientSession, Transport
+from slipstream.engine.routing import Subscription
+from slipstream.engine.session import API, LOGIN, PARKED, WRITES, ClientSession, Transport
 from slipstream.engine.session_facts import (
     SUBSCRIPTIONS_REMEMBERED_MAX,
     SessionFacts,
@@ -29,7 +33,7 @@ from slipstream.engine.session_facts import (
     session_facts,
 )
 from slipstream.engine.timers import Timers
-from slipstream.engine.turn import Committer, Turn
+from slipstream.engine.turn import API_SLICE, ROUND, WRITE_SLICE, Committer, Turn
 from slipstream.errors import StorageError
 from slipstream.log.stream_store import Store
 from slipstream.wire.nuid import Nuid
@@ -37,6 +41,9 @@ from slipstream.wire.nuid import Nuid
 DEFAULT_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
 ROUNDS_MAX = 4  # of pumping and committing before a turn's output is flushed
+# What a client that does not keep up is sent gathers here until it makes a piece worth a write.
+PIECE_BYTES = 64 * 1024
+DROP_STEPS = 50  # to take a subscription out of its account
 
 
 @dataclass(slots=True)
@@ -116,8 +123,17 @@ class Engine:
         self.ended_traffic: dict[str, Traffic] = {}  # of sessions that are gone, by account
         self.lame_duck = False
         self.on_problem: Callable[[str], None] = lambda text: None  # what an operator has to know
+        self.describe = self._describe  # which server this is, as events show it
         self._apis: dict[str, ApiService | SystemApi] = {}
+        self.requests: deque[tuple[ApiService, Inbound]] = deque()  # to the API, that wait
+        self._dropped: deque[tuple[Account, deque[Subscription]]] = deque()
+        self.is_crowded = False  # clients have more than half of what they may have pending
+        self._written = 0  # bytes since pending ones were counted
+        self._count_at = 0
         self.stored = {"file": 0, "memory": 0}  # bytes in streams of accounts that are limited
+
+    def _describe(self) -> dict[str, Any]:
+        return {"name": self.server_name, "id": self.server_id, "ver": VERSION}
 
     def add_account(self, name: str, limits: AccountLimits | None = None) -> Account:
         """A new, empty account."""
@@ -145,7 +161,7 @@ class Engine:
             self._apis[account.name] = account.jetstream.serve()
             account.jetstream.load()
         elif account is self.system_account:
-            self._apis[account.name] = SystemApi(account)
+            self._apis[account.name] = SystemApi(account, store)
         else:  # its clients are told so
             self._apis[account.name] = JetStream(account, self, None).serve()
 
@@ -154,9 +170,16 @@ class Engine:
         api = self._apis.pop(account.name, None)
         if api is not None:
             api.stop()
+            self._drop_requests([item for item in self.requests if item[0] is api])
         if account.jetstream is not None:
             account.jetstream.close()
             account.jetstream = None
+
+    def dismiss(self) -> None:
+        """Answer all pull requests that wait, while the sessions are there to take the answers."""
+        for account in self.accounts.values():
+            if account.jetstream is not None:
+                account.jetstream.dismiss()
 
     def close(self) -> None:
         """End everything: streams are synced and closed. Blocks."""
@@ -251,22 +274,25 @@ class Engine:
 
     def authenticate(self, session: ClientSession) -> None:
         """CONNECT was received: find out who it is."""
-        session.waiting = True
+        decided = False
 
         def done(user: User | None) -> None:
+            nonlocal decided
+            decided = True
             if session.closed:
                 return
             if user is None:
-                session.waiting = False
                 session.fail(b"Authorization Violation", "Authentication Failure")
                 return
             self._admit(session, user)
             if not session.closed:
                 accept(session)
-            if not session.closed:
-                session.resume()
+            if session.holding & LOGIN:
+                session.release(LOGIN)
 
         self.authenticator.authenticate(session, done)
+        if not decided:
+            session.hold(LOGIN)
 
     def _admit(self, session: ClientSession, user: User) -> None:
         account = self.accounts[user.account]
@@ -282,6 +308,7 @@ class Engine:
         session.account = account
         session.user = user
         session.permissions = user.permissions
+        session.filters = False
         session.limit_payload(self.max_payload(session))
         first = not session.ready
         session.ready = True
@@ -353,6 +380,24 @@ class Engine:
         """Run the timers that are due."""
         self.timers.run_due()
 
+    def go_on(self) -> None:
+        """Begin a round: what did not fit into the last one goes on, a bounded amount."""
+        turn = self.turn
+        turn.round += 1
+        turn.spent = turn.api_spent = turn.written = 0
+        self._write_laden(turn)
+        self._answer_requests(turn)
+        self._drop_subscriptions(turn)
+        for _ in range(len(turn.parked)):
+            if turn.spent >= ROUND // 2:
+                return
+            session = turn.parked.popleft()
+            try:
+                session.release(PARKED)
+            except Exception:  # a fault of the server: it costs this client, not the others
+                session.close("Internal Error")
+                raise
+
     def finish_turn(self) -> bool:
         """Pump consumers, commit streams, flush sessions. True if there is more to do at once."""
         turn = self.turn
@@ -365,9 +410,37 @@ class Engine:
             sessions = turn.sessions
             turn.sessions = []
             for session in sessions:
+                if session.out.shared and turn.written >= WRITE_SLICE:
+                    turn.laden.append(session)
+                    continue
                 session.flushing = False
-                self.flush(session)
-        return bool(turn.ready or turn.streams)
+                if session.out.length() < PIECE_BYTES and session.transport.pending():
+                    self._look_at_backlog(session)
+                else:
+                    self.flush(session)
+        turn.forget_tails()
+        return bool(
+            turn.ready
+            or turn.streams
+            or turn.parked
+            or turn.laden
+            or turn.waiting
+            or self.requests
+            or self._dropped
+        )
+
+    def _write_laden(self, turn: Turn) -> None:
+        """A slice of the large messages that many are sent; who published them waits till all are
+        written."""
+        while turn.laden and turn.written < WRITE_SLICE:
+            session = turn.laden.popleft()
+            session.flushing = False
+            self.flush(session)
+        if not turn.laden:
+            for _ in range(len(turn.waiting)):
+                session = turn.waiting.popleft()
+                session.holding &= ~WRITES
+                session.park()
 
     def _pump(self, turn: Turn) -> None:
         """Consumers deliver; whatever befalls one of them, the others have their turn."""
@@ -376,6 +449,8 @@ class Engine:
         try:
             for consumer in waiting:
                 consumer.pump()
+                if turn.spent >= ROUND:
+                    break
         except (OSError, StorageError) as error:
             consumer.life.put_off(error)
         finally:
@@ -391,21 +466,100 @@ class Engine:
         finally:
             turn.streams[:0] = waiting
 
+    def drop_later(self, account: Account, subscriptions: list[Subscription]) -> None:
+        """Take closed subscriptions out of their account, bit by bit."""
+        self._dropped.append((account, deque(subscriptions)))
+
+    def _drop_subscriptions(self, turn: Turn) -> None:
+        while self._dropped and turn.spent < ROUND // 2:
+            account, subscriptions = self._dropped[0]
+            account.unsubscribe(subscriptions.popleft())
+            turn.spent += DROP_STEPS
+            if not subscriptions:
+                self._dropped.popleft()
+
+    # -- API requests that wait ----------------------------------------------------------------
+
+    def must_wait(self) -> bool:
+        """Whether API requests have had their share of this round."""
+        return bool(self.requests) or self.turn.api_spent >= API_SLICE
+
+    def queue_request(self, api: ApiService, message: Inbound) -> None:
+        """Answer a request in a later round; its sender is not read from until then. Too many are
+        dropped as nats-server drops them: all, without an answer."""
+        limit = self.options.request_queue_limit
+        if 0 < limit <= len(self.requests):
+            publish_limit_reached(self, len(self.requests))
+            self._drop_requests(list(self.requests))
+        session = message.session
+        session.hold(API)
+        copy = Inbound(message.subject, message.reply, message.header(), message.body(), session)
+        self.requests.append((api, copy))
+
+    def _answer_requests(self, turn: Turn) -> None:
+        while self.requests and turn.api_spent < API_SLICE:
+            api, message = self.requests.popleft()
+            try:
+                api.answer(message)
+            finally:
+                self._let_go_on(message.session)
+
+    def _drop_requests(self, dropped: list[tuple[ApiService, Inbound]]) -> None:
+        for item in dropped:
+            self.requests.remove(item)
+            self._let_go_on(item[1].session)
+
+    def _let_go_on(self, session: ClientSession) -> None:
+        session.holding &= ~API
+        session.park()
+
+    # -- output --------------------------------------------------------------------------------
+
     def flush(self, session: ClientSession) -> None:
         """Write what a session has to say; cut it off if it has fallen too far behind."""
-        if session.closed or not session.out.size:
+        out = session.out
+        size = out.length()
+        if session.closed or not size:
             return
-        transport = session.transport
-        transport.write(session.out.take())
-        pending = transport.pending()
+        if out.shared:
+            self.turn.written += size
+            session.transport.write_parts(out.take_parts())
+        else:
+            session.transport.write(out.take())
+        self._written += size
+        if self._written >= self._count_at:
+            self.count_pending()
+        self._look_at_backlog(session)
+
+    def _look_at_backlog(self, session: ClientSession) -> None:
+        pending = session.transport.pending()
+        if not pending or session.closed:
+            return
         options = self.options
+        pending += session.out.length()
         if pending > options.max_pending:
             self.cut_off(session, "Slow Consumer (Pending Bytes)")
-        elif pending > options.max_pending >> 3:
-            if not options.no_fast_producer_stall:
-                self.turn.congested = True
-            elif pending > options.max_pending * 3 >> 2:
+        elif options.no_fast_producer_stall:
+            if self.is_crowded or pending > options.max_pending * 3 >> 2:
                 session.behind = True
+        else:
+            session.slow = self.is_crowded or pending > options.max_pending >> 3
+
+    def count_pending(self) -> None:
+        """Count what all clients have not taken yet. Too much of it costs those who have most."""
+        bound = self.options.max_pending_total or 8 * self.options.max_pending
+        found = [(_pending(session), session) for session in self.sessions.values()]
+        total = sum(pending for pending, _ in found)
+        if total > bound:
+            found.sort(key=lambda item: item[0])
+        while total > bound:
+            pending, session = found.pop()
+            total -= pending
+            self.cut_off(session, "Slow Consumer (Pending Bytes)")
+        self.is_crowded = total > bound // 2
+        # What is pending grows by what is written, at the most.
+        self._written = 0
+        self._count_at = max(bound // 2 - total, bound // 16)
 
     def cut_off(self, session: ClientSession, reason: str) -> None:
         """Be rid of a client that does not keep up, at once: nobody else waits for it."""
@@ -417,3 +571,7 @@ class Engine:
     def new_id(self) -> str:
         """A 22-character id that does not repeat."""
         return self.nuid.next()
+
+
+def _pending(session: ClientSession) -> int:
+    return session.transport.pending() + session.out.length()

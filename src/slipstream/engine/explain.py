@@ -116,6 +116,9 @@ def _nobody(consumer: Consumer) -> Reason | None:
         delivery.drop_uninterested()
         if delivery.is_ready():
             return None
+        if delivery.waiting and delivery.groups is not None:
+            text = delivery.groups.why_not()
+            return Reason("priority_group", text, {"num_waiting": delivery.num_waiting})
         if delivery.num_waiting:
             text = "Those who wait do not keep up with what was sent to them already."
             return Reason("slow_client", text, {"num_waiting": delivery.num_waiting})

@@ -4,11 +4,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slipstream.engine.durations import parse_duration
 from slipstream.engine.errors import ApiError
 from slipstream.engine.json_body import read_number
 from slipstream.engine.message import Inbound
-from slipstream.engine.options import SECOND
+from slipstream.engine.ttl import INVALID, parse_ttl, raise_ttl
 from slipstream.wire.headers import find, without, without_status
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ class Verdict:
     message_id: bytes = b""
     duplicate_of: int = 0
     rollup: str = ""  # "sub" or "all"
+    ttl: int = 0  # seconds; 0 is none, below that without an end
 
 
 def check_headers(stream: "Stream", subject: bytes, message: Inbound) -> Verdict:
@@ -44,8 +44,8 @@ def check_headers(stream: "Stream", subject: bytes, message: Inbound) -> Verdict
     expected_stream = value(b"Nats-Expected-Stream")
     if expected_stream and expected_stream != stream.name.encode():
         raise ApiError(10060)
-    ttl = value(b"Nats-TTL")
-    if ttl and _is_ttl(ttl):
+    ttl = parse_ttl(value(b"Nats-TTL"))
+    if ttl and ttl != INVALID and stream.ttls is None:
         raise ApiError(10166)
     _check_subject_sequence(stream, subject, value(b"Nats-Expected-Last-Subject-Sequence"),
                             value(b"Nats-Expected-Last-Subject-Sequence-Subject"))  # fmt: skip
@@ -69,17 +69,15 @@ def check_headers(stream: "Stream", subject: bytes, message: Inbound) -> Verdict
     rollup = value(b"Nats-Rollup")
     if rollup:
         verdict.rollup = _rollup(stream, rollup)
-    if ttl:
-        raise ApiError(10165)
+    if ttl == INVALID:
+        if stream.config.retention != "interest" or stream.is_wanted(subject):
+            raise ApiError(10165)
+    elif stream.ttls is not None:
+        if 0 < ttl < stream.ttls.shortest():
+            ttl = stream.ttls.shortest()
+            raise_ttl(message, ttl)
+        verdict.ttl = ttl
     return verdict
-
-
-def _is_ttl(value: bytes) -> bool:
-    """Whether it is a time to live: ``never``, a duration or whole seconds, of at least one."""
-    text = value.decode("utf-8", "replace")
-    if text.isdecimal() and text.isascii():
-        return text.strip("0") != ""
-    return text == "never" or (parse_duration(text) or 0) >= SECOND
 
 
 def _check_schedule(subject: bytes, schedule: bytes, scheduler: bytes, following: bytes) -> None:

@@ -8,22 +8,33 @@ from slipstream.engine.advisories import Advisories
 from slipstream.engine.api.dispatch import ApiService
 from slipstream.engine.api.explain import ExplainService
 from slipstream.engine.direct_get import DirectGet
+from slipstream.engine.doubt import Doubts, doubt_stream, trust_stream
 from slipstream.engine.errors import ApiError
 from slipstream.engine.json_body import read_number
 from slipstream.engine.message import Inbound
-from slipstream.engine.options import API_LEVEL
+from slipstream.engine.options import API_LEVEL, SECOND
 from slipstream.engine.stream import Stream
 from slipstream.engine.stream_config import StreamConfig, emit, load_config
 from slipstream.engine.subject_claims import SubjectClaims
 from slipstream.errors import StorageError
 from slipstream.log.base import Log
 from slipstream.log.memory_log import MemoryLog
-from slipstream.log.stream_store import Store, StreamStore
+from slipstream.log.stream_store import (
+    ConfigurationFile,
+    CopyJob,
+    CopyOfConfiguration,
+    Store,
+    StreamStore,
+)
 from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
     from slipstream.engine.account import Account
     from slipstream.engine.engine import Engine
+
+
+COPY_AFTER_NS = SECOND // 10  # a second copy follows the first; those of this time go together
+COPY_AGAIN_NS = 10 * SECOND  # after one that the disk refused
 
 
 class JetStream:
@@ -41,6 +52,11 @@ class JetStream:
         self.api_errors = 0
         self.problems: list[str] = []  # for healthz
         self.advisories = Advisories(self)
+        self.doubts = Doubts(self)
+        self._uncopied: list[ConfigurationFile] = []  # whose second copies are to be written
+        self._unreadable: dict[str, str] = {}  # what was reported of streams, by name
+        self._copy_timer: Any = None
+        self._copy_problem = ""  # what was reported of the last attempt
 
     def set_limits(self, limits: Any) -> None:
         """What the account may use, from now on."""
@@ -66,6 +82,11 @@ class JetStream:
             self.problems.append(text)
             self.engine.on_problem(text)
 
+    def resolve(self, text: str) -> None:
+        """A problem is none any more."""
+        if text in self.problems:
+            self.problems.remove(text)
+
     # -- what publish acknowledgements look like -------------------------------------------------
 
     def ack_head(self, stream: str) -> bytes:
@@ -90,9 +111,11 @@ class JetStream:
         asked = find(
             message.data, message.header_start, message.body_start, b"Nats-Required-Api-Level"
         )
-        if asked is None:
+        if not asked:
             return False
-        return not 0 <= read_number(asked) <= API_LEVEL
+        sign = asked[:1] if asked[:1] in (b"+", b"-") else b""
+        number = read_number(asked[len(sign) :])
+        return number < 0 or (number > API_LEVEL and sign != b"-")
 
     # -- limits --------------------------------------------------------------------------------
 
@@ -163,12 +186,23 @@ class JetStream:
             else:
                 store = self.store.stream(self.account.name, config.name)
                 store.create(_meta(config, created))
-                log = store.open_log(config.first_seq or 1)
+                log = self._open_new(store, config)
         except (StorageError, OSError) as error:
             raise ApiError(10049, err=str(error)) from error
         stream = Stream(self, config, log, store, created)
         self._begin(stream)
+        if store is not None:
+            self.copy_later(store.meta)
+            self.resolve(self._unreadable.pop(stream.name, ""))
         return stream
+
+    def _open_new(self, store: StreamStore, config: StreamConfig) -> Log:
+        """The log of a new stream; the stream is none if that fails. Raises OSError, ..."""
+        try:
+            return store.open_log(config.first_seq or 1)
+        except (StorageError, OSError):
+            store.delete()
+            raise
 
     def _begin(self, stream: Stream) -> None:
         """Take what is published from now on."""
@@ -184,16 +218,18 @@ class JetStream:
         old = stream.config
         if stream.store is not None:
             try:
-                stream.store.meta.save(_meta(config, stream.created), sync=True)
+                stream.store.meta.save(_meta(config, stream.created))
             except (StorageError, OSError) as error:
                 raise ApiError(10069, err=str(error)) from error
-        self.claims.remove(old.subjects)
+            self.copy_later(stream.store.meta)
+        self.claims.remove(stream.name, old.subjects)
         self.claims.add(stream.name, config.subjects)
+        before, after = set(old.subjects), set(config.subjects)
         for subject in old.subjects:
-            if subject not in config.subjects:
+            if subject not in after:
                 self.account.remove_service(subject.encode(), stream)
         for subject in config.subjects:
-            if subject not in old.subjects:
+            if subject not in before:
                 self.account.add_service(subject.encode(), stream)
         if config.allow_direct and stream.direct is None:
             stream.direct = DirectGet(stream)
@@ -201,6 +237,7 @@ class JetStream:
             stream.direct.stop()
             stream.direct = None
         stream.configure(config)
+        trust_stream(stream)
         self.advisories.stream_action("UPDATED", "modify", stream.name)
 
     def delete_stream(self, stream: Stream) -> None:
@@ -210,16 +247,17 @@ class JetStream:
                 stream.store.delete()
             except (OSError, StorageError) as error:
                 raise ApiError(10067, err=str(error)) from error
+        stream.stop()  # so that no consumer that ends has it look for what nobody needs any more
         for consumer in list(stream.consumers.values()):
             if consumer.store is not None:
                 consumer.store.retire()  # its files go with the stream's, in one step
                 consumer.store = None
             consumer.stop("Consumer Deleted", delete=True)
-        stream.stop()
-        self.claims.remove(stream.config.subjects)
+        self.claims.remove(stream.name, stream.config.subjects)
         del self.streams[stream.name]
         self.count_bytes(stream.config.storage, -stream.counted)
         stream.log.delete()
+        self.doubts.forget(stream.name)
         self.advisories.stream_action("DELETED", "delete", stream.name)
 
     def load(self) -> None:
@@ -234,21 +272,71 @@ class JetStream:
                 config = load_config(meta["config"])
                 log = store.open_log(config.first_seq or 1)
             except Exception as error:  # whatever it is, the other streams are served
-                self.problem(
+                self._unreadable[name] = (
                     f"JetStream stream '{self.account.name} > {name}' could not be recovered: "
                     f"{error}"
                 )
+                self.problem(self._unreadable[name])
                 continue
             stream = Stream(self, config, log, store, meta["created"])
             self._begin(stream)
+            if store.meta.doubt:
+                doubt_stream(stream, store.meta.doubt)
+            self.check_copies(store.meta, f"stream '{self.account.name} > {name}'")
             _recall_ids(stream)
             restore_consumers(stream)
             lost = log.lost
             if lost.count or lost.bytes:
                 self.problem(
-                    f"stream '{self.account.name} > {name}' has lost {lost.count} messages: "
-                    f"{lost.bytes} damaged bytes are kept aside, see docs/storage.md"
+                    f"stream '{self.account.name} > {name}' has lost {lost.count} messages, and "
+                    f"{lost.bytes} damaged bytes are kept aside: see docs/storage.md"
                 )
+
+    # -- second copies of configurations --------------------------------------------------------
+
+    def check_copies(self, configuration: ConfigurationFile, owner: str) -> None:
+        """Report a damaged second copy of a configuration that was read, and see to a new one."""
+        if configuration.damaged:
+            self.problem(
+                f"the configuration of {owner} has a damaged copy, {configuration.damaged}; "
+                "the other one is whole and the newest, and is copied again"
+            )
+        if not configuration.doubt:
+            try:
+                configuration.renew()
+            except (StorageError, OSError):
+                pass  # it is readable as it is; the next start attempts it again
+            self.copy_later(configuration)
+
+    def copy_later(self, configuration: ConfigurationFile) -> None:
+        """Have the second copy of a configuration written before long, off the loop."""
+        self._uncopied.append(configuration)
+        if self._copy_timer is None:
+            self._copy_timer = self.engine.timers.after(COPY_AFTER_NS, self._copy)
+
+    def _copy_job(self) -> CopyJob:
+        uncopied, self._uncopied = self._uncopied, []
+        copies = [configuration.copying() for configuration in uncopied]
+        return CopyJob([copy for copy in copies if copy is not None], self._copied)
+
+    def _copy(self) -> None:
+        self._copy_timer = None
+        job = self._copy_job()
+        if job.copies:
+            self.engine.committer.run_job(job)
+
+    def _copied(self, failed: list[CopyOfConfiguration]) -> None:
+        """Second copies were written, or `failed` to be."""
+        self.resolve(self._copy_problem)
+        if failed:
+            self._copy_problem = (
+                f"second copies of configurations in account '{self.account.name}' could not be "
+                f"written, and will be attempted again: {failed[0].failed}"
+            )
+            self.problem(self._copy_problem)
+            self._uncopied += [copy.configuration for copy in failed]
+            if self._copy_timer is None:
+                self._copy_timer = self.engine.timers.after(COPY_AGAIN_NS, self._copy)
 
     def serve(self) -> "ApiService":
         """Answer the API."""
@@ -257,8 +345,22 @@ class JetStream:
         ExplainService(self)
         return ApiService(self, OPERATIONS)
 
+    def dismiss(self) -> None:
+        """Answer all pull requests that wait: the server is about to stop."""
+        for stream in self.streams.values():
+            for consumer in stream.consumers.values():
+                consumer.delivery.dismiss()
+
     def close(self) -> None:
         """Make everything durable and release the files. Blocks."""
+        self.doubts.stop()
+        if self._copy_timer is not None:
+            self._copy_timer.cancel()
+        job = self._copy_job()
+        job.run()
+        job.finish()
+        if self._copy_timer is not None:
+            self._copy_timer.cancel()
         for stream in self.streams.values():
             for consumer in list(stream.consumers.values()):
                 consumer.stop("Server Shutdown", delete=False)

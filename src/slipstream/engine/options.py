@@ -5,10 +5,10 @@ import msgspec
 SECOND = 1_000_000_000
 
 # What INFO and the API say this server is. Clients compare the version to decide which features
-# they may use; the API level is that of a server without message TTLs, counters, batches and
-# schedules.
+# they may use. API level 1 has message TTLs, delete markers, paused consumers and priority groups;
+# level 2 would have counters, atomic batches and schedules as well.
 VERSION = "2.12.0"
-API_LEVEL = 0
+API_LEVEL = 1
 
 
 class JetStreamLimits(msgspec.Struct, kw_only=True):
@@ -34,6 +34,7 @@ class EngineOptions(msgspec.Struct, kw_only=True):
     max_payload: int = 1024 * 1024
     max_control_line: int = 4096
     max_pending: int = 64 * 1024 * 1024
+    max_pending_total: int = 0  # of all clients; 0 is eight times max_pending
     no_fast_producer_stall: bool = False  # drop what a client that is far behind is sent
     max_connections: int = 65_536
     max_subscriptions: int = 0
@@ -52,6 +53,7 @@ class EngineOptions(msgspec.Struct, kw_only=True):
     domain: str = ""
     strict: bool = True
     sync_always: bool = True
+    request_queue_limit: int = 10_000  # API requests that wait; 0 is without bound
     jetstream_limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
 
 

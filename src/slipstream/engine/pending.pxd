@@ -5,6 +5,7 @@ cdef long long _GONE
 
 cdef class PendingMessages:
     cdef readonly Py_ssize_t size
+    cdef readonly Py_ssize_t due
     cdef Py_ssize_t _head
     cdef Py_ssize_t _tail
     cdef Py_ssize_t _end
@@ -35,7 +36,8 @@ cdef class PendingMessages:
     cpdef long long last_deadline(self) except? -1
     @cython.locals(i=Py_ssize_t)
     cpdef list sequences(self)
-    @cython.locals(i=Py_ssize_t, n=Py_ssize_t, rows="long long[::1]")
     cpdef bytes pack(self)
+    @cython.locals(i=Py_ssize_t, n=Py_ssize_t)
+    cdef Py_ssize_t _copy(self, long long[::1] rows) except -1
     @cython.locals(i=Py_ssize_t, rows="long long[::1]")
     cpdef int unpack(self, bytes data) except -1

@@ -3,7 +3,7 @@
 They go out in ascending order of their stream sequence, so they lie in one array of numbers, and a
 sequence is found by looking where it would be if none were missing, then by halving. There is no
 object for a message: a consumer may have a million out. What is settled leaves a gap, which goes
-when everything before it has.
+when everything before it has, or when the array is full.
 
 A *place* is an index into the array; it holds until the next `add`. Four numbers stand there: the
 stream sequence, the consumer sequence of the first delivery, the time of the last delivery, and the
@@ -27,6 +27,7 @@ class PendingMessages:
 
     def __init__(self) -> None:
         self.size = 0  # how many are out
+        self.due = 0  # how many of them are `DUE`
         self._head = 0  # the place of the first; everything before is settled
         self._tail = 0  # behind the last
         self._end = 0  # how far there is room
@@ -38,11 +39,16 @@ class PendingMessages:
     def __contains__(self, seq: object) -> bool:
         return isinstance(seq, int) and self.find(seq) >= 0
 
+    @property
+    def span(self) -> _int:
+        """How many rows a look at all messages goes through, gaps included."""
+        return (self._tail - self._head) // 4
+
     def _make_room(self) -> _int:
-        """Move to the front of a new array, with as much room again as there are messages."""
-        n = self._tail - self._head
+        """Move to the front of a new array without gaps, with as much room again as that takes."""
+        n = 4 * self.size
         fresh = _numbers(max(64, 2 * n))
-        memoryview(fresh)[:n] = memoryview(self._rows)[self._head : self._tail]
+        self._copy(fresh)
         self._rows = fresh
         self._end = len(fresh)
         self._head = 0
@@ -60,6 +66,7 @@ class PendingMessages:
         self._rows[i + 3] = deadline
         self._tail = i + 4
         self.size += 1
+        self.due += deadline == -1
         return 0
 
     def find(self, seq: _int) -> _int:
@@ -88,6 +95,7 @@ class PendingMessages:
 
     def remove(self, place: _int) -> _int:
         """What is at `place` is settled."""
+        self.due -= self._rows[place + 3] == -1
         self._rows[place + 3] = _GONE
         self.size -= 1
         if self.size == 0:
@@ -98,7 +106,7 @@ class PendingMessages:
 
     def clear(self) -> _int:
         """Nothing is out any more."""
-        self.size = self._head = self._tail = 0
+        self.size = self.due = self._head = self._tail = 0
         return 0
 
     def first(self) -> _int:
@@ -132,14 +140,14 @@ class PendingMessages:
 
     def set_deadline(self, place: _int, deadline: _int) -> _int:
         """Change when it is due again."""
+        self.due += (deadline == -1) - (self._rows[place + 3] == -1)
         self._rows[place + 3] = deadline
         return 0
 
     def delivered_again(self, place: _int, ts: _int, deadline: _int) -> _int:
         """It was delivered once more."""
         self._rows[place + 2] = ts
-        self._rows[place + 3] = deadline
-        return 0
+        return self.set_deadline(place, deadline)
 
     def overdue(self, now: _int) -> list[_int]:
         """The sequences whose deadline has passed, ascending."""
@@ -186,7 +194,11 @@ class PendingMessages:
     def pack(self) -> bytes:
         """All of it as bytes: four numbers of 64 bits for each message."""
         packed = _numbers(4 * self.size)
-        rows = packed
+        self._copy(packed)
+        return packed.tobytes()
+
+    def _copy(self, rows: "array[_int]") -> _int:
+        """Put all of it into `rows`, without gaps."""
         n = 0
         i = self._head
         while i < self._tail:
@@ -197,7 +209,7 @@ class PendingMessages:
                 rows[n + 3] = self._rows[i + 3]
                 n += 4
             i += 4
-        return packed.tobytes()
+        return n
 
     def unpack(self, data: bytes) -> _int:
         """Add what `pack` gave. Raises ValueError if it is not whole."""

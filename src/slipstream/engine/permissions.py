@@ -72,6 +72,8 @@ class Permissions:
         self.subscribe_deny = subscribe_deny
         self.allow_responses = allow_responses
         self._verdicts: dict[bytes, bool] = {}
+        self._filter = _trie(tuple(p.subject for p in subscribe_deny if not p.queue))
+        self._receive_verdicts: dict[bytes, bool] = {}
 
     def may_publish(self, subject: bytes) -> bool:
         """Whether a message may be published under `subject`; decisions are kept for a while."""
@@ -98,7 +100,13 @@ class Permissions:
 
     def may_receive(self, subject: bytes) -> bool:
         """Whether a message under `subject` may be delivered to a wider subscription."""
-        return not any(not p.queue and matches(p.subject, subject) for p in self.subscribe_deny)
+        verdict = self._receive_verdicts.get(subject)
+        if verdict is None:
+            verdict = not self._filter.match(subject)
+            if len(self._receive_verdicts) >= CACHED_SUBJECTS_MAX:
+                self._receive_verdicts.clear()
+            self._receive_verdicts[subject] = verdict
+        return verdict
 
 
 class ResponseRights:

@@ -19,6 +19,11 @@ cdef class Waiting:
     cdef public long long beat_every
     cdef public long long next_beat
     cdef public long long delivered
+    cdef public str group
+    cdef public str pin
+    cdef public long long min_pending
+    cdef public long long min_ack_pending
+    cdef public long long priority
 
 
 cdef class PullDelivery(Delivery):
@@ -28,12 +33,17 @@ cdef class PullDelivery(Delivery):
     cdef public object waiting
     cdef bytes _subject
     cdef dict _bodies
-    cdef list _held
+    cdef dict _held
+    cdef long long _wanted
+    cdef long long _seen
     cdef Py_ssize_t _impatient
     cdef Py_ssize_t _unchecked
+    cdef public object groups
+    cdef bint _pins
 
     cpdef int handle(self, Inbound message) except -1
     cpdef bint is_ready(self) except -1
+    cpdef bint holds_back(self) except -1
     @cython.locals(waiting=Waiting, route=Route, size=Py_ssize_t)
     cpdef bint send(self, Inbound message) except -1
     @cython.locals(subscription=Subscription)

@@ -3,8 +3,9 @@
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.delivery import BACKLOG_BYTES_MAX, Delivery
+from slipstream.engine.delivery import Delivery, has_enough, is_denied
 from slipstream.engine.message import Inbound
+from slipstream.engine.priority import LAST, PINNED, PriorityGroups
 from slipstream.engine.pull_request import PullRequest, read_request
 from slipstream.engine.redelivery import redeliverable
 from slipstream.engine.routing import Route
@@ -33,6 +34,11 @@ class Waiting:
         self.beat_every = asked.idle_heartbeat
         self.next_beat = now + asked.idle_heartbeat if asked.idle_heartbeat else 0
         self.delivered = 0
+        self.group = asked.group  # "": of none
+        self.pin = asked.id  # that the client was given, or says that it was
+        self.min_pending = asked.min_pending
+        self.min_ack_pending = asked.min_ack_pending
+        self.priority = asked.priority if asked.group else LAST  # those of no group come last
 
 
 class PullDelivery(Delivery):
@@ -45,25 +51,45 @@ class PullDelivery(Delivery):
         self.waiting: deque[Waiting] = deque()
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{consumer.stream.name}.{consumer.name}".encode()
         self._bodies: dict[bytes, PullRequest | str] = {}
-        self._held: list[Waiting] = []  # requests of clients that do not keep up at the moment
+        self._held: dict[Waiting, None] = {}  # requests of clients that do not keep up just now
+        self._wanted = 0  # messages that all requests still want
+        self._seen = -1  # the account's generation at which somebody listened for all requests
         self._impatient = 0  # at least as many as there are requests that do not want to wait
         self._unchecked = 0  # bytes sent since a client's backlog was looked at
+        self.groups: Any = None  # PriorityGroups, where the consumer has some
+        self._pins = False
+        self.configured()
 
     def begin(self) -> None:
         """Take requests."""
         self.consumer.account.add_service(self._subject, self)
 
     def stop(self, reason: str) -> None:
-        """Take no more, and tell those who wait."""
+        """Take no more, and answer those who wait."""
         self.consumer.account.remove_service(self._subject, self)
         self.acks.stop()
         for request in self._everyone():
             self._status(request.reply, f"409 {reason}")
         self.waiting.clear()
         self._held.clear()
+        self._wanted = 0
+
+    def dismiss(self) -> None:
+        for waiting in self._everyone():
+            self._status(waiting.reply, "409 Server Shutdown", waiting)
+        self.waiting.clear()
+        self._held.clear()
 
     def configured(self) -> None:
         self._bodies.clear()  # other bounds apply to what is asked
+        policy = self.consumer.config.priority_policy
+        self._pins = policy == PINNED
+        if policy == "none":
+            self.groups = None
+        elif self.groups is None:
+            self.groups = PriorityGroups(self.consumer)
+        else:
+            self.groups.configured()
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -89,6 +115,11 @@ class PullDelivery(Delivery):
         if isinstance(asked, str):
             self._status(reply, asked)
             return
+        if self.groups is not None:
+            refusal = self.groups.refusal(asked.id)
+            if refusal:
+                self._status(reply, refusal)
+                return
         if asked.no_wait and not self._may_take_at_once(reply, asked):
             return
         if self.num_waiting >= consumer.config.max_waiting:
@@ -99,9 +130,18 @@ class PullDelivery(Delivery):
                 return
         waiting = Waiting(reply, asked, consumer.clock.now)
         self._impatient += asked.no_wait
-        self.waiting.append(waiting)
+        self._wanted += waiting.left
+        if self._seen == self.account.generation and not self.account.has_interest(reply):
+            self._seen = -1
+        self._enqueue(waiting)
         consumer.life.watch(_earlier(waiting.expires_at, waiting.next_beat))
         consumer.wake()
+
+    def _enqueue(self, waiting: Waiting) -> None:
+        if self.groups is None:
+            self.waiting.append(waiting)
+        else:
+            self.groups.put(self.waiting, waiting)
 
     def _may_take_at_once(self, reply: bytes, asked: PullRequest) -> bool:
         """Whether a request that does not want to wait is worth keeping; else it is answered."""
@@ -112,7 +152,7 @@ class PullDelivery(Delivery):
             if not asked.expires:
                 self._status(reply, "404 No Messages")
             return asked.expires > 0
-        if available < sum(waiting.left for waiting in self._everyone()):
+        if available < self._wanted:
             self._status(reply, "408 Requests Pending")
             return False
         return True
@@ -127,15 +167,28 @@ class PullDelivery(Delivery):
 
     def drop_uninterested(self) -> None:
         """Forget requests whose inbox nobody listens to any more."""
-        account = self.consumer.account
+        account = self.account
+        if self._seen == account.generation:
+            return  # nobody has come or gone since the last look
+        self._seen = account.generation
         self.waiting = deque(w for w in self.waiting if account.has_interest(w.reply))
-        self._held = [w for w in self._held if account.has_interest(w.reply)]
+        self._held = {w: None for w in self._held if account.has_interest(w.reply)}
+        self._count_wanted()
+
+    def _count_wanted(self) -> None:
+        self._wanted = sum(waiting.left for waiting in self._everyone())
 
     # -- delivering ----------------------------------------------------------------------------
 
     def is_ready(self) -> bool:
         """Whether somebody waits who can take a message now."""
-        return bool(self.waiting)
+        if self.groups is None:
+            return bool(self.waiting)
+        return bool(self.groups.bring_forward(self.waiting))
+
+    def holds_back(self) -> bool:
+        """Whether somebody waits who is not served, as the consumer's priority groups are."""
+        return self.groups is not None and bool(self.waiting)
 
     def is_live(self) -> bool:
         """Whether the consumer is in use, as far as inactivity goes."""
@@ -146,6 +199,8 @@ class PullDelivery(Delivery):
 
     def send(self, message: Inbound) -> bool:
         """Give the message to the request whose turn it is; False if that one could not take it."""
+        if self._pins and not self._find_pinned():
+            return False
         waiting: Waiting = self.waiting[0]
         route = waiting.route
         if route is None or waiting.generation != self.account.generation:
@@ -154,39 +209,59 @@ class PullDelivery(Delivery):
         size = len(message.subject) + len(message.reply) + message.end - message.header_start
         if waiting.counts_bytes and size > waiting.bytes_left:
             self.waiting.popleft()
+            self._wanted -= waiting.left
             self._status(waiting.reply, "409 Message Size Exceeds MaxBytes", waiting)
             return False
+        if self._pins:
+            self.groups.mark(message)
         if route.services:  # a stream stores what is delivered, under the subject it comes to
             message.subject = waiting.reply
-        if not self.account.dispatch(route, message):
+        if not self.account.dispatch(route, message) and not is_denied(route):
             self.waiting.popleft()
+            self._wanted -= waiting.left
             return False
         waiting.left -= 1
+        self._wanted -= 1
         waiting.delivered += 1
         if waiting.beat_every:
             waiting.next_beat = self.consumer.clock.now + waiting.beat_every
         if waiting.counts_bytes:
             waiting.bytes_left -= size
             if waiting.bytes_left == 0:
+                self._wanted -= waiting.left
                 waiting.left = 0
         if waiting.left == 0:
             self.waiting.popleft()
             if waiting.counts_bytes and waiting.bytes_left > 0:
                 self._status(waiting.reply, "409 Batch Completed", waiting)
         elif len(self.waiting) > 1:
-            self.waiting.rotate(-1)
+            if self.groups is None:
+                self.waiting.rotate(-1)
+            else:
+                self._enqueue(self.waiting.popleft())
         self._unchecked += size
         if self._unchecked > CHECK_EVERY_BYTES:
             self._unchecked = 0
             self._mind_backlog(route)
         return True
 
+    def _find_pinned(self) -> bool:
+        """Have a request of the pinned client come first; False if there is none."""
+        before = len(self.waiting)
+        found: bool = self.groups.find_pinned(self.waiting, self._has_lost_its_pin)
+        if len(self.waiting) != before:
+            self._count_wanted()
+        return found
+
+    def _has_lost_its_pin(self, waiting: Waiting) -> None:
+        self._status(waiting.reply, "423 Nats-Wrong-Pin-Id", waiting)
+
     def _mind_backlog(self, route: Route) -> _int:
         """Have the requests of a client that has much to take already wait until it has."""
         for subscription in route.plain:
             session: Any = subscription.receiver
             self.consumer.engine.flush(session)
-            if session.transport.pending() > BACKLOG_BYTES_MAX:
+            if has_enough(session):
                 self._hold(route, session)
                 break
         return 0
@@ -194,13 +269,15 @@ class PullDelivery(Delivery):
     def _hold(self, route: Route, session: Any) -> None:
         held = [w for w in self.waiting if w.route is route]
         self.waiting = deque(w for w in self.waiting if w.route is not route)
-        self._held += held
+        self._held.update(dict.fromkeys(held))
         session.on_drained(lambda: self._go_on(held))
 
     def _go_on(self, held: list["Waiting"]) -> None:
         """A client has caught up."""
-        self.waiting.extend(w for w in held if w in self._held)
-        self._held = [w for w in self._held if w not in held]
+        for waiting in held:
+            if waiting in self._held:  # else it is over
+                del self._held[waiting]
+                self._enqueue(waiting)
         self.consumer.wake()
 
     def nothing_left(self, is_full: bool) -> _int:
@@ -220,24 +297,30 @@ class PullDelivery(Delivery):
             else:
                 self._impatient += waiting.no_wait
                 keep.append(waiting)
+        self._wanted = sum(w.left for w in [*keep, *self._held])
         return keep
 
     def on_time(self, now: _int) -> _int:
         """Expire requests and send heartbeats; when to look again, 0 for never."""
         self.waiting = deque(w for w in self.waiting if self._is_on(w, now))
-        self._held = [w for w in self._held if self._is_on(w, now)]
-        earliest = 0
+        self._held = {w: None for w in self._held if self._is_on(w, now)}
+        self._count_wanted()
+        earliest = 0 if self.groups is None else self.groups.on_time(now)
         for waiting in self._everyone():
             earliest = _earlier(earliest, _earlier(waiting.expires_at, waiting.next_beat))
         return earliest
 
     def _is_on(self, waiting: Waiting, now: _int) -> bool:
-        """Whether a request goes on; it gets a heartbeat if it is time for one."""
+        """Whether a request goes on; it gets a heartbeat if it is time for one, unless it does not
+        want to wait and has got messages: then it is over."""
         if waiting.expires_at and waiting.expires_at <= now:
             self._status(waiting.reply, "408 Request Timeout", waiting)
             self.consumer.last_activity = now
             return False
         if waiting.next_beat and waiting.next_beat <= now:
+            if waiting.no_wait and waiting.delivered:  # only acknowledgements are missing
+                self._status(waiting.reply, "404 No Messages")
+                return False
             self._beat(waiting)
             waiting.next_beat = now + waiting.beat_every
         return True

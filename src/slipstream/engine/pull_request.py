@@ -4,11 +4,12 @@ import msgspec
 
 from slipstream.engine.consumer_config import ConsumerConfig
 from slipstream.engine.durations import LONGEST_NS, duration_text
-from slipstream.engine.json_body import Int64, parse, read_number
+from slipstream.engine.json_body import Int64, go_words_lenient, read_lenient, read_number
+from slipstream.engine.priority import OVERFLOW, PINNED
 
 
-class PullRequest(msgspec.Struct):
-    """A request's body; unknown fields are ignored. Times in ns, sizes in bytes."""
+class PullRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A request's body, read by `read_lenient`. Times in ns, sizes in bytes."""
 
     batch: Int64 = 0
     expires: Int64 = 0
@@ -16,10 +17,10 @@ class PullRequest(msgspec.Struct):
     max_bytes: Int64 = 0
     idle_heartbeat: Int64 = 0
     group: str = ""
-    min_pending: int = 0
-    min_ack_pending: int = 0
+    min_pending: Int64 = 0
+    min_ack_pending: Int64 = 0
     id: str = ""
-    priority: int = 0
+    priority: Int64 = 0
 
 
 def read_request(body: bytes, config: ConsumerConfig) -> PullRequest | str:
@@ -30,19 +31,15 @@ def read_request(body: bytes, config: ConsumerConfig) -> PullRequest | str:
         asked = PullRequest(batch=number if number >= 0 else 1)
         return _beyond_limits(asked, config) or asked
     try:
-        asked = parse(text, PullRequest)
+        asked = read_lenient(text, PullRequest)
     except msgspec.MsgspecError as error:
-        cut = str(error) == "Input data was truncated"
-        return f"400 Bad Request - {'unexpected end of JSON input' if cut else error}"
-    if asked.priority or asked.min_pending or asked.min_ack_pending or asked.id:
-        problem = _priority_problem(asked)
-        if problem:
-            return f"400 Bad Request - {problem}"
+        return f"400 Bad Request - {go_words_lenient(error)}"
     asked.expires = min(asked.expires, LONGEST_NS)
     asked.idle_heartbeat = max(asked.idle_heartbeat, 0)
     if asked.idle_heartbeat and asked.idle_heartbeat * 2 > asked.expires:
         return "400 Bad Request - heartbeat value too large"
-    return _beyond_limits(asked, config) or _expired(asked) or asked
+    problem = _beyond_limits(asked, config) or _priority_problem(asked, config)
+    return problem or _expired(asked) or asked
 
 
 def _expired(asked: PullRequest) -> str:
@@ -64,12 +61,17 @@ def _beyond_limits(asked: PullRequest, config: ConsumerConfig) -> str:
     return ""
 
 
-def _priority_problem(asked: PullRequest) -> str:
-    """What a consumer without priority groups says to their fields."""
+def _priority_problem(asked: PullRequest, config: ConsumerConfig) -> str:
+    """What is wrong with the fields that priority groups have; "" if all is well."""
+    policy = config.priority_policy
+    if (asked.min_pending or asked.min_ack_pending) and policy != OVERFLOW:
+        return "400 Bad Request - Not a Overflow Priority consumer"
+    if asked.id and policy != PINNED:
+        return "400 Bad Request - Not a Pinned Client Priority consumer"
     if not 0 <= asked.priority <= 9:
-        return "Priority must be between 0 and 9"
-    if asked.min_pending or asked.min_ack_pending:
-        return "Not a Overflow Priority consumer"
-    if asked.id:
-        return "Not a Pinned Client Priority consumer"
-    return ""
+        return "400 Bad Request - Priority must be between 0 and 9"
+    if policy == "none" or asked.group in config.priority_groups:
+        return ""
+    if asked.group:
+        return "400 Bad Request - Invalid Priority Group"
+    return "400 Bad Request - Priority Group missing"

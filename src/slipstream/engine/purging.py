@@ -31,7 +31,7 @@ def after_purge(consumer: "Consumer", pattern: bytes) -> None:
         consumer.floor_stream_seq = consumer.next_seq - 1
     if not consumer.initial:
         consumer.delivered_stream_seq = consumer.next_seq - 1
-    consumer.recount()
+    consumer.miscounted = True
     consumer.changed()
     consumer.wake()
 

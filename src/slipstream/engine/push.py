@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.delivery import BACKLOG_BYTES_MAX, Delivery
+from slipstream.engine.delivery import BACKLOG_BYTES_MAX, Delivery, has_enough, is_denied
 from slipstream.engine.message import Inbound
 from slipstream.engine.options import SECOND
 from slipstream.engine.redelivery import make_due
@@ -36,7 +36,6 @@ class PushDelivery(Delivery):
         self._asked: bytes = b""  # its reply subject; b"" when none is open
         self._next_beat = 0
         self.free_at = 0  # with a rate limit: when the next message may go
-        self._lost_interest_at = consumer.clock.now
 
     def begin(self) -> None:
         """Watch who listens."""
@@ -67,17 +66,22 @@ class PushDelivery(Delivery):
         """Interest may have come or gone."""
         was = self.active
         self.active = self._is_heard()
-        consumer = self.consumer
         if self.active and not was:
             self._unanswered = 0
             self._asked = b""
             self._held_up = False
             self._beat_later()
-            consumer.wake()
-        elif was and not self.active:
-            consumer.last_activity = self._lost_interest_at = consumer.clock.now
-        if not self.active and consumer.life is not None:
-            consumer.life.watch(consumer.life.inactive_at())
+            self.consumer.wake()
+        elif not self.active:
+            self._unheard(was)
+
+    def _unheard(self, was_heard: bool) -> None:
+        """Nobody listens (any more): the time until the consumer is given up begins."""
+        consumer = self.consumer
+        self.active = False
+        if was_heard:
+            consumer.last_activity = consumer.clock.now
+        consumer.life.watch(consumer.life.inactive_at())
 
     def _is_heard(self) -> bool:
         """Whether a member of the deliver group listens; where there is none, whether anybody does
@@ -116,8 +120,8 @@ class PushDelivery(Delivery):
             message.subject = self.subject
         taken = self.account.dispatch(route, message)
         message.subject = shown
-        if not taken:
-            self.active = False
+        if not taken and not is_denied(route):
+            self._unheard(True)
             return False
         size = len(shown) + len(message.reply) + message.end - message.header_start
         if consumer.config.idle_heartbeat:
@@ -133,9 +137,9 @@ class PushDelivery(Delivery):
         members = [*route.plain, *(member for group in route.queues for member in group)]
         for subscription in members:
             session: Any = subscription.receiver
-            if session.out.size > BACKLOG_BYTES_MAX // 8:
+            if session.out.length() > BACKLOG_BYTES_MAX // 8:
                 self.consumer.engine.flush(session)
-            if session.transport.pending() > BACKLOG_BYTES_MAX:
+            if has_enough(session):
                 self._held_up = True
                 session.on_drained(self._go_on)
                 return

@@ -1,6 +1,7 @@
 """What becomes of a message that was not simply acknowledged: it is delivered again, put off,
 given up, terminated, or it vanished from the stream (spec consumers.md section 5)."""
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from slipstream.engine.consumer_events import advise
@@ -9,6 +10,7 @@ from slipstream.engine.pending import DUE
 if TYPE_CHECKING:
     from slipstream.engine.consumer import Consumer
 
+STALE_DUE_MAX = 1024
 VANISHED = "Unacknowledged message was deleted"
 
 
@@ -34,7 +36,17 @@ def make_due(consumer: "Consumer", seq: int) -> None:
     if consumer.pending.deadline(place) != DUE:
         consumer.pending.set_deadline(place, DUE)
         consumer.due.append(seq)
+        if len(consumer.due) > 2 * consumer.pending.due + STALE_DUE_MAX:
+            _forget_stale(consumer)
     consumer.wake()
+
+
+def _forget_stale(consumer: "Consumer") -> None:
+    """Most of what stands in the line of messages that are due was settled or put off."""
+    pending = consumer.pending
+    places = ((seq, pending.find(seq)) for seq in dict.fromkeys(consumer.due))
+    is_due = (seq for seq, place in places if place >= 0 and pending.deadline(place) == DUE)
+    consumer.due = deque(is_due)
 
 
 def in_progress(consumer: "Consumer", seq: int) -> None:
@@ -107,11 +119,10 @@ def redeliver_overdue(consumer: "Consumer", now: int) -> int:
             give_up(consumer, seq)
         else:
             make_due(consumer, seq)
+            consumer.life.out_until = now + consumer.ack_wait
     return int(consumer.pending.next_deadline())
 
 
 def redeliverable(consumer: "Consumer") -> int:
     """How many messages wait to be delivered again."""
-    pending = consumer.pending
-    places = (pending.find(seq) for seq in consumer.due)
-    return sum(1 for place in places if place >= 0 and pending.deadline(place) == DUE)
+    return consumer.pending.due

@@ -59,7 +59,7 @@ def enforce_all(stream: "Stream") -> None:
     """Apply limits that have just become tighter to everything that is stored."""
     log = stream.log
     most = stream.config.max_msgs_per_subject
-    if most > 0:
+    if most > 0 and not stream.doubt:
         for id in log.subjects.ids():
             subject = log.subjects.subject(id)
             while log.subjects.find(subject) >= 0 and log.subjects.count(id) > most:
@@ -91,6 +91,8 @@ def drop_settled(stream: "Stream") -> None:
 
 
 def _drop_settled(stream: "Stream", last: int) -> None:
+    if stream.doubt or stream.doubtful:
+        return  # what the consumers need is not known for certain
     log = stream.log
     record = Record()
     seq = log.first_seq
@@ -105,6 +107,8 @@ def _drop_settled(stream: "Stream", last: int) -> None:
 def drop_unneeded(stream: "Stream", among: SubjectFilter | None = None) -> None:
     """Remove from an interest stream what no consumer is left to need; `among` are the messages
     that may be concerned (None: all)."""
+    if stream.doubt or stream.doubtful:
+        return  # what the consumers need is not known for certain
     log = stream.log
     if not stream.consumers:
         log.drop_below(log.last_seq + 1)

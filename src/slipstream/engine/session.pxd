@@ -7,6 +7,15 @@ from slipstream.engine.routing cimport Receiver, Route, Subscription
 from slipstream.engine.turn cimport Turn
 from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.client_frames cimport ClientFrames
+from slipstream.wire.headers cimport find
+
+cdef Py_ssize_t _SHARED_MIN
+cdef Py_ssize_t _LADEN_MAX
+cdef int _BYTES_SHIFT
+cdef int _LINE
+cdef int _FLUSH
+cdef int _SERVICE
+cdef int _CALL
 
 
 cdef class ClientSession(Receiver):
@@ -15,6 +24,7 @@ cdef class ClientSession(Receiver):
     cdef public object connect
     cdef public object user
     cdef public object permissions
+    cdef public bint filters
     cdef public Account account
     cdef public Clock clock
     cdef public Turn turn
@@ -23,11 +33,12 @@ cdef class ClientSession(Receiver):
     cdef public dict subscriptions
     cdef public bint flushing
     cdef public bint closed
+    cdef public bint slow
     cdef public bint behind
     cdef public bint ready
     cdef bint _greeted
-    cdef public bint waiting
-    cdef list _held
+    cdef public int holding
+    cdef long long _round
     cdef public bint verbose
     cdef public bint pedantic
     cdef public bint echo
@@ -56,13 +67,21 @@ cdef class ClientSession(Receiver):
     cdef Route _last_route
     cdef long long _last_generation
 
+    @cython.locals(turn=Turn)
     cpdef int receive(self, bytes data) except -1
-    @cython.locals(op=int)
+    @cython.locals(turn=Turn)
+    cpdef hold(self, int reason)
+    @cython.locals(turn=Turn)
+    cpdef release(self, int reason)
+    cpdef park(self)
+    @cython.locals(op=int, turn=Turn)
     cdef int _act(self) except -1
     @cython.locals(frames=ClientFrames, message=Inbound, route=Route, subject=bytes, count=int, c=int)
     cdef int _publish(self) except -1
-    @cython.locals(out=OutBuffer, header_start=Py_ssize_t)
+    @cython.locals(out=OutBuffer, header_start=Py_ssize_t, turn=Turn)
     cpdef bint deliver(self, Subscription subscription, bytes subject, Inbound message)
+    @cython.locals(out=OutBuffer, header=Py_ssize_t, total=Py_ssize_t)
+    cdef int _share(self, Subscription subscription, bytes subject, Inbound message, Py_ssize_t header_start) except -1
     cpdef int wake(self) except -1
 
 

@@ -3,7 +3,12 @@
 `receive` takes whatever a read brought, finds the frames in it and acts on each at once. What is to
 be sent gathers in `out`; the session enters itself in the turn's list and is flushed at its end
 with one write. Messages pass by reference to the read's bytes, from the publisher's buffer into
-the receivers', without an object of their own.
+the receivers', without an object of their own. A large message is one object, which all receivers'
+output refers to; what many of them are sent is written in slices, one in each round.
+
+A session may have to stop before it has acted on all that was read: until it is known who the
+client is, until an API request is answered, because a subscriber does not keep up, or because its
+quantum is used (`turn`). Each is a reason in `holding`; as long as there is one, nothing is read.
 """
 
 from typing import Any, Protocol
@@ -12,11 +17,36 @@ from slipstream.engine.connect import ConnectOptions, handle_line
 from slipstream.engine.message import Inbound
 from slipstream.engine.permissions import ResponseRights, quoted
 from slipstream.engine.routing import Receiver, Subscription
+from slipstream.engine.turn import QUANTUM, QUANTUM_MIN, ROUND, WRITE_SLICE
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.client_frames import ERROR_TEXTS, ClientFrames
+from slipstream.wire.headers import find
 from slipstream.wire.subjects import is_literal
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
+
+DROPPED_AT_ONCE = 256  # subscriptions of a client that has gone
+
+# Why a session does not act on what it was sent, as bits of `holding`.
+LOGIN = 1  # the authenticator has not decided yet
+API = 2  # an API request of its waits for its turn
+STALL = 4  # somebody whom it writes to does not keep up
+PARKED = 8  # its quantum is used; it goes on in the next round
+WRITES = 16  # the large messages that it published are being written
+
+# A message from this size on is shared by all whom it is delivered to, not copied for each.
+_SHARED_MIN: _int = 64 * 1024
+# A session that has so much of large messages to write does not wait for its slice.
+_LADEN_MAX: _int = 1024 * 1024
+
+# What things cost, in steps (see `turn`). A publish, and each delivery, costs one.
+_BYTES_SHIFT: _int = (
+    9  # and another one for each 512 bytes of a delivery, which are copied, here or in the system
+)
+_LINE: _int = 50  # SUB, UNSUB, CONNECT and the like
+_FLUSH: _int = 50  # a write to a connection
+_SERVICE: _int = 8  # a message for a stream
+_CALL: _int = 30  # a message for a service of the server's own, below `$`
 
 
 class Transport(Protocol):
@@ -25,8 +55,20 @@ class Transport(Protocol):
     def write(self, data: bytes) -> None:
         """Send, now or when the peer takes it."""
 
+    def write_parts(self, parts: list[bytes]) -> None:
+        """Send all of `parts`, in order; large ones are kept by reference, not copied."""
+
     def pending(self) -> int:
         """Bytes that the peer has not taken yet."""
+
+    def pause_reading(self) -> None:
+        """Read no more until `resume_reading`."""
+
+    def resume_reading(self) -> None:
+        """Read again."""
+
+    def stall(self) -> None:
+        """Call `session.release(STALL)` once those who do not keep up have had some time."""
 
     def close(self) -> None:
         """Send what is pending, then close."""
@@ -48,16 +90,18 @@ class ClientSession(Receiver):
         self.account = engine.default_account
         self.user: Any = None
         self.permissions: Any = None  # None: everything is allowed
+        self.filters = False  # messages that it is sent are looked at for what it is denied
         self.connect = ConnectOptions()
         self.out = OutBuffer()
         self.subscriptions: dict[bytes, Subscription] = {}
         self.flushing = False  # whether it stands in the turn's list
         self.closed = False
+        self.slow = False  # so far behind that its publishers have to rest
         self.behind = False  # so far that what other clients publish is dropped
         self.ready = False  # may do more than CONNECT
         self._greeted = False  # has sent its first byte
-        self.waiting = False  # for the authenticator; what comes in is held back
-        self._held: list[bytes] = []
+        self.holding = 0  # why it does not act on what it was sent
+        self._round = 0  # in which it acted last
         self.verbose = True
         self.pedantic = True
         self.echo = True
@@ -100,9 +144,6 @@ class ClientSession(Receiver):
         """Act on bytes from the client. Never raises for what they say."""
         if self.closed:
             return 0
-        if self.waiting:
-            self._held.append(data)
-            return 0
         self.last_activity = self.clock.now
         if not self.ready and not self._greeted and data:
             # Before it has said who it is a client may only begin a CONNECT, to the letter.
@@ -110,29 +151,68 @@ class ClientSession(Receiver):
             if data[0] | 32 != 99 and not self.engine.admit_without_connect(self):
                 return self.fail(b"Authorization Violation", "Authentication Failure")
         self._frames.feed(data)
+        if self.holding:
+            return 0
+        turn = self.turn
+        if turn.spent < ROUND:
+            turn.limit = turn.spent + QUANTUM
+        elif self._round != turn.round:
+            turn.limit = turn.spent + QUANTUM_MIN
+        else:  # it had its share of this round, which is over
+            turn.limit = turn.spent
         return self._act()
 
-    def resume(self) -> None:
-        """Authentication has come to an end: go on with what came in meanwhile."""
-        self.waiting = False
+    def hold(self, reason: _int) -> None:
+        """Act on nothing more, and read nothing more, until `release`."""
+        if not self.holding and not self.closed:
+            self.transport.pause_reading()
+        self.holding |= reason
+
+    def release(self, reason: _int) -> None:
+        """The reason is gone: if it was the last, go on with what came in meanwhile."""
+        self.holding &= ~reason
+        if self.holding or self.closed:
+            return
+        turn = self.turn
+        turn.limit = turn.spent + QUANTUM_MIN
         self._act()
-        held = self._held
-        self._held = []
-        for data in held:
-            self.receive(data)
+        if not self.holding and not self.closed:
+            self.transport.resume_reading()
+
+    def park(self) -> None:
+        """Go on in the next round."""
+        self.hold(PARKED)
+        self.turn.parked.append(self)
 
     def _act(self) -> _int:
-        """Act on every frame that is there."""
-        while not self.closed and not self.waiting:
+        """Act on every frame that is there, as far as the quantum goes."""
+        turn = self.turn
+        self._round = turn.round
+        turn.congested = False
+        turn.shared = 0
+        while not self.closed and not self.holding:
+            if turn.spent >= turn.limit:
+                self.park()
+                break
             op = self._frames.next()
             if op == 1:
+                turn.spent += 1
                 self._publish()
             elif op == 0:
                 break
             elif op < 0:
                 self.fail(ERROR_TEXTS[op], _REASONS[op])
             else:
+                turn.spent += _LINE
                 handle_line(self, op, self._frames)
+        if turn.congested:
+            turn.congested = False
+            if not self.closed:
+                self.hold(STALL)
+                self.transport.stall()
+        if turn.shared > WRITE_SLICE and not self.closed:
+            self.hold(WRITES)
+            turn.waiting.append(self)
         return 0
 
     def _publish(self) -> _int:
@@ -179,9 +259,19 @@ class ClientSession(Receiver):
             self.put_error(b"Invalid Publish Subject")
         if self.verbose:
             self.put_line(b"+OK\r\n")
-        count = 0
-        if route.plain or route.services or route.queues:
-            count = self.account.dispatch(route, message)
+        count = -1
+        if message.body_start > message.header_start and (
+            find(message.data, message.header_start, message.body_start, b"Nats-Trace-Dest")
+        ):
+            from slipstream.engine.message_trace import trace  # few messages are traced
+
+            count = trace(self, frames.subject, message, route)
+        if count < 0:
+            count = 0
+            if route.plain or route.services or route.queues:
+                if route.services:
+                    self.turn.spent += _CALL if subject[0] == 36 else _SERVICE
+                count = self.account.dispatch(route, message)
         if count == 0 and self.no_responders and message.reply:
             self._tell_no_responders(subject, message.reply)
         return 0
@@ -218,28 +308,34 @@ class ClientSession(Receiver):
         if self.behind and message.session is not None:
             return False
         if self.permissions is not None:
-            if self.permissions.must_filter(subscription.subject) and not (
-                self.permissions.may_receive(subject)
-            ):
+            if self.filters and not self.permissions.may_receive(subject):
                 return False
             if self.permissions.allow_responses is not None and message.reply:
                 self._may_answer(message.reply)
         header_start = message.header_start if self.headers else message.body_start
         out = self.out
-        out.put_message(
-            subject,
-            subscription.sid,
-            message.reply,
-            message.data,
-            header_start,
-            message.body_start,
-            message.end,
-        )
+        turn = self.turn
+        if message.end - header_start < _SHARED_MIN:
+            out.put_message(
+                subject,
+                subscription.sid,
+                message.reply,
+                message.data,
+                header_start,
+                message.body_start,
+                message.end,
+            )
+        else:
+            self._share(subscription, subject, message, header_start)
         self.out_msgs += 1
         self.out_bytes += message.end - header_start
+        turn.spent += 1 + ((message.end - header_start) >> _BYTES_SHIFT)
+        if self.slow:
+            turn.congested = True
         if not self.flushing:
             self.flushing = True
-            self.turn.sessions.append(self)
+            turn.spent += _FLUSH
+            turn.sessions.append(self)
         elif out.size > 1048576:
             self.engine.flush(self)
         subscription.delivered += 1
@@ -247,6 +343,20 @@ class ClientSession(Receiver):
             self.subscriptions.pop(subscription.sid, None)
             self.account.unsubscribe(subscription)
         return True
+
+    def _share(
+        self, subscription: Subscription, subject: bytes, message: Inbound, header_start: _int
+    ) -> _int:
+        """Write a large message: a line of its own, the rest by reference."""
+        out = self.out
+        if out.shared > _LADEN_MAX:
+            self.engine.flush(self)
+        header = message.body_start - header_start
+        total = message.end - header_start
+        out.put_message_line(subject, subscription.sid, message.reply, header, total)
+        out.share(self.turn.tail(message.data, header_start, message.end))
+        self.turn.shared += total
+        return 0
 
     def _may_answer(self, reply: bytes) -> None:
         """The user may publish to the reply subject of what it receives."""
@@ -303,10 +413,16 @@ class ClientSession(Receiver):
         self.drained()
 
     def drop_subscriptions(self) -> None:
-        """Unsubscribe from everything."""
-        for subscription in list(self.subscriptions.values()):
-            self.account.unsubscribe(subscription)
+        """Unsubscribe from everything; the engine takes many out of the account bit by bit."""
+        dropped = list(self.subscriptions.values())
         self.subscriptions.clear()
+        if len(dropped) > DROPPED_AT_ONCE:
+            for subscription in dropped:
+                subscription.closed = True
+            self.engine.drop_later(self.account, dropped)
+            return
+        for subscription in dropped:
+            self.account.unsubscribe(subscription)
 
     def on_drained(self, callback: Any) -> None:
         """Call back once when the peer has caught up (or is gone)."""
@@ -314,7 +430,9 @@ class ClientSession(Receiver):
 
     def drained(self) -> None:
         """The peer has taken (most of) what was pending."""
-        self.behind = False
+        self.slow = self.behind = False
+        if self.out.length():
+            self.wake()
         callbacks = self.drain_callbacks
         self.drain_callbacks = []
         for callback in callbacks:

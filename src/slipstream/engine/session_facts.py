@@ -3,8 +3,9 @@
 An ended session is remembered by these facts alone, without its buffers.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:
     from slipstream.engine.session import ClientSession
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
 SUBSCRIPTIONS_REMEMBERED_MAX = 64  # of an ended connection
 
 
-@dataclass(slots=True, frozen=True)
-class SubscriptionFacts:
+class SubscriptionFacts(msgspec.Struct, frozen=True):
     """One subscription of a connection."""
 
     subject: str
@@ -23,8 +23,7 @@ class SubscriptionFacts:
     max_messages: int  # 0 is without bound
 
 
-@dataclass(slots=True)
-class Traffic:
+class Traffic(msgspec.Struct):
     """Messages and bytes of connections; `slow` counts those that were cut off."""
 
     in_msgs: int = 0
@@ -41,8 +40,7 @@ class Traffic:
         self.out_bytes += other.out_bytes
 
 
-@dataclass(slots=True)
-class SessionFacts:
+class SessionFacts(msgspec.Struct):
     """One connection; times in ns since the epoch, durations in ns."""
 
     cid: int
@@ -85,7 +83,7 @@ def session_facts(
         in_bytes=session.in_bytes,
         out_msgs=session.out_msgs,
         out_bytes=session.out_bytes,
-        pending=0 if stopped else session.out.size + session.transport.pending(),
+        pending=0 if stopped else session.out.length() + session.transport.pending(),
         name=connect.name,
         lang=connect.lang,
         version=connect.version,

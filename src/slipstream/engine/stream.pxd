@@ -33,19 +33,26 @@ cdef class Stream(Service):
     cdef public int syncing
     cdef public bint sync_again
     cdef public bint closed
+    cdef public bint shows_front
     cdef public bint ack_at_once
     cdef public unsigned long long visible_seq
     cdef public str failed
+    cdef public str doubt
+    cdef public set doubtful
     cdef public PatternTrie filters
-    cdef public list unfiltered
+    cdef public dict unfiltered
     cdef public list expecting
-    cdef public list holding
-    cdef public list strays
+    cdef public dict holding
+    cdef public dict strays
     cdef list _joined
     cdef public object transform
     cdef public object republisher
     cdef public object direct
     cdef list _acks
+    cdef list _changed
+    cdef list _covered
+    cdef long long _prepared
+    cdef long long _finished
     cdef Py_ssize_t _ack_at
     cdef list _fresh
     cdef unsigned long long _announced
@@ -56,6 +63,8 @@ cdef class Stream(Service):
     cdef Record _record
     cdef object _age_timer
     cdef object _dedupe_timer
+    cdef public object ttls
+    cdef object _end_timer
     cdef bint _plain
     cdef bint _sealed
     cdef bint _limited
@@ -71,8 +80,9 @@ cdef class Stream(Service):
 
     @cython.locals(subject=bytes, seq="unsigned long long", size=Py_ssize_t, message_id=bytes, known="long long", headers=Py_ssize_t, verdict=int)
     cpdef int handle(self, Inbound message) except -1
-    @cython.locals(seq="unsigned long long")
     cpdef unsigned long long store_message(self, bytes subject, Inbound message, bint rolls_up=*) except? 0
+    @cython.locals(seq="unsigned long long")
+    cpdef unsigned long long keep(self, bytes subject, Inbound message) except? 0
     cpdef int mark_dirty(self) except -1
     @cython.locals(change="long long")
     cpdef settle(self)

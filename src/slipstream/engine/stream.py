@@ -9,6 +9,7 @@ Checks that only some messages need (headers) are in `ingest_checks`, what follo
 `retention`.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.dedupe import DuplicateWindow
@@ -21,7 +22,8 @@ from slipstream.engine.republish import Republisher
 from slipstream.engine.retention import check_room_for, drop_unneeded
 from slipstream.engine.routing import Service
 from slipstream.engine.stream_config import StreamConfig
-from slipstream.errors import StorageError
+from slipstream.engine.ttl import MessageTtls
+from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.base import Log
 from slipstream.log.durability import SyncBatch
 from slipstream.log.record import Record
@@ -38,6 +40,7 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 HEADER_BYTES_MAX: _int = 65_535
 EXPIRE_AT_ONCE_MAX: _int = 20_000  # messages that one turn lets go by age
 SHORTEST_TIMER_NS: _int = 50_000_000
+END_SAVED_AFTER_NS: _int = 1_000_000_000
 
 
 class Stream(Service):
@@ -63,19 +66,27 @@ class Stream(Service):
         self.syncing = 0  # kept by the committer: batches on their way to the disk
         self.sync_again = False
         self.closed = False
+        # Whether an empty stream shows its first sequence although it never had a message.
+        self.shows_front = config.first_seq > 0
         self.ack_at_once = False
         self.visible_seq = log.durable_seq  # consumers see nothing above
         self.failed = ""
+        self.doubt = ""  # why the configuration may be an older one; see `doubt`
+        self.doubtful: set[str] = set()  # names of consumers of which that holds, or of lost ones
         self.filters = PatternTrie()  # consumers with filters, by filter
-        self.unfiltered: list[Any] = []
+        self.unfiltered: dict[Any, None] = {}
         self.expecting: list[Any] = []  # of these, who can take the next message at once
-        self.holding: list[Any] = []  # consumers that may have messages out
-        self.strays: list[Any] = []  # of these, whose filters may not match what is out
+        self.holding: dict[Any, None] = {}  # consumers that may have messages out
+        self.strays: dict[Any, None] = {}  # of these, whose filters may not match what is out
         self._joined: list[Any] = []  # consumers that began while messages were on their way
         self.transform: Transform | None = None
         self.republisher: Republisher | None = None
         self.direct: Any = None  # answers direct gets, where allowed
         self._acks: list[Any] = []  # (durable at, sequence, reply, duplicate), by the first
+        self._changed: list[Any] = []  # callbacks for what was done since the last batch
+        self._covered: list[Any] = []  # (number of a batch, callbacks for what it covers)
+        self._prepared = 0  # batches so far
+        self._finished = 0  # of these; they are finished in order
         self._fresh: list[Any] = []  # (sequence, subject) stored while somebody filters
         self._announced = log.durable_seq
         self._front_moved = False
@@ -85,6 +96,8 @@ class Stream(Service):
         self._record = Record()
         self._age_timer: Any = None
         self._dedupe_timer: Any = None
+        self.ttls: MessageTtls | None = None  # where messages may have times of their own
+        self._end_timer: Any = None
         self.counted = 0  # bytes that the account, if its storage is limited, knows of
         self.configure(config)
 
@@ -97,6 +110,8 @@ class Stream(Service):
         self._max_per_subject = config.max_msgs_per_subject
         self._max_size = config.max_msg_size
         self._max_age = config.max_age
+        if self.doubt:  # nothing is removed by limits that may have been lifted
+            self._max_msgs = self._max_bytes = self._max_per_subject = self._max_age = 0
         self.log.packs = config.compression != "none"
         self._limited = self._max_msgs > 0 or self._max_bytes > 0 or self._max_per_subject > 0
         self._interest = config.retention == "interest"
@@ -118,6 +133,10 @@ class Stream(Service):
         self._counts = self.js.has_storage_limits
         if self._counts:
             self.settle()
+        if config.allow_msg_ttl:
+            if self.ttls is None:
+                self.ttls = MessageTtls(self)
+            self.ttls.configure(config.subject_delete_marker_ttl)
         self.watch_age()
 
     # -- storing -------------------------------------------------------------------------------
@@ -179,6 +198,8 @@ class Stream(Service):
             return 1
         remove_request_info(message)
         seq = self.store_message(subject, message, verdict.rollup != "")
+        if verdict.ttl > 0 and self.ttls is not None:
+            self.ttls.stored(seq, verdict.ttl)
         if verdict.message_id:
             self._remember(verdict.message_id, seq)
         else:
@@ -195,6 +216,10 @@ class Stream(Service):
         """Append, and enforce the limits; the sequence. Raises `ApiError`, `StorageError`."""
         if not self._plain:
             check_room_for(self, subject, message, rolls_up)
+        return self.keep(subject, message)
+
+    def keep(self, subject: bytes, message: Inbound) -> _int:
+        """The same without asking whether there is room. Raises `StorageError`."""
         if self._interest and not self.is_wanted(subject):
             seq = self.log.skip(self.clock.now)
         else:
@@ -238,7 +263,9 @@ class Stream(Service):
 
     def is_wanted(self, subject: bytes) -> bool:
         """Whether some consumer's filter matches: what interest retention stores at all."""
-        return bool(self.unfiltered) or bool(self.filters.match(subject))
+        if self.unfiltered or self.doubt or self.doubtful:
+            return True
+        return bool(self.filters.match(subject))
 
     def enforce_limits(self, subject: bytes) -> _int:
         """Drop what exceeds the limits after a message on `subject` was stored."""
@@ -310,19 +337,71 @@ class Stream(Service):
         self.account.dispatch(route, message)
         return 0
 
+    def when_durable(self, done: Callable[[StorageError | None], None]) -> None:
+        """Call `done` once all that was stored and removed so far survives a crash, or with the
+        error that says why it may not. With relaxed durability, and in memory, at once."""
+        if self.ack_at_once or self.store is None:
+            done(None)
+            return
+        self._changed.append(done)
+        self.mark_dirty()
+
+    def prepare_sync(self, instead_of: SyncBatch | None = None) -> SyncBatch | None:
+        """The batch that makes durable all that was stored and removed so far; None if there is
+        nothing to sync. Every one comes back to `synced`, in order, unless another one is prepared
+        instead of it."""
+        batch = self.log.prepare_sync(instead_of)
+        if batch is not None and instead_of is None:
+            self._prepared += 1
+        if self._changed:
+            self._cover_changes(batch)
+        return batch
+
+    def _cover_changes(self, batch: SyncBatch | None) -> None:
+        """Those who wait for a change are called when `batch` is done, if the change is in it."""
+        if not self.log.owes_removals() or (batch is not None and batch.error is not None):
+            self._covered.append((self._prepared, self._changed))
+            self._changed = []
+        elif batch is None:  # else files that go with it may leave the space that is missing
+            changed, self._changed = self._changed, []
+            error = DiskFullError(
+                "no space left on the disk to record what was removed: a crash may bring it"
+                " back; free some and ask again"
+            )
+            for done in changed:
+                done(error)
+
     def synced(self, batch: SyncBatch | None) -> None:
         """A batch has reached the disk (None: there was nothing to sync), or has failed to."""
         if batch is not None:
             if self.closed:
                 return
+            self._finished += 1
             try:
                 self.log.finish_sync(batch)
             except StorageError as error:
                 self.fail(str(error))
         self._release_acks()
+        while self._covered and self._covered[0][0] <= self._finished:
+            for done in self._covered.pop(0)[1]:
+                done(None)
+        if self._changed and batch is not None:
+            self.mark_dirty()
         self._announce()
+        if self.log.end_moved and self._end_timer is None:
+            self._end_timer = self.engine.timers.after(END_SAVED_AFTER_NS, self._save_end)
+        self._run_jobs()
+
+    def _run_jobs(self) -> None:
         for job in self.log.take_jobs():
             self.engine.committer.run_job(job)
+
+    def _save_end(self) -> None:
+        """Have it kept where the log ends, so that damage there shows at the next start."""
+        self._end_timer = None
+        if not self.closed:
+            self.log.save_end()
+            self._run_jobs()
 
     def _release_acks(self) -> _int:
         durable = self.log.durable_seq
@@ -340,12 +419,21 @@ class Stream(Service):
             self._acks = acks[n:]
         return 0
 
+    def _let_down(self, error: StorageError) -> None:
+        """Call back with an error all who wait for a change to become durable."""
+        covered, self._covered = self._covered, []
+        changed, self._changed = self._changed, []
+        for callbacks in [*(entry[1] for entry in covered), changed]:
+            for callback in callbacks:
+                callback(error)
+
     def fail(self, why: str) -> None:
         """The disk has failed: what waits is refused, nothing is written any more."""
         waiting = self._acks
         self._acks = []
         for entry in waiting:
             self.refuse(entry[2], ApiError(10077, err=why))
+        self._let_down(StorageError(why))
         if why != self.failed:
             self.failed = why
             self.js.problem(f"stream '{self.account.name} > {self.name}': {why}")
@@ -356,7 +444,7 @@ class Stream(Service):
         """Tell consumers what became visible and what has gone."""
         if self._front_moved:
             self._front_moved = False
-            self.holding = [consumer for consumer in self.holding if consumer.front_moved()]
+            self.holding = {c: None for c in self.holding if c.front_moved()}
         last = self.log.last_seq if self.ack_at_once else self.log.durable_seq
         if last <= self.visible_seq:
             return 0
@@ -392,7 +480,7 @@ class Stream(Service):
         for consumer in self.unfiltered:
             consumer.removed(seq)
         if self.strays:
-            self.strays = [consumer for consumer in self.strays if consumer.lost(seq)]
+            self.strays = {c: None for c in self.strays if c.lost(seq)}
         return 0
 
     def add_consumer(self, consumer: Any) -> None:
@@ -406,7 +494,7 @@ class Stream(Service):
             for pattern in consumer.filters:
                 self.filters.insert(pattern, consumer)
         else:
-            self.unfiltered.append(consumer)
+            self.unfiltered[consumer] = None
         if self.log.last_seq > self.visible_seq:  # nobody has noted that these are for it
             self._joined.append(consumer)
 
@@ -414,22 +502,22 @@ class Stream(Service):
         """Do not any more."""
         for pattern in consumer.filters:
             self.filters.remove(pattern, consumer)
-        if consumer in self.unfiltered:
-            self.unfiltered.remove(consumer)
+        self.unfiltered.pop(consumer, None)
 
     def remove_consumer(self, consumer: Any) -> None:
         """A consumer has ended: what only it needed may go."""
         if self.consumers.pop(consumer.name, None) is None:
             return
         self.unlink_filters(consumer)
-        for several in (self.holding, self.strays):
-            if consumer in several:
-                several.remove(consumer)
+        self.holding.pop(consumer, None)
+        self.strays.pop(consumer, None)
         if self._interest and not self.closed:
             drop_unneeded(self, consumer.matching)
 
     def acked(self, consumer: Any, seq: _int) -> _int:
         """`consumer` is done with `seq`: an interest or work-queue stream may let it go."""
+        if self.doubt or (self._interest and self.doubtful):
+            return 0
         if len(self.consumers) == 1:
             if self.log.remove(seq, False):
                 self.mark_dirty()
@@ -437,7 +525,7 @@ class Stream(Service):
         if self._interest:
             if not self.log.read(seq, self._record):
                 return 0
-            for other in self.unfiltered + self.filters.match(self._record.subject):
+            for other in [*self.unfiltered, *self.filters.match(self._record.subject)]:
                 if other is not consumer and other.needs(seq):
                     return 0
         self.remove_message(seq, False)
@@ -467,18 +555,25 @@ class Stream(Service):
         if self._age_timer is not None:
             self._age_timer.cancel()
             self._age_timer = None
-        if self.config.max_age and self.log.messages and not self.closed:
-            due = self.log.first_ts + self.config.max_age
-            when = max(due, self.clock.now + SHORTEST_TIMER_NS)
-            self._age_timer = self.engine.timers.at(when, self._expire)
+        if self._max_age > 0 and self.log.messages and not self.closed:
+            oldest = self.log.first_ts if self.ttls is None else self.ttls.oldest_ts()
+            if oldest or self.ttls is None:
+                when = max(oldest + self._max_age, self.clock.now + SHORTEST_TIMER_NS)
+                self._age_timer = self.engine.timers.at(when, self._expire)
 
     def _expire(self) -> None:
         """Let go of messages that have become too old, a bounded number at once."""
         self._age_timer = None
         if self.closed:
             return
-        alive_from = self.log.seq_at(self.clock.now - self.config.max_age + 1)
-        bound = min(alive_from, self.log.first_seq + EXPIRE_AT_ONCE_MAX)
+        before = self.clock.now - self._max_age
+        if self.ttls is None:
+            bound = min(self.log.seq_at(before + 1), self.log.first_seq + EXPIRE_AT_ONCE_MAX)
+        else:
+            bound = self.ttls.front_by_age(before, EXPIRE_AT_ONCE_MAX)
+            if not bound and self.ttls.expire_by_age(before):
+                self._age_timer = self.engine.timers.at(self.clock.now, self._expire)
+                return
         if self.log.drop_below(bound):
             self._front_moved = True
             self.mark_dirty()
@@ -489,12 +584,15 @@ class Stream(Service):
     def stop(self) -> None:
         """Nothing is stored or delivered any more; files stay as they are."""
         self.closed = True
-        for timer in (self._age_timer, self._dedupe_timer):
+        for timer in (self._age_timer, self._dedupe_timer, self._end_timer):
             if timer is not None:
                 timer.cancel()
-        self._age_timer = self._dedupe_timer = None
+        self._age_timer = self._dedupe_timer = self._end_timer = None
+        if self.ttls is not None:
+            self.ttls.stop()
         for subject in self.config.subjects:
             self.account.remove_service(subject.encode(), self)
         if self.direct is not None:
             self.direct.stop()
             self.direct = None
+        self._let_down(StorageError(f"stream {self.name} has ended; ask for it again"))

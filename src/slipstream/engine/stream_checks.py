@@ -3,7 +3,8 @@
 from slipstream.engine.errors import ApiError, config_error, pedantic_error
 from slipstream.engine.options import SECOND
 from slipstream.engine.stream_config import StreamConfig, unsupported
-from slipstream.engine.subject_claims import SubjectClaims
+from slipstream.engine.subject_claims import Comparisons, SubjectClaims, TooManyComparisonsError
+from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.subjects import is_name, is_pattern, is_subset, overlaps
 from slipstream.wire.transforms import Transform, TransformError
 
@@ -60,10 +61,10 @@ def check_asked(config: StreamConfig) -> None:
         raise config_error("max age needs to be >= 100ms")
 
 
-def check_filled(config: StreamConfig, shrunk: bool, window_limit: int) -> None:
+def check_filled(config: StreamConfig, shrunk: str, window_limit: int) -> None:
     """Checks on the configuration with its defaults."""
     if config.pedantic and shrunk:
-        raise pedantic_error("duplicate window cannot be bigger than max age")
+        raise pedantic_error(shrunk)
     window = config.duplicate_window
     if window < 0:
         raise config_error("duplicates window can not be negative")
@@ -82,6 +83,7 @@ def check_filled(config: StreamConfig, shrunk: bool, window_limit: int) -> None:
             raise config_error("discard new per subject requires discard new policy to be set")
         if config.max_msgs_per_subject <= 0:
             raise config_error("discard new per subject requires max msgs per subject > 0")
+    _check_markers(config)
     refusal = unsupported(config)
     if refusal is not None:
         raise refusal
@@ -92,21 +94,49 @@ def check_filled(config: StreamConfig, shrunk: bool, window_limit: int) -> None:
     _check_republish(config)
     if config.placement is not None and config.placement.preferred:
         raise config_error("preferred server not permitted in placement")
+
+
+def check_replicas(config: StreamConfig) -> None:
+    """One server keeps one copy. Raises `ApiError`."""
     if config.num_replicas > 1:
         raise ApiError(10074)
 
 
+def _check_markers(config: StreamConfig) -> None:
+    """Delete markers expire and roll up: what they need is switched on, or asked for."""
+    ttl = config.subject_delete_marker_ttl
+    if ttl < 0:
+        raise config_error("subject delete marker TTL must not be negative")
+    if ttl == 0:
+        return
+    if ttl < SECOND:
+        raise config_error("subject delete marker TTL must be at least 1 second")
+    if config.pedantic and not config.allow_msg_ttl:
+        raise config_error("subject delete marker cannot be set if message TTLs are disabled")
+    if config.pedantic and not config.allow_rollup_hdrs:
+        raise config_error("subject delete marker cannot be set if roll-ups are disabled")
+    config.allow_msg_ttl = config.allow_rollup_hdrs = True
+    config.deny_purge = False
+
+
 def check_subjects(config: StreamConfig) -> None:
     """Valid, not overlapping, and none that the server needs for itself."""
-    seen: list[str] = []
-    for subject in config.subjects:
+    seen = PatternTrie()
+    comparisons = Comparisons()
+    for i, subject in enumerate(config.subjects):
         raw = subject.encode()
         if not is_pattern(raw):
             raise config_error("invalid subject")
-        for other in seen:
-            if overlaps(raw, other.encode()):
-                raise config_error(f'subject "{other}" overlaps with "{subject}"')
-        seen.append(subject)
+        try:
+            overlap = comparisons.overlap(seen, raw)
+        except TooManyComparisonsError as error:
+            raise config_error(str(error)) from error
+        if overlap is not None:
+            other = next(o for o in config.subjects[:i] if overlaps(raw, o.encode()))
+            raise config_error(f'subject "{other}" overlaps with "{subject}"')
+        seen.insert(raw, subject)
+        if raw[0] not in b"$*>":
+            continue  # the server's own subjects begin with $
         if subject == ">":
             if not config.no_ack:
                 raise config_error("capturing all subjects requires no-ack to be true")
@@ -176,13 +206,20 @@ def check_update(old: StreamConfig, new: StreamConfig) -> None:
         raise config_error("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
         raise config_error("stream configuration update can not cancel deny purge")
+    if old.allow_msg_ttl and not new.allow_msg_ttl:
+        raise config_error("message TTL status can not be disabled")
     if old.persist_mode != new.persist_mode:
         raise config_error("stream configuration update can not change persist mode")
 
 
 def check_overlap(config: StreamConfig, claims: SubjectClaims) -> None:
     """No two streams of an account may store the same message. Raises `ApiError`."""
-    if any(claims.is_taken(subject, config.name) for subject in config.subjects):
+    comparisons = Comparisons()
+    try:
+        taken = any(claims.is_taken(s, config.name, comparisons) for s in config.subjects)
+    except TooManyComparisonsError as error:
+        raise config_error(str(error)) from error
+    if taken:
         raise ApiError(10065)
 
 

@@ -122,8 +122,8 @@ def load_config(raw: dict[str, Any]) -> StreamConfig:
     return config
 
 
-def fill_defaults(config: StreamConfig, window_limit: int) -> bool:
-    """Replace what says nothing by what it means; True if the duplicate window had to shrink."""
+def fill_defaults(config: StreamConfig, window_limit: int) -> str:
+    """Replace what says nothing by what it means; what made the duplicate window shrink, or ""."""
     for name in ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers"):
         if getattr(config, name) == 0 or getattr(config, name) < -1:
             setattr(config, name, -1)
@@ -133,21 +133,18 @@ def fill_defaults(config: StreamConfig, window_limit: int) -> bool:
         config.subjects = [config.name]
     if config.placement == Placement():
         config.placement = None
-    # Common clients ask for message TTLs in each bucket that they create, whether they use them or
-    # not. Like servers before 2.11, this one goes without; publishing with a TTL is an error.
-    config.allow_msg_ttl = False
     if config.persist_mode == "":
         config.persist_mode = "default"
     config.metadata = {k: v for k, v in config.metadata.items() if not _is_dynamic(k)}
-    shrunk = False
+    shrunk = ""
     if config.duplicate_window == 0:
         config.duplicate_window = DUPLICATE_WINDOW
         if 0 < config.max_age < DUPLICATE_WINDOW:
             config.duplicate_window = config.max_age
-            shrunk = True
+            shrunk = "duplicate window cannot be bigger than max age"
         if 0 < window_limit < config.duplicate_window:
             config.duplicate_window = window_limit
-            shrunk = True
+            shrunk = "duplicate window limits are higher than current limits"
     return shrunk
 
 
@@ -173,8 +170,7 @@ def emit(config: StreamConfig) -> dict[str, Any]:
         if name == "consumer_limits":
             emitted[name] = _without_zeros(value)
         elif name == "metadata":
-            level = "2" if config.persist_mode == "async" else "0"
-            emitted[name] = {**value, "_nats.req.level": level}
+            emitted[name] = {**value, "_nats.req.level": str(required_level(config))}
         elif name == "placement":
             if value is not None:
                 emitted[name] = _without_zeros(value)
@@ -189,6 +185,13 @@ def emit(config: StreamConfig) -> dict[str, Any]:
     return emitted
 
 
+def required_level(config: StreamConfig) -> int:
+    """The lowest API level of a server that has all that the stream needs."""
+    if config.persist_mode == "async":
+        return 2
+    return 1 if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0 else 0
+
+
 def _without_zeros(value: Any) -> dict[str, Any]:
     return {k: v for k, v in msgspec.to_builtins(value).items() if v}
 
@@ -201,15 +204,14 @@ def same(a: StreamConfig, b: StreamConfig) -> bool:
 def unsupported(config: StreamConfig) -> ApiError | None:
     """The error for a feature that this server does not have yet."""
     asked = {
-        "stream mirrors": config.mirror is not None,
-        "stream sources": bool(config.sources),
-        "subject delete markers": config.subject_delete_marker_ttl != 0,
-        "message counters": config.allow_msg_counter,
-        "atomic batch publishing": config.allow_atomic,
-        "fast batch publishing": config.allow_batched,
-        "message schedules": config.allow_msg_schedules,
+        "stream mirrors are": config.mirror is not None,
+        "stream sources are": bool(config.sources),
+        "message counters are": config.allow_msg_counter,
+        "atomic batch publishing is": config.allow_atomic,
+        "fast batch publishing is": config.allow_batched,
+        "message schedules are": config.allow_msg_schedules,
     }
     for feature, wanted in asked.items():
         if wanted:
-            return ApiError(10052, err=f"{feature} are not supported by this server yet")
+            return ApiError(10052, err=f"{feature} not supported by this server yet")
     return None

@@ -1,70 +1,82 @@
-"""Which stream of an account takes which subjects: no two may take the same message.
+"""Which subjects are taken: no two streams of an account may store the same message, nor may two
+consumers of a work queue be given it.
 
-A tree of the subjects' tokens. Whether a new subject overlaps with one that is there takes a walk
-along its own tokens, however many streams there are.
+Subjects stand in a trie, so that a new one is compared with those that begin as it does, not with
+all. That is all that real subjects need. But patterns can be made up of which each has to be
+compared with all others (``*.x1``, ``*.x2`` ... beside ``y1.z``, ``y2.z`` ...), and no way is known
+to do better with those. So what one request may have compared is bounded.
 """
 
-from dataclasses import dataclass, field
+from sys import intern
+
+from slipstream.wire.patterns import PatternTrie
+
+COMPARED_MAX = 1_000_000  # nodes of a trie that are looked at for one request
 
 
-@dataclass(slots=True)
-class _Node:
-    """What the tokens up to here lead to."""
+class TooManyComparisonsError(Exception):
+    """Subjects have so many wildcards that each would have to be compared with all others."""
 
-    owner: str = ""  # the stream with a subject that ends here
-    children: "dict[str, _Node]" = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__(
+            "subjects have too many wildcards to be compared in time, "
+            "use fewer subjects or begin them with literal tokens"
+        )
+
+
+class Comparisons:
+    """What is left of the comparisons that one request may ask for."""
+
+    def __init__(self) -> None:
+        self._left = COMPARED_MAX
+
+    def overlap(self, trie: PatternTrie, pattern: bytes, but: object = None) -> object:
+        """`PatternTrie.find_overlap`. Raises `TooManyComparisonsError`."""
+        before = trie.visited
+        found: object = trie.find_overlap(pattern, but)
+        self._count(trie.visited - before)
+        return found
+
+    def cover(self, trie: PatternTrie, pattern: bytes, but: object = None) -> object:
+        """`PatternTrie.find_cover`. Raises `TooManyComparisonsError`."""
+        before = trie.visited
+        found: object = trie.find_cover(pattern, but)
+        self._count(trie.visited - before)
+        return found
+
+    def _count(self, visited: int) -> None:
+        self._left -= visited
+        if self._left < 0:
+            raise TooManyComparisonsError
 
 
 class SubjectClaims:
     """The subjects of an account's streams."""
 
     def __init__(self) -> None:
-        self._root = _Node()
+        self._trie = PatternTrie()  # names of streams by their subjects
+
+    def __len__(self) -> int:
+        return len(self._trie)
 
     def add(self, owner: str, subjects: list[str]) -> None:
         """Stream `owner` takes these."""
         for subject in subjects:
-            node = self._root
-            for token in subject.split("."):
-                node = node.children.setdefault(token, _Node())
-            node.owner = owner
+            self._trie.insert(subject.encode(), intern(owner))
 
-    def remove(self, subjects: list[str]) -> None:
-        """Nobody takes these any more."""
+    def remove(self, owner: str, subjects: list[str]) -> None:
+        """It does not take these any more."""
         for subject in subjects:
-            self._remove(self._root, subject.split("."), 0)
+            self._trie.remove(subject.encode(), intern(owner))
 
-    def _remove(self, node: _Node, tokens: list[str], i: int) -> None:
-        if i == len(tokens):
-            node.owner = ""
-            return
-        child = node.children[tokens[i]]
-        self._remove(child, tokens, i + 1)
-        if not child.owner and not child.children:
-            del node.children[tokens[i]]
+    def is_taken(self, subject: str, owner: str, comparisons: Comparisons | None = None) -> bool:
+        """Whether a stream other than `owner` has a subject that overlaps with `subject`.
 
-    def is_taken(self, subject: str, owner: str) -> bool:
-        """Whether a stream other than `owner` has a subject that overlaps with `subject`."""
-        return _overlaps(self._root, subject.split("."), 0, owner)
+        Raises `TooManyComparisonsError`.
+        """
+        spent = comparisons or Comparisons()
+        return spent.overlap(self._trie, subject.encode(), intern(owner)) is not None
 
-
-def _overlaps(node: _Node, tokens: list[str], i: int, owner: str) -> bool:
-    if i == len(tokens):
-        return node.owner not in ("", owner)
-    token = tokens[i]
-    children = node.children
-    if token == ">":
-        return any(_has_other(child, owner) for child in children.values())
-    rest = children.get(">")
-    if rest is not None and rest.owner not in ("", owner):
-        return True
-    if token == "*":
-        return any(_overlaps(c, tokens, i + 1, owner) for t, c in children.items() if t != ">")
-    found = (children.get(token), children.get("*"))
-    return any(child is not None and _overlaps(child, tokens, i + 1, owner) for child in found)
-
-
-def _has_other(node: _Node, owner: str) -> bool:
-    if node.owner not in ("", owner):
-        return True
-    return any(_has_other(child, owner) for child in node.children.values())
+    def owners(self, subject: str) -> set[str]:
+        """The streams that have a subject which overlaps with `subject`."""
+        return set(self._trie.overlapping(subject.encode()))

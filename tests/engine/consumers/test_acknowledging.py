@@ -76,7 +76,10 @@ def test_a_negative_acknowledgement_brings_the_message_again_at_once(bench: Benc
     assert bench.info()["num_redelivered"] == 1
 
 
-@pytest.mark.parametrize("body", [b'-NAK {"delay": 2000000000}', b"-NAK 2s"])
+@pytest.mark.parametrize(
+    "body",
+    [b'-NAK {"delay": 2000000000}', b'-NAK {"Delay":2000000000,"x":null}', b"-NAK 2s"],
+)
 def test_a_negative_acknowledgement_may_ask_for_a_delay(bench: Bench, body: bytes) -> None:
     bench.consumer(ack_wait=SECOND)
     [message] = take(bench, 1)

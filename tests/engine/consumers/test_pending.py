@@ -46,6 +46,7 @@ def test_it_holds_what_a_dictionary_would(seed: int) -> None:
     assert contents(pending) == model
     assert pending.sequences() == sorted(model)
     assert len(pending) == len(model)
+    assert pending.due == sum(deadline == DUE for _, _, deadline in model.values())
     assert [s for s in range(seq + 3) if s in pending] == sorted(model)
     deadlines = [deadline for _, _, deadline in model.values() if deadline != DUE]
     assert pending.next_deadline() == min(deadlines)
@@ -54,6 +55,16 @@ def test_it_holds_what_a_dictionary_would(seed: int) -> None:
     assert pending.overdue(middle) == [
         s for s, (_, _, deadline) in sorted(model.items()) if DUE < deadline <= middle
     ]
+
+
+def test_what_follows_a_message_that_is_never_settled_takes_no_room_for_ever() -> None:
+    pending = PendingMessages()
+    pending.add(1, 1, 1, 1)
+    for seq in range(2, 10_000):
+        pending.add(seq, seq, 1, 1)
+        pending.remove(pending.find(seq))
+    assert pending.sequences() == [1]
+    assert pending.span <= 64
 
 
 def test_it_comes_back_from_bytes() -> None:

@@ -30,6 +30,29 @@ def test_a_request_may_be_empty_a_number_json_or_anything(
     assert len(bench.client.take()) == delivered
 
 
+PULL_FIELDS = (
+    "batch", "expires", "no_wait", "max_bytes", "idle_heartbeat", "group", "min_pending",
+    "min_ack_pending", "id", "priority",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("field", PULL_FIELDS)
+def test_null_in_a_request_means_that_the_field_is_absent(bench: Bench, field: str) -> None:
+    bench.consumer()
+    bench.publish("s.a", "s.b")
+    [first] = bench.pull(**{field: None})
+    assert first.subject == "s.a"
+    bench.client.publish(first.reply, b'+NXT {"%b":null}' % field.encode(), "_INBOX.t.next")
+    assert [m.subject for m in bench.client.take()] == ["s.b"]
+
+
+def test_names_in_a_request_have_no_case_and_unknown_ones_are_ignored(bench: Bench) -> None:
+    bench.consumer()
+    bench.publish("s.a", "s.a", "s.a")
+    bench.client.publish("$JS.API.CONSUMER.MSG.NEXT.S.c", b'{"Batch":2,"later":null}', "_INBOX.t.x")
+    assert len(bench.client.take()) == 2
+
+
 def test_a_request_without_a_reply_subject_is_ignored(bench: Bench) -> None:
     bench.consumer()
     bench.publish("s.a")
@@ -115,6 +138,44 @@ def test_a_full_batch_with_bytes_to_spare_is_reported(bench: Bench) -> None:
     assert found[1].fields["Nats-Pending-Messages"] == "0"
 
 
+def test_who_does_not_want_to_wait_and_has_messages_is_done_at_the_first_heartbeat(
+    bench: Bench,
+) -> None:
+    bench.consumer(max_ack_pending=1)
+    bench.publish("s.a", "s.a")
+    asked = {"batch": 2, "no_wait": True, "expires": 2 * SECOND, "idle_heartbeat": SECOND // 2}
+    assert sequences(bench.pull(**asked)) == [1]
+    assert bench.advance(499 * MS) == []
+    [end] = bench.advance(1501 * MS)
+    assert end.header == b"NATS/1.0 404 No Messages\r\n\r\n"
+
+
+def test_who_does_not_want_to_wait_and_has_nothing_gets_heartbeats(bench: Bench) -> None:
+    bench.consumer(max_ack_pending=1)
+    bench.publish("s.a", "s.a")
+    bench.pull()
+    asked = {"batch": 2, "no_wait": True, "expires": SECOND, "idle_heartbeat": SECOND // 2}
+    assert bench.pull(**asked) == []
+    assert statuses(bench.advance(2 * SECOND)) == ["100 Idle Heartbeat", "408 Request Timeout"]
+
+
+def test_a_server_that_stops_says_so_to_all_who_wait_and_how_much_they_did_not_get(
+    bench: Bench,
+) -> None:
+    bench.stream(storage="file")
+    bench.consumer()
+    bench.consumer("m", mem_storage=True)
+    bench.publish("s.a")
+    assert sequences(bench.pull(batch=3, expires=SECOND)) == [1]
+    bench.pull("m", batch=1)
+    bench.pull("m", batch=5, no_wait=True, expires=SECOND, max_bytes=1000)
+    bench.driver.engine.dismiss()
+    bench.driver.finish()
+    found = [(m.status, m.fields) for m in bench.client.take()]
+    assert all(status == "409 Server Shutdown" for status, _ in found)
+    assert [tuple(fields.values()) for _, fields in found] == [("2", "0"), ("5", "1000")]
+
+
 def test_heartbeats_come_while_nothing_else_does(bench: Bench) -> None:
     bench.consumer()
     bench.publish("s.a")
@@ -187,7 +248,7 @@ def test_a_client_that_falls_behind_does_not_hold_up_others(bench: Bench) -> Non
     bench.consumer()
     slow, quick = bench.driver.client(), bench.driver.client()
     bench.pull(client=slow, batch=100, expires=60 * SECOND)
-    slow.transport.backlog = 1 << 26
+    slow.transport.backlog = 1 << 25
     for _ in range(4):
         bench.publish("s.a", body=b"x" * 100_000)
     held = sequences(slow.take())

@@ -34,6 +34,8 @@ def consumer_info(consumer: Consumer, with_version: bool = True) -> dict[str, An
     if isinstance(delivery, PullDelivery):
         delivery.drop_uninterested()
         info["num_waiting"] = delivery.num_waiting
+        if delivery.groups is not None:
+            info["priority_groups"] = delivery.groups.shown()
     elif isinstance(delivery, PushDelivery) and delivery.active:
         info["push_bound"] = True
     if consumer.paused_until:

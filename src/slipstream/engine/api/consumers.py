@@ -1,34 +1,36 @@
 """The calls that create, show, change and delete consumers (spec jetstream-api.md 4.2)."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from slipstream.engine.api.consumer_info import consumer_info
-from slipstream.engine.api.dispatch import Operation, Request, page
+from slipstream.engine.api.dispatch import Operation, Request, WhenDurable, page
 from slipstream.engine.api.requests import (
     PageRequest,
     PauseRequest,
     ResetRequest,
-    read_body,
     read_optional,
 )
 from slipstream.engine.consumer import Consumer
 from slipstream.engine.consumer_checks import (
     check_config,
+    check_group_name,
     check_name,
     check_retention,
     check_update,
     same,
 )
 from slipstream.engine.consumer_config import ENUMS, ConsumerConfig, fill_defaults
-from slipstream.engine.consumer_life import pause_moment
 from slipstream.engine.consumer_restore import begin_consumer
+from slipstream.engine.doubt import go_back, trust_consumer
 from slipstream.engine.errors import ApiError, bad_json
-from slipstream.engine.json_body import convert, decode, parse
+from slipstream.engine.json_body import convert, decode, go_words_lenient, parse, read_lenient
+from slipstream.engine.pull import PullDelivery
 from slipstream.engine.push import PushDelivery
 from slipstream.engine.retention import drop_unneeded
-from slipstream.engine.rfc3339 import time_text
+from slipstream.engine.rfc3339 import ZERO, ZERO_TEXT, read_time, utc_text
 from slipstream.engine.stream import Stream
 from slipstream.errors import StorageError
 
@@ -59,16 +61,15 @@ def find(js: "JetStream", stream: str, name: str) -> Consumer:
 
 
 def _read(request: Request) -> tuple[CreateRequest, ConsumerConfig]:
-    asked: CreateRequest = convert(decode(request.body), CreateRequest, {}, request.strict)
-    if asked.action not in ACTIONS:
-        raise bad_json(f'unknown consumer action: "{asked.action}"')
+    raw = decode(request.body)
+    asked: CreateRequest = convert(raw, CreateRequest, {"action": ACTIONS}, request.strict)
     config: ConsumerConfig = convert(asked.config, ConsumerConfig, ENUMS, request.strict)
     if asked.stream_name != request.tokens[0]:
         raise ApiError(10056)
     return asked, config
 
 
-def create(js: "JetStream", request: Request) -> dict[str, Any]:
+def create(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
     """CONSUMER.CREATE.<stream>[.<consumer>[.<filter>]]."""
     asked, config = _read(request)
     if len(request.tokens) == 1:
@@ -76,7 +77,7 @@ def create(js: "JetStream", request: Request) -> dict[str, Any]:
             raise ApiError(10020)
         name = config.name or js.engine.new_id()[-8:]
         check_name(name)
-        return _create(js, request.tokens[0], name, config, asked.action, auto=not config.name)
+        return _create(js, request.tokens[0], name, config, asked, auto=not config.name)
     name = request.tokens[1]
     if "/" in name or "\\" in name:
         raise ApiError(10127)
@@ -89,10 +90,10 @@ def create(js: "JetStream", request: Request) -> dict[str, Any]:
         if ".".join(request.tokens[2:]) != config.filter_subject:
             raise ApiError(10131)
     config.name = name
-    return _create(js, request.tokens[0], name, config, asked.action)
+    return _create(js, request.tokens[0], name, config, asked)
 
 
-def create_durable(js: "JetStream", request: Request) -> dict[str, Any]:
+def create_durable(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
     """CONSUMER.DURABLE.CREATE.<stream>.<consumer>."""
     asked, config = _read(request)
     if not config.durable_name:
@@ -101,7 +102,7 @@ def create_durable(js: "JetStream", request: Request) -> dict[str, Any]:
         raise ApiError(10017)
     check_name(config.durable_name)
     config.name = config.durable_name
-    return _create(js, request.tokens[0], config.durable_name, config, asked.action)
+    return _create(js, request.tokens[0], config.durable_name, config, asked)
 
 
 def _create(
@@ -109,25 +110,25 @@ def _create(
     stream_name: str,
     name: str,
     config: ConsumerConfig,
-    action: str,
+    asked: CreateRequest,
     auto: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, Any] | WhenDurable:
     stream = js.find(stream_name)
     if config.durable_name and config.name and config.durable_name != config.name:
         raise ApiError(10132)
     if config.num_replicas > 1:
         raise ApiError(10074)
-    limit = js.engine.options.jetstream_limits.max_ack_pending
-    fill_defaults(config, stream.config.consumer_limits, limit)
+    server = js.engine.options.jetstream_limits
+    fill_defaults(config, stream.config.consumer_limits, server, js.limits, asked.pedantic)
     check_config(stream, config)
     existing = stream.consumers.get(name)
     if existing is not None:
-        if action == "create":
+        if asked.action == "create":
             if not same(existing.config, config):
                 raise ApiError(10148)
             return consumer_info(existing)
         return _update(stream, existing, config)
-    if action == "update":
+    if asked.action == "update":
         raise ApiError(10149)
     check_retention(stream, config, name)
     _check_count(js, stream)
@@ -149,7 +150,9 @@ def _check_count(js: "JetStream", stream: Stream) -> None:
         raise ApiError(10026)
 
 
-def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> dict[str, Any]:
+def _update(
+    stream: Stream, consumer: Consumer, config: ConsumerConfig
+) -> dict[str, Any] | WhenDurable:
     old = consumer.config
     config.pause_until = old.pause_until
     delivery = consumer.delivery
@@ -157,7 +160,8 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> dict[
     is_bound = old.is_push and stream.account.has_interest(old.deliver_subject.encode())
     check_retention(stream, config, consumer.name)
     check_update(old, config, is_bound)
-    if same(old, config):
+    in_doubt = consumer.name in stream.doubtful
+    if same(old, config) and not in_doubt:
         return consumer_info(consumer)
     consumer.life.save_config(config)
     refiltered = config.filters != consumer.filters
@@ -167,8 +171,8 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> dict[
     delivery.configured()
     if refiltered:
         stream.link_filters(consumer)
-        if consumer.pending.size and consumer not in stream.strays:
-            stream.strays.append(consumer)
+        if consumer.pending.size:
+            stream.strays[consumer] = None
         consumer.recount()
         if stream.config.retention == "interest":
             drop_unneeded(stream)
@@ -178,9 +182,22 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> dict[
     )
     if isinstance(delivery, PushDelivery) and moved:
         delivery.rebind(config.deliver_subject, config.deliver_group)
+    if in_doubt:
+        if refiltered:
+            go_back(consumer, consumer.life.restored_at)
+        trust_consumer(stream, consumer.name)
     consumer.life.tick()
     consumer.wake()
-    return consumer_info(consumer)
+    return _after_removals(stream, consumer_info(consumer), 10104)
+
+
+def _after_removals(
+    stream: Stream, answer: dict[str, Any], failure: int
+) -> dict[str, Any] | WhenDurable:
+    """`answer`, once what the stream has let go for the change survives a crash."""
+    if stream.config.retention == "limits":
+        return answer
+    return WhenDurable(stream.when_durable, answer, failure)
 
 
 def info(js: "JetStream", request: Request) -> dict[str, Any]:
@@ -190,15 +207,20 @@ def info(js: "JetStream", request: Request) -> dict[str, Any]:
     return consumer_info(find(js, *request.tokens))
 
 
-def delete(js: "JetStream", request: Request) -> dict[str, Any]:
+def delete(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
     """CONSUMER.DELETE."""
     if not request.is_empty:
         raise ApiError(10038)
+    stream, name = js.find(request.tokens[0]), request.tokens[1]
     try:
-        find(js, *request.tokens).stop("Consumer Deleted", delete=True)
+        if name in stream.doubtful and name not in stream.consumers:
+            stream.store.consumer(name).delete()
+        else:
+            find(js, stream.name, name).stop("Consumer Deleted", delete=True)
     except (OSError, StorageError) as error:
-        raise ApiError(10012, err=f"consumer can not be deleted: {error}") from error
-    return {"success": True}
+        raise ApiError(10012, err=f"consumer cannot be deleted: {error}") from error
+    trust_consumer(stream, name)
+    return _after_removals(stream, {"success": True}, 10012)
 
 
 def names(js: "JetStream", request: Request) -> dict[str, Any]:
@@ -220,25 +242,34 @@ def list_infos(js: "JetStream", request: Request) -> dict[str, Any]:
 def pause(js: "JetStream", request: Request) -> dict[str, Any]:
     """CONSUMER.PAUSE: until a time, or resume."""
     asked = read_optional(request, PauseRequest)
-    until = pause_moment(asked.pause_until)
+    until = read_time(asked.pause_until).ns if asked.pause_until else ZERO
     consumer = find(js, *request.tokens)
+    try:
+        shown = utc_text(until)
+    except ValueError as error:
+        detail = f"json: error calling MarshalJSON for type *time.Time: {error}"
+        raise ApiError(10104, err=detail) from error
     consumer.life.pause(until)
     answer: dict[str, Any] = {
         "paused": bool(consumer.paused_until),
-        "pause_until": time_text(until),
+        "pause_until": shown,
     }
     if consumer.paused_until:
         answer["pause_remaining"] = consumer.paused_until - consumer.clock.now
     return answer
 
 
-def reset(js: "JetStream", request: Request) -> dict[str, Any] | None:
+def reset(js: "JetStream", request: Request) -> WhenDurable | None:
     """CONSUMER.RESET: back to the ack floor, or to a sequence."""
     stream = js.streams.get(request.tokens[0])
     consumer = stream.consumers.get(request.tokens[1]) if stream else None
     if consumer is None:
         return None
-    asked = read_body(request, ResetRequest) if request.body.strip() else ResetRequest()
+    try:
+        body = request.body.strip()
+        asked = read_lenient(body, ResetRequest) if body else ResetRequest()
+    except msgspec.MsgspecError as error:
+        raise bad_json(go_words_lenient(error)) from error
     seq = asked.seq
     policy = consumer.config.deliver_policy
     if seq:
@@ -249,19 +280,33 @@ def reset(js: "JetStream", request: Request) -> dict[str, Any] | None:
     else:
         seq = consumer.floor_stream_seq + 1
     consumer.life.restart_at(seq)
-    return {**consumer_info(consumer), "reset_seq": seq}
+    answer = {**consumer_info(consumer), "reset_seq": seq}
+
+    def wait(done: Callable[[Exception | None], None]) -> None:
+        consumer.life.when_saved(lambda: done(None), done)
+
+    return WhenDurable(wait, answer)
 
 
 def unpin(js: "JetStream", request: Request) -> dict[str, Any]:
-    """CONSUMER.UNPIN: no consumer has priority groups here."""
+    """CONSUMER.UNPIN: the next client that asks gets the pin."""
     try:
-        asked = parse(request.body) if request.body.strip() else {}
+        asked = parse(request.body)
     except msgspec.DecodeError as error:
-        raise bad_json(str(error)) from error
-    if not isinstance(asked, dict) or not asked.get("group"):
+        raise bad_json(go_words_lenient(error)) from error
+    group = asked.get("group") if isinstance(asked, dict) else None
+    if not group:
         raise bad_json("consumer group not specified")
-    find(js, *request.tokens)
-    raise ApiError(10160)
+    if not isinstance(group, str):
+        raise bad_json(f"Expected `str`, got `{type(group).__name__}` - at `$.group`")
+    check_group_name(group)
+    delivery = find(js, *request.tokens).delivery
+    if not isinstance(delivery, PullDelivery) or delivery.groups is None:
+        raise ApiError(10160)
+    if group not in delivery.consumer.config.priority_groups:
+        raise ApiError(10160)
+    delivery.groups.unpin(group, "admin")
+    return {}
 
 
 OPERATIONS = [
@@ -271,7 +316,7 @@ OPERATIONS = [
         "CONSUMER.NAMES", 1, "consumer_names_response", names, {**_PAGE_ZEROS, "consumers": []}
     ),
     Operation(
-        "CONSUMER.LIST", 1, "consumer_list_response", list_infos, {**_PAGE_ZEROS, "consumers": None}
+        "CONSUMER.LIST", 1, "consumer_list_response", list_infos, {**_PAGE_ZEROS, "consumers": []}
     ),
     Operation("CONSUMER.INFO", 2, "consumer_info_response", info, {}),
     Operation("CONSUMER.DELETE", 2, "consumer_delete_response", delete, {}),
@@ -280,7 +325,7 @@ OPERATIONS = [
         2,
         "consumer_pause_response",
         pause,
-        {"paused": False, "pause_until": time_text(0)},
+        {"paused": False, "pause_until": ZERO_TEXT},
     ),
     Operation(
         "CONSUMER.RESET", 2, "consumer_reset_response", reset, {"reset_seq": 0}, counted=False

@@ -1,9 +1,10 @@
 """From a subject to a handler and back: what all API calls have in common (jetstream-api.md 1).
 
-A handler takes `Request` and returns the fields of its response, or raises `ApiError`. Everything
-around it is done here once: the checks in their order, the envelope with its `type`, what the
-envelope holds beside an error, counting, the audit advisory, and silence where nats-server is
-silent.
+A handler takes `Request` and returns the fields of its response, or raises `ApiError`. What it
+changed on disk may take a while to become durable; then it returns `WhenDurable`, and the answer
+waits. Everything around it is done here once: the checks in their order, the envelope with its
+`type`, what the envelope holds beside an error, counting, the audit advisory, and silence where
+nats-server is silent.
 """
 
 from collections.abc import Callable
@@ -15,14 +16,19 @@ import msgspec
 from slipstream.engine.errors import ApiError
 from slipstream.engine.message import Inbound
 from slipstream.engine.routing import Service
+from slipstream.engine.turn import CHANGE, REQUEST
 from slipstream.errors import StorageError
 
 if TYPE_CHECKING:
     from slipstream.engine.account import Account
     from slipstream.engine.jetstream import JetStream
+    from slipstream.log.stream_store import Store
 
 PREFIX = "$JS.API."
+PURGE_ACCOUNT = b"ACCOUNT.PURGE."
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
+ANSWER_BYTES_PER_STEP = 8
+_CHANGES = ("CREATE", "UPDATE", "DELETE", "PURGE", "RESTORE", "PAUSE", "RESET")
 
 
 @dataclass(slots=True)
@@ -45,7 +51,29 @@ class Request:
         return self.body.lstrip()[:1] in (b"{", b"[")
 
 
-Handler = Callable[["JetStream", Request], dict[str, Any] | None]
+class WhenDurable:
+    """An answer that waits until a change is on disk.
+
+    `wait` is given a callback, and calls it once, with the error if the change may not survive a
+    crash; `failure` makes of it what the client is sent.
+    """
+
+    def __init__(
+        self,
+        wait: Callable[[Callable[[Exception | None], None]], None],
+        fields: dict[str, Any],
+        failure: int = 10051,
+    ) -> None:
+        self.wait = wait
+        self.fields = fields
+        self._failure = failure
+
+    def refusal(self, error: Exception) -> ApiError:
+        """The change may not survive a crash."""
+        return error if isinstance(error, ApiError) else ApiError(self._failure, err=str(error))
+
+
+Handler = Callable[["JetStream", Request], dict[str, Any] | WhenDurable | None]
 
 
 @dataclass(slots=True, frozen=True)
@@ -58,6 +86,11 @@ class Operation:
     handler: Handler
     zeros: dict[str, Any]  # what the envelope holds beside an error
     counted: bool = True  # in the account's API statistics, when it succeeds
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes a stream or a consumer."""
+        return self.name.endswith(_CHANGES)
 
 
 class ApiService(Service):
@@ -88,12 +121,22 @@ class ApiService(Service):
         rest = subject[len(PREFIX) :]
         if rest.startswith(("CONSUMER.MSG.NEXT.", "DIRECT.GET.")):
             return 0  # the consumer or stream itself answers, or nobody is there
-        operation, tokens = self._find(rest)
-        if operation is None:
+        if self._find(rest)[0] is None:
             return 1
-        request = Request(tokens, message.body(), message, self.js.engine.options.strict)
-        self._answer(operation, request, subject)
+        engine = self.js.engine
+        if message.session is not None and engine.must_wait():
+            engine.queue_request(self, message)
+        else:
+            self.answer(message)
         return 1
+
+    def answer(self, message: Inbound) -> None:
+        """Answer a request to one of the operations."""
+        subject = message.subject.decode("utf-8", "replace")
+        operation, tokens = self._find(subject[len(PREFIX) :])
+        if operation is not None:
+            request = Request(tokens, message.body(), message, self.js.engine.options.strict)
+            self._answer(operation, request, subject)
 
     def _mapped(self, rest: str, message: Inbound) -> int:
         """A call under the domain's prefix is the same call."""
@@ -116,34 +159,59 @@ class ApiService(Service):
         js = self.js
         # The message is only ours during the call, and a handler may publish.
         reply, session = request.message.reply, request.message.session
-        envelope: dict[str, Any] = {"type": TYPE_PREFIX + operation.response}
+
+        def answer(fields: dict[str, Any], error: ApiError | None = None) -> None:
+            envelope: dict[str, Any] = {"type": TYPE_PREFIX + operation.response}
+            if error is None:
+                envelope.update(fields)
+            else:
+                js.api_errors += 1
+                js.api_total += not operation.counted
+                envelope["error"] = error.body
+                envelope.update(operation.zeros)
+            js.api_total += operation.counted
+            response = msgspec.json.encode(envelope)
+            self._count_steps(len(response) // ANSWER_BYTES_PER_STEP)
+            if reply:
+                js.account.send(reply, b"", b"", response)
+            js.advisories.api_audit(session, subject, request.body, response)
+
+        self._count_steps(CHANGE if operation.changes else REQUEST)
         try:
             if js.refused_level(request.message):
                 raise ApiError(10185)
             if not js.limits.jetstream:
                 raise ApiError(10039)
-            fields = operation.handler(js, request)
-            if fields is None:
-                return
-            envelope.update(fields)
-        except (ApiError, StorageError, OSError) as failure:
-            error = failure if isinstance(failure, ApiError) else ApiError(10051, err=str(failure))
-            js.api_errors += 1
-            js.api_total += not operation.counted
-            envelope["error"] = error.body
-            envelope.update(operation.zeros)
-        js.api_total += operation.counted
-        response = msgspec.json.encode(envelope)
-        if reply:
-            js.account.send(reply, b"", b"", response)
-        js.advisories.api_audit(session, subject, request.body, response)
+            found = operation.handler(js, request)
+        except ApiError as refused:
+            answer({}, refused)
+            return
+        except (StorageError, OSError) as failed:
+            answer({}, ApiError(10051, err=str(failed)))
+            return
+        if isinstance(found, WhenDurable):
+            held = found
+
+            def settled(error: Exception | None) -> None:
+                answer(held.fields, held.refusal(error) if error is not None else None)
+
+            held.wait(settled)
+        elif found is not None:
+            answer(found)
+
+    def _count_steps(self, steps: int) -> None:
+        """So much work was done for a request."""
+        turn = self.js.engine.turn
+        turn.spent += steps
+        turn.api_spent += steps
 
 
 class SystemApi(Service):
     """The API in the system account, which has no JetStream of its own."""
 
-    def __init__(self, account: "Account") -> None:
+    def __init__(self, account: "Account", store: "Store | None") -> None:
         self._account = account
+        self._store = store
         account.add_service(b"$JS.API.>", self)
 
     def stop(self) -> None:
@@ -152,13 +220,33 @@ class SystemApi(Service):
 
     def handle(self, message: Inbound) -> int:
         rest = message.subject[len(PREFIX) :]
-        if rest.startswith((b"META.", b"SERVER.", b"ACCOUNT.")):
+        reply = message.reply
+        if rest.startswith(PURGE_ACCOUNT) and b"." not in rest[len(PURGE_ACCOUNT) :]:
+            answer = self._purge(rest[len(PURGE_ACCOUNT) :].decode(errors="surrogateescape"))
+        elif rest.startswith((b"META.", b"SERVER.", b"ACCOUNT.")):
             return 1  # calls of a cluster's administration, which has nobody to answer here
-        kind = "account_info_response" if rest == b"INFO" else "system_response"
-        answer = {"type": TYPE_PREFIX + kind, "error": ApiError(10039).body}
-        if message.reply:
-            self._account.send(message.reply, b"", b"", msgspec.json.encode(answer))
+        else:
+            kind = "account_info_response" if rest == b"INFO" else "system_response"
+            answer = {"type": TYPE_PREFIX + kind, "error": ApiError(10039).body}
+        if reply:
+            self._account.send(reply, b"", b"", msgspec.json.encode(answer))
         return 1
+
+    def _purge(self, name: str) -> dict[str, Any]:
+        """Delete every stream of an account, also of one that the configuration has no more."""
+        account = self._account.engine.accounts.get(name)
+        answer: dict[str, Any] = {"type": TYPE_PREFIX + "account_purge_response"}
+        try:
+            if account is not None and account.jetstream is not None:
+                for stream in list(account.jetstream.streams.values()):
+                    account.jetstream.delete_stream(stream)
+            elif self._store is not None:
+                for _, files in list(self._store.streams(name)):
+                    files.delete()
+        except (ApiError, StorageError, OSError) as failure:
+            error = failure if isinstance(failure, ApiError) else ApiError(10051, err=str(failure))
+            return answer | {"error": error.body, "initiated": False}
+        return answer | {"initiated": True}
 
 
 def page(items: list[Any], offset: int, size: int) -> tuple[dict[str, int], list[Any]]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slipstream.engine.errors import ApiError
-from slipstream.engine.explain import explain
 from slipstream.engine.message import Inbound
 from slipstream.engine.routing import Service
 
@@ -44,4 +43,6 @@ class ExplainService(Service):
         consumer = stream.consumers.get(consumer_name)
         if consumer is None:
             raise ApiError(10014)
+        from slipstream.engine.explain import explain  # few ask
+
         return explain(consumer).as_json()

@@ -3,7 +3,7 @@
 import base64
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.api.dispatch import Operation, Request
+from slipstream.engine.api.dispatch import Operation, Request, WhenDurable
 from slipstream.engine.api.requests import (
     DeleteRequest,
     GetRequest,
@@ -27,15 +27,12 @@ def get(js: "JetStream", request: Request) -> dict[str, Any]:
     if request.is_empty:
         raise ApiError(10003)
     asked = read_body(request, GetRequest)
-    try:
-        wanted = DirectRequest(
-            seq=asked.seq,
-            last_by_subj=asked.last_by_subj,
-            next_by_subj=asked.next_by_subj,
-            start_time=asked.start_time,
-        )
-    except ValueError as error:
-        raise bad_json(str(error)) from error
+    wanted = DirectRequest(
+        seq=asked.seq,
+        last_by_subj=asked.last_by_subj,
+        next_by_subj=asked.next_by_subj,
+        start_time=asked.start_time or None,
+    )
     if asked.batch > 0 or asked.max_bytes > 0 or not wanted.says_which or is_contradictory(wanted):
         raise ApiError(10003)
     stream = js.find(request.tokens[0])
@@ -54,7 +51,7 @@ def get(js: "JetStream", request: Request) -> dict[str, Any]:
     return {"message": message}
 
 
-def delete(js: "JetStream", request: Request) -> dict[str, Any]:
+def delete(js: "JetStream", request: Request) -> WhenDurable:
     """STREAM.MSG.DELETE: with the bytes on disk, unless asked not to."""
     if request.is_empty:
         raise ApiError(10003)
@@ -75,10 +72,10 @@ def delete(js: "JetStream", request: Request) -> dict[str, Any]:
         raise ApiError(10057, err="no message found")
     if not removed:
         raise ApiError(10043, seq=asked.seq)
-    return {"success": True}
+    return WhenDurable(stream.when_durable, {"success": True}, failure=10057)
 
 
-def purge(js: "JetStream", request: Request) -> dict[str, Any]:
+def purge(js: "JetStream", request: Request) -> WhenDurable:
     """STREAM.PURGE: everything, below a sequence, by subject, or all but the newest."""
     asked = read_optional(request, PurgeRequest)
     if asked.seq and asked.keep:
@@ -97,8 +94,11 @@ def purge(js: "JetStream", request: Request) -> dict[str, Any]:
             stream.log.advance(asked.seq - 1)
     except StorageError as error:
         raise ApiError(10110, err=str(error)) from error
+    if not (patterns or asked.seq or asked.keep):
+        stream.shows_front = True
     stream.purged(*patterns)
-    return {"success": True, "purged": purged}
+    answer = {"success": True, "purged": purged}
+    return WhenDurable(stream.when_durable, answer, failure=10110)
 
 
 OPERATIONS = [

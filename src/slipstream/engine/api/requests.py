@@ -52,7 +52,7 @@ class GetRequest(msgspec.Struct, forbid_unknown_fields=True):
     seq: int = 0
     last_by_subj: str = ""
     next_by_subj: str = ""
-    start_time: str | None = None
+    start_time: str = ""
     batch: int = 0
     max_bytes: int = 0
     no_hdr: bool = False
@@ -77,8 +77,8 @@ class PauseRequest(msgspec.Struct, forbid_unknown_fields=True):
     pause_until: str = ""
 
 
-class ResetRequest(msgspec.Struct):
-    """CONSUMER.RESET; unknown fields are ignored."""
+class ResetRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """CONSUMER.RESET, read by `read_lenient`."""
 
     seq: int = 0
 

@@ -10,13 +10,19 @@ from slipstream.engine.stream_config import emit
 SUBJECTS_PER_PAGE = 100_000
 
 
+def first_seq(stream: Stream) -> int:
+    """The first sequence, or where the next message goes. A stream that never had a message shows
+    0, unless it was made with a `first_seq` or purged since the server started."""
+    return stream.log.first_seq if stream.log.last_seq or stream.shows_front else 0
+
+
 def stream_state(stream: Stream) -> dict[str, Any]:
     """Counts, sequences and times."""
     log = stream.log
     state: dict[str, Any] = {
         "messages": log.messages,
         "bytes": log.bytes,
-        "first_seq": log.first_seq if log.last_seq else 0,
+        "first_seq": first_seq(stream),
         "first_ts": time_text(log.first_ts),
         "last_seq": log.last_seq,
         "last_ts": time_text(log.last_ts),

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.api.dispatch import Operation, Request, page
+from slipstream.engine.api.dispatch import Operation, Request, WhenDurable, page
 from slipstream.engine.api.requests import (
     SnapshotRequest,
     StreamInfoRequest,
@@ -19,11 +19,12 @@ from slipstream.engine.stream_checks import (
     check_create,
     check_filled,
     check_overlap,
+    check_replicas,
     check_request,
     check_update,
 )
 from slipstream.engine.stream_config import StreamConfig, fill_defaults, read_config, same, seal
-from slipstream.wire.subjects import is_literal, overlaps
+from slipstream.wire.subjects import is_literal
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream import JetStream
@@ -36,13 +37,15 @@ _PAGE_ZEROS = {"total": 0, "offset": 0, "limit": 0}
 def _read_checked(js: "JetStream", request: Request, is_new: bool) -> StreamConfig:
     """The configuration of a create or update request, with defaults, checked by itself."""
     config = read_config(request.body, request.strict)
-    check_request(config, request.tokens[0])
     if is_new:
+        check_request(config, request.tokens[0])
         check_create(config)
     check_asked(config)
     limit = js.engine.options.jetstream_limits.duplicate_window
     shrunk = fill_defaults(config, limit)
     check_filled(config, shrunk, limit)
+    if not is_new:
+        check_request(config, request.tokens[0])
     config.pedantic = False
     return config
 
@@ -50,6 +53,7 @@ def _read_checked(js: "JetStream", request: Request, is_new: bool) -> StreamConf
 def create(js: "JetStream", request: Request) -> dict[str, Any]:
     """STREAM.CREATE: succeeds again for the same configuration."""
     config = _read_checked(js, request, is_new=True)
+    check_replicas(config)
     existing = js.streams.get(config.name)
     if existing is not None:
         if not same(existing.config, config):
@@ -63,13 +67,14 @@ def create(js: "JetStream", request: Request) -> dict[str, Any]:
     return answer
 
 
-def update(js: "JetStream", request: Request) -> dict[str, Any]:
+def update(js: "JetStream", request: Request) -> WhenDurable:
     """STREAM.UPDATE: the whole configuration, not a patch."""
     config = _read_checked(js, request, is_new=False)
     stream = js.find(config.name)
     old = stream.config
+    check_replicas(config)
     check_update(old, config)
-    if config.sealed and not old.sealed:
+    if config.sealed:
         seal(config)
     _check_consumers(stream, config)
     js.check_account(config, is_new=False)
@@ -79,7 +84,7 @@ def update(js: "JetStream", request: Request) -> dict[str, Any]:
     if config.retention == "interest" and old.retention != "interest":
         drop_acked(stream)
         thinned(stream)
-    return stream_info(stream)
+    return WhenDurable(stream.when_durable, stream_info(stream), failure=10069)
 
 
 def _check_consumers(stream: Stream, config: StreamConfig) -> None:
@@ -130,11 +135,8 @@ def info(js: "JetStream", request: Request) -> dict[str, Any]:
 
 def _selected(js: "JetStream", subject: str) -> list[Stream]:
     """The streams with a subject that overlaps with `subject`, by name."""
-    streams = sorted(js.streams.values(), key=lambda stream: stream.name)
-    if not subject:
-        return streams
-    wanted = subject.encode()
-    return [s for s in streams if any(overlaps(own.encode(), wanted) for own in s.config.subjects)]
+    names = sorted(js.claims.owners(subject) if subject else js.streams)
+    return [js.streams[name] for name in names]
 
 
 def names(js: "JetStream", request: Request) -> dict[str, Any]:
@@ -183,9 +185,7 @@ OPERATIONS = [
     Operation("STREAM.DELETE", 1, "stream_delete_response", delete, {}),
     Operation("STREAM.INFO", 1, "stream_info_response", info, _PAGE_ZEROS),
     Operation("STREAM.NAMES", 0, "stream_names_response", names, {**_PAGE_ZEROS, "streams": None}),
-    Operation(
-        "STREAM.LIST", 0, "stream_list_response", list_infos, {**_PAGE_ZEROS, "streams": None}
-    ),
+    Operation("STREAM.LIST", 0, "stream_list_response", list_infos, {**_PAGE_ZEROS, "streams": []}),
     Operation("STREAM.SNAPSHOT", 1, "stream_snapshot_response", snapshot, {}),
     Operation("STREAM.RESTORE", 1, "stream_restore_response", restore, {"deliver_subject": ""}),
     *(
