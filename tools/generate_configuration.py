@@ -43,7 +43,8 @@ def tables() -> str:
         parts += [f"### {title}", "", *_rows(prefix, block), ""]
     parts += ["### Accepted, without effect", "", *_list(Support.NO_EFFECT), ""]
     parts += ["### Not supported yet", ""]
-    parts += ["Each is an error with its place, unless it is set to false or empty.", ""]
+    unless = "it is false or empty, or a block in which nothing opens a port or a connection"
+    parts += [f"Each is an error with its place, unless {unless}.", ""]
     parts += _list(Support.REFUSED)
     return "\n".join(parts)
 

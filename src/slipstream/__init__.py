@@ -3,12 +3,12 @@
 Names are imported on first use, so that `import slipstream` costs next to nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from slipstream.errors import Error
 
+TYPE_CHECKING = False  # type checkers take it for True; `typing` would cost more than all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from slipstream.client import Connection as Connection
     from slipstream.client import Headers as Headers
     from slipstream.client import Message as Message
@@ -77,7 +77,9 @@ _HOME_OF = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
+    from importlib import import_module
+
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'slipstream' has no attribute {name!r}")

@@ -11,10 +11,11 @@ import pytest
 
 from slipstream.log.disk import OsDisk
 from slipstream.log.recovery import open_log
-from slipstream.server.commit import QUEUED_BYTES_MIN, GroupCommitter
+from slipstream.server.commit import INLINE_BYTES_MAX, QUEUED_BYTES_MIN, GroupCommitter
 from tests.log.storing import put
 
 LARGE = bytes(QUEUED_BYTES_MIN)
+SMALL = bytes(INLINE_BYTES_MAX // 4)
 
 
 class HeldDisk(OsDisk):
@@ -43,10 +44,13 @@ class OneStream(SimpleNamespace):
     def __hash__(self) -> int:
         return id(self)
 
-    def store(self, body: bytes) -> None:
-        for _ in range(6):  # more than what is synced on the loop
+    def store(self, body: bytes, count: int = 6) -> None:
+        for _ in range(count):  # six are more than what is synced on the loop
             put(self.log, b"s", body)
         self.committer.commit(self)  # type: ignore[arg-type]
+
+    def prepare_sync(self, instead_of: Any = None) -> Any:
+        return self.log.prepare_sync(instead_of)
 
     def synced(self, batch: Any) -> None:
         if batch is None:
@@ -66,7 +70,7 @@ def run_turn(callback: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize(
     ("body", "batches"),
-    [(LARGE, [6, 12, 18]), (b"small", [6, 18])],
+    [(LARGE, [6, 12, 18]), (SMALL, [6, 18])],
     ids=["large ones queue", "small ones gather"],
 )
 async def test_what_waits_for_a_batch(tmp_path: Path, body: bytes, batches: list[int]) -> None:
@@ -83,6 +87,23 @@ async def test_what_waits_for_a_batch(tmp_path: Path, body: bytes, batches: list
     log.close()
 
 
+async def test_a_commit_of_few_bytes_is_durable_at_once_however_many_messages_it_has(
+    tmp_path: Path,
+) -> None:
+    log = open_log(OsDisk(), str(tmp_path))
+    committer = GroupCommitter(asyncio.get_running_loop(), run_turn)
+    stream = OneStream(log, committer)
+    stream.store(b"x" * 100, count=100)
+    assert stream.durable == [100]
+    stream.rested.clear()
+    stream.store(SMALL)
+    assert stream.durable == [100]  # more bytes are waited for elsewhere
+    await stream.rested.wait()
+    assert stream.durable == [100, 106]
+    committer.close()
+    log.close()
+
+
 async def test_with_an_interval_one_batch_stands_for_all_since_the_last(tmp_path: Path) -> None:
     log = open_log(OsDisk(), str(tmp_path))
     committer = GroupCommitter(asyncio.get_running_loop(), run_turn, sync_interval=0.001)
@@ -90,7 +111,7 @@ async def test_with_an_interval_one_batch_stands_for_all_since_the_last(tmp_path
     for _ in range(2):
         stream.rested.clear()
         for _ in range(3):
-            stream.store(b"small")
+            stream.store(SMALL)
         await stream.rested.wait()
     assert stream.durable == [18, 36]
     committer.close()

@@ -13,7 +13,7 @@ import bcrypt
 import pytest
 
 from slipstream.engine.options import SECOND
-from slipstream.server import Server
+from slipstream.server import Server, passwords
 from slipstream.server.options import AuthorizationOptions, LimitsOptions, UserOptions
 from tests.server.hand_timers import HandTimers
 from tests.server.plain_client import PlainClient, plain_client
@@ -89,6 +89,35 @@ def test_a_bcrypt_password_is_checked_and_what_waited_goes_on(
         client.info()
         found = connect(client, f'{{"verbose":false,"user":"ann","pass":"{password}"}}')
     assert found == (["-ERR 'Authorization Violation'"] if answer is None else answer)
+
+
+def test_nothing_is_read_while_a_password_is_checked(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, decided = threading.Event(), threading.Event()
+
+    def matches(kept: str, given: str) -> bool:
+        begun.set()
+        return decided.wait(60)
+
+    monkeypatch.setattr(passwords, "_matches", matches)
+    users = [UserOptions(user="ann", password=bcrypt.hashpw(b"a", bcrypt.gensalt(4)).decode())]
+    server = start({"authorization": AuthorizationOptions(users=users)})
+    assert server.runtime is not None
+    with plain_client(server.port) as client:
+        client.info()
+        client.send('CONNECT {"verbose":false,"user":"ann","pass":"a"}\r\n')
+        assert begun.wait(60)
+        (connection,) = server.runtime.connections
+        assert not connection._transport.is_reading()
+        sender = threading.Thread(target=client.send, args=(b"PUB a 1\r\nx\r\n" * MIB,))
+        sender.start()
+        assert connection.session is not None
+        assert connection.session.in_msgs == 0
+        decided.set()
+        sender.join(60)
+        assert client.ping() == []
+        assert connection.session.in_msgs == MIB
 
 
 def test_a_client_that_does_not_answer_pings_is_stale(start: Starter) -> None:
@@ -270,6 +299,41 @@ def test_who_takes_nothing_for_the_write_deadline_is_cut_off(start: Starter) -> 
         assert engine.slow_consumers == 1
         (closed,) = engine.closed_sessions
         assert closed.reason == "Slow Consumer (Write Deadline)"
+
+
+def test_the_deadline_begins_when_the_client_last_took_what_waited(start: Starter) -> None:
+    server = start(write_deadline=10 * SECOND, max_pending=256 * MIB)
+    engine = engine_of(server)
+    with ExitStack() as stack:
+        flood = Flood(stack, server)
+        timers = HandTimers(server)
+        flood.publish_until(lambda: flood.waiting_for_the_slow_one() > 2 * MIB)
+        flood.publish(1, 512 * 1024)
+        flood.wait_for(lambda: flood.taken >= flood.sent)
+        waited = flood.waiting_for_the_slow_one()
+        taken = 0
+        while taken < waited // 2:  # more than waited when the deadline began
+            taken += len(flood.slow.socket.recv(256 * 1024))
+        flood.wait_for(lambda: flood.waiting_for_the_slow_one() < waited)
+        timers.advance(1)  # the first look finds that
+        timers.advance(9.9)
+        assert engine.slow_consumers == 0
+        timers.advance(0.2)
+        assert engine.slow_consumers == 1
+
+
+def test_little_that_waits_has_a_deadline_too(start: Starter) -> None:
+    server = start(write_deadline=10 * SECOND, max_pending=256 * MIB)
+    engine = engine_of(server)
+    with ExitStack() as stack:
+        flood = Flood(stack, server)
+        timers = HandTimers(server)
+        while not flood.waiting_for_the_slow_one():
+            flood.publish(1, 16 * 1024)
+            flood.wait_for(lambda: flood.taken >= flood.sent)
+        assert flood.waiting_for_the_slow_one() <= 32 * 1024
+        timers.advance(10)
+        assert engine.slow_consumers == 1
 
 
 def test_who_takes_slowly_but_steadily_stays(start: Starter) -> None:

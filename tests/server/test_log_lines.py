@@ -17,14 +17,17 @@ import pytest
 from slipstream.engine.options import SECOND
 from slipstream.errors import ConfigError
 from slipstream.server import Server
+from slipstream.server.banner import warn_about
 from slipstream.server.log_sinks import FileSink, StreamSink
 from slipstream.server.logger import Logger, open_logger, open_sink
 from slipstream.server.options import (
+    AccountOptions,
     AuthorizationOptions,
     JetStreamOptions,
     LimitsOptions,
     LoggingOptions,
     ServerOptions,
+    TlsOptions,
     UserOptions,
 )
 from tests.server.plain_client import PlainClient, plain_client
@@ -138,6 +141,30 @@ def test_a_syslog_server_gets_the_text_with_its_severity() -> None:
         log.sink.close()
 
 
+# -- the start -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "is_warned"),
+    [
+        (ServerOptions(), True),
+        (ServerOptions(host="::"), True),
+        (ServerOptions(host="127.0.0.1"), False),
+        (ServerOptions(authorization=AuthorizationOptions(token="t")), False),
+        (
+            ServerOptions(accounts={"A": AccountOptions(name="A", users=[UserOptions(user="a")])}),
+            False,
+        ),
+        (ServerOptions(tls=TlsOptions(verify=True)), False),
+        (ServerOptions(tls=TlsOptions(verify=True), allow_non_tls=True), True),
+    ],
+)
+def test_a_server_that_is_open_to_all_says_so(options: ServerOptions, is_warned: bool) -> None:
+    stream = io.StringIO()
+    warn_about(Logger(StreamSink(options.logging, stream), options.logging), options)
+    assert ("[WRN] No users are configured" in stream.getvalue()) is is_warned
+
+
 # -- clients -------------------------------------------------------------------------------------
 
 
@@ -232,6 +259,18 @@ def test_each_frame_is_traced_and_secrets_are_not(logged: Logged) -> None:
     ]
 
 
+def test_a_large_message_is_traced_as_one_frame(logged: Logged) -> None:
+    port = logged.start(LoggingOptions(trace=True, max_traced_msg_len=4))
+    body = "x" * 100_000
+    with plain_client(port) as client:
+        client.send('CONNECT {"verbose":false}\r\nSUB a 1\r\n')
+        client.send(f"PUB a {len(body)}\r\n{body}\r\n")
+        assert client.ping() == [f"MSG a 1 {len(body)}", body]
+    text = logged.text()
+    assert f"->> [MSG a 1 {len(body)}]" in text
+    assert '->> MSG_PAYLOAD: ["xxxx..."]' in text
+
+
 def test_only_headers_are_traced_if_that_is_asked_for(logged: Logged) -> None:
     port = logged.start(LoggingOptions(trace_headers=True))
     with plain_client(port) as client:
@@ -264,6 +303,15 @@ def test_what_is_wrong_with_a_client_is_an_error(logged: Logged, sent: str, line
     (found,) = logged.end()
     assert found.startswith("[ERR] cid:1 - ")
     assert line in found
+
+
+def test_what_was_wrong_after_much_else_is_an_error_too(logged: Logged) -> None:
+    with plain_client(logged.start(LoggingOptions(debug=True))) as client:
+        connect(client, '{"verbose":false}')
+        client.send("SUB a 1\r\n" * 20_000 + "PUB a b c d\r\n")
+        assert client.is_closed()
+        logged.wait_for("SUB a 1\\r\\nSUB a 1")
+    assert "[ERR] cid:1 - Client parser ERROR" in "\n".join(logged.end())
 
 
 def test_what_a_client_sent_instead_of_nats_is_shown_without_secrets(logged: Logged) -> None:

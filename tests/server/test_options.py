@@ -50,6 +50,8 @@ def test_tls_gives_clients_longer_to_authenticate() -> None:
         (ServerOptions(tls=TlsOptions(cert_file="cert.pem")), "key_file is missing"),
         (ServerOptions(allow_non_tls=True), "needs a tls block"),
         (ServerOptions(monitoring=MonitoringOptions(https_port=1)), "needs a certificate"),
+        (ServerOptions(limits=LimitsOptions(max_pending_total=1)), "is below max_pending"),
+        (ServerOptions(jetstream=JetStreamOptions(request_queue_limit=-1)), "0 is any number"),
         (ServerOptions(limits=LimitsOptions(max_payload=2, max_pending=1)), "above max_pending"),
         (ServerOptions(limits=LimitsOptions(lame_duck_duration=1)), "at least 30 seconds"),
         (ServerOptions(jetstream=JetStreamOptions(domain="a.b")), "one word"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import nats
 import pytest
 from cryptography import x509
+from nats.js.errors import APIError
 
 from slipstream.errors import ConfigError
 from slipstream.server import Server
@@ -212,6 +213,48 @@ def test_fewer_connections_are_kept(reloading: Reloading) -> None:
         assert "Closed 1 connections to fall within max_connections" in said
         closed = [c for c in (first, second) if c.ping() != []]
         assert len(closed) == 1
+
+
+def test_an_account_with_less_room_keeps_its_newest_connections(
+    reloading: Reloading, connect: Connect
+) -> None:
+    port = reloading.start(f"accounts {{A: {{users: [{ANN}]}}}}")
+    clients = [connect(port, "ann", "a") for _ in range(4)]
+    reloading.reload(f"accounts {{A: {{users: [{ANN}], limits: {{max_conn: 2}}}}}}")
+    for client in clients[:2]:
+        assert client.line() == "-ERR 'maximum account active connections exceeded'"
+        assert client.is_closed()
+    for client in clients[2:]:
+        assert client.ping() == []
+
+
+def test_who_has_more_subscriptions_than_the_account_allows_is_cut_off(
+    reloading: Reloading, connect: Connect
+) -> None:
+    port = reloading.start(f"accounts {{A: {{users: [{ANN}]}}}}")
+    few, many = connect(port, "ann", "a"), connect(port, "ann", "a")
+    few.send("SUB x 1\r\nSUB y 2\r\n")
+    many.send("SUB x 1\r\nSUB y 2\r\nSUB z 3\r\n")
+    assert few.ping() == many.ping() == []
+    reloading.reload(f"accounts {{A: {{users: [{ANN}], limits: {{max_subs: 2}}}}}}")
+    assert many.line() == "-ERR 'maximum subscriptions exceeded'"
+    assert many.is_closed()
+    assert few.ping() == []
+
+
+async def test_the_default_account_has_jetstream_only_while_it_is_alone(
+    reloading: Reloading,
+) -> None:
+    port = reloading.start("jetstream {}")
+    client = await nats.connect(f"nats://127.0.0.1:{port}")
+    js = client.jetstream()
+    await js.add_stream(name="S", subjects=["s"])
+    reloading.reload("jetstream {}\naccounts {A: {jetstream: enabled}}")
+    with pytest.raises(APIError, match="not enabled for account"):
+        await js.account_info()
+    reloading.reload("jetstream {}")
+    assert (await js.account_info()).streams == 1
+    await client.close()
 
 
 def test_debug_trace_and_the_log_file_follow(reloading: Reloading, tmp_path: Path) -> None:

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import nats
+import pytest
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
 
+from slipstream import Server
 from tests.fix_server_process import ServerProcess, StartProcess
+from tests.server.monitoring.http_client import get
 
 PUBLISHERS = 4
 ACKS_BEFORE_THE_CRASH = 400
@@ -131,3 +134,40 @@ async def test_a_clean_restart_changes_nothing(start_server: StartProcess, tmp_p
     assert found == consumers
     assert (await (await js.key_value("B")).get("k")).value == b"v"
     await nc.close()
+
+
+@pytest.mark.parametrize("copy", [0, 1])
+async def test_one_bad_bit_in_a_configuration_removes_nothing_and_is_reported_until_an_update(
+    tmp_path: Path, copy: int
+) -> None:
+    config = StreamConfig(name="S", subjects=["s.>"], max_msgs=5)
+    async with Server(store_dir=str(tmp_path)) as server:
+        nc = await nats.connect(server.url)
+        js = nc.jetstream()
+        await js.add_stream(config)
+        await js.update_stream(config, max_msgs=100_000)
+        for n in range(50):
+            await js.publish("s.a", str(n).encode())
+        await nc.close()
+    path = tmp_path / "jetstream" / "$G" / "S" / f"meta.{copy}"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    async with Server(store_dir=str(tmp_path), monitoring_port=0) as server:
+        nc = await nats.connect(server.url)
+        js = nc.jetstream()
+        health = await asyncio.to_thread(get, server.monitoring_url, "/healthz")
+        assert health.status == 503
+        assert f"meta.{copy} is damaged" in health.json["error"]
+        assert (await js.publish("s.a", b"one more")).seq == 51
+        info = await js.stream_info("S")
+        assert (info.state.messages, info.config.max_msgs) == (51, 100_000)
+        await js.update_stream(config, max_msgs=40)
+        assert (await js.stream_info("S")).state.messages == 40
+        if copy == 0:
+            health = await asyncio.to_thread(get, server.monitoring_url, "/healthz")
+            assert health.status == 200
+        await nc.close()
+    async with Server(store_dir=str(tmp_path), monitoring_port=0) as server:
+        health = await asyncio.to_thread(get, server.monitoring_url, "/healthz")
+        assert health.status == 200

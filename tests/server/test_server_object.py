@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 import tempfile
 import threading
 from pathlib import Path
@@ -26,6 +27,15 @@ async def test_it_runs_on_the_callers_loop(tmp_path: Path) -> None:
         writer.close()
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", server.port)
+
+
+async def test_a_client_that_resets_its_connection_does_not_disturb_the_stop() -> None:
+    async with Server() as server:
+        client = socket.create_connection(("127.0.0.1", server.port))
+        client.setblocking(False)
+        assert await asyncio.get_running_loop().sock_recv(client, 5) == b"INFO "
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()  # with a reset, of which the server has heard nothing when it stops
 
 
 def server_threads() -> set[threading.Thread]:

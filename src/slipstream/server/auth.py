@@ -4,27 +4,22 @@ Nkeys, JWTs and the callout have their place beside `_Configured` once they come
 `Authenticator`.
 """
 
-import asyncio
-import hmac
 from collections.abc import Callable
 
 from slipstream.engine.engine import DEFAULT_ACCOUNT, Authenticator, Everyone, User
 from slipstream.engine.permissions import Permissions, SubscribePattern
 from slipstream.engine.session import ClientSession
-from slipstream.server.engine_options import has_users, is_auth_required
+from slipstream.server.engine_options import is_auth_required
 from slipstream.server.options import PermissionOptions, ServerOptions, UserOptions
+from slipstream.server.passwords import Passwords, Turn
 
-_BCRYPT_PREFIXES = ("$2a$", "$2b$", "$2x$", "$2y$")
 CONNECTION_TYPE = "STANDARD"
-
-
-Turn = Callable[[Callable[[], None]], None]  # runs a callback as a turn of the engine
 
 
 def make_authenticator(options: ServerOptions, turn: Turn) -> Authenticator:
     """The authenticator that the options ask for. What it finds out later, on another thread, it
     tells within a `turn`."""
-    if not has_users(options):
+    if not options.has_users:
         return Everyone()
     return _Configured(options, turn)
 
@@ -33,7 +28,6 @@ class _Configured:
     """Users, a single user, or a token."""
 
     def __init__(self, options: ServerOptions, turn: Turn) -> None:
-        self._turn = turn
         self._maps_certificates = options.tls is not None and options.tls.verify_and_map
         self._users: dict[str, tuple[UserOptions, User]] = {}
         auth = options.authorization
@@ -49,6 +43,8 @@ class _Configured:
         self._nobody = self._users[options.no_auth_user][1] if options.no_auth_user else None
         if self._nobody is None and not is_auth_required(options):
             self._nobody = User("")
+        kept = [self._token, *(entry[0].password for entry in self._users.values())]
+        self._passwords = Passwords(kept, turn)
 
     def _add(self, user: UserOptions, account: str, default: PermissionOptions | None) -> None:
         permissions = user.permissions or default
@@ -67,13 +63,15 @@ class _Configured:
         elif not connect.has_credentials and self._nobody is not None:
             done(self._nobody)
         elif self._token:
-            self._check(self._token, connect.auth_token, User("token"), done)
+            self._check(session, self._token, connect.auth_token, User("token"), done)
+        elif not connect.user:
+            done(None)
         else:
             entry = self._users.get(connect.user)
             if entry is None or not _allowed_here(entry[0]):
-                done(None)
+                self._passwords.refuse(session, connect.password, lambda _: done(None))
             else:
-                self._check(entry[0].password, connect.password, entry[1], done)
+                self._check(session, entry[0].password, connect.password, entry[1], done)
 
     def _named_by(self, names: list[str]) -> User | None:
         """The user that a client's certificate names, by its best name that is one."""
@@ -84,32 +82,19 @@ class _Configured:
         return None
 
     def _check(
-        self, expected: str, given: str, user: User, done: Callable[[User | None], None]
+        self,
+        session: ClientSession,
+        kept: str,
+        given: str,
+        user: User,
+        done: Callable[[User | None], None],
     ) -> None:
-        """Compare in constant time; bcrypt on a thread, because it takes a while by design."""
-        if not expected.startswith(_BCRYPT_PREFIXES):
-            same = hmac.compare_digest(expected.encode(), given.encode())
-            done(user if same else None)
-            return
-        loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(None, _bcrypt_matches, expected, given)
-        future.add_done_callback(
-            lambda found: self._turn(lambda: done(user if found.result() else None))
-        )
+        self._passwords.check(session, kept, given, lambda same: done(user if same else None))
 
 
 def _allowed_here(user: UserOptions) -> bool:
     types = [kind.upper() for kind in user.allowed_connection_types]
     return not types or CONNECTION_TYPE in types
-
-
-def _bcrypt_matches(expected: str, given: str) -> bool:
-    import bcrypt
-
-    try:
-        return bcrypt.checkpw(given.encode()[:72], expected.replace("$2x$", "$2b$").encode())
-    except ValueError:
-        return False
 
 
 def _permissions(options: PermissionOptions) -> Permissions:

@@ -1,19 +1,17 @@
 """What a server says while it starts, in the order and words that scripts look for."""
 
-import hashlib
 import os
-import platform
-import shutil
 import string
+import sys
 
 from slipstream import __version__, build
 from slipstream.engine.engine import Engine
 from slipstream.engine.options import API_LEVEL, VERSION
 from slipstream.server.logger import Logger
 from slipstream.server.options import ServerOptions
+from slipstream.server.passwords import is_hash
 from slipstream.server.process_files import bracketed
 
-_BCRYPT_PREFIXES = ("$2a$", "$2b$", "$2x$", "$2y$")
 _NODE_LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _UNITS = ("KB", "MB", "GB", "TB", "PB")
 _SHARE_OF_MACHINE = 0.75  # what JetStream may use where nothing else is said
@@ -25,7 +23,7 @@ def announce(log: Logger, engine: Engine, options: ServerOptions) -> None:
     log.info(f"Starting nats-server (slipstream {__version__}, {build.describe()} build)")
     log.info(f"  Version:  {VERSION}")
     log.info("  Git:      [not set]")
-    log.debug(f"  Python:   {platform.python_version()}")
+    log.debug(f"  Python:   {'.'.join(map(str, sys.version_info[:3]))}")
     log.info(f"  Name:     {engine.server_name}")
     if options.jetstream.enabled:
         log.info(f"  Node:     {node_id(engine.server_name)}")
@@ -37,6 +35,12 @@ def announce(log: Logger, engine: Engine, options: ServerOptions) -> None:
 
 def warn_about(log: Logger, options: ServerOptions) -> None:
     """What is allowed but unwise."""
+    if options.is_open_to_all:
+        log.warn(
+            "No users are configured and the server listens on all interfaces: whoever reaches it "
+            "can read, change and delete everything. Configure authorization or accounts, or "
+            "listen on one address (-a 127.0.0.1, host)"
+        )
     if _has_plain_password(options):
         log.warn("Plaintext passwords detected, use nkeys or bcrypt")
     if options.limits.max_payload > PAYLOAD_DISCOURAGED:
@@ -52,7 +56,7 @@ def _has_plain_password(options: ServerOptions) -> bool:
         users += account.users
     secrets = [user.password for user in users]
     secrets += [options.authorization.password, options.authorization.token]
-    return any(secret and not secret.startswith(_BCRYPT_PREFIXES) for secret in secrets)
+    return any(secret and not is_hash(secret) for secret in secrets)
 
 
 def announce_jetstream(log: Logger, engine: Engine, options: ServerOptions, seconds: float) -> None:
@@ -108,7 +112,8 @@ def disk_for_streams(options: ServerOptions) -> int:
     directory = os.path.abspath(options.jetstream.store_dir)
     while not os.path.exists(directory):  # it may not have been made yet
         directory = os.path.dirname(directory)
-    return int(shutil.disk_usage(directory).free * _SHARE_OF_MACHINE)
+    disk = os.statvfs(directory)
+    return int(disk.f_bavail * disk.f_frsize * _SHARE_OF_MACHINE)
 
 
 def size(count: int) -> str:
@@ -121,5 +126,7 @@ def size(count: int) -> str:
 
 def node_id(name: str) -> str:
     """Eight letters and digits that stand for a server name."""
+    import hashlib
+
     digest = hashlib.sha256(name.encode()).digest()
     return "".join(_NODE_LETTERS[byte % len(_NODE_LETTERS)] for byte in digest[:8])

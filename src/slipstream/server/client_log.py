@@ -7,7 +7,7 @@ Lines begin with who it is (spec config-cli.md section 10), as far as that is kn
 
 from typing import TYPE_CHECKING, Any
 
-from slipstream.server.trace import FrameTracer, excerpt
+from slipstream.server.trace import EXCERPT_BYTES_MAX, FrameTracer, excerpt
 
 if TYPE_CHECKING:
     from slipstream.engine.session import ClientSession
@@ -83,8 +83,8 @@ class ClientLog:
         self._log.error(f"{self.label()} - {text}")
 
     def ended_by(self, data: bytes) -> None:
-        """These bytes made the server close the connection."""
-        self._last = data
+        """These bytes made the server close the connection, or may once it has acted on them."""
+        self._last = data[:EXCERPT_BYTES_MAX]
 
     def closed(self) -> None:
         """Its connection has ended; said once."""

@@ -5,24 +5,24 @@ signal ends it. They differ in their defaults: `slipstream serve` has JetStream 
 under ``./slipstream-data``; `slipstream-server` has it off until asked, as nats-server has.
 """
 
+import gc
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from slipstream.engine.options import VERSION
 from slipstream.errors import ConfigError, Error
 from slipstream.server.flags import TLS_HELP, CommandLine, FlagError, parse, usage
-from slipstream.server.options import JetStreamOptions, ServerOptions
+from slipstream.server.options import JetStreamOptions, ServerOptions, temporary_directory
 
 PROGRAM = "slipstream-server"
 SERVE_STORE_DIR = "./slipstream-data"
 TEMPORARY_STORE_DIR = "slipstream"  # in the system's directory for temporary files
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(msgspec.Struct, frozen=True):
     """Which of the two commands runs: what it is called, and where it begins."""
 
     name: str
@@ -77,6 +77,7 @@ def run(program: Program, arguments: Sequence[str]) -> int:
     except Error as error:
         print(f"{program.name}: {error}", file=sys.stderr)
         return 1
+    gc.disable()  # nothing that is loaded from here on becomes garbage; the server enables it
     from slipstream.server.process import run_process
 
     return run_process(program.name, options, lambda: load(program, line))
@@ -109,7 +110,7 @@ def load(program: Program, line: CommandLine) -> tuple[ServerOptions, list[str]]
         options, warnings = loaded.options, loaded.warnings
     line.apply(options)
     if options.jetstream.enabled and not options.jetstream.store_dir:
-        directory = os.path.join(tempfile.gettempdir(), TEMPORARY_STORE_DIR)
+        directory = os.path.join(temporary_directory(), TEMPORARY_STORE_DIR)
         options.jetstream.store_dir = directory
     options.validate()
     return options, warnings

@@ -18,7 +18,9 @@ from slipstream.log.durability import SyncBatch
 if TYPE_CHECKING:
     from slipstream.engine.stream import Stream
 
-INLINE_MESSAGES_MAX = 4
+# A commit of more bytes is not waited for here: the loop gathers the next one meanwhile. What one
+# read brings of a client that has a few messages on their way is less, however many they are.
+INLINE_BYTES_MAX = 16 * 1024
 INLINE_SECONDS_MAX = 0.0005  # a disk that is slower than this, on average, is not waited for here
 QUEUED_BYTES_MIN = 1024 * 1024  # below this, what waits for a batch under way goes on gathering
 PROBE_EVERY = 256  # after so many commits on the thread, one is tried here again
@@ -48,19 +50,16 @@ class GroupCommitter:
         if stream.syncing and not self._may_queue(stream):
             stream.sync_again = True
             return
+        size = stream.log.unwritten()
         lazy = self._lazy.pop(stream, None)
-        batch = stream.log.prepare_sync(lazy)
+        batch = stream.prepare_sync(lazy)
         if batch is None:
             stream.synced(None)
             return
         if stream.ack_at_once:
             self._sync_lazily(stream, batch, lazy)
             return
-        if (
-            not stream.syncing
-            and stream.log.last_seq - stream.log.durable_seq <= INLINE_MESSAGES_MAX
-            and self._may_run_here()
-        ):
+        if not stream.syncing and size <= INLINE_BYTES_MAX and self._may_run_here():
             begin = perf_counter()
             batch.run()
             self._note(perf_counter() - begin)

@@ -6,12 +6,15 @@ concerns is written to once. An idle connection costs nothing.
 Three things keep a slow client from harming others. What it does not take is counted (`pending`),
 so that the session is cut off at `max_pending`. What waits to be sent must have gone when
 `write_deadline` has passed. And a publisher that outruns somebody whom it writes to is read from
-more slowly.
+more slowly; while all clients together have much pending (`Engine.is_crowded`) it has to wait until
+they have taken it or are cut off.
 """
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from slipstream.engine.session import STALL
 from slipstream.server.client_log import ClientLog
 
 if TYPE_CHECKING:
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
 STALL_SECONDS = 0.005
 # How long a client gets to read the last error before its connection is gone.
 LINGER_SECONDS = 1.0
-WRITE_BUFFER_HIGH = 1024 * 1024
+# How often within `write_deadline` is looked whether a client has taken what waited.
+DEADLINE_LOOKS = 10
 
 
 class Connection(asyncio.Protocol):
@@ -63,7 +67,7 @@ class Connection(asyncio.Protocol):
         """Bytes can flow; nothing has been said yet."""
         self._transport = transport
         peer = transport.get_extra_info("peername") or ("", 0)
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
+        transport.set_write_buffer_limits(high=0)  # whatever waits, waits for the deadline
         self.facts.update(ip=peer[0], port=peer[1])
         self.runtime.connections.add(self)
 
@@ -91,10 +95,9 @@ class Connection(asyncio.Protocol):
             session.close("Internal Error")
         if self.log.tracing:
             self.log.show_received()
-        if session.closed:
+        if session.closed or session.holding:
             self.log.ended_by(data)
-        if runtime.leave():
-            self._stall()
+        runtime.leave()
         if runtime.busy_poll is not None:
             runtime.busy_poll.after_read(len(data))
 
@@ -121,7 +124,7 @@ class Connection(asyncio.Protocol):
         """The client takes less than it is sent."""
         self._paused = True
         if self._deadline is None and not self._ending:
-            self._watch()
+            self._watch(self._sent, DEADLINE_LOOKS)
 
     def resume_writing(self) -> None:
         """It has caught up."""
@@ -131,39 +134,29 @@ class Connection(asyncio.Protocol):
             self.session.drained()
             self.runtime.leave()
 
-    def _watch(self) -> None:
-        """Look again when what waits now must have gone."""
-        delay = self.runtime.write_deadline_seconds
-        self._deadline = self.runtime.loop.call_later(delay, self._check_deadline, self._sent)
+    def _watch(self, sent: int, looks: int) -> None:
+        """Look `looks` times whether the first `sent` bytes have gone; the last is the deadline.
 
-    def _check_deadline(self, sent_before: int) -> None:
+        Once they have gone, the deadline of the others begins. A single look at the deadline would
+        find that late: a client that takes a little at the beginning would have twice the time.
+        """
+        delay = self.runtime.write_deadline_seconds / DEADLINE_LOOKS
+        self._deadline = self.runtime.loop.call_later(delay, self._check_deadline, sent, looks)
+
+    def _check_deadline(self, sent: int, looks: int) -> None:
         self._deadline = None
         if not self._paused or self._ending or self.session is None:
             return
-        waiting = self._transport.get_write_buffer_size()
-        if self._sent - waiting >= sent_before:
-            self._watch()
+        if self._sent - self.unsent() >= sent:
+            self._watch(self._sent, DEADLINE_LOOKS)
+            return
+        if looks > 1:
+            self._watch(sent, looks - 1)
             return
         runtime = self.runtime
         runtime.enter()
         runtime.engine.cut_off(self.session, "Slow Consumer (Write Deadline)")
         runtime.leave()
-
-    def _stall(self) -> None:
-        """Read no more from this client for a moment."""
-        transport = self._transport
-        if self._ending or transport.is_closing():
-            return
-        self.runtime.stalls += 1
-        if self.session is not None:
-            facts = self.session.facts
-            facts["stalls"] = facts.get("stalls", 0) + 1
-        transport.pause_reading()
-        self.runtime.loop.call_later(STALL_SECONDS, self._go_on)
-
-    def _go_on(self) -> None:
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
 
     # -- what the session calls ----------------------------------------------------------------
 
@@ -172,6 +165,17 @@ class Connection(asyncio.Protocol):
         if self.log.tracing:
             self.log.sent(data)
         self.put(data)
+
+    def write_parts(self, parts: list[bytes]) -> None:
+        """Send several pieces in order; none of them is copied here."""
+        if self.log.tracing:
+            self.log.sent(b"".join(parts))
+        self.put_parts(parts)
+
+    def put_parts(self, parts: list[bytes]) -> None:
+        """Give several pieces to the system as they are, in one call."""
+        self._sent += sum(map(len, parts))
+        self._transport.writelines(parts)
 
     def put(self, data: bytes) -> None:
         """Give bytes to the system as they are."""
@@ -186,6 +190,37 @@ class Connection(asyncio.Protocol):
         """Bytes that wait here, whether for the client or for the end of this round of the loop."""
         return int(self._transport.get_write_buffer_size()) if self._transport is not None else 0
 
+    def pause_reading(self) -> None:
+        """Read no more from this client until `resume_reading`."""
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        if not self._ending:
+            self._transport.resume_reading()
+
+    def stall(self) -> None:
+        """Somebody whom this client writes to does not keep up: let it rest."""
+        self.runtime.stalls += 1
+        if self.session is not None:
+            facts = self.session.facts
+            facts["stalls"] = facts.get("stalls", 0) + 1
+        loop = self.runtime.loop
+        until = loop.time() + self.runtime.write_deadline_seconds
+        loop.call_later(STALL_SECONDS, self._end_stall, until)
+
+    def _end_stall(self, until: float) -> None:
+        session, runtime = self.session, self.runtime
+        if session is None or self._ending:
+            return
+        engine = runtime.engine
+        if engine.is_crowded:
+            runtime.turn(engine.count_pending)
+        if engine.is_crowded and runtime.loop.time() < until:
+            runtime.loop.call_later(STALL_SECONDS, self._end_stall, until)
+        else:
+            runtime.turn(lambda: session.release(STALL))
+
     def close(self) -> None:
         """Send what is pending, then close.
 
@@ -199,7 +234,8 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         if transport.can_write_eof():
-            transport.write_eof()
+            with suppress(OSError):  # the peer has gone, which the event loop reports next
+                transport.write_eof()
         until = self.runtime.loop.time() + self.runtime.write_deadline_seconds
         self._linger(self._sent - self.unsent(), until)
 

@@ -22,6 +22,7 @@ def engine_options(options: ServerOptions) -> EngineOptions:
         max_payload=limits.max_payload,
         max_control_line=limits.max_control_line,
         max_pending=limits.max_pending,
+        max_pending_total=limits.max_pending_total,
         no_fast_producer_stall=limits.no_fast_producer_stall,
         max_connections=limits.max_connections,
         max_subscriptions=limits.max_subscriptions,
@@ -39,6 +40,7 @@ def engine_options(options: ServerOptions) -> EngineOptions:
         domain=js.domain,
         strict=js.strict,
         sync_always=js.sync_always,
+        request_queue_limit=js.request_queue_limit,
         jetstream_limits=EngineLimits(
             max_memory=js.max_memory_store,
             max_storage=js.max_file_store,
@@ -52,16 +54,10 @@ def engine_options(options: ServerOptions) -> EngineOptions:
     )
 
 
-def has_users(options: ServerOptions) -> bool:
-    """Whether anybody is configured at all."""
-    listed = any(account.users for account in options.accounts.values())
-    return options.authorization.is_configured or listed
-
-
 def is_auth_required(options: ServerOptions) -> bool:
     """Whether a client has to say who it is. Where only the system account has users, others are
     free in the default account."""
-    if options.no_auth_user or not has_users(options):
+    if options.no_auth_user or not options.has_users:
         return False
     named = [name for name, account in options.accounts.items() if account.users]
     return options.authorization.is_configured or named != [options.system_account]
@@ -69,6 +65,9 @@ def is_auth_required(options: ServerOptions) -> bool:
 
 def prepare_accounts(engine: Engine, options: ServerOptions) -> None:
     """Create the accounts that are configured, or change those that are there already."""
+    # Where there are other accounts, these alone have JetStream, each as its block says.
+    others = set(options.accounts) - {options.system_account}
+    engine.default_account.limits = AccountLimits(jetstream=not others)
     _map_subjects(engine, engine.default_account, options.mappings)
     if options.system_account != engine.system_account.name:
         engine.rename_system_account(options.system_account)

@@ -7,8 +7,9 @@ everything from the first word without a dash on is a command.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from slipstream.errors import ConfigError
 from slipstream.server.options import DEFAULT_PORT, ServerOptions, TlsOptions
@@ -23,8 +24,7 @@ class FlagError(ConfigError):
     """The command line can not be read. nats-server shows its help and ends with status 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(msgspec.Struct, frozen=True):
     """One flag: its names, what it takes, the options it sets and its line of help."""
 
     names: tuple[str, ...]
@@ -164,8 +164,7 @@ _TLS_FIELDS = {"tlscert": "cert_file", "tlskey": "key_file", "tlscacert": "ca_fi
 _NEEDS_CLUSTER = frozenset({"routes", "cluster", "cluster_listen"})
 
 
-@dataclass(slots=True)
-class CommandLine:
+class CommandLine(msgspec.Struct):
     """What a command line said: flags in the order given, by the name used, and words after."""
 
     flags: list[tuple[str, Any]]

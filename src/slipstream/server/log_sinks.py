@@ -6,13 +6,11 @@ is the form on stderr and in files, as scripts around nats-server expect it. A s
 program speaks through the `logging` module, in whatever form that program has set up.
 """
 
-import glob
 import logging
 import os
 import sys
 import time
 from typing import Protocol, TextIO
-from urllib.parse import urlsplit
 
 from slipstream.server.options import LoggingOptions
 
@@ -131,6 +129,8 @@ class FileSink:
         """Keep `log_max_num` files, the current one among them."""
         if self._options.log_max_num <= 0:
             return
+        import glob
+
         backups = sorted(glob.glob(f"{glob.escape(self._path)}.[0-9]*"))
         for path in backups[: max(len(backups) - self._options.log_max_num + 1, 0)]:
             try:
@@ -187,6 +187,8 @@ class SyslogSink:
         if not address:
             self._handler = SysLogHandler("/dev/log")
         else:
+            from urllib.parse import urlsplit
+
             url = urlsplit(address)
             if url.scheme not in ("udp", "tcp", "unix"):
                 raise ValueError(f'remote_syslog "{address}" must be udp://host:port, tcp or unix')

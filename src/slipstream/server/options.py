@@ -6,7 +6,7 @@ opened. The field names are NATS's directives. Throughout: sizes are in bytes, t
 counts plain; what a special value means stands beside its field.
 """
 
-import os.path
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,9 +24,15 @@ DEFAULT_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
 DEFAULT_PORT = 4222
 RANDOM_PORT = -1
+EVERY_ADDRESS = ("0.0.0.0", "::", "")
 CONNECTION_TYPES = frozenset(
     {"STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"}
 )
+
+
+def temporary_directory() -> str:
+    """Where the system keeps what may be lost, by nats-server's rule."""
+    return os.environ.get("TMPDIR") or "/tmp"
 
 
 class TlsOptions(msgspec.Struct, kw_only=True):
@@ -152,6 +158,7 @@ class JetStreamOptions(msgspec.Struct, kw_only=True):
     sync_interval: int = 2 * MINUTE  # between fdatasyncs where not sync_always
     domain: str = ""
     strict: bool = True  # refuse unknown fields of API requests
+    request_queue_limit: int = 10_000  # API requests that wait for their turn; 0 is any number
     limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
 
 
@@ -163,6 +170,7 @@ class LimitsOptions(msgspec.Struct, kw_only=True):
     max_sub_tokens: int = 0  # 0 is without bound
     max_payload: int = MIB
     max_pending: int = 64 * MIB
+    max_pending_total: int = 0  # of all clients together; 0 is eight times max_pending
     max_control_line: int = 4 * KIB
     ping_interval: int = 2 * MINUTE
     ping_max: int = 2
@@ -227,6 +235,18 @@ class ServerOptions(msgspec.Struct, kw_only=True):
     config_digest: str = ""  # "sha256:<64 hex>" of the file's content, whatever its formatting
 
     @property
+    def has_users(self) -> bool:
+        """Whether anybody is configured at all."""
+        listed = any(account.users for account in self.accounts.values())
+        return self.authorization.is_configured or listed
+
+    @property
+    def is_open_to_all(self) -> bool:
+        """Whether whoever reaches any address of the machine may do everything."""
+        has_certificates = self.tls is not None and self.tls.verify and not self.allow_non_tls
+        return self.host in EVERY_ADDRESS and not self.has_users and not has_certificates
+
+    @property
     def auth_timeout(self) -> int:
         """How long a client has to authenticate, in ns."""
         if self.authorization.timeout:
@@ -276,6 +296,12 @@ def _limits(options: ServerOptions) -> Iterator[str]:
         )
     if limits.max_payload < 0 or limits.max_pending < 0:
         yield "max_payload and max_pending are sizes in bytes and can not be negative"
+    if limits.max_pending_total and limits.max_pending_total < limits.max_pending:
+        yield (
+            f"max_pending_total ({limits.max_pending_total}) is below max_pending "
+            f"({limits.max_pending}), which each client may have: raise it, or give 0 for "
+            "eight times max_pending"
+        )
     if limits.max_control_line <= 0:
         yield f"max_control_line {limits.max_control_line} must be above 0; 4KB is usual"
     if limits.ping_interval <= 0:
@@ -348,6 +374,8 @@ def _jetstream(options: ServerOptions) -> Iterator[str]:
     for what, value in _counts(jetstream):
         if value < 0:
             yield f"jetstream: {what} can not be negative"
+    if jetstream.request_queue_limit < 0:
+        yield "jetstream: request_queue_limit can not be negative; 0 is any number"
     if jetstream.sync_interval < 0:
         yield 'jetstream: sync_interval must be a duration such as "2m", or always'
 

@@ -4,11 +4,13 @@ The ports file, ``<program>_<pid>.ports``, holds JSON: for each kind of listener
 address of this machine. Together with port -1 it is how test suites find the server they started.
 """
 
-import json
 import os
 import socket
 
+import msgspec
+
 from slipstream.errors import ConfigError
+from slipstream.server.listeners import WILDCARDS, has_ipv6
 
 
 def write_pid_file(path: str) -> None:
@@ -30,8 +32,8 @@ class PortsFile:
     def write(self, ports: dict[str, list[str]]) -> None:
         """Write all at once: a reader sees nothing or everything. Raises `OSError`."""
         draft = f"{self.path}.tmp"
-        with open(draft, "w") as file:
-            json.dump(ports, file, separators=(",", ":"))
+        with open(draft, "wb") as file:
+            file.write(msgspec.json.encode(ports))
         os.rename(draft, self.path)
 
     def remove(self) -> None:
@@ -50,10 +52,11 @@ def bracketed(host: str) -> str:
 
 
 def _addresses(host: str) -> list[str]:
-    if host not in ("", "0.0.0.0", "::", "[::]"):
+    if host not in WILDCARDS:
         return [host]
-    family = socket.AF_INET if host == "0.0.0.0" else socket.AF_UNSPEC
-    found = ["127.0.0.1"]
+    found, family = ["127.0.0.1"], socket.AF_INET
+    if has_ipv6():
+        found, family = [*found, "::1"], socket.AF_UNSPEC
     try:
         entries = socket.getaddrinfo(socket.gethostname(), None, family, socket.SOCK_STREAM)
     except OSError:

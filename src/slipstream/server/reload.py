@@ -148,19 +148,37 @@ class _Reload:
                 session.fail(b"Authorization Violation", "Authentication Failure")
             elif self._engine.accounts.get(user.account) is not session.account:
                 session.close("Client Closed")  # it belongs elsewhere now: let it connect again
+            elif (excess := self._excess_of(session)) is not None:
+                session.fail(*excess)
             else:
                 self._hold_to(session, user)
 
         self._engine.authenticator.authenticate(session, done)
 
+    def _excess_of(self, session: ClientSession) -> tuple[bytes, str] | None:
+        """Why a session has no room in its account any more: the error and the reason; else None.
+
+        Sessions are looked at from the oldest on, so the newest are those that stay.
+        """
+        most = session.account.limits.max_connections
+        if 0 <= most < len(session.account.sessions):
+            text = b"maximum account active connections exceeded"
+            return text, "Maximum Account Connections Exceeded"
+        most = self._engine.max_subscriptions(session)
+        if 0 < most < len(session.subscriptions):
+            return b"maximum subscriptions exceeded", "Maximum Subscriptions Exceeded"
+        return None
+
     def _hold_to(self, session: ClientSession, user: User) -> None:
         """The same user, perhaps with other permissions."""
         session.user = user
         session.permissions = user.permissions
+        session.filters = False
         if user.permissions is None:
             return
         for subscription in list(session.subscriptions.values()):
             if user.permissions.may_subscribe(subscription.subject, subscription.queue):
+                session.filters |= user.permissions.must_filter(subscription.subject)
                 continue
             del session.subscriptions[subscription.sid]
             session.account.unsubscribe(subscription)

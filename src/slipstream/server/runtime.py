@@ -5,7 +5,7 @@ import gc
 import time
 from collections.abc import Callable
 from random import SystemRandom
-from typing import Any
+from typing import TYPE_CHECKING
 
 from slipstream.engine.clock import Clock
 from slipstream.engine.engine import Engine
@@ -15,13 +15,17 @@ from slipstream.log.stream_store import Store
 from slipstream.server.busy_poll import BusyPoll
 from slipstream.server.commit import GroupCommitter
 from slipstream.server.connection import Connection
+from slipstream.server.listeners import BACKLOG, open_listeners
 from slipstream.server.logger import Logger
-from slipstream.server.tls import Tls
-from slipstream.server.tls_connection import TlsConnection
+
+if TYPE_CHECKING:
+    from slipstream.server.tls import Tls
 
 # How long the end of a server waits for clients to take what is meant for them.
 DRAIN_STEPS_MAX = 200
 DRAIN_STEP_SECONDS = 0.005
+# Less work than this need not be counted: then the next look at the sockets begins no round.
+ROUND_STEPS_MIN = 2_000
 
 
 class Runtime:
@@ -62,22 +66,19 @@ class Runtime:
         if now > clock.now:
             clock.now = now
 
-    def leave(self) -> bool:
-        """A turn ends: finish it. True if somebody whom it wrote to does not keep up."""
+    def leave(self) -> None:
+        """A turn ends: finish it."""
         engine = self.engine
         try:
             more = engine.finish_turn()
         except Exception as error:  # a fault of the server; who is left over has the next turn
             self.log.fault("finishing a turn", error)
             more = True
-        if more and self._again is None:
+        if (more or engine.turn.spent >= ROUND_STEPS_MIN) and self._again is None:
             self._again = self.loop.call_soon(self._go_on)
         due = engine.timers.next_at()
         if due and (self._handle is None or due < self._handle_at):
             self._set_timer(due)
-        congested: bool = engine.turn.congested
-        engine.turn.congested = False
-        return congested
 
     def turn(self, action: Callable[[], None]) -> None:
         """Run `action` as a turn."""
@@ -92,7 +93,7 @@ class Runtime:
 
     def _go_on(self) -> None:
         self._again = None
-        self.turn(_nothing)
+        self.turn(self.engine.go_on)
 
     def _set_timer(self, due: int) -> None:
         if self._handle is not None:
@@ -108,8 +109,8 @@ class Runtime:
     def have_process_alone(self) -> None:
         """For a process that is only a server: what is there now stays, cycles are rare, and nobody
         else's threads wait while the loop looks for more."""
-        gc.collect()
         gc.freeze()
+        gc.enable()  # the command has turned it off while everything was loaded
         gc.set_threshold(50_000, 50, 50)
         self.busy_poll = BusyPoll(self.loop)
 
@@ -122,15 +123,21 @@ class Runtime:
         self.store = Store(OsDisk(), directory)
         return self.store
 
-    async def listen(self, host: str, port: int, **extra: Any) -> int:
-        """Accept clients; the port, which the system chose for 0."""
+    async def listen(self, host: str, port: int) -> int:
+        """Accept clients; the port, which the system chose for 0. Raises `OSError`."""
 
         def accept() -> Connection:
-            return Connection(self) if self.tls is None else TlsConnection(self, self.tls)
+            if self.tls is None:
+                return Connection(self)
+            from slipstream.server.tls_connection import TlsConnection
 
-        server = await self.loop.create_server(accept, host, port, backlog=4096, **extra)
-        self._servers.append(server)
-        found: int = server.sockets[0].getsockname()[1]
+            return TlsConnection(self, self.tls)
+
+        listeners = await open_listeners(host, port)
+        found: int = listeners[0].getsockname()[1]
+        for listener in listeners:
+            server = await self.loop.create_server(accept, sock=listener, backlog=BACKLOG)
+            self._servers.append(server)
         return found
 
     def stop_listening(self) -> None:
@@ -143,6 +150,7 @@ class Runtime:
         """End every connection, sync and close every stream."""
         self.stop_listening()
         self.enter()
+        self.engine.dismiss()
         for session in list(self.engine.sessions.values()):
             session.close("Server Shutdown")
         self.engine.finish_turn()
@@ -165,7 +173,3 @@ class Runtime:
         for connection in list(self.connections):
             connection.abort()
         await asyncio.sleep(0)
-
-
-def _nothing() -> None:
-    """A turn that only finishes what is left."""

@@ -9,8 +9,6 @@ async with Server(store_dir="data") as server:    # on the running loop
 
 import asyncio
 import os
-import shutil
-import tempfile
 import threading
 import time
 from concurrent.futures import Future
@@ -31,10 +29,9 @@ from slipstream.server.monitoring.start import (
     start_monitoring,
     start_system_account,
 )
-from slipstream.server.options import JetStreamOptions, ServerOptions
+from slipstream.server.options import JetStreamOptions, ServerOptions, temporary_directory
 from slipstream.server.process_files import bracketed, urls
 from slipstream.server.runtime import Runtime
-from slipstream.server.tls import Tls
 
 START_SECONDS_MAX = 60
 
@@ -89,6 +86,8 @@ class Server:
         self._temporary = ""
         if config.jetstream.enabled and not config.jetstream.store_dir:
             if store_dir is None:
+                import tempfile
+
                 store_dir = self._temporary = tempfile.mkdtemp(prefix="slipstream-")
             config.jetstream = msgspec.structs.replace(config.jetstream, store_dir=store_dir)
         self._thread: threading.Thread | None = None
@@ -142,6 +141,8 @@ class Server:
         runtime.write_deadline_seconds = options.limits.write_deadline / SECOND
         runtime.allow_non_tls = options.allow_non_tls
         if options.tls is not None:
+            from slipstream.server.tls import Tls
+
             runtime.tls = Tls(options.tls)
         prepare_accounts(runtime.engine, options)
         announce(log, runtime.engine, options)
@@ -176,7 +177,7 @@ class Server:
             ) from error
         except StorageError as error:
             raise StorageError(f"Can't start JetStream: {error}") from error
-        if not self._temporary and os.path.abspath(directory).startswith(tempfile.gettempdir()):
+        if not self._temporary and os.path.abspath(directory).startswith(temporary_directory()):
             self.log.warn("Temporary storage directory used, data could be lost on system reboot")
         announce_jetstream(self.log, runtime.engine, self.options, time.perf_counter() - begin)
 
@@ -208,6 +209,8 @@ class Server:
 
     def _remove_temporary(self) -> None:
         if self._temporary:
+            import shutil
+
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _stop_monitoring(self) -> None:

@@ -123,6 +123,8 @@ class TlsConnection(Connection):
         self._held = []
         for data in held:
             self.put(data)
+        if self.session is not None:
+            self.session.drained()
 
     # -- the end of the beginning --------------------------------------------------------------
 
@@ -194,6 +196,11 @@ class TlsConnection(Connection):
             super().put(self._layer.encrypt(data))
         else:
             self._held.append(data)
+
+    def put_parts(self, parts: list[bytes]) -> None:
+        """Send as the state of things demands."""
+        for part in parts:
+            self.put(part)
 
     def pending(self) -> int:
         """Bytes that the client has not taken yet."""

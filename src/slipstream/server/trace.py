@@ -29,6 +29,9 @@ from slipstream.wire.client_frames import (
 if TYPE_CHECKING:
     from slipstream.server.logger import Logger
 
+EXCERPT_SIZE_MAX = 64  # characters
+EXCERPT_BYTES_MAX = 1024  # of what was sent, from which an excerpt is made
+
 _NAMES = {
     CONNECT: "CONNECT",
     ERR: "-ERR",
@@ -144,10 +147,10 @@ class FrameTracer:
         self._log.trace(f"{self._label(self._connected)} - {text}")
 
 
-def excerpt(data: bytes, size_max: int = 64) -> str:
+def excerpt(data: bytes) -> str:
     """The beginning of what a client sent, as one printable line and without secrets."""
-    text = without_secrets(_quoted(data[: 16 * size_max]).replace('\\"', '"'))
-    return text if len(text) <= size_max else text[:size_max] + "..."
+    text = without_secrets(_quoted(data[:EXCERPT_BYTES_MAX]).replace('\\"', '"'))
+    return text if len(text) <= EXCERPT_SIZE_MAX else text[:EXCERPT_SIZE_MAX] + "..."
 
 
 def without_secrets(text: str) -> str:

@@ -55,6 +55,13 @@ GOOD = [
     "authorization { SECRET: abc\nuser: a\npassword: $SECRET }",
     "listen: 127.0.0.1:4333\nhttp: 8222",
     'listen: "[::1]:4333"',
+    "listen: 0.0.0.0:-1\nhttp: 127.0.0.1:-1",
+    "listen: :4333\nhttp: localhost:-1",
+    "host: ::1\nserver_name: 1.2.3.4-5",
+    "leafnodes {}\nwebsocket {}\ncluster {}\ngateway {}\nmqtt {}",
+    "leafnodes { no_advertise: true, remotes: [] }",
+    'websocket { no_tls: true, port: 0 }\nmqtt { ack_wait: "1m" }',
+    "proxies { trusted: [] }",
     "http_base_path: /nats\nmonitor_port: 8222",
     "server_name: a\nserver_tags: [a, b]\nserver_metadata { a: b }",
     "max_connections: 0\nmax_subs: -1\nmax_sub_tokens: 16\nping_max: 3",
@@ -145,6 +152,34 @@ REFUSED_ONLY_HERE = [
 ]
 
 
+BREAKS_THE_GRAMMAR = [
+    'server_name: "a',
+    "port: 1.5M",
+    "port: -",
+    "port: 12345-1",
+    "port: [",
+    "port: (\nno end",
+    "port 4222 debug true",
+    "server_tags: [a,,b]",
+    "server_metadata {a: b c: d}",
+    "server_metadata {: b}",
+    r'server_name: "a\qb"',
+    ": 4",
+    "include",
+    "port:",
+]
+
+SWITCHES_ON_WHAT_IS_NOT_THERE = [
+    "leafnodes { listen: 127.0.0.1:-1 }",
+    "leafnodes { remotes: [{url: 'nats://127.0.0.1:7422'}] }",
+    "websocket { port: -1, no_tls: true }",
+    "cluster { name: c }",
+    "cluster { routes: ['nats://127.0.0.1:6222'] }",
+    "gateway { name: x, port: 7222 }",
+    "mqtt { port: 1883 }",
+]
+
+
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     (tmp_path / "inc.conf").write_text("debug: true\nmax_payload: 1KB\n")
@@ -202,3 +237,19 @@ def test_contradictions_are_found_before_the_start(directory: Path) -> None:
     for text, _, theirs, ours in ask_both(directory, REFUSED_ONLY_HERE):
         assert "is valid" in theirs, text
         assert not ours.startswith("valid"), text
+
+
+def test_what_breaks_the_grammar_begins_with_the_words_that_harnesses_look_for(
+    directory: Path,
+) -> None:
+    texts = [f"debug: true\n{bad}\n" for bad in BREAKS_THE_GRAMMAR]
+    for text, _, theirs, ours in ask_both(directory, texts):
+        assert re.match(r"nats-server: Parse error on line \d+: ", theirs), (text, theirs)
+        assert re.match(r"Parse error on line \d+: \S+:\d+:\d+: ", ours), (text, ours)
+
+
+def test_a_block_that_switches_something_on_that_is_not_there_is_refused(directory: Path) -> None:
+    for text, path, theirs, ours in ask_both(directory, SWITCHES_ON_WHAT_IS_NOT_THERE):
+        assert "is valid" in theirs, text
+        block = text.partition(" ")[0]
+        assert ours == f'{path}:1:1: "{block}" is not supported yet: remove it'

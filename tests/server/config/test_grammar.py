@@ -34,6 +34,9 @@ def plain(text: str, **environment: str) -> Any:
         ("1h30m", "1h30m"),
         ("2m", 2_000_000),
         ("127.0.0.1:4222", "127.0.0.1:4222"),
+        ("0.0.0.0:-1", "0.0.0.0:-1"),
+        ("-1.2.3", "-1.2.3"),
+        ("1.2.3.4-5", "1.2.3.4-5"),
         ("p@ss#w", "p@ss#w"),
         ("3secret", "3secret"),
         ("'a\\b'", "a\\b"),
@@ -127,7 +130,6 @@ def test_a_file_that_includes_itself_comes_to_an_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("a: 1\n  b: $missing", "2:6"),
         ("a: {\n b: 1", "2:6"),
         ("a: [1, 2", "1:9"),
         ('a: "open', "1:4"),
@@ -144,7 +146,15 @@ def test_a_file_that_includes_itself_comes_to_an_end(tmp_path: Path) -> None:
 def test_what_breaks_the_grammar_is_refused_with_its_place(text: str, place: str) -> None:
     with pytest.raises(ParseError) as raised:
         plain(text)
-    assert str(raised.value).startswith(f"a.conf:{place}: ")
+    line = place.partition(":")[0]
+    assert str(raised.value).startswith(f"Parse error on line {line}: a.conf:{place}: ")
+
+
+def test_a_variable_that_is_not_there_is_reported_in_nats_servers_words() -> None:
+    with pytest.raises(ParseError) as raised:
+        plain("a: 1\n  b: $missing")
+    expected = "a.conf:2:6: variable reference for 'missing' on line 2 can not be found: "
+    assert str(raised.value).startswith(expected)
 
 
 def test_the_digest_is_that_of_the_content_not_of_its_formatting() -> None:
@@ -157,3 +167,11 @@ def test_the_digest_is_that_of_the_content_not_of_its_formatting() -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(ConfigError):
         parse_text(text, "a.conf", {"a": "1", "b": "$a"})
+
+
+@pytest.mark.parametrize("blank", ["\v", "\f", "\x1c", "\x85", "\xa0", "\u2003"])
+def test_white_space_of_any_kind_separates_entries(blank: str) -> None:
+    assert plain(f"{blank}a: 1\n{blank}b {{{blank}c: 2\n{blank}}}\n{blank}") == {
+        "a": 1,
+        "b": {"c": 2},
+    }

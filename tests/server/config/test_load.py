@@ -44,6 +44,14 @@ def test_every_wrong_directive_is_named_with_its_place() -> None:
     assert 'unknown field "max_paylod", did you mean "max_payload"?' in lines[1]
 
 
+@pytest.mark.parametrize(("wrong", "meant"), [("prot", "port"), ("websockt", "websocket")])
+def test_a_directive_that_has_an_effect_is_suggested_before_one_that_has_none(
+    wrong: str, meant: str
+) -> None:
+    with pytest.raises(ConfigError, match=f'unknown field "{wrong}", did you mean "{meant}"'):
+        load_text(f"{wrong}: 1", "a.conf")
+
+
 def test_a_check_takes_warnings_for_errors(tmp_path: Path) -> None:
     path = write(tmp_path, "write_deadline: 5")
     assert load_options(path).limits.write_deadline == 5 * SECOND

@@ -1,8 +1,10 @@
 """`$SYS` requests and events: nats-server's subjects, envelopes and fields."""
 
 import asyncio
+import base64
 import gzip
 import json
+from pathlib import Path
 from typing import Any
 
 import nats
@@ -18,7 +20,7 @@ from tests.server.monitoring.twins import Twins
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 # Of Go, of clusters, and of durability as we have it.
-ONLY_ONE_HAS = ("feature_flags", "git_commit", "sync_always", "imports", "exports", "mappings")
+ONLY_ONE_HAS = ("git_commit", "sync_always", "mappings")
 
 
 async def ask(url: str, user: str, subject: str, body: str = "", **headers: str) -> Any:
@@ -53,6 +55,11 @@ def _common(value: Any) -> Any:
         ("$SYS.REQ.SERVER.PING.VARZ", ""),
         ("$SYS.REQ.SERVER.<id>.VARZ", '{"server_name":"twin"}'),
         ("$SYS.REQ.SERVER.PING.CONNZ", '{"auth":true,"subscriptions_detail":true,"user":"a"}'),
+        ("$SYS.REQ.SERVER.PING.CONNZ", '{"user":null,"CID":null,"limit":null,"server_name":null}'),
+        ("$SYS.REQ.SERVER.PING.CONNZ", '{"Auth":true,"SORT":"cid"}'),
+        ("$SYS.REQ.SERVER.PING.JSZ", '{"account":null,"Streams":true}'),
+        ("$SYS.REQ.SERVER.PING.HEALTHZ", '{"account":null,"js-enabled-only":null}'),
+        ("$SYS.REQ.ACCOUNT.PING.STATZ", '{"accounts":null}'),
         ("$SYS.REQ.SERVER.PING.SUBSZ", '{"subscriptions":true,"test":"jobs.one"}'),
         ("$SYS.REQ.SERVER.PING.JSZ", '{"consumer":true,"config":true}'),
         ("$SYS.REQ.SERVER.PING.HEALTHZ", ""),
@@ -131,6 +138,66 @@ async def test_nobody_answers_what_is_not_there_or_not_allowed(
     for url in (twins.their_clients, twins.our_clients):
         with pytest.raises(NoRespondersError):
             await ask(url, user, subject)
+
+
+@pytest.mark.parametrize("body", ["", '{"name":"nope"}', '{"name":"heap"}'])
+async def test_a_profile_that_python_does_not_have_is_refused(twins: Twins, body: str) -> None:
+    _, ours = await ask_both(twins, "s", "$SYS.REQ.SERVER.PING.PROFILEZ", body)
+    assert ours["data"]["profile"] is None
+    assert ours["data"]["error"].startswith("Profile ")
+
+
+async def test_the_profile_of_goroutines_shows_what_the_threads_do(twins: Twins) -> None:
+    subject, body = "$SYS.REQ.SERVER.PING.PROFILEZ", '{"name":"goroutine","debug":1}'
+    theirs, ours = await ask_both(twins, "s", subject, body)
+    assert b"goroutine profile" in base64.b64decode(theirs["data"]["profile"])
+    assert b"[slipstream-server]:\n" in base64.b64decode(ours["data"]["profile"])
+
+
+async def test_subscribers_are_counted_by_subject_and_queue(twins: Twins) -> None:
+    clients = []
+    for url in (twins.their_clients, twins.our_clients):
+        client = await nats.connect(url, user="s", password="s")
+        for subject, queue in (("a.b", ""), ("a.*", "q"), ("a.b", "q"), ("a.b", "r"), ("c", "")):
+            await client.subscribe(subject, queue)
+        clients.append(client)
+    for body in ("a.b", "a.b q", "a.* q", "a.>", "a", "c", "x", "", " c ", "a..b"):
+        theirs, ours = [
+            (await client.request("$SYS.DEBUG.SUBSCRIBERS", body.encode())).data
+            for client in clients
+        ]
+        assert ours == theirs, body
+    for client in clients:
+        await client.close()
+
+
+async def test_the_streams_of_an_account_are_deleted_at_once(tmp_path: Path) -> None:
+    text = f"jetstream {{ store_dir: {tmp_path} }}\n"
+    text += "port: -1, host: 127.0.0.1\naccounts {\n"
+    text += "A { jetstream: enabled, users: [{user: a, password: a}] }\n"
+    text += "$SYS { users: [{user: s, password: s}] } }\n"
+    purge = "$JS.API.ACCOUNT.PURGE"
+    with Server(config=load_text(text).options) as server:
+        client = await nats.connect(server.url, user="a", password="a")
+        js = client.jetstream()
+        for name in ("X", "Y"):
+            await js.add_stream(name=name, subjects=[name])
+        for account in ("NOPE", "A"):
+            found = json.loads((await ask(server.url, "s", f"{purge}.{account}")).data)
+            assert found == {
+                "type": "io.nats.jetstream.api.v1.account_purge_response",
+                "initiated": True,
+            }
+            assert (await js.account_info()).streams == (0 if account == "A" else 2)
+        await js.add_stream(name="X", subjects=["X"])
+        await client.close()
+    gone = text.replace("A {", "B {")  # its account has left the configuration, its files have not
+    with Server(config=load_text(gone).options) as server:
+        await ask(server.url, "s", f"{purge}.A")
+    with Server(config=load_text(text).options) as server:
+        client = await nats.connect(server.url, user="a", password="a")
+        assert (await client.jetstream().account_info()).streams == 0
+        await client.close()
 
 
 async def test_interest_is_counted(twins: Twins) -> None:

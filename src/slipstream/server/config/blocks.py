@@ -39,6 +39,7 @@ class Directive:
     support: Support = Support.FULL
     put: Put | None = None
     inner: "Block | None" = None  # of a directive that is a map itself
+    switches: tuple[str, ...] = ()  # what turns a block on that is refused; without it, it is off
 
     def store(self, target: Any, value: Any) -> None:
         """Set the option in `target`."""
@@ -77,7 +78,7 @@ class Block:
             self._apply(directive, entry, target, notes)
 
     def _apply(self, directive: Directive, entry: Entry, target: Any, notes: Notes) -> None:
-        if directive.support is Support.REFUSED and not _is_off(entry.value):
+        if directive.support is Support.REFUSED and not _is_off(entry.value, directive.switches):
             where = f" in {self.name}" if self.name else ""
             notes.wrong(entry.place, f'"{entry.key}"{where} is not supported yet: remove it')
             return
@@ -92,7 +93,9 @@ class Block:
                 notes.wrong(entry.place, f'invalid "{entry.key}": {error}')
 
     def _unknown(self, key: str) -> str:
-        near = get_close_matches(key.lower(), self.by_name, n=1)
+        used = [name for name, each in self.by_name.items() if each.support is Support.FULL]
+        near = get_close_matches(key.lower(), used, n=1)
+        near = near or get_close_matches(key.lower(), self.by_name, n=1)
         hint = f', did you mean "{near[0]}"?' if near else ""
         return f'unknown field "{key}"{hint}'
 
@@ -111,10 +114,20 @@ def items_of(value: Value, what: str) -> list[Value]:
     return value.data
 
 
-def refused(names: str, meaning: str) -> Directive:
-    """A directive for something that the server does not do yet; `names` begins with the name."""
+def refused(names: str, meaning: str, switches: str = "") -> Directive:
+    """A directive for something that the server does not do yet; `names` begins with the name.
+
+    A block is refused only if it holds one of its `switches`: the others only say how it would run.
+    """
     name, *aliases = names.split()
-    return Directive(name, Anything, meaning, aliases=tuple(aliases), support=Support.REFUSED)
+    return Directive(
+        name,
+        Anything,
+        meaning,
+        aliases=tuple(aliases),
+        support=Support.REFUSED,
+        switches=tuple(switches.split()),
+    )
 
 
 def no_effect(names: str, kind: Kind, meaning: str) -> Directive:
@@ -149,6 +162,11 @@ def walk(block: Block, prefix: str = "") -> Iterable[tuple[str, Directive]]:
             yield from walk(directive.inner, f"{path}.")
 
 
-def _is_off(value: Value) -> bool:
-    """Whether a value asks for nothing: false, or an empty text, list or map."""
-    return value.data is False or value.data in ("", [], {})
+def _is_off(value: Value, switches: tuple[str, ...]) -> bool:
+    """Whether a value asks for nothing: false, an empty text, list or map, or a block in which each
+    switch is missing, 0 or asks for nothing itself."""
+    data = value.data
+    if switches and isinstance(data, dict):
+        wanted = [entry.value for key, entry in data.items() if key.lower() in switches]
+        return all(one.data == 0 or _is_off(one, ()) for one in wanted)
+    return data is False or data in ("", [], {})

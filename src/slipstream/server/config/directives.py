@@ -107,7 +107,9 @@ TOP = Block(
     (
         # Listening
         optional("port", Kind("port", _read_port), "Port of clients; -1 is any free one."),
-        optional("host net", String, "Address to listen on."),
+        optional(
+            "host net", String, "Address to listen on; 0.0.0.0 and :: are all, of IPv4 and IPv6."
+        ),
         optional("listen", Address, "Both at once.", put=_put_listen),
         optional("client_advertise", String, "host:port to tell clients.", reloadable=True),
         optional("server_name", Kind("string", _read_server_name), "Name; its id by default."),
@@ -139,6 +141,13 @@ TOP = Block(
             "max_payload", SmallSize, "Bytes of a message.", "limits.max_payload", reloadable=True
         ),
         optional("max_pending", Size, "Bytes a client may fall behind.", "limits.max_pending"),
+        optional(
+            "max_pending_total",
+            Size,
+            "Bytes all clients together may fall behind; 0 is eight times max_pending.",
+            "limits.max_pending_total",
+            reloadable=True,
+        ),
         optional(
             "max_control_line",
             SmallSize,
@@ -321,14 +330,14 @@ TOP = Block(
         # Not supported yet
         refused("write_timeout", "What a write that takes too long leads to."),
         refused("proxy_protocol", "PROXY protocol on the client port."),
-        refused("proxies", "Trusted proxies."),
+        refused("proxies", "Trusted proxies.", "trusted"),
         refused("ocsp", "OCSP stapling."),
         refused("ocsp_cache", "Cache of OCSP responses."),
-        refused("websocket ws", "WebSocket."),
-        refused("mqtt", "MQTT."),
-        refused("cluster", "Routes to other servers."),
-        refused("gateway", "Gateways to other clusters."),
-        refused("leafnodes leaf", "Leaf nodes."),
+        refused("websocket ws", "WebSocket.", "port listen"),
+        refused("mqtt", "MQTT.", "port listen"),
+        refused("cluster", "Routes to other servers.", "port listen routes name"),
+        refused("gateway", "Gateways to other clusters.", "port listen gateways name"),
+        refused("leafnodes leaf", "Leaf nodes.", "port listen remotes"),
         refused("default_js_domain", "JetStream domains of leaf nodes' accounts."),
         refused("operator operators root roots root_operator root_operators", "Operators."),
         refused("trusted_keys trusted", "Operators' keys."),

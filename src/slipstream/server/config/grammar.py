@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from slipstream.server.config.tree import Entry, ParseError, Place, Value
+from slipstream.server.config.tree import Entry, ParseError, Place, UnresolvedError, Value
 
 DEPTH_MAX = 64  # of maps and lists in one another
 INCLUDES_MAX = 16  # of files in one another
@@ -30,7 +30,7 @@ _BLOCK_END = re.compile(r"\n\)[ \t]*(?=\r?\n|\Z)|\A\)[ \t]*(?=\r?\n|\Z)")
 _INTEGER = re.compile(r"(-?[0-9]+)(?:([kmgtpe])(b|ib?)?)?", re.IGNORECASE)
 _FLOAT = re.compile(r"-?[0-9]+\.[0-9]+")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
-_ADDRESS = re.compile(r"-?[0-9]+(?:\.[0-9]+){2,}\.?(?::[0-9]*)?")
+_ADDRESS = re.compile(r"-?[0-9]+\.[0-9]+\.[0-9.:-]*")
 _LIKE_A_NUMBER = re.compile(r"-|\.|[0-9]+[-.]")
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|[tnr\"\\])|\\")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
@@ -58,16 +58,16 @@ def _include(
     path: str, name: str, environment: Mapping[str, str], into: Value, depth: int, place: Place
 ) -> None:
     if depth > INCLUDES_MAX:
-        raise ParseError(place, f'"{name}" is included more than {INCLUDES_MAX} files deep')
+        raise UnresolvedError(place, f'"{name}" is included more than {INCLUDES_MAX} files deep')
     try:
         with open(path, "rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
         text = content.decode()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ParseError(place, f'cannot read "{name}": {reason}') from error
+        raise UnresolvedError(place, f'cannot read "{name}": {reason}') from error
     if len(content) > FILE_BYTES_MAX:
-        raise ParseError(place, f'"{name}" is larger than {FILE_BYTES_MAX} bytes')
+        raise UnresolvedError(place, f'"{name}" is larger than {FILE_BYTES_MAX} bytes')
     found = _Parser(text, path, environment, depth).parse()
     if isinstance(into.data, dict) and isinstance(found.data, dict):
         into.data.update(found.data)
@@ -261,13 +261,13 @@ class _Parser:
                 entry.is_variable = True
                 return Value(entry.value.data, place, entry.value.text)
         if name in self._resolving:
-            raise ParseError(place, f'the variable "{name}" refers to itself')
+            raise UnresolvedError(place, f'the variable "{name}" refers to itself')
         text = self._environment.get(name)
         if text is None:
-            raise ParseError(
+            raise UnresolvedError(
                 place,
-                f'variable reference for "{name}" can not be found: define the key earlier in '
-                "this file, or set it in the environment",
+                f"variable reference for '{name}' on line {place.line} can not be found: define "
+                "the key earlier in this file, or set it in the environment",
             )
         inner = _Parser(text, f"${name}", self._environment)
         inner._resolving = (*self._resolving, name)
@@ -283,7 +283,7 @@ class _Parser:
             value = self._value()
             self._end_of_entry("")
         except ParseError as error:
-            raise ParseError(place, f"in the environment: {error}") from None
+            raise UnresolvedError(place, f"in the environment: {error}") from None
         return Value(value.data, place, value.text)
 
     def _quoted(self, quote: str) -> str:
@@ -323,7 +323,7 @@ class _Parser:
         return self._pos > start
 
     def _skip_blanks_and_lines(self) -> None:
-        while self._peek() in (" ", "\t", "\r", "\n") and self._peek():
+        while self._peek().isspace():  # what ends a bare key: any white space that there is
             self._pos += 1
 
     def _skip_lines(self) -> None:

@@ -118,6 +118,13 @@ JETSTREAM = Block(
             "which is the default here (nats-server: 2m).",
             put=_put_sync,
         ),
+        optional(
+            "request_queue_limit",
+            Count,
+            "API requests that may wait for their turn, above which all of them are dropped; 0 is "
+            "any number.",
+            reloadable=True,
+        ),
         optional("domain", String, "Makes the API answer as $JS.<domain>.API too."),
         optional("strict", Boolean, "Refuse unknown fields in API requests."),
         optional(
@@ -132,8 +139,7 @@ JETSTREAM = Block(
         refused("tpm", "A key sealed in a TPM."),
         no_effect("max_buffered_msgs", Count, "Messages are stored as they come, none queue."),
         no_effect("max_buffered_size", StoreSize, "Messages are stored as they come, none queue."),
-        no_effect("request_queue_limit", Integer, "API requests are answered as they come."),
-        no_effect("info_queue_limit", Integer, "API requests are answered as they come."),
+        no_effect("info_queue_limit", Integer, "All API requests wait in one queue."),
         no_effect("max_concurrent_io", integer_between(4, 8192), "Disk requests at a time."),
         no_effect("max_outstanding_catchup", StoreSize, "Bytes on their way to replicas."),
         no_effect("unique_tag", String, "Placement of replicas."),

@@ -64,11 +64,22 @@ class Entry:
 
 
 class ParseError(ConfigError):
-    """The text breaks the grammar; carries where."""
+    """The text breaks the grammar; carries where. The message begins as nats-server's does, because
+    programs that start a server look for that."""
 
     def __init__(self, place: Place, text: str) -> None:
-        super().__init__(f"{place}: {text}")
+        super().__init__(f"{self._beginning(place)}{place}: {text}")
         self.place = place
+
+    def _beginning(self, place: Place) -> str:
+        return f"Parse error on line {place.line}: "
+
+
+class UnresolvedError(ParseError):
+    """A variable or an included file cannot be found or read; nats-server has other words here."""
+
+    def _beginning(self, place: Place) -> str:
+        return ""
 
 
 def digest(tree: Value) -> str:

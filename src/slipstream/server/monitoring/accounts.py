@@ -66,12 +66,58 @@ def account_detail(monitor: Monitor, name: str) -> dict[str, Any]:
         "client_connections": len(account.sessions),
         "subscriptions": len(account.trie),
     }
+    if account is monitor.engine.system_account:
+        detail["exports"] = _exports(monitor)
+    detail["imports"] = _imports(monitor, name)
     mappings = _mappings(monitor, name)
     if mappings:
         detail["mappings"] = mappings
     detail["name_tag"] = name
     detail["sublist_stats"] = sublist_stats([account])
     return detail
+
+
+def _exports(monitor: Monitor) -> list[dict[str, Any]]:
+    """The services of the system account that every other account reaches."""
+    services = {
+        "$SYS.REQ.ACCOUNT.*.CONNZ": "Streamed",
+        "$SYS.REQ.ACCOUNT.*.STATZ": "Streamed",
+        "$SYS.REQ.USER.*.INFO": "Singleton",
+    }
+    if monitor.options.jetstream.enabled:
+        services["$JS.API.>"] = "Singleton"
+    return [
+        {"subject": subject, "type": "service", "response_type": kind}
+        for subject, kind in services.items()
+    ]
+
+
+def _imports(monitor: Monitor, name: str) -> list[dict[str, Any]]:
+    """Those services as an account sees them: what its clients ask, and what answers."""
+    services = [(f"$SYS.REQ.USER.{name}.INFO", "$SYS.REQ.USER.INFO", True)]
+    if name != monitor.engine.system_account.name:
+        connections, statistics = (f"$SYS.REQ.ACCOUNT.{name}.{kind}" for kind in ("CONNZ", "STATZ"))
+        services = [
+            (connections, "$SYS.REQ.ACCOUNT.PING.CONNZ", False),
+            (connections, "$SYS.REQ.SERVER.PING.CONNZ", False),
+            (statistics, "$SYS.REQ.ACCOUNT.PING.STATZ", False),
+            *services,
+        ]
+        if monitor.options.jetstream.enabled:
+            services.append(("$JS.API.>", "$JS.API.>", True))
+    return [
+        {
+            "subject": subject,
+            "account": monitor.engine.system_account.name,
+            "to": local,
+            "local_subject": local,
+            "type": "service",
+            "invalid": False,
+            "share": share,
+            "tracking": False,
+        }
+        for subject, local, share in services
+    ]
 
 
 def _mappings(monitor: Monitor, name: str) -> dict[str, Any]:

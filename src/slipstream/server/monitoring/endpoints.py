@@ -1,5 +1,6 @@
 """Paths, and what answers them."""
 
+import os.path
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from slipstream.server.monitoring.accounts import (
 from slipstream.server.monitoring.connz import connz, connz_options
 from slipstream.server.monitoring.healthz import healthz, healthz_options
 from slipstream.server.monitoring.http import TEXT, Request, Response
-from slipstream.server.monitoring.jsz import jsz, jsz_options
+from slipstream.server.monitoring.jsz import JszOptions, jsz, jsz_options
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.page import index_page
 from slipstream.server.monitoring.prometheus import CONTENT_TYPE, metrics
@@ -39,13 +40,13 @@ class Endpoints:
         self._base = monitor.options.monitoring.http_base_path
         self._by_path: dict[str, Endpoint] = {
             "/": _index,
-            "/varz": _plain(varz),
+            "/varz": _plain(_varz),
             "/connz": _with_options(connz, connz_options),
             "/subsz": _with_options(subsz, subsz_options),
             "/subscriptionsz": _with_options(subsz, subsz_options),
             "/accountz": _with_options(accountz, accountz_options),
             "/accstatz": _with_options(accstatz, accstatz_options),
-            "/jsz": _with_options(jsz, jsz_options),
+            "/jsz": _with_options(_jsz, jsz_options),
             "/healthz": _healthz,
             "/metrics": _metrics,
             "/routez": _plain(shells.routez),
@@ -55,6 +56,7 @@ class Endpoints:
             "/expvarz": _plain(shells.expvarz),
             "/debug/vars": _plain(shells.expvarz),
             "/raftz": _raftz,
+            "/stacksz": lambda monitor, query: Response(200, TEXT, shells.stacks()),
         }
 
     def handle(self, request: Request) -> Response:
@@ -72,6 +74,25 @@ class Endpoints:
             return endpoint(self._monitor, Query(request.query))
         except BadRequest as error:
             return Response(400, TEXT, str(error).encode())
+
+
+def _varz(monitor: Monitor) -> dict[str, Any]:
+    found = varz(monitor)
+    _hide_directory(found.get("jetstream", {}))
+    return found
+
+
+def _jsz(monitor: Monitor, options: JszOptions) -> dict[str, Any]:
+    found = jsz(monitor, options)
+    _hide_directory(found)
+    return found
+
+
+def _hide_directory(found: dict[str, Any]) -> None:
+    """Whoever asks over HTTP need not log in: where the store lies is for the system account."""
+    config = found.get("config", {})
+    if "store_dir" in config:
+        config["store_dir"] = os.path.basename(config["store_dir"])
 
 
 def _plain(function: Callable[[Monitor], Any]) -> Endpoint:

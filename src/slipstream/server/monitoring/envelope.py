@@ -1,11 +1,10 @@
 """What messages on the system account begin with: which server sends them."""
 
-import gzip
 from typing import Any
 
 from slipstream.engine.options import VERSION
 from slipstream.engine.rfc3339 import time_text
-from slipstream.server.monitoring.monitor import Monitor
+from slipstream.server.monitoring.monitor import FEATURE_FLAGS, Monitor
 from slipstream.server.monitoring.render import to_json
 
 _HAS_JETSTREAM = 1  # of `flags`
@@ -36,6 +35,7 @@ class Envelopes:
         if options.server_metadata:
             info["metadata"] = options.server_metadata
         info |= {
+            "feature_flags": FEATURE_FLAGS,
             "jetstream": options.jetstream.enabled,
             "flags": _HAS_JETSTREAM if options.jetstream.enabled else 0,
             "seq": self._sequence,
@@ -59,5 +59,7 @@ def packed(answer: Any, request_header: bytes) -> tuple[bytes, bytes]:
     for line in request_header.lower().split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name.strip() == b"accept-encoding" and b"gzip" in value:
+            import gzip
+
             return _GZIP_HEADER, gzip.compress(body, compresslevel=5)
     return b"", body

@@ -1,5 +1,7 @@
 """`/healthz`: whether all is well, or one stream or consumer is (spec monitoring.md section 2)."""
 
+import os.path
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +12,8 @@ from slipstream.engine.stream import Stream
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.query import Query
 
+# The directories of an absolute path: what follows them is the last part.
+_DIRECTORIES = re.compile(r"(?<![^\s'\"(=:,])/(?:[^/\s'\",;:]+/)+")
 OK, BAD_REQUEST, NOT_FOUND, ERROR, UNAVAILABLE = 200, 400, 404, 500, 503
 
 
@@ -55,10 +59,23 @@ def healthz(monitor: Monitor, options: HealthzOptions) -> tuple[int, dict[str, A
     status, problems = _look(monitor, options)
     if status == OK:
         return OK, {"status": "ok"}
+    for problem in problems:
+        problem.error = without_paths(problem.error, monitor.options.jetstream.store_dir)
     if options.details:
         return status, {"status": "error", "errors": problems}
     word = "unavailable" if status in (UNAVAILABLE, NOT_FOUND) else "error"
     return status, {"status": word, "error": problems[0].error}
+
+
+def without_paths(text: str, store_dir: str) -> str:
+    """`text` for whom the server's directories do not concern: the store's files are named from
+    there on, others by their last part. The server's log has all of it."""
+    for directory in (store_dir, os.path.abspath(store_dir)):
+        if directory:
+            root = directory.rstrip("/")
+            text = text.replace(root + "/jetstream/", "").replace(root + "/", "")
+            text = text.replace(root, "the store")
+    return _DIRECTORIES.sub("", text)
 
 
 def _look(monitor: Monitor, options: HealthzOptions) -> tuple[int, list[Problem]]:
@@ -100,13 +117,13 @@ def _look_at_one(
     if one is None:
         what = f'JetStream stream "{stream}" not found on account "{account}"'
         return NOT_FOUND, [Problem("STREAM", account, stream, error=what)]
-    if consumer and consumer not in one.consumers:
+    if consumer and consumer not in one.consumers and consumer not in one.doubtful:
         what = (
             f'JetStream consumer "{consumer}" not found for stream "{stream}" '
             f'on account "{account}"'
         )
         return NOT_FOUND, [Problem("CONSUMER", account, stream, consumer, what)]
-    problem = _problem(one)
+    problem = problem_of(one, consumer)
     return (UNAVAILABLE, [problem]) if problem is not None else (OK, [])
 
 
@@ -118,6 +135,17 @@ def _problems(js: JetStream) -> Iterator[Problem]:
         problem = _problem(stream)
         if problem is not None:
             yield problem
+
+
+def problem_of(stream: Stream, consumer: str) -> Problem | None:
+    """What is wrong with one stream, or with its consumer of this name."""
+    account = stream.js.account.name
+    doubts = stream.js.doubts
+    if consumer and doubts.of(stream.name, consumer):
+        return Problem("CONSUMER", account, stream.name, consumer, doubts.of(stream.name, consumer))
+    if doubts.of(stream.name):
+        return Problem("STREAM", account, stream.name, error=doubts.of(stream.name))
+    return _problem(stream)
 
 
 def _problem(stream: Stream) -> Problem | None:

@@ -7,9 +7,9 @@ too long or too slow gets an error and the end of its connection.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from email.utils import formatdate
 from typing import Any
+
+import msgspec
 
 HEAD_BYTES_MAX = 16 * 1024
 HEAD_SECONDS_MAX = 10.0
@@ -28,22 +28,20 @@ _REASONS = {
 }
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct):
     """A request's target: the path, and what follows `?`."""
 
     path: str
     query: str = ""
 
 
-@dataclass(slots=True)
-class Response:
+class Response(msgspec.Struct):
     """An answer."""
 
     status: int
     content_type: str
     body: bytes
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 Handler = Callable[[Request], Response]
@@ -153,6 +151,8 @@ class HttpConnection(asyncio.Protocol):
         self._send(Response(status, TEXT, text.encode() + b"\n"), False, close=True)
 
     def _send(self, response: Response, only_head: bool, close: bool) -> None:
+        from email.utils import formatdate
+
         lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Unknown')}"]
         lines += [f"{name}: {value}" for name, value in response.headers.items()]
         lines += [

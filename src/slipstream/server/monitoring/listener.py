@@ -1,11 +1,17 @@
 """The HTTP (and HTTPS) port of monitoring."""
 
 import asyncio
-import ssl
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from slipstream.server.monitoring.endpoints import Endpoints
-from slipstream.server.monitoring.http import HttpConnection
+from slipstream.server.listeners import open_listeners
+from slipstream.server.monitoring.http import HttpConnection, Request, Response
 from slipstream.server.monitoring.monitor import Monitor
+
+if TYPE_CHECKING:
+    import ssl
+
+    from slipstream.server.monitoring.endpoints import Endpoints
 
 
 class MonitoringListener:
@@ -13,25 +19,34 @@ class MonitoringListener:
 
     def __init__(self, monitor: Monitor) -> None:
         self.monitor = monitor
-        self._endpoints = Endpoints(monitor)
         self._connections: set[HttpConnection] = set()
         self._servers: list[asyncio.Server] = []
 
-    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+    async def start(self, host: str, port: int, tls: "ssl.SSLContext | None" = None) -> int:
         """Listen on `port`, or any free one for -1; the port. Raises `OSError` if it is taken."""
         loop = asyncio.get_running_loop()
 
         def accept() -> HttpConnection:
-            return HttpConnection(self._endpoints.handle, self._connections)
+            return HttpConnection(self._handle, self._connections)
 
-        server = await loop.create_server(accept, host or None, max(port, 0), ssl=tls)
-        self._servers.append(server)
-        found: int = server.sockets[0].getsockname()[1]
+        listeners = await open_listeners(host, max(port, 0))
+        found: int = listeners[0].getsockname()[1]
+        for listener in listeners:
+            self._servers.append(await loop.create_server(accept, sock=listener, ssl=tls))
         if tls is None:
             self.monitor.http_port = found
         else:
             self.monitor.https_port = found
         return found
+
+    @cached_property
+    def _endpoints(self) -> "Endpoints":
+        from slipstream.server.monitoring.endpoints import Endpoints  # with the first request
+
+        return Endpoints(self.monitor)
+
+    def _handle(self, request: Request) -> Response:
+        return self._endpoints.handle(request)
 
     def close(self) -> None:
         """Accept no more, and hang up."""

@@ -10,6 +10,13 @@ from slipstream.engine.rfc3339 import time_text
 from slipstream.engine.session_facts import Traffic
 from slipstream.server.options import ServerOptions
 
+# Switches of nats-server, by its names; all stand for behaviour that is not here.
+FEATURE_FLAGS = {
+    "js_ack_fc_v2": False,
+    "js_api_reply_v2": False,
+    "js_raft_delete_range": False,
+    "js_snapshot_sources": False,
+}
 _CPU_SAMPLE_SECONDS = 1.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 

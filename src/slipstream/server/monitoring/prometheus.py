@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from slipstream.engine.api.stream_info import first_seq
 from slipstream.engine.consumer import Consumer
 from slipstream.engine.jetstream import JetStream
 from slipstream.engine.pull import PullDelivery
@@ -135,7 +136,7 @@ def _add_stream(found: _Metrics, stream: Stream, text: str, now: int) -> None:
     numbers = {
         "total_messages": log.messages,
         "total_bytes": log.bytes,
-        "first_seq": log.first_seq if log.last_seq else 0,
+        "first_seq": first_seq(stream),
         "last_seq": log.last_seq,
         "consumer_count": len(stream.consumers),
         "subject_count": log.subjects.live,
@@ -158,6 +159,7 @@ def _add_stream(found: _Metrics, stream: Stream, text: str, now: int) -> None:
 
 
 def _add_consumer(found: _Metrics, consumer: Consumer, labels: str, now: int) -> None:
+    consumer.catch_up()
     delivery = consumer.delivery
     waiting = len(delivery.waiting) if isinstance(delivery, PullDelivery) else 0
     once = consumer.config.max_deliver == 1

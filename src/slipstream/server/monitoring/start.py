@@ -1,6 +1,6 @@
 """Monitoring of a server that starts: what to look at, and the ports that are wanted."""
 
-import ssl
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,11 +12,13 @@ from slipstream.server.monitoring.listener import MonitoringListener
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.statsz import Broadcast
 from slipstream.server.monitoring.system_events import SystemEvents
-from slipstream.server.monitoring.system_requests import SystemRequests
+from slipstream.server.monitoring.system_services import SystemServices
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import bracketed
 from slipstream.server.runtime import Runtime
-from slipstream.server.tls import server_context
+
+if TYPE_CHECKING:
+    import ssl
 
 
 def make_monitor(runtime: Runtime, options: ServerOptions) -> Monitor:
@@ -43,9 +45,10 @@ def start_system_account(monitor: Monitor) -> None:
     if monitor.options.no_system_account:
         return
     envelopes = Envelopes(monitor)
-    requests = SystemRequests(envelopes)
+    monitor.engine.describe = envelopes.server
+    services = SystemServices(envelopes)
     Broadcast(envelopes)
-    monitor.engine.observer = SystemEvents(envelopes, requests.attach)
+    monitor.engine.observer = SystemEvents(envelopes, services.attach)
 
 
 async def start_monitoring(
@@ -58,6 +61,8 @@ async def start_monitoring(
         if wanted.http_port:
             await _listen(listener, options, wanted.http_port, None, log)
         if wanted.https_port and options.tls is not None:
+            from slipstream.server.tls import server_context
+
             # Whoever reads the endpoints shows no certificate.
             context = server_context(replace(options.tls, verify=False, verify_and_map=False))
             await _listen(listener, options, wanted.https_port, context, log)
@@ -71,7 +76,7 @@ async def _listen(
     listener: MonitoringListener,
     options: ServerOptions,
     port: int,
-    context: ssl.SSLContext | None,
+    context: "ssl.SSLContext | None",
     log: Logger,
 ) -> None:
     host = options.monitoring_host

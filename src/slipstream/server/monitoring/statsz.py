@@ -7,7 +7,6 @@ from slipstream.engine.rfc3339 import time_text
 from slipstream.server.monitoring.envelope import Envelopes
 from slipstream.server.monitoring.monitor import Monitor, whole
 from slipstream.server.monitoring.render import to_json
-from slipstream.server.monitoring.varz import jetstream_varz
 
 _SECOND = 1_000_000_000
 FIRST_AFTER = _SECOND
@@ -16,6 +15,8 @@ INTERVAL = 10 * _SECOND
 
 def statsz(monitor: Monitor) -> dict[str, Any]:
     """What varz has, in the form of `$SYS`."""
+    from slipstream.server.monitoring.varz import jetstream_varz
+
     engine = monitor.engine
     total = monitor.total_traffic()
     sent = {"msgs": total.out_msgs, "bytes": total.out_bytes}

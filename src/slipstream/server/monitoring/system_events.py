@@ -10,7 +10,6 @@ from slipstream.engine.account import Account
 from slipstream.engine.rfc3339 import time_text
 from slipstream.engine.session import ClientSession
 from slipstream.engine.session_facts import SessionFacts, session_facts
-from slipstream.server.monitoring.accounts import account_stat
 from slipstream.server.monitoring.envelope import Envelopes
 from slipstream.server.monitoring.render import to_json
 
@@ -75,6 +74,8 @@ class SystemEvents:
 
 def connections_event(envelopes: Envelopes, name: str) -> dict[str, Any]:
     """How many connections an account has, and what they did."""
+    from slipstream.server.monitoring.accounts import account_stat
+
     engine = envelopes.monitor.engine
     stat = account_stat(envelopes.monitor, engine.accounts[name])
     return envelopes.event("account_connections") | stat

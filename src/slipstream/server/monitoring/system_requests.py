@@ -1,6 +1,6 @@
 """`$SYS.REQ...`: the endpoints as requests to the system account (spec monitoring.md section 3).
 
-Every account also has the few requests that tell it about itself.
+`SystemServices` receives the requests, and loads this module when the first one comes.
 """
 
 from collections.abc import Callable
@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 
 from slipstream.engine.account import Account
-from slipstream.engine.json_body import parse
+from slipstream.engine.json_body import read_lenient
 from slipstream.engine.message import Inbound
-from slipstream.engine.routing import Service
 from slipstream.server.monitoring import shells
 from slipstream.server.monitoring.accounts import (
     AccountzOptions,
@@ -21,7 +20,7 @@ from slipstream.server.monitoring.accounts import (
     accstatz,
 )
 from slipstream.server.monitoring.connz import ConnzOptions, connz
-from slipstream.server.monitoring.envelope import Envelopes, packed
+from slipstream.server.monitoring.envelope import Envelopes
 from slipstream.server.monitoring.healthz import HealthzOptions, healthz
 from slipstream.server.monitoring.jsz import JszOptions, jsz
 from slipstream.server.monitoring.jsz import account_detail as jsz_account
@@ -32,9 +31,7 @@ from slipstream.server.monitoring.subsz import SubszOptions, subsz
 from slipstream.server.monitoring.system_events import connections_event
 from slipstream.server.monitoring.user_info import user_info
 from slipstream.server.monitoring.varz import varz
-
-PREFIX = "$SYS.REQ."
-OF_EVERY_ACCOUNT = ("USER.INFO", "SERVER.PING.CONNZ", "ACCOUNT.PING.CONNZ", "ACCOUNT.PING.STATZ")
+from slipstream.wire.subjects import is_literal, is_subset
 
 
 class Filter(msgspec.Struct, kw_only=True):
@@ -73,6 +70,11 @@ class _Interest(msgspec.Struct):
     queue: str = ""
 
 
+class _Profile(msgspec.Struct):
+    name: str = ""
+    debug: int = 0
+
+
 class _Refused(Exception):
     """An error for the envelope."""
 
@@ -86,7 +88,7 @@ Handler = Callable[[bytes], Answer]
 
 
 class SystemRequests:
-    """Answers what comes to the system account; `AccountRequests` what comes to the others."""
+    """Answers what clients ask of the system account, and of their own about itself."""
 
     def __init__(self, envelopes: Envelopes) -> None:
         self._envelopes = envelopes
@@ -107,19 +109,12 @@ class SystemRequests:
             "IPQUEUESZ": lambda body: _data(shells.ipqueuesz(monitor)),
             "EXPVARZ": lambda body: _data(shells.expvarz(monitor)),
             "RAFTZ": lambda body: _data({}),
+            "PROFILEZ": self._profile,
         }
         self._orders: dict[str, Handler] = {
             "KICK": self._kick,
             "LDM": self._lame_duck,
         }
-        _SystemService(monitor.engine.system_account, self)
-        for account in monitor.engine.accounts.values():
-            if account is not monitor.engine.system_account:
-                self.attach(account)
-
-    def attach(self, account: Account) -> None:
-        """Answer what an account's clients ask about it."""
-        _AccountService(account, self)
 
     # -- finding the handler -------------------------------------------------------------------
 
@@ -199,6 +194,18 @@ class SystemRequests:
             raise _Refused(500, f"Account {name} does not exist")
         return connections_event(self._envelopes, name)
 
+    def subscribers(self, text: str) -> int:
+        """How many subscriptions of the system account are there for "subject" or "subject queue";
+        of a subject with wildcards, those that it covers."""
+        subject, queue, *_ = *text.strip().encode().split(b" "), b""
+        is_exact = is_literal(subject)
+        return sum(
+            (is_subset(subject, s.subject) if is_exact else is_subset(s.subject, subject))
+            and (not queue or s.queue == queue)
+            for session in self._monitor.engine.system_account.sessions.values()
+            for s in session.subscriptions.values()
+        )
+
     def _interest(self, body: bytes) -> Any:
         """How many subscriptions an account has with exactly this subject and queue."""
         try:
@@ -212,6 +219,10 @@ class SystemRequests:
             for session in (account.sessions.values() if account is not None else ())
             for s in session.subscriptions.values()
         )
+
+    def _profile(self, body: bytes) -> Answer:
+        asked = _read(body, _Profile)
+        return _data(shells.profilez(asked.name, asked.debug))
 
     def _session(self, body: bytes) -> Any:
         session = self._monitor.engine.sessions.get(_read(body, _Client).cid)
@@ -240,55 +251,6 @@ class SystemRequests:
             self._monitor.reload(done)
 
 
-class _SystemService(Service):
-    """`$SYS.REQ.>` of the system account."""
-
-    def __init__(self, account: Account, requests: SystemRequests) -> None:
-        self._account = account
-        self._requests = requests
-        self._reload = f"{PREFIX}SERVER.{account.engine.server_id}.RELOAD".encode()
-        account.add_service(f"{PREFIX}>".encode(), self)
-
-    def handle(self, message: Inbound) -> int:
-        if message.subject == self._reload:
-            reply, header = message.reply, message.header()
-            self._requests.reload(lambda answer: _send(self._account, reply, answer, header))
-            return 1
-        return _respond(self._requests, self._account, message, None)
-
-
-class _AccountService(Service):
-    """What every other account may ask about itself."""
-
-    def __init__(self, account: Account, requests: SystemRequests) -> None:
-        self._account = account
-        self._requests = requests
-        for name in OF_EVERY_ACCOUNT:
-            account.add_service(f"{PREFIX}{name}".encode(), self)
-
-    def handle(self, message: Inbound) -> int:
-        return _respond(self._requests, self._account, message, self._account)
-
-
-def _respond(
-    requests: SystemRequests, account: Account, message: Inbound, own: Account | None
-) -> int:
-    """1 if the request is known, whether or not there is something to say to it."""
-    tokens = message.subject.decode("utf-8", "replace")[len(PREFIX) :].split(".")
-    reply, header = message.reply, message.header()
-    answer = requests.handle(tokens, message, own)
-    if answer is None:
-        return 0
-    if answer != "":
-        _send(account, reply, answer, header)
-    return 1
-
-
-def _send(account: Account, reply: bytes, answer: Any, request_header: bytes) -> None:
-    if reply:
-        account.send(reply, b"", *packed(answer, request_header))
-
-
 def _data(data: Any) -> Answer:
     return {"data": data}
 
@@ -298,7 +260,7 @@ def _read(body: bytes, kind: type[Any], **fixed: Any) -> Any:
     if not body.strip():
         return kind(**fixed)
     try:
-        found = parse(body, kind)
+        found = read_lenient(body, kind)
     except msgspec.MsgspecError as error:
         raise _Refused(400, str(error)) from error
     return msgspec.structs.replace(found, **fixed) if fixed else found

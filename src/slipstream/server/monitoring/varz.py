@@ -6,7 +6,7 @@ from typing import Any
 from slipstream import build
 from slipstream.engine.options import API_LEVEL, VERSION
 from slipstream.engine.rfc3339 import time_text
-from slipstream.server.monitoring.monitor import Monitor, uptime_text, whole
+from slipstream.server.monitoring.monitor import FEATURE_FLAGS, Monitor, uptime_text, whole
 
 _SECOND = 1_000_000_000
 _KINDS = ("clients", "routes", "gateways", "leafs")
@@ -35,6 +35,7 @@ def varz(monitor: Monitor) -> dict[str, Any]:
         "config_digest": monitor.options.config_digest,
         "tags": [tag.lower() for tag in monitor.options.server_tags],
         "metadata": monitor.options.server_metadata,
+        "feature_flags": FEATURE_FLAGS,
         "system_account": _system_account(monitor),
         "slow_consumer_stats": _by_kind(engine.slow_consumers),
         "stale_connection_stats": _by_kind(engine.stale_connections),
@@ -63,7 +64,9 @@ def _settings(monitor: Monitor) -> dict[str, Any]:
     engine, options = monitor.engine.options, monitor.options
     limits = options.limits
     settings: dict[str, Any] = {}
-    for name in ("auth_required", "tls_required", "tls_verify"):
+    if options.has_users:  # even where clients may come without credentials
+        settings["auth_required"] = True
+    for name in ("tls_required", "tls_verify"):
         if getattr(engine, name):
             settings[name] = True
     settings["max_connections"] = engine.max_connections
