@@ -41,7 +41,7 @@ def describe(message: Reply) -> dict[str, Any]:
 
 def pull(client: RawClient, subject: str, body: Any) -> list[dict[str, Any]]:
     """A pull request's messages up to and with the status that ends it, or a full batch."""
-    wanted = body.get("batch", 1) if isinstance(body, dict) else 1
+    wanted = (body.get("batch") or 1) if isinstance(body, dict) else 1
     return [describe(reply) for reply in client.pull("$JS.API." + subject, body, wanted)]
 
 

@@ -33,7 +33,7 @@ def configurations() -> Iterator[Entry]:
     ):  # fmt: skip
         yield api("STREAM.CREATE.P", body)
     yield api("STREAM.INFO.P")
-    for level in ("0", "99", "x"):
+    for level in ("0", "1", "01", "+1", "-1", "", "99", "9" * 30, "x", "1x", "1.0"):
         for call in ("CREATE", "UPDATE", "INFO"):
             yield api(f"STREAM.{call}.P", {"name": "P"}, {"Nats-Required-Api-Level": level})
 
@@ -292,6 +292,18 @@ def removals() -> Iterator[Entry]:
     yield api("STREAM.PURGE.FS")
     yield pub("fs")
     yield info("FS")
+    for storage in ("file", "memory"):
+        for asked in (b"", {"filter": ">"}, {"filter": "e.x"}, {"keep": 5}, {"seq": 1}, {"seq": 5}):
+            yield create("EM", subjects=["em.>"], storage=storage)
+            yield api("STREAM.PURGE.EM", asked)
+            yield api("STREAM.INFO.EM")
+            yield api("STREAM.PURGE.EM")
+            yield api("STREAM.INFO.EM")
+            yield api("STREAM.DELETE.EM")
+        for first in (1, 10):
+            yield create("EM", subjects=["em.>"], storage=storage, first_seq=first)
+            yield api("STREAM.INFO.EM")
+            yield api("STREAM.DELETE.EM")
     yield create("DD", subjects=["dd"], deny_delete=True, deny_purge=True)
     yield pub("dd")
     for seq in (1, 9):

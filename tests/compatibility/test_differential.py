@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slipstream.server import Server
-from tests.compatibility import story_corpus, stream_corpus
+from tests.compatibility import level_corpus, request_corpus, story_corpus, stream_corpus
 from tests.compatibility.compare import differences, run_on_both
 from tests.compatibility.corpus import Entry, whole_corpus
 from tests.compatibility.raw_client import RawClient
@@ -32,7 +32,13 @@ def _documented() -> list[re.Pattern[str]]:
 
 
 PARTS: dict[str, Callable[[], Iterable[Entry]]] = {"corpus": whole_corpus} | {
-    part.__name__: part for part in (*stream_corpus.PARTS, *story_corpus.PARTS)
+    part.__name__: part
+    for part in (
+        *stream_corpus.PARTS,
+        *request_corpus.PARTS,
+        *story_corpus.PARTS,
+        *level_corpus.PARTS,
+    )
 }
 
 

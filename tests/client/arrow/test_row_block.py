@@ -120,6 +120,18 @@ def test_equal_rows_get_identities_of_their_own_where_they_are_numbered() -> Non
     assert len({both[at : at + 16] for at in range(0, 64, 16)}) == 4
 
 
+def test_equal_rows_of_different_places_are_told_apart() -> None:
+    places = [b"S.1", b"S.2", b"S.1"]
+    made = []
+    for kind in (RowBlock, PLAIN.RowBlock):
+        block = kind(3, b"s", column([b"x", b"x", b"x"]))
+        block.digest(KEY)
+        block.tell_apart(KEY, places)
+        made.append(block.digests)
+    assert made[0] == made[1]
+    assert made[0][:16] == made[0][32:] != made[0][16:32]
+
+
 def test_columns_that_reach_outside_of_their_buffers_are_refused() -> None:
     for made in (RowBlock, PLAIN.RowBlock):
         for start, offsets, data in (
@@ -128,6 +140,8 @@ def test_columns_that_reach_outside_of_their_buffers_are_refused() -> None:
             (0, struct.pack("=2i", -1, 1), b"abc"),
             (1, struct.pack("=2i", 0, 1), b"abc"),
             (-1, struct.pack("=2i", 0, 1), b"abc"),
+            (2**62 - 1, struct.pack("=2i", 0, 1), b"abc"),
+            (2**63 - 1, struct.pack("=2i", 0, 1), b"abc"),
         ):
             with pytest.raises(ValueError, match="a column"):
                 made(1, b"s", (start, offsets, data))
@@ -159,3 +173,13 @@ def test_both_builds_make_the_same_of_any_rows(
     assert (block.left, block.in_flight, block.payload) == (
         plain.left, plain.in_flight, plain.payload,
     )  # fmt: skip
+
+
+def test_a_row_that_there_is_not_is_an_error() -> None:
+    for made in (RowBlock, PLAIN.RowBlock):
+        block = made(2, b"s", column([b"x", b"y"]))
+        for row in (-1, 2):
+            for method in ("subject", "body", "extra", "message_id", "leave_out", "refuse"):
+                with pytest.raises(IndexError):
+                    getattr(block, method)(row)
+        assert list(block.states) == [TO_SEND, TO_SEND]

@@ -14,7 +14,6 @@ from slipstream.client.jetstream.errors import (
     InvalidNameError,
     StreamNotFoundError,
 )
-from tests.client.jetstream.conftest import or_skip
 from tests.client.jetstream.test_consume import fill
 
 
@@ -127,8 +126,8 @@ async def test_a_consumer_may_go_back_or_on(js: JetStream, stream: Stream) -> No
 
 
 async def test_unknown_priority_groups_are_refused(stream: Stream) -> None:
-    consumer = await or_skip(
-        stream.create_consumer(durable_name="c", priority_policy="overflow", priority_groups=["A"])
+    consumer = await stream.create_consumer(
+        durable_name="c", priority_policy="overflow", priority_groups=["A"]
     )
     with pytest.raises(ValueError, match="give group='A'"):
         await consumer.fetch(1, timeout=1)
@@ -137,8 +136,8 @@ async def test_unknown_priority_groups_are_refused(stream: Stream) -> None:
 
 
 async def test_overflow_serves_only_from_a_threshold_on(js: JetStream, stream: Stream) -> None:
-    consumer = await or_skip(
-        stream.create_consumer(durable_name="c", priority_policy="overflow", priority_groups=["A"])
+    consumer = await stream.create_consumer(
+        durable_name="c", priority_policy="overflow", priority_groups=["A"]
     )
     await fill(js, stream, 5)
     assert await consumer.fetch(1, timeout=0.1, group="A", min_pending=100) == []
@@ -148,13 +147,11 @@ async def test_overflow_serves_only_from_a_threshold_on(js: JetStream, stream: S
 async def test_a_pinned_client_gets_everything_until_it_is_unpinned(
     js: JetStream, stream: Stream
 ) -> None:
-    first = await or_skip(
-        stream.create_consumer(
-            durable_name="c",
-            priority_policy="pinned_client",
-            priority_groups=["A"],
-            priority_timeout=60,
-        )
+    first = await stream.create_consumer(
+        durable_name="c",
+        priority_policy="pinned_client",
+        priority_groups=["A"],
+        priority_timeout=60,
     )
     second = await stream.consumer("c")
     await fill(js, stream, 10)
@@ -171,13 +168,11 @@ async def test_a_pinned_client_gets_everything_until_it_is_unpinned(
 
 
 async def test_a_client_that_lost_its_pin_waits_in_line(js: JetStream, stream: Stream) -> None:
-    first = await or_skip(
-        stream.create_consumer(
-            durable_name="c",
-            priority_policy="pinned_client",
-            priority_groups=["A"],
-            priority_timeout=60,
-        )
+    first = await stream.create_consumer(
+        durable_name="c",
+        priority_policy="pinned_client",
+        priority_groups=["A"],
+        priority_timeout=60,
     )
     second = await stream.consumer("c")
     await fill(js, stream, 10)
@@ -190,10 +185,8 @@ async def test_a_client_that_lost_its_pin_waits_in_line(js: JetStream, stream: S
 
 
 async def test_priorities_put_one_request_before_another(js: JetStream, stream: Stream) -> None:
-    consumer = await or_skip(
-        stream.create_consumer(
-            durable_name="c", priority_policy="prioritized", priority_groups=["A"]
-        )
+    consumer = await stream.create_consumer(
+        durable_name="c", priority_policy="prioritized", priority_groups=["A"]
     )
     late = asyncio.ensure_future(consumer.fetch(1, timeout=2, group="A", priority=5))
     await asyncio.sleep(0.05)

@@ -23,7 +23,6 @@ from slipstream.client.jetstream.errors import (
     PinMismatchError,
     ServerShutdownError,
 )
-from tests.client.jetstream.conftest import or_skip
 from tests.client.jetstream.test_consume import fill, until, waiting
 
 SECOND = 1_000_000_000
@@ -287,13 +286,11 @@ async def test_a_batch_ends_though_the_server_says_nothing(
 @pytest.fixture
 async def pinned(js: JetStream, stream: Stream) -> PullConsumer:
     """A consumer whose group is pinned to one client, and messages for it."""
-    made = await or_skip(
-        stream.create_consumer(
-            name="c",
-            priority_policy="pinned_client",
-            priority_groups=["A"],
-            priority_timeout=60,
-        )
+    made = await stream.create_consumer(
+        name="c",
+        priority_policy="pinned_client",
+        priority_groups=["A"],
+        priority_timeout=60,
     )
     await fill(js, stream, 20)
     return made
@@ -344,9 +341,7 @@ async def test_a_pinned_group_is_not_for_arrow(pinned: PullConsumer) -> None:
 
 
 async def test_overflow_and_priorities_in_an_iteration(js: JetStream, stream: Stream) -> None:
-    over = await or_skip(
-        stream.create_consumer(name="o", priority_policy="overflow", priority_groups=["A"])
-    )
+    over = await stream.create_consumer(name="o", priority_policy="overflow", priority_groups=["A"])
     await fill(js, stream, 3)
     async with over.messages(group="A", min_pending=100) as messages:
         assert await messages.next(timeout=0.1) is None

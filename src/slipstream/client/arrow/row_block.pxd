@@ -36,6 +36,7 @@ cdef class RowBlock:
     cdef int _check(self, Py_ssize_t row) except -1
     cpdef digest(self, bytes key)
     cpdef number_equals(self, bytes key, dict seen)
+    cpdef tell_apart(self, bytes key, list places)
     cpdef bytes frames(self, bytes inbox, bytes lines, bytes label, Py_ssize_t payload_max, Py_ssize_t rows_max, Py_ssize_t size)
     cpdef bint settle(self, Py_ssize_t row, int state, unsigned long long sequence=*) except -1
     cpdef leave_out(self, Py_ssize_t row)

@@ -60,20 +60,28 @@ class RowBlock:
         self._extras = None if extras is None else _cells(count, extras)
         self._ids = None if ids is None else _cells(count, ids)
 
+    def _check(self, row: int) -> None:
+        if not 0 <= row < self.count:
+            raise IndexError(row)
+
     def subject(self, row: int) -> bytes:
-        """The subject of a row."""
+        """The subject of a row; as the next three it raises IndexError if there is no such row."""
+        self._check(row)
         return self._subject if self._subjects is None else self._subjects[row]
 
     def body(self, row: int) -> bytes:
         """The body of a row."""
+        self._check(row)
         return self._bodies[row]
 
     def extra(self, row: int) -> bytes:
         """The further header lines of a row."""
+        self._check(row)
         return b"" if self._extras is None else self._extras[row]
 
     def message_id(self, row: int) -> bytes:
         """The message id of a row, b"" if it has none."""
+        self._check(row)
         return b"" if self._ids is None else self._ids[row]
 
     def digest(self, key: bytes) -> None:
@@ -98,6 +106,11 @@ class RowBlock:
             seen[digest] = nth
             found.append(digest if nth == 1 else siphash(key, digest + struct.pack("<Q", nth)))
         self.digests = b"".join(found)
+
+    def tell_apart(self, key: bytes, places: "list[bytes]") -> None:
+        """Make each row's identity depend on its place in the source, too: `places` by row."""
+        made = (self.digests[at * 16 : at * 16 + 16] + place for at, place in enumerate(places))
+        self.digests = b"".join(siphash(key, data) for data in made)
 
     def frames(
         self, inbox: bytes, lines: bytes, label: bytes, payload_max: int, rows_max: int, size: int
@@ -154,13 +167,15 @@ class RowBlock:
         return True
 
     def leave_out(self, row: int) -> None:
-        """A row that was not sent is stored already."""
+        """A row that was not sent is stored already. Raises IndexError if there is no such row."""
+        self._check(row)
         if self.states[row] == TO_SEND:
             self.states[row] = LEFT_OUT
             self.left -= 1
 
     def refuse(self, row: int) -> None:
-        """A row that was not sent cannot be."""
+        """A row that was not sent cannot be. Raises IndexError if there is no such row."""
+        self._check(row)
         if self.states[row] == TO_SEND:
             self.states[row] = REFUSED
             self.left -= 1

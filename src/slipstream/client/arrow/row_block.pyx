@@ -40,7 +40,7 @@ cdef class Cells:
         start, offsets, data = column
         PyObject_GetBuffer(offsets, &self._offsets_view, PyBUF_SIMPLE)
         PyObject_GetBuffer(data, &self._data_view, PyBUF_SIMPLE)
-        if start < 0 or (start + count + 1) * 4 > self._offsets_view.len:
+        if start < 0 or start > self._offsets_view.len // 4 - count - 1:
             raise ValueError("a column has fewer offsets than rows")
         self.offsets = <const int *> self._offsets_view.buf + start
         self.data = <const unsigned char *> self._data_view.buf
@@ -286,6 +286,13 @@ cdef class RowBlock:
             nth = seen.get(digest, 0) + 1
             seen[digest] = nth
             found.append(digest if nth == 1 else siphash(key, digest + nth.to_bytes(8, "little")))
+        self.digests = b"".join(found)
+
+    cpdef tell_apart(self, bytes key, list places):
+        cdef list found = []
+        cdef Py_ssize_t row
+        for row in range(len(places)):
+            found.append(siphash(key, self.digests[row * 16 : row * 16 + 16] + places[row]))
         self.digests = b"".join(found)
 
     cpdef bytes frames(self, bytes inbox, bytes lines, bytes label, Py_ssize_t payload_max, Py_ssize_t rows_max, Py_ssize_t size):
