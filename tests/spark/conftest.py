@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(HERE) and isinstance(item, pytest.Function):
             group = "spark" if "spark" in item.fixturenames else "spark-processes"
             item.add_marker(pytest.mark.xdist_group(group))
-            item.add_marker(pytest.mark.timeout(400))
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 import slipstream
 import slipstream.sync
 from slipstream.errors import ConfigError
-from slipstream.spark.exactly_once import ChangedRowsError
+from slipstream.spark.exactly_once import ChangedRowsError, ReusedWriterError
 from slipstream.spark.publishing import FencedError, RowError
 from slipstream.spark.sink import Attempt, StreamSink, Task, Written
 from slipstream.spark.sink_options import SinkOptions
@@ -126,9 +126,8 @@ def test_a_batch_that_comes_again_with_other_rows_is_an_error(jetstream_url: str
         sink.run(iter([rows(name, "other")]), Task("q", 1, 0))
 
 
-def test_a_stream_that_forgets_is_written_to_with_message_ids(jetstream_url: str) -> None:
+def test_a_stream_that_forgets_cannot_be_written_to_exactly_once(jetstream_url: str) -> None:
     name = stream_of(jetstream_url, retention="workqueue")
-    assert sink_of(jetstream_url, name).mode == "deduplicated"
     with pytest.raises(ConfigError, match="retention is workqueue"):
         sink_of(jetstream_url, name, mode="exactly-once")
 
@@ -220,9 +219,11 @@ def test_a_batch_write_with_a_writer_id_may_be_repeated(
 # -- a batch that was cut in another way -----------------------------------------------------------
 
 
-def run_tasks(sink: StreamSink, run: str, *partitions: pa.RecordBatch) -> list[Written]:
+def run_tasks(
+    sink: StreamSink, run: str, *partitions: pa.RecordBatch, batch: int = 0
+) -> list[Written]:
     """All tasks of a run that is not killed; its driver commits."""
-    tasks = [Task("q", 0, number, run) for number in range(len(partitions))]
+    tasks = [Task("q", batch, number, run) for number in range(len(partitions))]
     made = [sink.run(iter([part]), task) for task, part in zip(tasks, partitions, strict=True)]
     sink.commit(made)
     return made
@@ -310,6 +311,35 @@ def test_a_batch_that_was_committed_adds_nothing_however_it_is_cut(either_url: s
     assert [result.found for result in results] == [1, 1, 1]
     with pytest.raises(ChangedRowsError, match="with 3 rows, and comes again with other ones"):
         run_tasks(sink, "third", rows(name, "a", "other", "b"))
+
+
+def test_a_batch_before_the_last_one_may_come_again_with_the_same_rows(either_url: str) -> None:
+    name = stream_of(either_url)
+    sink = sink_of(either_url, name)
+    run_tasks(sink, "first", rows(name, "a", "b"))
+    run_tasks(sink, "second", rows(name, "c"), batch=1)
+    run_tasks(sink, "third", rows(name, "b"), rows(name, "a"))  # the checkpoint was set back
+    assert sorted(written(either_url, name)) == [b"a", b"b", b"c"]
+
+
+def test_a_new_checkpoint_under_a_used_writer_id_is_an_error_that_names_both_batches(
+    either_url: str,
+) -> None:
+    name = stream_of(either_url)
+    sink = sink_of(either_url, name)
+    for number in range(3):
+        run_tasks(sink, f"old{number}", rows(name, f"{number}"), batch=number)
+    with pytest.raises(ChangedRowsError, match=r"batch 0 was written with 1 rows.*\(2\).* is 2"):
+        run_tasks(sink, "new", rows(name, "x", "y"))
+    assert written(either_url, name) == [b"0", b"1", b"2"]
+
+
+def test_a_batch_below_the_last_one_that_was_never_written_is_an_error(jetstream_url: str) -> None:
+    name = stream_of(jetstream_url)
+    sink = sink_of(jetstream_url, name)
+    run_tasks(sink, "old", rows(name, "a"), batch=7)
+    with pytest.raises(ReusedWriterError, match=r"batch 5 \(1 rows\).*batch 7, was written"):
+        run_tasks(sink, "new", rows(name, "b"), batch=5)
 
 
 def test_rows_of_an_earlier_run_that_do_not_come_again_are_an_error(jetstream_url: str) -> None:

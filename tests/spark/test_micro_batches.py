@@ -1,6 +1,7 @@
 """How far a micro-batch goes: asked of the reader as Spark asks it, without a session."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -12,13 +13,13 @@ from pyspark.sql.types import LongType, StructField, StructType
 import slipstream.sync
 from slipstream.errors import ConfigError
 from slipstream.spark.loss import DataLossError
-from slipstream.spark.offsets import check_offsets
+from slipstream.spark.offsets import check_source
 from slipstream.spark.options import SourceOptions, parse
 from slipstream.spark.ranges import Part, cut
 from slipstream.spark.sizes import shrunk
 from slipstream.spark.stream_source import StreamReader
 from slipstream.spark.streams import Planner
-from tests.spark.streams import add, fill
+from tests.spark.streams import WAIT_SECONDS, add, fill
 
 SCHEMA = StructType([StructField("sequence", LongType())])
 MakeReader = Callable[..., StreamReader]
@@ -104,8 +105,8 @@ def test_where_a_query_starts_is_said_by_word_sequence_offset_or_time(
     }
     for form, sequence in forms.items():
         assert reader_of(name, startingOffsets=form).initialOffset()[name]["next"] == sequence
-    for time in (moment.isoformat(), json.dumps({name: moment.isoformat()})):
-        assert reader_of(name, startingTimestamp=time).initialOffset()[name]["next"] == 7
+    for form in (moment.isoformat(), json.dumps({name: moment.isoformat()})):
+        assert reader_of(name, startingTimestamp=form).initialOffset()[name]["next"] == 7
     milliseconds = int(moment.timestamp() * 1000) - 3_600_000
     assert reader_of(name, startingTimestamp=milliseconds).initialOffset()[name]["next"] == 1
 
@@ -125,7 +126,7 @@ def test_a_wrong_form_is_an_error_that_shows_the_right_one(
     option: str, value: str, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        check_offsets(parse(SourceOptions, {"stream": "S", option: value}))
+        check_source(parse(SourceOptions, {"stream": "S", option: value}))
 
 
 def test_a_committed_offset_shows_as_the_lag_of_a_durable(
@@ -165,6 +166,68 @@ def test_what_is_lost_while_a_batch_waits_is_counted_once(
     assert report[name]["lostMessages"] == 3
     with pytest.raises(DataLossError, match=r"sequences 1 to 3 \(3\) expired"):
         next_of(strict, start)
+
+
+def test_what_is_purged_between_planning_and_reading_is_counted(
+    either_url: str, reader_of: MakeReader
+) -> None:
+    name = fill(either_url, 50)
+    reader = reader_of(name, failOnDataLoss=False, startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    parts = reader.partitions(start, end)
+    with slipstream.sync.connect(either_url) as nc:
+        nc.jetstream().stream(name).purge(sequence=21)
+    rows = sum(batch.num_rows for part in parts for batch in reader.read(part))
+    for part in parts:
+        list(reader.read(part))  # a task that is tried again reports its loss again
+    assert rows == 30
+    assert lost_of(reader, name, 20) == 20
+
+
+def test_what_is_purged_between_the_choice_of_the_end_and_planning_is_counted_once(
+    either_url: str, reader_of: MakeReader
+) -> None:
+    name = fill(either_url, 50)
+    reader = reader_of(name, failOnDataLoss=False, startingOffsets="earliest")
+    start = reader.initialOffset()
+    with slipstream.sync.connect(either_url) as nc:
+        stream = nc.jetstream().stream(name)
+        stream.purge(sequence=11)
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        stream.purge(sequence=31)
+    for _ in range(2):
+        parts = reader.partitions(start, end)
+        assert sum(batch.num_rows for part in parts for batch in reader.read(part)) == 20
+    assert lost_of(reader, name, 30) == 30
+
+
+def test_a_stream_that_is_made_anew_costs_what_waited_in_the_old_one(
+    either_url: str, reader_of: MakeReader
+) -> None:
+    name = fill(either_url, 100)
+    options = {"startingOffsets": "earliest", "maxMessagesPerTrigger": 90}
+    reader = reader_of(name, failOnDataLoss=False, **options)
+    start = reader.initialOffset()
+    reached = reader.latestOffset(start, reader.getDefaultReadLimit())
+    with slipstream.sync.connect(either_url) as nc:
+        js = nc.jetstream()
+        js.delete_stream(name)
+        js.create_stream(name=name, subjects=[f"{name}.>"], allow_direct=True)
+    add(either_url, name, range(1000))
+    reader.latestOffset(reached, reader.getDefaultReadLimit())
+    assert lost_of(reader, name, 10) == 10
+
+
+def lost_of(reader: StreamReader, name: str, expected: int) -> int:
+    """What the reader reports as lost, once it has heard of as much as is expected."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        report = reader.reportLatestOffset()
+        assert report is not None
+        lost = int(report[name]["lostMessages"])
+        if lost >= expected or time.monotonic() > deadline:
+            return lost
 
 
 def parts_of(url: str, stream: str, end: int, **options: Any) -> list[Part]:

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 
 from slipstream.errors import ConfigError
-from slipstream.spark.offsets import check_offsets
+from slipstream.spark.offsets import check_source
 from slipstream.spark.options import SourceOptions, parse
 from slipstream.spark.rows import check_schema, column_names, schema_text
 from slipstream.spark.sink_options import SinkOptions
@@ -42,17 +42,18 @@ class JetStreamDataSource(DataSource):
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         """The batch source."""
-        from slipstream.spark.source import BatchReader
+        from slipstream.spark.source import BatchReader, FilteringReader
 
         options = self._source_options()
         check_schema(schema, options)
-        return BatchReader(schema, options)
+        kind = FilteringReader if options.push_filters else BatchReader
+        return kind(schema, options)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
         """The streaming source."""
         from slipstream.spark.stream_source import StreamReader
 
-        options = self._source_options()
+        options = self._source_options(streaming=True)
         check_schema(schema, options)
         return StreamReader(schema, options)
 
@@ -77,7 +78,7 @@ class JetStreamDataSource(DataSource):
                 del options[name]
         return StreamWriter(schema, parse(SinkOptions, options))
 
-    def _source_options(self) -> SourceOptions:
+    def _source_options(self, *, streaming: bool = False) -> SourceOptions:
         options = parse(SourceOptions, self.options)
-        check_offsets(options)
+        check_source(options, streaming=streaming)
         return options

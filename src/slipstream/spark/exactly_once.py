@@ -51,6 +51,10 @@ class ChangedRowsError(Error):
     """A batch that was written before comes again with other rows."""
 
 
+class ReusedWriterError(Error):
+    """A batch comes under a writer id that another query or another checkpoint has written with."""
+
+
 class Task(msgspec.Struct, frozen=True):
     """Which attempt at which part of which write this is; `run` names the job that has cut it."""
 
@@ -108,28 +112,59 @@ class Writer:
         return ack.sequence
 
     async def finish(self, task: Task, rows: int, digest: str) -> None:
-        """All tasks of a run are done. Raises `ChangedRowsError`, `FencedError`."""
+        """All tasks of a run are done.
+
+        Raises `ChangedRowsError` and `ReusedWriterError` where the tasks have published nothing
+        though the rows are not in the stream, and `FencedError`.
+        """
         for _ in range(_RACES_MAX):
             last, at = await self.last(self.subject)
-            if last is None or last.batch > task.batch:
-                return  # a later batch is there already; what this one said is forgotten
-            if last.batch == task.batch and last.state == DONE:
-                if (last.rows, last.digest) != (rows, digest):
-                    raise ChangedRowsError(
-                        f"{self.subject}: batch {task.batch} was written with {last.rows} rows, "
-                        f"and comes again with other ones ({rows}). {WHAT_TO_DO}"
-                    )
+            if last is None:
+                return  # the stream was purged: every row was acknowledged before
+            if last.batch > task.batch or (last.batch == task.batch and last.state == DONE):
+                done = await self._done(task.batch, at)
+                self._check_same(task, rows, digest, done, last)
                 return
             if (last.batch, last.run) != (task.batch, task.run):
                 break
-            done = Marker(task.batch, DONE, task.run, last.since, rows, digest)
+            marker = Marker(task.batch, DONE, task.run, last.since, rows, digest)
             try:
-                await self.put(self.subject, done, self.subject, at)
+                await self.put(self.subject, marker, self.subject, at)
             except WrongLastSequenceError:
                 await asyncio.sleep(_RACE_WAIT_SECONDS)
                 continue
             return
         raise FencedError(f"{self.subject}: another run has taken over batch {task.batch}")
+
+    async def _done(self, number: int, at: int) -> Marker | None:
+        """The marker that says that a batch is done, among those up to sequence `at`."""
+        scan = self.stream.scan(1, at, subjects=self.subject, columns=["data"])
+        found = None
+        async for batch in scan:
+            for data in batch.column("data").to_pylist():
+                marker = msgspec.json.decode(data, type=Marker)
+                if (marker.batch, marker.state) == (number, DONE):
+                    found = marker
+        return found
+
+    def _check_same(
+        self, task: Task, rows: int, digest: str, done: Marker | None, last: Marker
+    ) -> None:
+        """Nothing was published, because a batch with this number or a later one is done: that is
+        right only if it was done with the same rows."""
+        if done is None:
+            raise ReusedWriterError(
+                f"{self.subject}: batch {task.batch} ({rows} rows) was not published: the stream "
+                f"has no record of it, and a later one, batch {last.batch}, was written under this "
+                f"writer id. {WHO_WRITES}"
+            )
+        if (done.rows, done.digest) != (rows, digest):
+            raise ChangedRowsError(
+                f"{self.subject}: batch {task.batch} was written with {done.rows} rows, and comes "
+                f"again with other ones ({rows}), of which none was published; the last batch of "
+                f"this writer id is {last.batch}. {WHO_WRITES} Or the query has changed: "
+                f"{WHAT_TO_DO}"
+            )
 
 
 class Progress:
@@ -351,6 +386,11 @@ class Progress:
         return earlier, own
 
 
+WHO_WRITES = (
+    "If the query has a new checkpoint, or another query or batch write has used this writer id, "
+    "give it a writerId of its own; if its checkpoint was set back, rows of earlier batches may be "
+    "in the stream already."
+)
 WHAT_TO_DO = (
     "Exactly once needs a query that gives the same rows for the same input: no rand(), no "
     "current_timestamp(), no external lookups that change; or take mode deduplicated with a "

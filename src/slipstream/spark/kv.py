@@ -11,7 +11,7 @@ one partition, in their order (``repartition("key").sortWithinPartitions(...)``)
 from typing import TYPE_CHECKING, Any
 
 from slipstream.errors import ConfigError
-from slipstream.spark.sink_rows import RowReader, buffers_of
+from slipstream.spark.sink_rows import Identity, RowReader, buffers_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -45,7 +45,7 @@ class KeyReader(RowReader):
     """Takes keys and values out of Arrow batches; a null value is a deletion."""
 
     def __init__(self, columns: dict[str, int], bucket: str) -> None:
-        super().__init__(columns, "")
+        super().__init__(columns, "", identity=Identity.NONE)
         self._prefix = f"$KV.{bucket}."
 
     def subjects_of(self, batch: "pyarrow.RecordBatch") -> Any:

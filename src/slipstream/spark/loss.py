@@ -49,8 +49,36 @@ class Loss(msgspec.Struct, frozen=True):
     messages: int
 
 
+class LossReport(msgspec.Struct, frozen=True):
+    """What a task has found to be lost of its part, from sequence `start` on."""
+
+    stream: str
+    start: int
+    messages: int
+
+
+class LossReports:
+    """What tasks have reported, each loss once: a task that is tried again reports it again."""
+
+    def __init__(self) -> None:
+        self._messages: dict[tuple[str, int], int] = {}
+
+    def note(self, data: bytes) -> None:
+        """Take in a report in JSON."""
+        report = msgspec.json.decode(data, type=LossReport)
+        key = report.stream, report.start
+        self._messages[key] = max(report.messages, self._messages.get(key, 0))
+
+    def total(self, stream: str) -> int:
+        """Messages of a stream that were lost."""
+        return sum(count for (name, _), count in self._messages.items() if name == stream)
+
+
 def find_loss(info: StreamInfo, created: str, start: int, end: int) -> Loss | None:
-    """What of the messages from `start` to before `end` is lost; None if nothing is."""
+    """What of the messages from `start` to before `end` is lost; None if nothing is.
+
+    `end` is that of the stream that was created then, as far as it is known.
+    """
     name = info.config.name
     if is_another(info, created):
         text = (

@@ -5,19 +5,23 @@ In a checkpoint an offset is a JSON object with one entry per stream:
     {"ORDERS": {"next": 1042, "created": "2026-01-02T03:04:05.678901234Z"}}
 
 `next` is the first sequence that was not read. `created` is the stream's creation time: a stream
-that was deleted and made anew under the same name has another one.
+that was deleted and made anew under the same name has another one. `end`, where it is there, is the
+first sequence that the stream did not have yet: it says how much waited when the offset was taken,
+and so how much is lost if the stream is then deleted.
 
 Options say it as words, as JSON of sequences (``{"ORDERS": 17}``: the first to be read, and as an
 end the first not to be read; -2 is the earliest, -1 the latest), or by time.
 """
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
 from slipstream.errors import ConfigError
 from slipstream.spark.options import SourceOptions
 from slipstream.spark.streams import StreamView
+from slipstream.wire import subjects as wire_subjects
 
 EARLIEST = -2
 LATEST = -1
@@ -28,19 +32,44 @@ Offset = dict[str, dict[str, Any]]
 
 def entry(view: StreamView, sequence: int) -> dict[str, Any]:
     """The offset of one stream."""
-    return {"next": sequence, "created": view.created}
+    found = {"next": sequence, "created": view.created}
+    return {**found, "end": view.next} if view.next > sequence else found
 
 
-def check_offsets(options: SourceOptions) -> None:
+def check_source(options: SourceOptions, *, streaming: bool = False) -> None:
     """Raise `ConfigError` for what can be seen to be wrong without a server."""
-    if not options.streams:
+    if options.stream and options.subscribe_pattern:
+        raise ConfigError("jetstream: take one of the options stream and subscribePattern")
+    if not options.streams and not options.subscribe_pattern:
         raise ConfigError(
             "jetstream: the option stream is missing; it names the stream to read, or several "
-            "as 'A,B'"
+            "as 'A,B'; or give subscribePattern, a regular expression for their names"
         )
+    if options.subscribe_pattern:
+        try:
+            re.compile(options.subscribe_pattern)
+        except re.error as error:
+            raise ConfigError(
+                f"jetstream: option subscribePattern is {options.subscribe_pattern!r}, which is no "
+                f"regular expression: {error}"
+            ) from None
+    for subject in options.subject_list:
+        if not wire_subjects.is_pattern(subject.encode()):
+            raise ConfigError(
+                f"jetstream: option subjects has {subject!r}, which is no subject filter: tokens "
+                "with dots between them, * for any token, > for all that follow at the end"
+            )
+    if streaming and (options.ending_offsets or options.ending_timestamp):
+        raise ConfigError(
+            "jetstream: endingOffsets and endingTimestamp end a batch read; a streaming query ends "
+            "with Trigger.AvailableNow, or is stopped"
+        )
+    for kind in ("starting", "ending"):
+        if getattr(options, f"{kind}_offsets") and getattr(options, f"{kind}_timestamp"):
+            raise ConfigError(f"jetstream: take one of {kind}Offsets and {kind}Timestamp")
     _ = options.max_trigger_delay_seconds
     for kind in ("starting", "ending"):
-        for stream in options.streams:
+        for stream in options.streams or [""]:
             _wanted(options, kind, stream)
 
 
@@ -67,7 +96,7 @@ async def _resolve(view: StreamView, wanted: "int | datetime") -> int:
 def _wanted(options: SourceOptions, kind: str, stream: str) -> "int | datetime | None":
     moment = getattr(options, f"{kind}_timestamp")
     if moment:
-        found = _by_stream(f"{kind}Timestamp", moment, options).get(stream)
+        found = _given_for(stream, f"{kind}Timestamp", moment, options)
         return None if found is None else parse_time(f"{kind}Timestamp", found)
     text = getattr(options, f"{kind}_offsets")
     name = f"{kind}Offsets"
@@ -80,7 +109,7 @@ def _wanted(options: SourceOptions, kind: str, stream: str) -> "int | datetime |
             f"jetstream: option {name} is {text!r}; it is earliest, latest, new, or JSON of "
             'sequences as {"ORDERS": 17}'
         )
-    sequence = _by_stream(name, text, options).get(stream)
+    sequence = _given_for(stream, name, text, options)
     if sequence is None:
         return None
     if isinstance(sequence, dict):
@@ -90,20 +119,21 @@ def _wanted(options: SourceOptions, kind: str, stream: str) -> "int | datetime |
     return sequence
 
 
-def _by_stream(name: str, text: str, options: SourceOptions) -> dict[str, Any]:
+def _given_for(stream: str, name: str, text: str, options: SourceOptions) -> Any:
+    """What an option says for a stream; None if it speaks of others only."""
     if not text.startswith("{"):
-        return dict.fromkeys(options.streams, text)
+        return text
     try:
         found: dict[str, Any] = json.loads(text)
     except ValueError as error:
         raise ConfigError(f"jetstream: option {name} is no JSON: {error}") from None
     unknown = set(found) - set(options.streams)
-    if unknown:
+    if unknown and not options.subscribe_pattern:
         raise ConfigError(
             f"jetstream: option {name} speaks of {', '.join(sorted(unknown))}, and the option "
             f"stream of {', '.join(options.streams)}"
         )
-    return found
+    return found.get(stream)
 
 
 def parse_time(name: str, value: Any) -> datetime:

@@ -20,6 +20,29 @@ Count = Annotated[int, Meta(ge=1)]
 CountOrNone = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 
+KAFKAS = {
+    "kafka.bootstrap.servers": "servers",
+    "subscribe": "stream",
+    "assign": "stream, and subjects for a part of it",
+    "maxoffsetspertrigger": "maxMessagesPerTrigger",
+    "minoffsetspertrigger": "minMessagesPerTrigger",
+    "maxrecordsperpartition": "maxMessagesPerPartition",
+    "startingoffsetsbytimestamp": "startingTimestamp",
+    "endingoffsetsbytimestamp": "endingTimestamp",
+    "kafkaconsumer.polltimeoutms": "requestTimeout and retryTimeout",
+    "fetchoffset.numretries": "retryTimeout",
+    "fetchoffset.retryintervalms": "retryTimeout",
+    "groupidprefix": "commitDurable, which shows a position and does not hold it",
+    "kafka.group.id": "commitDurable, which shows a position and does not hold it",
+    "topic": "subject",
+    "kafka.transactional.id": "writerId, with mode exactly-once",
+    "kafka.enable.idempotence": "mode",
+    "kafka.max.in.flight.requests.per.connection": "maxAckPending",
+    "kafka.request.timeout.ms": "requestTimeout, in seconds",
+    "kafka.delivery.timeout.ms": "retryTimeout, in seconds",
+}
+"""What options of Spark's Kafka source and sink, in lower case, are called here."""
+
 SECRETS = ("password", "token", "nkey_seed")
 DEFAULT_SERVERS = "nats://127.0.0.1:4222"
 
@@ -78,10 +101,11 @@ class SourceOptions(ServerOptions, kw_only=True, frozen=True, rename="camel", om
     """What is read, and how it is cut. Offsets are kept as text until the streams are known."""
 
     stream: str = ""
+    subscribe_pattern: str = ""  # of stream names, instead of `stream`
     subjects: str = ""
     starting_offsets: str = ""
     starting_timestamp: str = ""
-    ending_offsets: str = "latest"
+    ending_offsets: str = ""
     ending_timestamp: str = ""
     push_filters: bool = False
     columns: str = ""
@@ -149,6 +173,11 @@ def parse(kind: type[T], options: Mapping[str, str]) -> T:
 
 
 def _nearest(name: str, known: list[str]) -> str:
+    kafkas = KAFKAS.get(name.lower())
+    if kafkas:
+        return f"what Kafka's {name} sets is set here by {kafkas}"
+    if name.lower().startswith("kafka."):
+        return "options of Kafka's own clients have no meaning here (docs/spark.md lists ours)"
     lower = {other.lower(): other for other in known}
     close = difflib.get_close_matches(name.lower(), list(lower), n=1, cutoff=0.5)
     if close:

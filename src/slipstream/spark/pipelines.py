@@ -39,7 +39,7 @@ def jetstream_source(
     """
     from pyspark.sql import SparkSession
 
-    from slipstream.spark.offsets import check_offsets
+    from slipstream.spark.offsets import check_source
     from slipstream.spark.options import SourceOptions, parse
 
     session = spark or SparkSession.getActiveSession()
@@ -48,7 +48,7 @@ def jetstream_source(
     given = _with_server({"stream": stream, "startingOffsets": "earliest", **options})
     if {name.lower() for name in options} & {"startingtimestamp"}:
         del given["startingOffsets"]
-    check_offsets(parse(SourceOptions, given))
+    check_source(parse(SourceOptions, given))
     reader: Any = session.readStream if follow else session.read
     frame: DataFrame = reader.format("jetstream").options(**given).load()
     return frame

@@ -11,6 +11,7 @@ import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
 import uvloop
 
 from slipstream.client.errors import TimeoutError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
+    from slipstream.client import Connection
     from slipstream.client.jetstream import Stream
 
 
@@ -67,6 +69,7 @@ async def scan_part(
         fail = options.fail_on_data_loss
         loss.tell(loss.find_loss(stream.cached_info, part.created, part.start, part.end), fail)
         if loss.is_another(stream.cached_info, part.created):
+            await _report(connection, part, part.start, part.end - part.start)
             return
         wanted = columns if "sequence" in columns else ["sequence", *columns]
         scan = stream.scan(
@@ -85,10 +88,12 @@ async def scan_part(
                     break
                 sequences = batch.column("sequence")
                 if sequences[0].as_py() > position:
-                    await _check(stream, part, position, sequences[0].as_py(), fail)
+                    lost = await _check(stream, part, position, sequences[0].as_py(), fail)
+                    await _report(connection, part, position, lost)
                 position = sequences[len(sequences) - 1].as_py() + 1
                 yield batch
-        await _check(stream, part, position, part.end, fail)
+        lost = await _check(stream, part, position, part.end, fail)
+        await _report(connection, part, position, lost)
 
 
 async def _next(
@@ -106,6 +111,18 @@ async def _next(
         ) from error
 
 
-async def _check(stream: "Stream", part: Part, start: int, end: int, fail: bool) -> None:
-    """A hole from `start` to before `end`: has the stream's front overtaken the read?"""
-    loss.tell(loss.find_loss(await stream.info(), part.created, start, end), fail)
+async def _check(stream: "Stream", part: Part, start: int, end: int, fail: bool) -> int:
+    """How many messages of a hole from `start` to before `end` are lost: those that the stream's
+    front has overtaken."""
+    lost = loss.find_loss(await stream.info(), part.created, start, end)
+    loss.tell(lost, fail)
+    return 0 if lost is None else lost.messages
+
+
+async def _report(connection: "Connection", part: Part, start: int, lost: int) -> None:
+    """Let the query count what was lost; it hears of it before Spark hears of the task's end."""
+    if not lost or not part.report_to:
+        return
+    report = loss.LossReport(part.stream, start, lost)
+    await connection.publish(part.report_to, msgspec.json.encode(report))
+    await connection.flush()

@@ -9,6 +9,7 @@ until `retryTimeout` passes without progress.
 """
 
 import asyncio
+import logging
 import time
 import uuid
 from collections import deque
@@ -33,8 +34,14 @@ from slipstream.spark.exactly_once import Task
 from slipstream.spark.kv import KeyReader, key_columns
 from slipstream.spark.publishing import Publisher
 from slipstream.spark.sink_options import SinkOptions, check_sink
-from slipstream.spark.sink_rows import RowReader, digest_of, sink_columns
-from slipstream.spark.streams import connect, may_pass
+from slipstream.spark.sink_rows import (
+    Identity,
+    RowReader,
+    digest_of,
+    place_columns,
+    sink_columns,
+)
+from slipstream.spark.streams import check_subjects, connect, may_pass
 
 if TYPE_CHECKING:
     import pyarrow
@@ -42,6 +49,8 @@ if TYPE_CHECKING:
 
     from slipstream.client import Connection
     from slipstream.client.jetstream import JetStream
+
+log = logging.getLogger("slipstream.spark")
 
 EXACTLY_ONCE, DEDUPLICATED, AT_LEAST_ONCE = "exactly-once", "deduplicated", "at-least-once"
 _QUERY_ID = "sql.streaming.queryId"
@@ -76,6 +85,7 @@ class StreamSink:
         self.options = options
         bucket = options.bucket
         self._columns = key_columns(schema) if bucket else sink_columns(schema, options.subject)
+        self._place = None if bucket else place_columns(schema)
         self._job = uuid.uuid4().hex
         if options.mode == EXACTLY_ONCE and not streaming and not options.writer_id:
             raise ConfigError(
@@ -83,6 +93,15 @@ class StreamSink:
                 "that is the same when the same rows are written again"
             )
         self.mode = asyncio.run(self._prepare(streaming))
+        self.identity = self._identity(streaming)
+        if self.mode == DEDUPLICATED and self.identity == Identity.NONE:
+            raise ConfigError(
+                "jetstream: in mode deduplicated each row needs an identity that does not change "
+                "when the batch is cut in another way: give the rows a column message_id, or the "
+                "columns stream and sequence of the source they are read from; or take mode "
+                "exactly-once or at-least-once"
+            )
+        log.info("%s is written %s", options.stream or options.bucket or "a stream", self.mode)
 
     def run(self, batches: "Iterator[pyarrow.RecordBatch]", task: Task) -> Written:
         """Write the rows of one task."""
@@ -130,15 +149,39 @@ class StreamSink:
                 await js.key_value(options.bucket)
                 return AT_LEAST_ONCE
             if not options.stream:
-                return options.mode or DEDUPLICATED
+                return options.mode or self._weaker_mode(streaming)
             stream = await js.stream(options.stream)
+            if options.subject:
+                check_subjects([stream.cached_info], [options.subject])
             mode: str = options.mode
             if not mode:
-                exact = streaming and not exactly_once.why_not(stream.config)
-                mode = EXACTLY_ONCE if exact else DEDUPLICATED
+                lasts = streaming or bool(options.writer_id)
+                exact = lasts and not exactly_once.why_not(stream.config)
+                mode = EXACTLY_ONCE if exact else self._weaker_mode(streaming)
             if mode == EXACTLY_ONCE:
                 await exactly_once.prepare(stream, self.prefix)
             return mode
+
+    def _weaker_mode(self, streaming: bool) -> str:
+        """The mode where exactly-once is not possible and the options name none."""
+        found = self._lasting_identity(streaming)
+        # Rows made of one message are told apart by content alone, which users have to ask for.
+        safe = found in (Identity.MESSAGE_ID, Identity.TASK)
+        return DEDUPLICATED if safe else AT_LEAST_ONCE
+
+    def _lasting_identity(self, streaming: bool) -> Identity:
+        """What identifies a row when its batch is written again."""
+        if "message_id" in self._columns:
+            return Identity.MESSAGE_ID
+        # A batch write that has no name is never repeated: only its tasks are, each with its rows.
+        if not streaming and not self.options.writer_id:
+            return Identity.TASK
+        return Identity.NONE if self._place is None else Identity.PLACE
+
+    def _identity(self, streaming: bool) -> Identity:
+        if self.mode == EXACTLY_ONCE:
+            return Identity.CONTENT
+        return self._lasting_identity(streaming) if self.mode == DEDUPLICATED else Identity.NONE
 
     @property
     def prefix(self) -> str:
@@ -160,11 +203,13 @@ class StreamSink:
         """What takes the rows of a task out of batches."""
         options = self.options
         if options.bucket:
-            made: RowReader = KeyReader(self._columns, options.bucket)
-        else:
-            made = RowReader(self._columns, options.subject, task.writer)
-        made.set_mode(digests=self.mode != AT_LEAST_ONCE, number_equals=self.mode == DEDUPLICATED)
-        return made
+            return KeyReader(self._columns, options.bucket)
+        return RowReader(self._columns, options.subject, task.writer, self.identity, self._place)
+
+    def scope(self, task: Task) -> str:
+        """Within what the identities of rows are unique."""
+        scope = f"{task.writer}.{task.batch}"
+        return f"{scope}.{task.partition}" if self.identity == Identity.TASK else scope
 
     async def _run(self, batches: "Iterator[pyarrow.RecordBatch]", task: Task) -> Written:
         rows = self.reader(task)
@@ -233,7 +278,7 @@ class Attempt:
         lines = f"Nats-Expected-Stream: {options.stream}\r\n".encode() if options.stream else b""
         label = b""
         if sink.mode == DEDUPLICATED:
-            label = f"Nats-Msg-Id: {task.writer}.{task.batch}.{task.partition}.".encode()
+            label = f"Nats-Msg-Id: {sink.scope(task)}.".encode()
         if progress is not None:
             stream = await js.stream(options.stream)
             again = progress.fence > 0

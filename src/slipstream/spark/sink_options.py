@@ -11,10 +11,12 @@ Mode = Literal["", "at-least-once", "deduplicated", "exactly-once"]
 class SinkOptions(ServerOptions, kw_only=True, frozen=True, rename="camel", omit_defaults=True):
     """Where rows go, and with which guarantee.
 
-    mode: by default "exactly-once" for a streaming query into a stream that allows it, else
-        "deduplicated".
+    mode: by default "exactly-once" for a streaming query, and for a batch write with a writer_id,
+        into a stream that allows it; else "deduplicated" where rows have an identity that outlives
+        the write; else "at-least-once". The choice is logged.
     writer_id: the name under which progress is kept and ids are made; by default the query's id,
-        which its checkpoint keeps. Batch writes in mode exactly-once need one.
+        which its checkpoint keeps. Batch writes in mode exactly-once need one. Two queries, and two
+        checkpoints of a query, need different ones.
     progress_prefix: subject prefix of the progress markers; by default
         ``_slipstream.progress.<stream>``, which is added to the stream's subjects if need be.
     dead_letter_subject: where rows go that cannot be stored, instead of failing the query.

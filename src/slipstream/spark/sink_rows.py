@@ -7,13 +7,15 @@
     ttl         whole seconds, becomes Nats-TTL
     timestamp   becomes the header Timestamp: the server stamps messages with its own time
 
-The other columns of the source (stream, sequence ...) are allowed and left out, so that what was
-read can be written. So are headers that belong to the server (Nats-...): those of another stream's
-message would be conditions and ids of the wrong stream.
+The other columns of the source (stream, sequence ...) are allowed and not stored, so that what was
+read can be written; `stream` and `sequence` may give a row its identity. So are headers that belong
+to the server (Nats-...): those of another stream's message would be conditions and ids of the wrong
+stream.
 """
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 ROW_HEADER = "Slipstream-Row"
 TIMESTAMP_HEADER = "Timestamp"
 _ALIASES = {"value": "data", "messageId": "message_id"}
-_LEFT_OUT = ("stream", "sequence", "timestamp_ns", "size", "key")
+_LEFT_OUT = ("stream", "sequence", "timestamp_ns", "size")
 _TYPES = {
     "subject": ("string",),
     "data": ("binary", "string"),
@@ -39,8 +41,27 @@ _TYPES = {
 }
 
 
+class Identity(StrEnum):
+    """What makes a row of a batch that is written again the same row."""
+
+    NONE = ""
+    CONTENT = "content"  # SipHash of the message; equal rows have the same one
+    MESSAGE_ID = "message_id"  # the column of that name
+    PLACE = "place"  # the columns stream and sequence, and the content
+    TASK = "task"  # the content, and how many equal rows come before it in its partition
+
+
 class RowError(Error):
     """A row that cannot be stored; the query fails with it."""
+
+
+def place_columns(schema: "StructType") -> tuple[int, int] | None:
+    """Where the columns are that say from which message of a stream a row comes."""
+    found = {field.name: field.dataType.simpleString() for field in schema.fields}
+    if (found.get("stream"), found.get("sequence")) != ("string", "bigint"):
+        return None
+    names = list(found)
+    return names.index("stream"), names.index("sequence")
 
 
 def sink_columns(schema: "StructType", subject: str) -> dict[str, int]:
@@ -54,6 +75,11 @@ def sink_columns(schema: "StructType", subject: str) -> dict[str, int]:
         name = _ALIASES.get(field.name, field.name)
         if name in _LEFT_OUT:
             continue
+        if name == "key":
+            raise ConfigError(
+                "jetstream: a message has no key, so a column key would be lost; make it a token "
+                "of subject, as concat('orders.', key), or drop the column"
+            )
         if name not in _TYPES:
             raise ConfigError(
                 f"jetstream: the sink has no column {field.name!r}; there are {', '.join(_TYPES)}. "
@@ -80,20 +106,23 @@ class RowReader:
     however they are cut into batches and partitions.
     """
 
-    def __init__(self, columns: dict[str, int], subject: str, writer: str = "") -> None:
+    def __init__(
+        self,
+        columns: dict[str, int],
+        subject: str,
+        writer: str = "",
+        identity: Identity = Identity.CONTENT,
+        place: tuple[int, int] | None = None,
+    ) -> None:
         self._columns = columns
         self._subject = subject
+        self._identity = identity
+        self._place = place
         self._key = blake2b(writer.encode(), digest_size=16, person=b"slipstream-row").digest()
-        self._seen: dict[bytes, int] | None = None
-        self._with_digests = True
+        self._seen: dict[bytes, int] = {}
         self.count = 0
         self.low = 0
         self.high = 0
-
-    def set_mode(self, *, digests: bool, number_equals: bool) -> None:
-        """Whether rows get an identity, and whether equal rows get different ones."""
-        self._with_digests = digests
-        self._seen = {} if number_equals else None
 
     @property
     def digest(self) -> str:
@@ -110,14 +139,30 @@ class RowReader:
             self._extras(batch, first),
             self._ids(batch, first),
         )
-        if self._with_digests:
+        if self._identity != Identity.NONE:
             block.digest(self._key)
             self.low += block.sum_low
             self.high += block.sum_high
-            if self._seen is not None:
-                block.number_equals(self._key, self._seen)
+        if self._identity == Identity.TASK:
+            block.number_equals(self._key, self._seen)
+        elif self._identity == Identity.PLACE:
+            block.tell_apart(self._key, self._places(batch, first))
         self.count += count
         yield first, block
+
+    def _places(self, batch: "pyarrow.RecordBatch", first: int) -> list[bytes]:
+        """Where each row comes from. Raises `RowError` for a row that does not say so."""
+        assert self._place is not None
+        stream, sequence = (batch.column(at) for at in self._place)
+        for column in (stream, sequence):
+            if column.null_count:
+                row = first + column.is_null().to_pylist().index(True)
+                raise RowError(
+                    f"row {row} has no stream or no sequence, which identify the rows in mode "
+                    "deduplicated: fill them, or give the rows a column message_id"
+                )
+        pairs = zip(stream.to_pylist(), sequence.to_pylist(), strict=True)
+        return [f"{name}.{number}".encode() for name, number in pairs]
 
     def subjects_of(self, batch: "pyarrow.RecordBatch") -> Any:
         """The subjects: one for all rows, or a column."""
@@ -135,6 +180,9 @@ class RowReader:
         if "message_id" not in self._columns:
             return None
         ids = batch.column(self._columns["message_id"])
+        if ids.null_count and self._identity == Identity.MESSAGE_ID:
+            row = first + ids.is_null().to_pylist().index(True)
+            raise RowError(f"row {row} has no message_id, which mode deduplicated needs")
         if ids.null_count == len(ids):
             return None
         broken = pc.index(pc.match_substring_regex(ids, "[\r\n]"), value=True).as_py()

@@ -1,7 +1,7 @@
 """The batch source: ranges are fixed when the query is planned, tasks read them."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -18,29 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class _Push:
-    """`pushFilters` that a session without pushdown does not refuse.
-
-    Spark takes any override of the method for a demand that
-    ``spark.sql.python.filterPushdown.enabled`` be true, and fails queries in plain sessions. Here
-    it is an offer: used where pushdown is enabled, and looking like the default where it is not.
-
-    It is taken under the option `pushFilters` alone: Spark keeps one plan of the ranges for all
-    uses of a loaded DataFrame, the one of the last filters that it pushed. Unless each use loads a
-    DataFrame of its own, another one (or the other half of a union) would miss rows.
-    """
-
-    __func__ = DataSourceReader.pushFilters
-
-    def __init__(self, reader: "BatchReader") -> None:
-        self._reader = reader
-
-    def __call__(self, filters: "list[Filter]") -> "Iterable[Filter]":
-        if self._reader.options.push_filters:
-            self._reader.bounds = bounds_of(filters)
-        return filters
-
-
 class BatchReader(DataSourceReader):
     """Reads fixed ranges of streams."""
 
@@ -48,11 +25,6 @@ class BatchReader(DataSourceReader):
         self._schema = schema
         self.options = options
         self.bounds = Bounds()
-
-    @property
-    def pushFilters(self) -> Any:
-        """Called by Spark with the filters of the query."""
-        return _Push(self)
 
     def partitions(self) -> list[InputPartition]:
         """The parts, one per task."""
@@ -66,8 +38,7 @@ class BatchReader(DataSourceReader):
         options, bounds = self.options, self.bounds
         subjects = intersect(options.subject_list, bounds)
         parts: list[Part] = []
-        for name in options.streams:
-            view = await planner.view(name, subjects or [])
+        for view in await planner.views(options, subjects or []):
             start = await offsets.starting(options, view, offsets.EARLIEST)
             end = await offsets.ending(options, view)
             loss.tell(
@@ -90,3 +61,20 @@ class BatchReader(DataSourceReader):
         if partition.start >= partition.end:
             return iter(())
         return read_part(partition, self._schema, self.options)
+
+
+class FilteringReader(BatchReader):
+    """The batch source under the option `pushFilters`: the server applies what it can of a filter.
+
+    Spark refuses a reader with this method where ``spark.sql.python.filterPushdown.enabled`` is
+    false, which is Spark's default; so only those who ask for pushdown get this class.
+
+    Spark keeps one plan of the ranges for all uses of a loaded DataFrame, the one of the last
+    filters that it pushed. Each use has to load a DataFrame of its own: another use of the same
+    DataFrame (or the other half of a union) would miss rows. So the option is off by default.
+    """
+
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
+        """Narrow the ranges by `filters`; Spark applies all of them again."""
+        self.bounds = bounds_of(filters)
+        return filters

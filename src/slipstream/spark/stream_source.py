@@ -53,6 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached: Offset = {}
         self._lost: dict[str, int] = {}
         self._losing: dict[str, int] = {}  # seen, and not yet behind the query
+        self._gone: dict[str, int] = {}  # sequences below are counted in `_lost` or `_losing`
         self._moved_at = time.monotonic()
 
     # -- what Spark asks ---------------------------------------------------------------------------
@@ -120,8 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     async def _views(self) -> list[StreamView]:
         assert self._planner is not None
-        subjects = self._options.subject_list
-        return [await self._planner.view(name, subjects) for name in self._options.streams]
+        return await self._planner.views(self._options, self._options.subject_list)
 
     async def _initial(self) -> Offset:
         begun: Offset = {}
@@ -134,9 +134,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {view.name: view.next for view in await self._views()}
 
     async def _latest(self, start: Offset, limit: ReadLimit) -> Offset:
-        reached: Offset = dict(start)
+        views = await self._views()
+        reached = self._without_deleted(start, views)
         waiting: list[tuple[StreamView, int, int, int]] = []
-        for view in await self._views():
+        for view in views:
             begin = self._begin(view, start)
             end = view.next
             if self._target is not None:
@@ -157,6 +158,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 reached[view.name] = offsets.entry(view, edge)
         return reached
 
+    def _without_deleted(self, start: Offset, views: list[StreamView]) -> Offset:
+        """The offset without streams that matched the pattern and are there no more."""
+        there = {view.name for view in views}
+        left: Offset = {}
+        for name, known in start.items():
+            if name in there:
+                left[name] = known
+                continue
+            begin = int(known["next"])
+            lost = int(known.get("end", begin)) - begin
+            text = f"stream {name} was deleted: what was not read of it, from {begin} on, is gone"
+            loss.tell(loss.Loss(text, lost), self._options.fail_on_data_loss)
+            self._losing[name] = lost
+        return left
+
     def _count_losses(self) -> None:
         """The query has moved on, past what was lost."""
         for stream, messages in self._losing.items():
@@ -170,12 +186,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return max(view.first, 1)  # a stream that was added to the query
         begin = int(known["next"])
         created = str(known.get("created", ""))
-        lost = loss.find_loss(view.info, created, begin, view.next)
+        is_another = loss.is_another(view.info, created)
+        end = int(known.get("end", begin)) if is_another else view.next
+        lost = loss.find_loss(view.info, created, begin, end)
         loss.tell(lost, self._options.fail_on_data_loss)
-        if lost is not None:
-            self._losing[view.name] = lost.messages
-        if lost is not None and (loss.is_another(view.info, created) or begin > view.next):
+        if lost is None:
+            return begin
+        self._losing[view.name] = lost.messages
+        if is_another or begin > view.next:
             return max(view.first, 1)
+        self._gone[view.name] = begin + lost.messages
         return begin
 
     def _is_held_back(self, total: int, limit: ReadLimit) -> bool:
@@ -204,6 +224,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return min(allowed) if allowed else None
 
     async def _cut(self, start: Offset, end: Offset) -> list[Part]:
+        assert self._planner is not None
         parts: list[Part] = []
         for view in await self._views():
             if view.name not in end:
@@ -218,14 +239,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             lost = loss.find_loss(view.info, created, begin, stop)
             loss.tell(lost, self._options.fail_on_data_loss)
+            self._count_newly_lost(view.name, begin, 0 if lost is None else lost.messages)
             if loss.is_another(view.info, created):
                 continue  # the rows of this range were in the stream before
             for part in await cut(view, max(begin, view.first), stop, self._options):
                 part.created = created
+                part.report_to = await self._planner.report_to()
                 parts.append(part)
         return parts
 
+    def _count_newly_lost(self, stream: str, begin: int, messages: int) -> None:
+        """Count what went after the end of the micro-batch was chosen, `messages` from `begin`."""
+        gone = begin + messages
+        newly = gone - max(begin, self._gone.get(stream, begin))
+        if newly > 0:
+            self._lost[stream] = self._lost.get(stream, 0) + newly
+            self._gone[stream] = gone
+
     async def _report(self) -> Offset:
+        assert self._planner is not None
         report: Offset = {}
         for view in await self._views():
             reached = self._reached.get(view.name)
@@ -233,11 +265,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             backlog = await view.count(begin, view.next) if begin < view.next else 0
             size = int(backlog * view.message_bytes)
             last = offsets.entry(view, view.next)
+            lost = self._lost.get(view.name, 0) + self._planner.losses.total(view.name)
             report[view.name] = {
                 **last,
                 "backlogMessages": backlog,
                 "backlogBytes": size,
-                "lostMessages": self._lost.get(view.name, 0),
+                "lostMessages": lost,
             }
         return report
 

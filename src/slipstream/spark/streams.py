@@ -8,6 +8,7 @@ by count with a few requests, whatever was deleted within it.
 
 import asyncio
 import builtins
+import re
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -28,8 +29,10 @@ from slipstream.client.jetstream.consumer_config import ConsumerConfig
 from slipstream.client.jetstream.document import time_to_wire
 from slipstream.client.jetstream.errors import ApiError, MessageNotFoundError
 from slipstream.client.jetstream.info import StreamInfo
-from slipstream.errors import Error
-from slipstream.spark.options import ServerOptions
+from slipstream.errors import ConfigError, Error
+from slipstream.spark.loss import LossReports
+from slipstream.spark.options import ServerOptions, SourceOptions
+from slipstream.wire.subjects import overlaps
 
 if TYPE_CHECKING:
     from slipstream.client import Connection
@@ -81,6 +84,8 @@ class Planner:
         self._thread.start()
         self._connection: Connection | None = None
         self._was_answered = False
+        self._report_to = ""
+        self.losses = LossReports()
 
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What the coroutine returns or raises.
@@ -111,10 +116,34 @@ class Planner:
             self._connection = await connect(self._options, "spark-planner")
         return jetstream(self._connection, self._options)
 
+    async def report_to(self) -> str:
+        """The subject on which tasks report losses, which `losses` then has."""
+        if not self._report_to:
+            await self.jetstream()
+            assert self._connection is not None
+            inbox = self._connection.new_inbox()
+            await self._connection.subscribe(
+                inbox, handler=lambda message: self.losses.note(message.data)
+            )
+            await self._connection.flush()
+            self._report_to = inbox
+        return self._report_to
+
     async def view(self, stream: str, subjects: list[str]) -> "StreamView":
         """A stream as it is now. Raises `StreamNotFoundError`."""
         js = await self.jetstream()
         return StreamView(js, await js.stream_info(stream), subjects)
+
+    async def views(self, options: SourceOptions, subjects: list[str]) -> "list[StreamView]":
+        """The streams of a read as they are now: those named, or those that the pattern matches."""
+        names = options.streams
+        if options.subscribe_pattern:
+            js = await self.jetstream()
+            found = [name async for name in js.stream_names()]
+            names = sorted(n for n in found if re.fullmatch(options.subscribe_pattern, n))
+        views = [await self.view(name, subjects) for name in names]
+        check_subjects([view.info for view in views], options.subject_list)
+        return views
 
     def close(self) -> None:
         """End the connection and its thread."""
@@ -126,6 +155,24 @@ class Planner:
         self._thread.join(5)
         if not self._thread.is_alive():
             self._loop.close()
+
+
+def check_subjects(infos: list[StreamInfo], filters: list[str]) -> None:
+    """Raise `ConfigError` for a subject filter that can match nothing in any of the streams.
+
+    What is in a mirror, or in a stream with sources or a transform, its subjects do not say.
+    """
+    known: list[str] = []
+    for config in (info.config for info in infos):
+        if config.mirror or config.sources or config.subject_transform or not config.subjects:
+            return
+        known += config.subjects
+    for wanted in filters if infos else ():
+        if not any(overlaps(wanted.encode(), own.encode()) for own in known):
+            raise ConfigError(
+                f"jetstream: the subject {wanted!r} is none of "
+                f"{', '.join(info.config.name for info in infos)}, which has {', '.join(known)}"
+            )
 
 
 class StreamView:
