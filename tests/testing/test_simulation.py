@@ -11,16 +11,23 @@ from typing import Any
 
 import pytest
 
+from slipstream.engine import jetstream
+from slipstream.engine.api import messages
+from slipstream.engine.api.dispatch import WhenDurable
 from slipstream.engine.stream import Stream
+from slipstream.engine.ttl import MessageTtls
+from slipstream.log import recovery
 from slipstream.log.durability import SyncBatch
-from slipstream.log.segment import salt_of, scan_records
+from slipstream.log.segment import SEQUENCE_MAX, decode_header, scan_records
+from slipstream.log.stream_store import ConfigurationFile
+from slipstream.testing.configuration_simulation import ConfigurationSimulation
 from slipstream.testing.driver import HandCommitter
 from slipstream.testing.ledger import ViolationError
 from slipstream.testing.simulated_disk import SimulatedDisk
-from slipstream.testing.simulation import Simulation
+from slipstream.testing.simulation import GUESSED_SALT, Simulation
 
 STEPS = 200
-SEEDS_UNTIL_FOUND = 20
+SEEDS_UNTIL_FOUND = 60
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -36,6 +43,33 @@ def test_damage_costs_the_damaged_message_and_is_reported(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(200, 210))
 def test_full_and_failing_disks_break_no_promise(seed: int) -> None:
     Simulation(seed, trouble=True).run(STEPS)
+
+
+@pytest.mark.parametrize("seed", range(300, 316))
+def test_messages_expire_in_time_and_never_before_it_whatever_happens(seed: int) -> None:
+    Simulation(seed, trouble=seed % 2 == 0, ttls=True).run(STEPS)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_limits_remove_only_what_a_configuration_says_whatever_is_damaged(seed: int) -> None:
+    assert ConfigurationSimulation(seed).run(STEPS).subjects
+
+
+@pytest.mark.parametrize("seed", range(300, 310))
+def test_what_is_missing_is_reported_and_no_sequence_given_out_again(seed: int) -> None:
+    Simulation(seed, ends=True).run(STEPS)
+
+
+def crashing(simulation: Simulation) -> Simulation:
+    """A life in which the power fails again and again."""
+    simulation.moves.append((10, simulation._crash))
+    return simulation
+
+
+@pytest.mark.parametrize("damage", [False, True])
+@pytest.mark.parametrize("seed", range(400, 405))
+def test_what_one_crash_leaves_the_next_one_does_not_take(seed: int, damage: bool) -> None:
+    crashing(Simulation(seed, damage=damage)).run(STEPS)
 
 
 def test_a_seed_tells_the_same_story_again() -> None:
@@ -73,7 +107,7 @@ class DiskWithoutChecksums(SimulatedDisk):
     def flip(self, path: str, bit: int) -> None:
         data = self.read(path)
         base = int(path.split("/")[-1].split(".")[0])
-        salt = salt_of(base)
+        salt = decode_header(data).salt
         for record, start in scan_records(data, base, salt):
             if record.body_start * 8 <= bit < record.end * 8:
                 super().flip(path, bit)
@@ -87,7 +121,42 @@ def test_a_missing_checksum_is_found() -> None:
     def simulate(seed: int) -> Simulation:
         return Simulation(seed, DiskWithoutChecksums(Random(seed)), damage=True)
 
-    assert found(simulate).startswith("checksum:")
+    assert found(simulate).startswith(("checksum:", "forged:"))
+
+
+def test_a_torn_batch_whose_removals_are_believed_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: recovery believes every removal that it can read."""
+    monkeypatch.setattr(recovery._Scan, "make_void", lambda scan: scan.believe(SEQUENCE_MAX))
+    violation = found(lambda seed: crashing(Simulation(seed)))
+    assert violation.startswith("durable:")
+
+
+class DiskWithoutSecrets(SimulatedDisk):
+    """Planted: the salt of every segment is known."""
+
+    def random_bytes(self, size: int) -> bytes:
+        return GUESSED_SALT.to_bytes(size, "little")
+
+
+def test_a_salt_that_clients_know_is_found() -> None:
+    def simulate(seed: int) -> Simulation:
+        return crashing(Simulation(seed, DiskWithoutSecrets(Random(seed)), damage=True))
+
+    assert found(simulate).startswith(("forged:", "durable:"))
+
+
+class DiskWithoutEnds(SimulatedDisk):
+    """Planted: what is kept of where a log ends is not looked at."""
+
+    def exists(self, path: str) -> bool:
+        return "/end." not in path and super().exists(path)
+
+
+def test_an_end_that_is_not_compared_is_found() -> None:
+    violation = found(lambda seed: Simulation(seed, DiskWithoutEnds(Random(seed)), ends=True))
+    assert violation.startswith(("durable:", "acknowledged:"))
 
 
 class ForgetfulCommitter(HandCommitter):
@@ -103,3 +172,98 @@ class ForgetfulCommitter(HandCommitter):
 def test_a_lost_wake_up_of_a_waiting_pull_is_found() -> None:
     violation = found(lambda seed: Simulation(seed, committer=ForgetfulCommitter))
     assert violation.startswith("stall:")
+
+
+class EagerTtls(MessageTtls):
+    """Planted: a message is taken for expired before its time."""
+
+    def stored(self, seq: int, ttl: int) -> None:
+        super().stored(seq, min(ttl, 2))
+
+
+def test_a_message_that_goes_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slipstream.engine.stream.MessageTtls", EagerTtls)
+    monkeypatch.setattr("slipstream.engine.ttl.ttl_of", lambda record: 1)
+    assert found(lambda seed: Simulation(seed, ttls=True)).startswith("durable:")
+
+
+class ForgetfulTtls(MessageTtls):
+    """Planted: a start looks for no TTLs among what is stored."""
+
+    def _read_on(self) -> None:
+        self._read_seq = self._read_last + 1
+
+
+def test_a_ttl_that_a_restart_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slipstream.engine.stream.MessageTtls", ForgetfulTtls)
+    assert found(lambda seed: Simulation(seed, ttls=True)).startswith("expiry:")
+
+
+class HastyAnswer(WhenDurable):
+    """Planted: an answer does not wait for what it says."""
+
+    def __init__(self, wait: Any, fields: dict[str, Any], failure: int = 0) -> None:
+        super().__init__(lambda done: done(None), fields)
+
+
+def test_a_removal_that_is_answered_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "WhenDurable", HastyAnswer)
+    assert found(Simulation).startswith("removed:")
+
+
+class LazyFile:
+    """Planted: a file that is not synced; for the rest it is what it is."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def sync(self) -> None:
+        """Do nothing."""
+
+
+class DiskWithLazyConfigurations(SimulatedDisk):
+    """Planted: what a configuration is replaced by is not synced before it is renamed."""
+
+    def open(self, path: str) -> Any:
+        file = super().open(path)
+        return LazyFile(file) if "/meta." in path else file
+
+
+def test_an_update_that_is_answered_before_it_is_durable_is_found() -> None:
+    violation = found(lambda seed: Simulation(seed, DiskWithLazyConfigurations(Random(seed))))
+    assert violation.startswith(("configuration:", "api:"))
+
+
+def configuration_violation() -> str:
+    """The first violation that a few lives of a stream with changing limits come upon."""
+    for seed in range(SEEDS_UNTIL_FOUND):
+        try:
+            ConfigurationSimulation(seed).run(STEPS)
+        except ViolationError as error:
+            return str(error)
+    return "nothing"
+
+
+def test_a_copy_that_falls_back_in_silence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = ConfigurationFile.load
+
+    def load_in_silence(file: ConfigurationFile) -> bytes:
+        content = load(file)
+        file.doubt = file.damaged = ""
+        return content
+
+    monkeypatch.setattr(ConfigurationFile, "load", load_in_silence)
+    assert configuration_violation().startswith(("limits:", "report:"))
+
+
+def test_limits_of_an_older_configuration_that_remove_messages_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def report_alone(stream: Stream, reason: str) -> None:
+        stream.js.doubts.report(stream.name, "", f"a copy is damaged: {reason}", reason)
+
+    monkeypatch.setattr(jetstream, "doubt_stream", report_alone)
+    assert configuration_violation().startswith("limits:")

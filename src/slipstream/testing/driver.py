@@ -21,6 +21,7 @@ from slipstream.engine.clock import Clock
 from slipstream.engine.engine import Authenticator, Engine
 from slipstream.engine.jetstream import JetStream
 from slipstream.engine.options import SECOND, AccountLimits, EngineOptions
+from slipstream.engine.session import STALL
 from slipstream.engine.stream import Stream
 from slipstream.log.disk import Disk
 from slipstream.log.file_log import SEGMENT_BYTES
@@ -37,15 +38,33 @@ class RecordingTransport:
     def __init__(self) -> None:
         self.written = bytearray()
         self.backlog = 0
+        self.is_read = True  # False: the engine wants nothing more from the peer for now
+        self.stalls = 0  # how often it was to rest, because somebody else does not keep up
         self.closed = False
 
     def write(self, data: bytes) -> None:
         """Keep it."""
         self.written += data
 
+    def write_parts(self, parts: list[bytes]) -> None:
+        """Keep them."""
+        self.written += b"".join(parts)
+
     def pending(self) -> int:
         """What the test says."""
         return self.backlog
+
+    def pause_reading(self) -> None:
+        """Note it."""
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        """Note it."""
+        self.is_read = True
+
+    def stall(self) -> None:
+        """Note it."""
+        self.stalls += 1
 
     def close(self) -> None:
         """Note it."""
@@ -99,7 +118,7 @@ class HandCommitter:
         if stream.syncing > self.overlap:
             stream.sync_again = True
             return
-        batch = stream.log.prepare_sync()
+        batch = stream.prepare_sync()
         if batch is None:
             stream.synced(None)
             return
@@ -214,7 +233,12 @@ class Client:
         return [line[5:].strip(b"' ") for line in self.lines if line.startswith(b"-ERR")]
 
     def send(self, data: bytes) -> None:
-        """Bytes from the client, as one read; then the turn ends."""
+        """Bytes from the client, as one read; then the turn ends.
+
+        If the client had to rest because others do not keep up, that is over now.
+        """
+        if self.session.holding & STALL and not self.driver.engine.is_crowded:
+            self.session.release(STALL)
         self.session.receive(data)
         self.driver.finish()
 
@@ -262,8 +286,10 @@ class Client:
     def take(self) -> list[Message]:
         """The messages that came since the last call; other lines go to `lines`.
 
-        What asked whether the client is still there is answered.
+        That includes what the engine holds back because of the transport's `backlog`. What asked
+        whether the client is still there is answered.
         """
+        self.driver.engine.flush(self.session)
         data = self._rest + bytes(self.transport.written)
         self.transport.written = bytearray()
         found = []
@@ -349,6 +375,7 @@ class Driver:
         for _ in range(TURNS_MAX):
             if not self.engine.finish_turn():
                 return
+            self.engine.go_on()
         raise AssertionError("the engine does not come to rest")
 
     def advance(self, ns: int) -> None:

@@ -24,7 +24,10 @@ class Published:
     message_id: str
     at: int  # ns, when it was last sent
     order: int  # of the attempts
+    rollup: str = ""  # "all" or "sub": it takes the place of those before it
     seq: int = 0  # as acknowledged; 0 while it is not
+    ttl: int = 0  # ns that it lives; 0 is for ever
+    sent_again_at: int = 0  # ns, if it may be a later attempt that was stored
 
 
 @dataclass
@@ -48,8 +51,11 @@ class Reader:
 class Ledger:
     """The promises of one stream."""
 
-    def __init__(self, retention: str, per_subject: int, window: int) -> None:
+    def __init__(
+        self, retention: str, per_subject: int, window: int, messages_max: int = 0
+    ) -> None:
         self.retention = retention
+        self.messages_max = messages_max  # max_msgs; 0 is none
         self.per_subject = per_subject  # max_msgs_per_subject; 0 is none
         self.window = window  # ns, of duplicates
         self.readers: dict[str, Reader] = {}
@@ -57,12 +63,20 @@ class Ledger:
         self.by_seq: dict[int, Published] = {}
         self.removed: set[int] = set()  # deleted or purged on request
         self.damaged: set[int] = set()  # harmed on disk by the test
+        self.now = 0  # ns; what lives for a time of its own is judged by it
+        self.gone: set[int] = set()  # deleted or purged, and the server said so
+        self._purges: list[tuple[int, str]] = []  # attempts before which it was, and the subject
+        self.harmed_at_large = False  # files were harmed by the test: what is reported lost may be
 
     # -- publishing ------------------------------------------------------------------------------
 
-    def attempt(self, subject: str, body: bytes, message_id: str, now: int) -> Published:
+    def attempt(
+        self, subject: str, body: bytes, message_id: str, now: int, rollup: str = "", ttl: int = 0
+    ) -> Published:
         """Somebody is about to publish."""
-        message = Published(subject, body, message_id, now, len(self.attempts))
+        self.now = now
+        order = len(self.attempts)
+        message = Published(subject, body, message_id, now, order, rollup, ttl=ttl)
         self.attempts.append(message)
         return message
 
@@ -95,16 +109,49 @@ class Ledger:
                     return message
         return None
 
+    # -- removing --------------------------------------------------------------------------------
+
+    def purge(self, pattern: str) -> set[int]:
+        """Somebody is about to purge what matches `pattern`; the sequences that this concerns for
+        certain. What was sent before and not acknowledged yet may go with it."""
+        self._purges.append((len(self.attempts), pattern))
+        raw = pattern.encode()
+        return {seq for seq, m in self.by_seq.items() if matches(raw, m.subject.encode())}
+
+    def _was_purged(self, message: Published) -> bool:
+        return any(
+            message.order < order and matches(pattern.encode(), message.subject.encode())
+            for order, pattern in self._purges
+        )
+
+    @property
+    def is_harmed(self) -> bool:
+        """Whether the test has damaged files: what a damaged record removed comes back."""
+        return self.harmed_at_large or bool(self.damaged)
+
+    def removal_confirmed(self, sequences: set[int]) -> None:
+        """The server says that these are gone."""
+        self.gone |= sequences
+
     # -- what may be gone ------------------------------------------------------------------------
 
     def may_be_gone(self, message: Published) -> bool:
-        """Whether retention, limits or a request may have removed an acknowledged message."""
-        if message.seq in self.removed:
+        """Whether retention, limits or a request may have removed an acknowledged message, if all
+        that was tried has been stored for a while."""
+        return self._may_be_gone(message, self.attempts[message.order + 1 :])
+
+    def _may_be_gone(self, message: Published, later: list[Published]) -> bool:
+        """The same, if `later` were stored after it."""
+        was_purged = self._was_purged(message)
+        if message.seq in self.removed or was_purged or self.has_expired(message, 0):
             return True
-        if self.per_subject:
-            later = [a for a in self.attempts[message.order + 1 :] if a.subject == message.subject]
-            if len(later) >= self.per_subject:
-                return True
+        if 0 < self.messages_max <= len(later):
+            return True
+        alike = [a for a in later if a.subject == message.subject]
+        if 0 < self.per_subject <= len(alike):
+            return True
+        if any(a.rollup == "all" for a in later) or any(a.rollup for a in alike):
+            return True
         readers = [r for r in self.readers.values() if r.wants(message.subject)]
         if self.retention == "workqueue":
             return any(message.seq in r.settled for r in readers)
@@ -112,18 +159,60 @@ class Ledger:
             return all(message.seq in r.settled for r in readers)
         return False
 
-    def check_stored(self, stored: dict[int, bytes], lost: Iterable[int]) -> None:
-        """`stored` is all that the server has now; `lost` is what it says damage has taken."""
+    def has_expired(self, message: Published, late: int) -> bool:
+        """Whether its time has been over for `late` ns, whichever attempt was stored if not 0."""
+        since = max(message.at, message.sent_again_at) if late else message.at
+        return 0 < message.ttl <= self.now - since - late
+
+    def check_expired(self, stored: Iterable[int], late: int) -> None:
+        """What `stored` still has may not have been over for `late` ns."""
+        for seq in stored:
+            message = self.by_seq.get(seq)
+            if message is not None and self.has_expired(message, late):
+                raise ViolationError(f"expiry: {seq} is still there, {message}")
+
+    def check_stored(
+        self, stored: dict[int, bytes], lost: Iterable[int], failed: bool = False
+    ) -> None:
+        """`stored` is all that the server has now; `lost` is what it says damage has taken. If its
+        log has `failed`, what it says of itself is not what is on disk."""
         missing = set(lost)
+        if not self.is_harmed:
+            for seq in self.gone.intersection(stored):
+                raise ViolationError(f"removed: {seq} is back, and was said to be gone")
+        tried = {message.body: message for message in reversed(self.attempts)}
+        known = {seq: tried[body] for seq, body in stored.items() if body in tried} | self.by_seq
+        # Only what was acknowledged, or is there without that, may have removed others ...
+        removed = set(range(1, max(known, default=0))) - missing - known.keys()
+        mute = [a for a in self.attempts if not a.seq and a.body not in stored.values()]
+        # ... or was removed itself. Who knows what a damaged message removed?
+        unknown = failed or any(seq not in self.by_seq for seq in self.damaged)
         for seq, message in sorted(self.by_seq.items()):
+            later = [other for at, other in known.items() if at > seq]
+            between = sum(at > seq for at in removed)
+            if between:
+                later += [a for a in mute if a.order > message.order][: max(between, 20)]
             if seq in stored:
                 if stored[seq] != message.body:
                     raise ViolationError(f"checksum: {seq} is {stored[seq]!r}, it was {message}")
             elif seq in self.damaged:
                 if seq not in missing and not self.may_be_gone(message):
                     raise ViolationError(f"lost: {seq} was damaged, and nobody says so")
-            elif not self.may_be_gone(message):
+            elif self.harmed_at_large and seq in missing:
+                self.damaged.add(seq)
+            elif not self._may_be_gone(message, later) and not (
+                unknown and self.may_be_gone(message)
+            ):
                 raise ViolationError(f"durable: {seq} was acknowledged and is gone, {message}")
+        for seq, body in stored.items():
+            if body not in tried:
+                raise ViolationError(f"forged: {seq} was never published: {body[:60]!r}")
+
+    def adopt_all(self, stored: dict[int, bytes]) -> None:
+        """What a server has when it starts is durable: from now on it counts as acknowledged."""
+        for seq, body in stored.items():
+            if seq not in self.by_seq:
+                self._adopt(seq, body)
 
     # -- consuming -------------------------------------------------------------------------------
 
@@ -133,23 +222,30 @@ class Ledger:
             raise ViolationError(f"filter: {reader.name} got {seq} on {subject}")
         known = self.by_seq.get(seq)
         if known is None:  # the acknowledgement may be on its way, or was lost in a crash
-            known = self._adopt(seq, subject, body)
+            known = self._adopt(seq, body)
+            if known is None:
+                raise ViolationError(f"durable: {seq} on {subject} was never published: {body!r}")
         if (known.subject, known.body) != (subject, body):
             raise ViolationError(f"checksum: {reader.name} got {seq} as {body!r}, it was {known}")
+        if seq in self.gone and not self.is_harmed:
+            raise ViolationError(f"removed: {reader.name} got {seq}, which was said to be gone")
         if seq in reader.confirmed:
             raise ViolationError(f"position: {reader.name} got {seq} again, confirmed as settled")
         reader.seen.add(seq)
         reader.out.add(seq)
         reader.settled.discard(seq)
 
-    def _adopt(self, seq: int, subject: str, body: bytes) -> Published:
-        """What a consumer sees is durable: from now on it counts as acknowledged."""
-        for message in self.attempts:
-            if message.body == body and message.subject == subject and not message.seq:
-                message.seq = seq
-                self.by_seq[seq] = message
-                return message
-        raise ViolationError(f"durable: {seq} on {subject} was never published: {body!r}")
+    def _adopt(self, seq: int, body: bytes) -> Published | None:
+        """What a consumer sees is durable: from now on it counts as acknowledged. None if nobody
+        has tried to publish it, or all attempts have been acknowledged."""
+        alike = [a for a in self.attempts if a.body == body and not a.seq]
+        if not alike:
+            return None
+        message = alike[0]
+        message.seq = seq
+        message.sent_again_at = alike[-1].at
+        self.by_seq[seq] = message
+        return message
 
     def settled(self, reader: Reader, seq: int) -> None:
         """The client has acknowledged or terminated it."""

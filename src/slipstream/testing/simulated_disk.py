@@ -24,7 +24,7 @@ from slipstream.errors import DiskFullError
 
 SECTOR = 512
 OPERATIONS = ("open", "append", "pread", "pwrite", "reserve", "truncate", "sync", "sync_dir",
-              "rename", "remove", "read")  # fmt: skip
+              "rename", "remove", "read", "mkdir")  # fmt: skip
 
 
 class CrashedError(RuntimeError):
@@ -134,6 +134,7 @@ class SimulatedDisk:
     def __init__(self, random: Random, capacity: int = 1 << 40) -> None:
         self.random = random
         self.capacity = capacity
+        self._secrets = Random(repr(random.getstate()))  # draws nothing from what crashes depend on
         self.calls: Counter[str] = Counter()
         self._root = _Directory()
         self._epoch = 0  # how many crashes there were
@@ -287,6 +288,14 @@ class SimulatedDisk:
         self.begin("read")
         return bytes(self._file(path).data)
 
+    def mkdir(self, path: str) -> None:
+        """Create a directory."""
+        self.begin("mkdir")
+        directory, name = self._parent(path)
+        if name in directory.names:
+            raise FileExistsError(errno.EEXIST, "File exists", path)
+        directory.change({name: _Directory()})
+
     def makedirs(self, path: str) -> None:
         """Create a directory and those above it, durably."""
         node = self._root
@@ -332,6 +341,10 @@ class SimulatedDisk:
         """Make creations, removals and renames in a directory durable."""
         self.begin("sync_dir")
         self._walk(_split(path)).sync()
+
+    def random_bytes(self, size: int) -> bytes:
+        """Bytes that the next run with the same seed gets, too."""
+        return self._secrets.randbytes(size)
 
     def free_bytes(self, path: str) -> int:
         """Space left."""

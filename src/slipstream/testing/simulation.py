@@ -12,17 +12,19 @@ happens (`Simulation.moves`).
 """
 
 import base64
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from slipstream.engine.options import SECOND
-from slipstream.log.record import MESSAGE
-from slipstream.log.segment import salt_of, scan_records
+from slipstream.log.record import FRONT, MESSAGE, SKIP, encode
+from slipstream.log.segment import HEADER_SIZE, decode_header, first_format_salt, scan_records
 from slipstream.testing.driver import BEGIN, Client, Driver, HandCommitter, Message
 from slipstream.testing.ledger import Ledger, Published, Reader, ViolationError
 from slipstream.testing.simulated_disk import SimulatedDisk
+from slipstream.wire.buffer import OutBuffer
 
 STREAM = "S"
 SUBJECTS = ("s.a", "s.b", "s.c.x", "s.c.y")
@@ -30,6 +32,8 @@ ACK_WAIT = 5 * SECOND
 WINDOW = 120 * SECOND
 PLENTY = 1 << 40  # bytes of a disk that is not full
 HISTORY_SHOWN = 30
+LATE_MAX = 2 * SECOND  # after which an expired message is gone while the server runs
+GUESSED_SALT = 0  # what somebody tries who does not know a segment's secret
 
 
 @dataclass
@@ -53,6 +57,8 @@ class Simulation:
         committer: Callable[[], HandCommitter] = HandCommitter,
         damage: bool = False,
         trouble: bool = False,
+        ttls: bool = False,
+        ends: bool = False,
     ) -> None:
         self.seed = seed
         self.random = Random(seed)
@@ -61,11 +67,16 @@ class Simulation:
         self.crashes = 0
         self._committer = committer
         self._damage = damage
+        self._ttls = ttls
         self._count = 0
         self._waiting: dict[str, Published] = {}  # publishes by inbox
+        self._removing: dict[str, set[int]] = {}  # sequences to be removed, by inbox
+        self._describing: dict[str, str] = {}  # descriptions that the stream is to have, by inbox
+        self._descriptions = [""]  # that it may have: the last one answered, and attempts since
         self._segment_bytes = self.random.choice((1_000, 4_000, 1 << 20))
         self.workers: dict[str, Worker] = {}
         self.driver = self._begin(BEGIN)
+        self._awake_since = BEGIN  # when the server was started last
         self.publisher = self.driver.client()
         self.ledger = self._create()
         self.moves: list[tuple[int, Callable[[], None]]] = [
@@ -77,11 +88,15 @@ class Simulation:
             (20, self._disk_step),
             (8, self._pass_time),
             (2, self._remove),
+            (1, self._purge),
+            (1, self._describe),
             (3, self._rest),
             (1, self._crash),
             (1, self._kill),
             (1, self._restart),
         ]
+        if ends:
+            self.moves += [(2, self._harm_files)]
         if trouble:
             self.moves += [(3, self._fill_disk), (1, self._fail_operation)]
 
@@ -99,16 +114,23 @@ class Simulation:
         random = self.random
         retention = random.choice(("limits", "workqueue", "interest"))
         per_subject = random.choice((0, 0, 1, 3)) if retention == "limits" else 0
+        messages_max = random.choice((0, 0, 5, 20)) if retention == "limits" else 0
+        self._rolls_up = retention == "limits" and random.random() < 0.5
         config: dict[str, Any] = {
             "name": STREAM,
             "subjects": ["s.>"],
             "retention": retention,
             "duplicate_window": WINDOW,
+            "allow_msg_ttl": self._ttls,
+            "allow_rollup_hdrs": True,
         }
+        if messages_max:
+            config["max_msgs"] = messages_max
         if per_subject:
             config["max_msgs_per_subject"] = per_subject
+        self._config = config
         self._api(f"STREAM.CREATE.{STREAM}", config)
-        ledger = Ledger(retention, per_subject, WINDOW)
+        ledger = Ledger(retention, per_subject, WINDOW, messages_max)
         filters = ["s.c.*", "s.a"] if retention == "workqueue" else ["", "s.c.*"]
         for number, pattern in enumerate(filters[: random.randint(1, 2)]):
             room_max = random.choice((3, 100_000))
@@ -172,7 +194,7 @@ class Simulation:
         """A publish acknowledgement; True if it is something else."""
         published = self._waiting.pop(message.subject, None)
         if published is None:
-            return True
+            return self._take_api_answer(message)
         answer = message.json()
         if "error" not in answer:
             self._note(f"acknowledged {answer}")
@@ -204,24 +226,56 @@ class Simulation:
     def _publish(self) -> None:
         subject = self.random.choice(SUBJECTS)
         self._count += 1
-        body = b"%d:" % self._count + bytes(self.random.randrange(300))
-        self._send(subject, body, f"id-{self._count}" if self.random.random() < 0.5 else "")
+        body = b"%d:" % self._count + self._content()
+        message_id = f"id-{self._count}" if self.random.random() < 0.5 else ""
+        rollup = ""
+        if self._rolls_up and self.random.random() < 0.1:
+            rollup = self.random.choice(("all", "sub"))
+        ttl = self.random.choice((0, 1, 3, 20, 90)) if self._ttls else 0
+        self._send(subject, body, message_id, rollup, ttl)
+
+    def _content(self) -> bytes:
+        """Zeros, some or many, or what passes for records."""
+        kind = self.random.random()
+        if kind > 0.9:
+            return self._records()
+        return bytes(self.random.randrange(300 if kind < 0.8 else 4_000))
+
+    def _records(self) -> bytes:
+        """A body of what passes for records, if the log does not know better: its own, or such as
+        would be of another stream, remove all messages, or fill the memory."""
+        paths = self.disk.files(".seg")
+        if paths and self.random.random() < 0.3:
+            return self.disk.read(self.random.choice(paths)).rstrip(b"\0")[-6_000:]
+        out = OutBuffer()
+        for salt in (GUESSED_SALT, first_format_salt(1)):
+            encode(out, MESSAGE, salt, 3_000, 0, b"s.a", b"forged", 0, 0, 6)
+            for kind, number in ((FRONT, 2_000), (SKIP, 1 << 62)):
+                encode(out, kind, salt, 3_001, 0, b"", number.to_bytes(8, "little"), 0, 0, 8)
+        return out.take()
 
     def _publish_again(self) -> None:
         """What a client does that has not heard of its message, or does not remember."""
         recent = [a for a in self.ledger.attempts[-50:] if a.message_id]
         if recent:
             old = self.random.choice(recent)
-            self._send(old.subject, old.body, old.message_id)
+            self._send(old.subject, old.body, old.message_id, ttl=old.ttl // SECOND)
 
-    def _send(self, subject: str, body: bytes, message_id: str) -> None:
+    def _send(
+        self, subject: str, body: bytes, message_id: str, rollup: str = "", ttl: int = 0
+    ) -> None:
         self._count += 1
         inbox = f"_INBOX.t.p{self._count}"
-        published = self.ledger.attempt(subject, body, message_id, self.driver.clock.now)
+        now = self.driver.clock.now
+        published = self.ledger.attempt(subject, body, message_id, now, rollup, ttl * SECOND)
         self._waiting[inbox] = published
-        self._note(f"publish {subject} {message_id} {body[:8]!r}")
-        headers = {"Nats-Msg-Id": message_id} if message_id else None
-        self.publisher.publish(subject, body, inbox, headers)
+        self._note(f"publish {subject} {message_id} {body[:8]!r} {rollup} {ttl or ''}")
+        headers = {"Nats-Msg-Id": message_id} if message_id else {}
+        if rollup:
+            headers["Nats-Rollup"] = rollup
+        if ttl:
+            headers["Nats-TTL"] = str(ttl)
+        self.publisher.publish(subject, body, inbox, headers or None)
 
     def _pull(self) -> None:
         worker = self.random.choice(list(self.workers.values()))
@@ -267,13 +321,63 @@ class Simulation:
             worker.client.publish(worker.replies[seq], text)
 
     def _remove(self) -> None:
+        self.ledger.now = self.driver.clock.now
         live = [s for s, m in self.ledger.by_seq.items() if not self.ledger.may_be_gone(m)]
         if live:
             seq = self.random.choice(live)
             self.ledger.removed.add(seq)
             self._note(f"delete {seq}")
             asked = b'{"seq":%d,"no_erase":%s}' % (seq, self.random.choice((b"true", b"false")))
-            self.publisher.publish(f"$JS.API.STREAM.MSG.DELETE.{STREAM}", asked, "_INBOX.t.x")
+            self._ask_removal("STREAM.MSG.DELETE", asked, {seq})
+
+    def _purge(self) -> None:
+        pattern = self.random.choice((*SUBJECTS, "s.c.*", ">"))
+        self._note(f"purge {pattern}")
+        asked = b'{"filter":"%b"}' % pattern.encode() if pattern != ">" else b""
+        self._ask_removal("STREAM.PURGE", asked, self.ledger.purge(pattern))
+
+    def _ask_removal(self, operation: str, asked: bytes, sequences: set[int]) -> None:
+        self._count += 1
+        inbox = f"_INBOX.t.r{self._count}"
+        self._removing[inbox] = sequences
+        self.publisher.publish(f"$JS.API.{operation}.{STREAM}", asked, inbox)
+
+    def _describe(self) -> None:
+        """Change the stream's configuration: its description, of any length."""
+        self._count += 1
+        text = f"{self._count}:" + "x" * self.random.choice((0, 300, 3000))
+        self._note(f"update to {self._count}")
+        self._descriptions.append(text)
+        inbox = f"_INBOX.t.u{self._count}"
+        self._describing[inbox] = text
+        asked = json.dumps(self._config | {"description": text}).encode()
+        self.publisher.publish(f"$JS.API.STREAM.UPDATE.{STREAM}", asked, inbox)
+
+    def _take_api_answer(self, message: Message) -> bool:
+        """The answer to a removal or an update; True if it is something else."""
+        sequences = self._removing.pop(message.subject, None)
+        text = self._describing.pop(message.subject, None)
+        if sequences is None and text is None:
+            return True
+        if "error" in message.json():
+            return False
+        if sequences is not None:
+            self._note(f"gone are {sorted(sequences)}")
+            self.ledger.removal_confirmed(sequences)
+        if text is not None:
+            self._descriptions = self._descriptions[self._descriptions.index(text) :]
+        return False
+
+    def _check_configuration(self) -> None:
+        """The configuration is the last one that was answered, or one that was sent after it."""
+        found = self._api(f"STREAM.INFO.{STREAM}", b"")["config"].get("description", "")
+        if found not in self._descriptions:
+            raise ViolationError(
+                f"configuration: the stream says {found[:9]}, and was updated since"
+            )
+        self._descriptions = [found]
+        if self.driver.js.doubts.of(STREAM):
+            raise ViolationError("configuration: a crash was taken for damage")
 
     def _disk_step(self) -> None:
         for _ in range(self.random.randint(1, 6)):
@@ -310,7 +414,10 @@ class Simulation:
         self._collect()
         self._settle_disk()
         stored = self._stored()
-        self.ledger.check_stored(stored, self._lost())
+        failed = bool(self.driver.js.streams[STREAM].failed)
+        self.ledger.check_stored(stored, self._lost(), failed)
+        if self._awake_since <= self.driver.clock.now - LATE_MAX:
+            self.ledger.check_expired(stored, LATE_MAX)
         for worker in self.workers.values():
             self.ledger.check_served(worker.reader, len(worker.requests), stored)
 
@@ -320,6 +427,7 @@ class Simulation:
 
     def _stored(self) -> dict[int, bytes]:
         """Everything that the stream gives out, by its API."""
+        self.ledger.now = self.driver.clock.now
         found: dict[int, bytes] = {}
         seq = 1
         while True:
@@ -332,8 +440,15 @@ class Simulation:
             found[message["seq"]] = base64.b64decode(message.get("data", ""))
 
     def _crash(self) -> None:
-        """The power fails; something may be damaged; the server comes back."""
+        """The power fails, perhaps while a batch is being written; something may be damaged; the
+        server comes back."""
         self._collect()
+        if self.random.random() < 0.6:
+            for _ in range(self.random.randrange(6)):
+                self._publish()
+            for item in list(self.driver.committer.waiting)[: self.random.randint(1, 3)]:
+                if item.stream is not None and not item.ran:
+                    item.work.flush()
         self._note("crash")
         self.disk.capacity = PLENTY
         self.crashes += 1
@@ -362,15 +477,21 @@ class Simulation:
 
     def _come_back(self) -> None:
         self._waiting.clear()
+        self._removing.clear()
+        self._describing.clear()
         self.disk.heal()
         self.driver = self._begin(self.driver.clock.now + SECOND)
+        self._awake_since = self.driver.clock.now
         self.publisher = self.driver.client()
         self.ledger.restarted()
         for worker in self.workers.values():
             worker.client = self.driver.client()
             worker.requests.clear()
             worker.confirming.clear()
-        self.ledger.check_stored(self._stored(), self._lost())
+        self._check_configuration()
+        stored = self._stored()
+        self.ledger.check_stored(stored, self._lost())
+        self.ledger.adopt_all(stored)
 
     def _harm(self) -> None:
         """Damage one message in a segment that is not the last to which something was written."""
@@ -380,17 +501,46 @@ class Simulation:
             return
         path = self.random.choice(segments)
         data = self.disk.read(path)
+        if not data[:HEADER_SIZE].strip(b"\0"):
+            return  # harmed before
         base = int(path.split("/")[-1].split(".")[0])
         found = [
             (record.seq, at, record.end)
-            for record, at in scan_records(data, base, salt_of(base))
+            for record, at in scan_records(data, base, decode_header(data).salt)
             if record.kind == MESSAGE
         ]
         if found:
-            seq, start, end = self.random.choice(found)
+            longest = max(found, key=lambda span: span[2] - span[1])
+            seq, start, end = self.random.choice((longest, self.random.choice(found)))
             self._note(f"damage to {seq}")
             self.ledger.damaged.add(seq)
+            if self.random.random() < 0.5:  # the length, which says where the next record begins
+                start, end = start + 4, start + 8
             self.disk.flip(path, self.random.randrange(start * 8, end * 8))
+
+    def _harm_files(self) -> None:
+        """The server is not running, and a second ago it still knew where its log ended; meanwhile
+        a file is cut, or zeroed at its beginning, or gone."""
+        self._settle_disk()
+        self.driver.advance(2 * SECOND)
+        self._settle_disk()
+        self._collect()
+        if self.random.random() < 0.5:
+            self.driver.stop()
+            self._collect()
+        paths = self.disk.files(".seg")
+        if paths:
+            path = self.random.choice([*paths, paths[-1]])
+            harm = self.random.choice(("cut", "zero", "lose"))
+            self._note(f"{harm} {path}")
+            self.ledger.harmed_at_large = True
+            if harm == "cut":
+                self.disk.cut(path, self.random.randrange(len(self.disk.read(path)) + 1))
+            elif harm == "zero":
+                self.disk.overwrite(path, 0, bytes(4096))
+            else:
+                self.disk.lose(path)
+        self._come_back()
 
     def _drain(self) -> None:
         """Work off all that is left: it ends, and everything stored was delivered."""
