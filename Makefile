@@ -2,18 +2,22 @@
 #   make demo    the main job on an embedded server: 336,776 flights through streams and Spark
 #   make test    all tests, on the compiled and on the plain build
 #   make lint    style, types, layers
+#   make fuzz    look for inputs that break the parsers, the API or recovery, SECONDS=60 for each target
+#   make sanitize  tests and inputs under AddressSanitizer and UndefinedBehaviorSanitizer (needs gcc)
 #   make bench   table and plots against nats-server (needs rustc); PARTS="loads scale curves"
 PYTHON ?= python3
 VENV   ?= .venv
 PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check
 JOBS   ?= auto
+SECONDS ?= 60
+SEED   ?= 0
 
-.PHONY: demo ready test test-compiled test-plain lint bench build clean help
+.PHONY: demo ready test test-compiled test-plain lint fuzz sanitize bench build clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,5s/^#   //p' Makefile
+	@sed -n '2,8s/^#   //p' Makefile
 
 demo: ready $(VENV)/.demo build
 	$(PY) -m examples.flights
@@ -39,12 +43,35 @@ test-plain: $(VENV)/.dev
 
 lint: $(VENV)/.dev
 	@echo "==> ruff"
-	$(PY) -m ruff check src tests bench examples tools setup.py
-	$(PY) -m ruff format --check --quiet src tests bench examples tools setup.py
+	$(PY) -m ruff check src tests bench examples tools fuzz setup.py
+	$(PY) -m ruff format --check --quiet src tests bench examples tools fuzz setup.py
 	@echo "==> mypy --strict"
 	$(PY) -m mypy
 	@echo "==> layers"
 	PYTHONPATH=src $(VENV)/bin/lint-imports
+
+fuzz: $(VENV)/.fuzz build
+	@echo "==> fuzzing, $(SECONDS) s for each target"
+	$(PY) -m fuzz --seconds $(SECONDS) --seed $(SEED)
+
+# What works on raw memory, and what hands it bytes that somebody else has chosen.
+SANITIZED_TESTS = tests/wire tests/log tests/client/arrow/test_columns.py \
+	tests/client/arrow/test_row_block.py tests/client/object_store/test_whole.py \
+	tests/engine/test_hostile_input.py
+SANITIZED_TARGETS = arrow buffers client_frames columns headers records recovery server_frames
+
+sanitize: $(VENV)/.dev $(VENV)/.fuzz
+	@echo "==> compiled modules with AddressSanitizer and UndefinedBehaviorSanitizer"
+	SLIPSTREAM_SANITIZE=1 $(PY) setup.py -q build_ext --parallel 2 \
+		--build-lib build/sanitize --build-temp build/sanitize-temp
+	cd src && find slipstream -name '*.py*' -not -name '*.pyc' -o -name '*.pxd' -o -name 'py.typed' \
+		| tar cf - -T - | tar xf - -C ../build/sanitize
+	@echo "==> tests of what works on raw memory"
+	PYTHONPATH=build/sanitize LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+		PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+		SLIPSTREAM_BUILD=compiled $(PY) -m pytest -q -n $(JOBS) --dist loadgroup $(SANITIZED_TESTS)
+	@echo "==> fuzzing of what works on raw memory, $(SECONDS) s for each target"
+	$(PY) -m fuzz --sanitize --seconds $(SECONDS) --seed $(SEED) $(SANITIZED_TARGETS)
 
 bench: $(VENV)/.bench build
 	$(PY) -m bench $(PARTS)
@@ -69,6 +96,11 @@ $(VENV)/.demo: $(VENV)/.base
 $(VENV)/.dev: $(VENV)/.base
 	@echo "==> what the tests need"
 	SLIPSTREAM_PURE=1 $(PIP) install --progress-bar on --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.fuzz: $(VENV)/.base
+	@echo "==> what fuzzing needs"
+	SLIPSTREAM_PURE=1 $(PIP) install --progress-bar on --no-build-isolation --editable '.[fuzz]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.base
