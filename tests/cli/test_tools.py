@@ -1,7 +1,9 @@
 """Messages, buckets, objects, contexts and the rest of the command line."""
 
+import contextlib
 import json
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,41 @@ def test_checks_tell_monitoring_how_a_stream_is(cli: Cli) -> None:
     assert "OK" in cli(*words).out
     assert "messages 3 over 1" in cli(*words, "--msgs-critical", "1", status=2).out
     assert "WARNING" in cli(*words, "--msgs-warn", "2", status=1).out
+
+
+@pytest.mark.parametrize(
+    ("flags", "status", "text"),
+    [
+        (("-a", "127.0.0.1"), 0, "NATS Exposure OK: all fine"),
+        (("-a", "0.0.0.0"), 2, "NATS Exposure CRITICAL: the server listens on all interfaces"),
+        (("-a", "0.0.0.0", "--user", "u", "--pass", "p"), 0, "NATS Exposure OK: all fine"),
+    ],
+)
+def test_a_check_says_whether_strangers_can_use_the_server(
+    offline: Cli, tmp_path: Path, flags: tuple[str, ...], status: int, text: str
+) -> None:
+    (tmp_path / "ports").mkdir()
+    server = offline.start(
+        "serve", "-p", "-1", "-sd", str(tmp_path), "--ports_file_dir", str(tmp_path / "ports"),
+        *flags,
+    )  # fmt: skip
+    try:
+        offline.env["NATS_URL"] = f"nats://u:p@127.0.0.1:{client_port(tmp_path / 'ports')}"
+        assert text in offline("server", "check", "exposure", status=status).out
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def client_port(directory: Path) -> int:
+    """The port that a server's ports file names, once it is there."""
+    deadline = time.monotonic() + 60
+    while True:
+        for path in directory.glob("*.ports"):
+            with contextlib.suppress(ValueError):
+                return int(json.loads(path.read_text())["nats"][0].rsplit(":", 1)[1])
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_terminal_is_asked_and_answers_are_ready(cli: Cli) -> None:

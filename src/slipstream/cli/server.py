@@ -1,5 +1,6 @@
 """`slipstream server`: checks for monitoring, and what a server says of itself."""
 
+from ipaddress import ip_address
 from time import perf_counter
 from typing import Annotated
 
@@ -85,6 +86,35 @@ async def check_connection(
     except Error as error:
         check.fail(str(error))
     check.end()
+
+
+@command(check_app, "exposure")
+async def check_exposure() -> None:
+    """Whether strangers can use the server: it asks nobody who he is, and where it listens."""
+    check = Check("NATS Exposure")
+    try:
+        async with connection() as nc:
+            found = nc.server_info
+        if not found.auth_required:
+            where = found.host or "0.0.0.0"
+            everywhere = where in ("0.0.0.0", "::")
+            listens = "on all interfaces" if everywhere else f"on {where}"
+            if not _is_loopback(where):
+                check.fail(
+                    f"the server listens {listens} and lets in whoever comes: configure users, "
+                    "or let it listen on 127.0.0.1",
+                    CRITICAL if everywhere else WARNING,
+                )
+    except Error as error:
+        check.fail(str(error))
+    check.end()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @command(check_app, "stream")

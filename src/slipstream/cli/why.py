@@ -24,7 +24,9 @@ from slipstream.client.jetstream.errors import MessageNotFoundError
 
 app = new_app(group=False)
 
-ONLY_THE_SERVER_KNOWS = {"slow_client", "flow_control", "rate_limit", "storage_failed", "replay"}
+ONLY_THE_SERVER_KNOWS = {
+    "slow_client", "flow_control", "rate_limit", "storage_failed", "replay", "priority_group",
+}  # fmt: skip
 WIDTH_MAX = 100
 SHOWN_MAX = 5  # messages that are named one by one
 SEARCHED_MAX = 50  # messages that are looked at for those that used up their deliveries
