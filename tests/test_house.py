@@ -2,6 +2,7 @@
 
 import ast
 import re
+import warnings
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from slipstream import build
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "slipstream"
 PYTHON_FILES = sorted(SOURCE.rglob("*.py"))
-LINES_MAX_FILE = 500
-LINES_MAX_FUNCTION = 70
+LINES_NOTABLE_FILE = 800
+LINES_NOTABLE_FUNCTION = 80
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "manager", "misc", "common"}
 GENERATED = "This file is generated"
 
@@ -29,24 +30,22 @@ def _is_ours(folder: Path) -> bool:
     return folder.name != "build" and not folder.name.startswith(".") and not is_environment
 
 
-def test_a_file_has_one_subject_and_at_most_500_lines() -> None:
-    long = {}
+def test_long_files_and_functions_are_reported() -> None:
+    """Cohesion decides how long a file is, so a long one is worth a look and no more."""
     for path in [*PYTHON_FILES, *SOURCE.rglob("*.pyx")]:
         text = path.read_text()
-        if text.count("\n") > LINES_MAX_FILE and GENERATED not in text[:300]:
-            long[_relative(path)] = text.count("\n")
-    assert not long
-
-
-def test_a_function_fits_a_screen() -> None:
-    long = {}
+        if text.count("\n") > LINES_NOTABLE_FILE and GENERATED not in text[:300]:
+            _report(path, 1, "the file", text.count("\n"))
     for path in PYTHON_FILES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or 0) - node.lineno + 1
-                if lines > LINES_MAX_FUNCTION:
-                    long[f"{_relative(path)}:{node.lineno} {node.name}"] = lines
-    assert not long
+                if lines > LINES_NOTABLE_FUNCTION:
+                    _report(path, node.lineno, node.name, lines)
+
+
+def _report(path: Path, line: int, what: str, lines: int) -> None:
+    warnings.warn(f"{_relative(path)}:{line}: {what} has {lines} lines", stacklevel=2)
 
 
 def test_names_say_what_is_inside() -> None:

@@ -1,0 +1,90 @@
+"""What is imported when: a start loads what it needs, and the rest comes with its first use."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import slipstream
+
+# Each takes milliseconds to load, or seconds; a server without TLS, files or readers needs none.
+NOT_TO_START = frozenset(
+    {
+        "bcrypt",
+        "cryptography",
+        "difflib",
+        "email",
+        "gzip",
+        "html",
+        "http",
+        "pathlib",
+        "pyarrow",
+        "rich",
+        "shutil",
+        "tempfile",
+        "textual",
+        "typer",
+        "zoneinfo",
+        "slipstream.cli.main",
+        "slipstream.client",
+        "slipstream.engine.explain",
+        "slipstream.server.config",
+        "slipstream.server.monitoring.endpoints",
+        "slipstream.server.monitoring.system_requests",
+        "slipstream.server.tls",
+        "slipstream.server.tls_connection",
+    }
+)
+
+
+def loaded_by(code: str, *flags: str) -> set[str]:
+    """The modules that a new interpreter has after `code`, and had not before it."""
+    script = f"import sys; had = set(sys.modules)\n{code}\nprint(*set(sys.modules) - had)"
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(Path(slipstream.__file__).parents[1])},
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_nothing_but_its_errors() -> None:
+    assert loaded_by("import slipstream", "-S") == {"slipstream", "slipstream.errors"}
+
+
+def test_a_server_that_starts_loads_nothing_that_it_does_not_need_yet(tmp_path: Path) -> None:
+    loaded = loaded_by(
+        f"""
+import socket
+import slipstream.server.command, slipstream.server.process
+from slipstream.server import Server
+server = Server(store_dir={str(tmp_path)!r}, monitoring_port=0).start()
+with socket.create_connection(("127.0.0.1", server.port)) as client:
+    assert client.recv(5) == b"INFO "
+server.stop()
+"""
+    )
+    assert "slipstream.engine.engine" in loaded
+    assert not loaded & NOT_TO_START
+
+
+@pytest.mark.parametrize("words", [["-v"], ["-h"], ["-sl", "nonsense"]])
+def test_a_command_that_runs_no_server_loads_none(words: list[str]) -> None:
+    loaded = loaded_by(
+        f"""
+from contextlib import redirect_stdout
+import slipstream.server.command
+with redirect_stdout(sys.stderr):
+    slipstream.server.command.main({words})
+"""
+    )
+    assert not loaded & {"asyncio", "slipstream.engine.engine", "slipstream.server.server"}
+
+
+def test_the_commands_dispatcher_loads_no_command() -> None:
+    loaded = loaded_by("import slipstream.cli.main")
+    assert not loaded & {"asyncio", "msgspec", "rich", "typer", "slipstream.server.server"}
