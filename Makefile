@@ -28,9 +28,12 @@ ready:
 
 test: test-compiled test-plain
 
+# A worker that dies ends the run: where one is replaced, xdist may wait for ever.
+PYTEST := -m pytest -q -n $(JOBS) --dist loadgroup --max-worker-restart 0
+
 test-compiled: $(VENV)/.dev build
 	@echo "==> tests on the compiled build"
-	SLIPSTREAM_BUILD=compiled $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
+	SLIPSTREAM_BUILD=compiled $(PY) $(PYTEST)
 
 # A copy without extensions: the same tests on plain Python, so that both builds mean the same. The
 # command line and Spark start processes of their own and have no compiled code: once is enough.
@@ -38,7 +41,7 @@ test-plain: $(VENV)/.dev
 	@echo "==> tests on the plain build"
 	rm -rf build/plain && mkdir -p build/plain
 	cd src && find slipstream -name '*.py' -o -name 'py.typed' | tar cf - -T - | tar xf - -C ../build/plain
-	SLIPSTREAM_BUILD=plain PYTHONPATH=build/plain $(PY) -m pytest -q -n $(JOBS) --dist loadgroup \
+	SLIPSTREAM_BUILD=plain PYTHONPATH=build/plain $(PY) $(PYTEST) \
 		--ignore=tests/cli --ignore=tests/spark
 
 lint: $(VENV)/.dev
@@ -69,7 +72,7 @@ sanitize: $(VENV)/.dev $(VENV)/.fuzz
 	@echo "==> tests of what works on raw memory"
 	PYTHONPATH=build/sanitize LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
 		PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-		SLIPSTREAM_BUILD=compiled $(PY) -m pytest -q -n $(JOBS) --dist loadgroup $(SANITIZED_TESTS)
+		SLIPSTREAM_BUILD=compiled $(PY) $(PYTEST) $(SANITIZED_TESTS)
 	@echo "==> fuzzing of what works on raw memory, $(SECONDS) s for each target"
 	$(PY) -m fuzz --sanitize --seconds $(SECONDS) --seed $(SEED) $(SANITIZED_TARGETS)
 

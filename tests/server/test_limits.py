@@ -108,6 +108,10 @@ def test_nothing_is_read_while_a_password_is_checked(
         client.info()
         client.send('CONNECT {"verbose":false,"user":"ann","pass":"a"}\r\n')
         assert begun.wait(60)
+        # The pool may begin before the turn that reads CONNECT has ended.
+        turn_is_over = threading.Event()
+        server.runtime.loop.call_soon_threadsafe(turn_is_over.set)
+        assert turn_is_over.wait(60)
         (connection,) = server.runtime.connections
         assert not connection._transport.is_reading()
         sender = threading.Thread(target=client.send, args=(b"PUB a 1\r\nx\r\n" * MIB,))

@@ -1,5 +1,6 @@
 """`slipstream-server` as a process: what it says, which files it keeps, what ends it."""
 
+import gc
 import json
 import platform
 import re
@@ -293,3 +294,13 @@ def test_memory_of_large_messages_is_not_brought_anew_for_each() -> None:
     )
     ended = run_to_end(SERVER[0], "-c", program)
     assert int(ended.stdout) < 100
+
+
+def test_a_server_that_cannot_start_leaves_the_garbage_collector_on(
+    command: Command, tmp_path: Path
+) -> None:
+    taken = tmp_path / "store"
+    taken.write_text("a file where the store directory is to be")
+    status, _, _ = command("-p", "-1", "-js", "-sd", str(taken))
+    assert status == 1
+    assert gc.isenabled()

@@ -78,9 +78,12 @@ def run(program: Program, arguments: Sequence[str]) -> int:
         print(f"{program.name}: {error}", file=sys.stderr)
         return 1
     gc.disable()  # nothing that is loaded from here on becomes garbage; the server enables it
-    from slipstream.server.process import run_process
+    try:
+        from slipstream.server.process import run_process
 
-    return run_process(program.name, options, lambda: load(program, line))
+        return run_process(program.name, options, lambda: load(program, line))
+    finally:
+        gc.enable()  # also where no server came up: the caller's process may go on
 
 
 def _answer(program: Program, line: CommandLine) -> str | None:

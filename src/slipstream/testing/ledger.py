@@ -5,6 +5,7 @@ retention allows to be gone. Whatever else is missing, changed, doubled or held 
 `ViolationError`, whose text begins with the promise that was broken.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -183,14 +184,16 @@ class Ledger:
         tried = {message.body: message for message in reversed(self.attempts)}
         known = {seq: tried[body] for seq, body in stored.items() if body in tried} | self.by_seq
         # Only what was acknowledged, or is there without that, may have removed others ...
-        removed = set(range(1, max(known, default=0))) - missing - known.keys()
+        last = max(known, default=0)
+        accounted = sorted(seq for seq in missing | known.keys() if seq < last)
         mute = [a for a in self.attempts if not a.seq and a.body not in stored.values()]
         # ... or was removed itself. Who knows what a damaged message removed?
         unknown = failed or any(seq not in self.by_seq for seq in self.damaged)
         for seq, message in sorted(self.by_seq.items()):
             later = [other for at, other in known.items() if at > seq]
-            between = sum(at > seq for at in removed)
-            if between:
+            # How many sequences after this one are removed: a fault may have skipped billions.
+            between = last - 1 - seq - (len(accounted) - bisect_right(accounted, seq))
+            if between > 0:
                 later += [a for a in mute if a.order > message.order][: max(between, 20)]
             if seq in stored:
                 if stored[seq] != message.body:
