@@ -29,7 +29,7 @@ NOT_TO_START = frozenset(
         "zoneinfo",
         "slipstream.cli.main",
         "slipstream.client",
-        "slipstream.engine.explain",
+        "slipstream.engine.consumer.explain",
         "slipstream.server.config",
         "slipstream.server.monitoring.endpoints",
         "slipstream.server.monitoring.system_requests",

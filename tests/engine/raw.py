@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterable
 
-from slipstream.engine.account import Account
 from slipstream.engine.engine import User
-from slipstream.engine.permissions import Permissions
-from slipstream.engine.session import ClientSession
+from slipstream.engine.session.account import Account
+from slipstream.engine.session.permissions import Permissions
+from slipstream.engine.session.session import ClientSession
 from slipstream.testing.driver import Driver, RecordingTransport
 
 QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'

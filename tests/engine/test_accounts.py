@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.options import API_LEVEL, AccountLimits
+from slipstream.engine.protocol.options import API_LEVEL, AccountLimits
 from slipstream.testing.driver import Client, Driver
 from tests.engine.raw import Listed, Raw, connect_as, user
 

@@ -2,7 +2,7 @@
 
 import json
 
-from slipstream.engine.options import EngineOptions
+from slipstream.engine.protocol.options import EngineOptions
 from slipstream.testing.driver import Client, Driver, Message
 
 ADVISORY = "$JS.EVENT.ADVISORY"

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.engine.deadlines import ENTRIES_SPARE, Deadlines
+from slipstream.engine.loop.deadlines import ENTRIES_SPARE, Deadlines
 
 NOW = 1_700_000_000
 FAR = 2**33

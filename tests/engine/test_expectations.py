@@ -2,7 +2,7 @@
 
 import pytest
 
-from slipstream.engine.expectations import HOLD, HOLD_WITH_ID, LOOK_CLOSER, all_hold
+from slipstream.engine.stream.expectations import HOLD, HOLD_WITH_ID, LOOK_CLOSER, all_hold
 from slipstream.log.memory_log import MemoryLog
 
 

@@ -6,8 +6,7 @@ all rounds there are.
 
 import pytest
 
-from slipstream.engine.options import EngineOptions
-from slipstream.engine.turn import (
+from slipstream.engine.loop.turn import (
     API_SLICE,
     QUANTUM,
     QUANTUM_MIN,
@@ -15,6 +14,7 @@ from slipstream.engine.turn import (
     ROUND,
     WRITE_SLICE,
 )
+from slipstream.engine.protocol.options import EngineOptions
 from slipstream.testing.driver import Client, Driver
 
 SUBSCRIBE_STEPS = 50

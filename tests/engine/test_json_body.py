@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipstream.engine.errors import ApiError
-from slipstream.engine.json_body import convert, decode
+from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.protocol.json_body import convert, decode
 
 
 class Inner(msgspec.Struct, forbid_unknown_fields=True):

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from slipstream.engine.engine import User
-from slipstream.engine.options import SECOND, EngineOptions
-from slipstream.engine.session import ClientSession
+from slipstream.engine.protocol.options import SECOND, EngineOptions
+from slipstream.engine.session.session import ClientSession
 from slipstream.testing.driver import Driver
 from tests.engine.raw import MODERN, QUIET, Raw, user
 

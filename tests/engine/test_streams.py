@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.options import EngineOptions, JetStreamLimits
+from slipstream.engine.protocol.options import EngineOptions, JetStreamLimits
 from slipstream.testing.driver import Client, Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.engine import subject_claims
-from slipstream.engine.subject_claims import SubjectClaims
+from slipstream.engine.stream import subject_claims
+from slipstream.engine.stream.subject_claims import SubjectClaims
 from slipstream.testing.driver import Client
 from slipstream.wire.subjects import overlaps
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.options import SECOND
-from slipstream.engine.ttl import INVALID, NEVER, parse_ttl
+from slipstream.engine.protocol.options import SECOND
+from slipstream.engine.stream.ttl import INVALID, NEVER, parse_ttl
 from slipstream.log.disk import OsDisk
 from slipstream.testing.driver import Client, Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -110,7 +110,7 @@ def test_ttls_survive_a_restart_and_what_expired_meanwhile_goes_at_once(
 def test_a_stream_works_while_its_ttls_are_looked_for_after_a_start(
     file_driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slipstream.engine.ttl.READ_PER_TURN", 3)
+    monkeypatch.setattr("slipstream.engine.stream.ttl.READ_PER_TURN", 3)
     client = file_driver.client()
     create(client)
     for _ in range(20):
@@ -134,7 +134,7 @@ def test_segments_without_headers_are_not_read_for_ttls_at_the_start(
         client.store("s.a")
     file_driver.stop()
     looked_at: list[Any] = []
-    monkeypatch.setattr("slipstream.engine.ttl.ttl_of", looked_at.append)
+    monkeypatch.setattr("slipstream.engine.stream.ttl.ttl_of", looked_at.append)
     driver = Driver(OsDisk(), now=file_driver.clock.now).start()
     driver.advance(SECOND)
     assert not looked_at
@@ -187,7 +187,7 @@ def test_what_never_expires_is_looked_at_once_and_not_at_each_expiry(
         looked_at.append(record.seq)
         return 0
 
-    monkeypatch.setattr("slipstream.engine.ttl.ttl_of", count)
+    monkeypatch.setattr("slipstream.engine.stream.ttl.ttl_of", count)
     for _ in range(20):
         client.store("s.a")
         client.driver.advance(11 * SECOND)
@@ -201,7 +201,7 @@ def test_old_messages_go_together_where_none_has_to_stay(
     for _ in range(100):
         client.store("s.a")
         client.store("s.a", Nats_TTL="1h", Other="x")
-    monkeypatch.delattr("slipstream.engine.ttl.MessageTtls.expire_by_age")
+    monkeypatch.delattr("slipstream.engine.stream.ttl.MessageTtls.expire_by_age")
     client.driver.advance(5 * SECOND)
     client.store("s.b")
     client.driver.advance(6 * SECOND)
@@ -211,7 +211,7 @@ def test_old_messages_go_together_where_none_has_to_stay(
 def test_many_old_messages_behind_one_that_stays_do_not_wait_for_one_another(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slipstream.engine.ttl.EXPIRED_PER_TURN", 10)
+    monkeypatch.setattr("slipstream.engine.stream.ttl.EXPIRED_PER_TURN", 10)
     create(client, max_age=10 * SECOND)
     client.store("s.kept", Nats_TTL="never")
     for _ in range(100):
@@ -355,7 +355,7 @@ def test_a_marker_that_the_disk_has_no_room_for_is_put_later() -> None:
 def test_a_million_messages_of_one_second_expire_a_bounded_number_in_each_turn(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slipstream.engine.ttl.EXPIRED_PER_TURN", 10)
+    monkeypatch.setattr("slipstream.engine.stream.ttl.EXPIRED_PER_TURN", 10)
     create(client)
     for _ in range(100):
         client.store("s.a", Nats_TTL="1")

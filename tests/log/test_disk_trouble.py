@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from slipstream.engine.options import SECOND
+from slipstream.engine.protocol.options import SECOND
 from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.recovery import open_log
 from slipstream.testing.driver import Client, Driver

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.engine.options import SECOND
+from slipstream.engine.protocol.options import SECOND
 from slipstream.errors import CorruptionError
 from slipstream.log.end_record import EndRecord
 from slipstream.log.segment import HEADER_SIZE, SEQUENCE_MAX

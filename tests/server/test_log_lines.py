@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.options import SECOND
+from slipstream.engine.protocol.options import SECOND
 from slipstream.errors import ConfigError
 from slipstream.server import Server
 from slipstream.server.banner import warn_about

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from slipstream import __version__
-from slipstream.engine.options import VERSION
+from slipstream.engine.protocol.options import VERSION
 from slipstream.server.command import Program, run
 from slipstream.server.options import ServerOptions
 from tests.fix_server_process import CLI, SERVER, StartProcess, run_to_end

@@ -9,7 +9,7 @@ from typing import Any
 import nats
 import pytest
 
-from slipstream.engine.options import SECOND
+from slipstream.engine.protocol.options import SECOND
 from slipstream.errors import ConfigError
 from slipstream.server import Server
 from slipstream.server.options import AuthorizationOptions, TlsOptions, UserOptions

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.engine.options import SECOND
+from slipstream.engine.protocol.options import SECOND
 from slipstream.log.disk import OsDisk
 from slipstream.testing.driver import Driver
 

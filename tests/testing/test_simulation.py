@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine import jetstream
 from slipstream.engine.api import messages
 from slipstream.engine.api.dispatch import WhenDurable
-from slipstream.engine.stream import Stream
-from slipstream.engine.ttl import MessageTtls
+from slipstream.engine.jetstream import jetstream
+from slipstream.engine.stream.stream import Stream
+from slipstream.engine.stream.ttl import MessageTtls
 from slipstream.log import recovery
 from slipstream.log.durability import SyncBatch
 from slipstream.log.segment import SEQUENCE_MAX, decode_header, scan_records
@@ -182,8 +182,8 @@ class EagerTtls(MessageTtls):
 
 
 def test_a_message_that_goes_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slipstream.engine.stream.MessageTtls", EagerTtls)
-    monkeypatch.setattr("slipstream.engine.ttl.ttl_of", lambda record: 1)
+    monkeypatch.setattr("slipstream.engine.stream.stream.MessageTtls", EagerTtls)
+    monkeypatch.setattr("slipstream.engine.stream.ttl.ttl_of", lambda record: 1)
     assert found(lambda seed: Simulation(seed, ttls=True)).startswith("durable:")
 
 
@@ -195,7 +195,7 @@ class ForgetfulTtls(MessageTtls):
 
 
 def test_a_ttl_that_a_restart_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slipstream.engine.stream.MessageTtls", ForgetfulTtls)
+    monkeypatch.setattr("slipstream.engine.stream.stream.MessageTtls", ForgetfulTtls)
     assert found(lambda seed: Simulation(seed, ttls=True)).startswith("expiry:")
 
 

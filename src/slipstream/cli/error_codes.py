@@ -8,7 +8,7 @@ import typer
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import print_json, say, table
 from slipstream.cli.session import new_app, wants_json
-from slipstream.engine.api_errors import API_ERRORS
+from slipstream.engine.protocol.api_errors import API_ERRORS
 
 app = new_app("Look up JetStream's error codes.")
 

@@ -15,25 +15,27 @@ from typing import Any, Protocol
 
 import msgspec
 
-from slipstream.engine.account import Account
-from slipstream.engine.advisories import publish_limit_reached
 from slipstream.engine.api.dispatch import ApiService, SystemApi
-from slipstream.engine.clock import Clock
-from slipstream.engine.connect import accept
-from slipstream.engine.jetstream import JetStream
-from slipstream.engine.message import Inbound
-from slipstream.engine.options import API_LEVEL, VERSION, AccountLimits, EngineOptions
-from slipstream.engine.permissions import Permissions
-from slipstream.engine.routing import Subscription
-from slipstream.engine.session import API, LOGIN, PARKED, WRITES, ClientSession, Transport
-from slipstream.engine.session_facts import (
+from slipstream.engine.api.operations import serve
+from slipstream.engine.jetstream.advisories import publish_limit_reached
+from slipstream.engine.jetstream.jetstream import JetStream
+from slipstream.engine.loop.clock import Clock
+from slipstream.engine.loop.timers import Timers
+from slipstream.engine.loop.turn import API_SLICE, ROUND, WRITE_SLICE, Committer, Turn
+from slipstream.engine.message_trace import trace
+from slipstream.engine.protocol.options import API_LEVEL, VERSION, AccountLimits, EngineOptions
+from slipstream.engine.session.account import Account
+from slipstream.engine.session.connect import accept
+from slipstream.engine.session.facts import (
     SUBSCRIPTIONS_REMEMBERED_MAX,
     SessionFacts,
     Traffic,
     session_facts,
 )
-from slipstream.engine.timers import Timers
-from slipstream.engine.turn import API_SLICE, ROUND, WRITE_SLICE, Committer, Turn
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.session.permissions import Permissions
+from slipstream.engine.session.routing import Route, Subscription
+from slipstream.engine.session.session import API, LOGIN, PARKED, WRITES, ClientSession, Transport
 from slipstream.errors import StorageError
 from slipstream.log.stream_store import Store
 from slipstream.wire.nuid import Nuid
@@ -158,12 +160,12 @@ class Engine:
         """JetStream of one account; where it has none, somebody who says so. Blocks."""
         if account.limits.jetstream:
             account.jetstream = JetStream(account, self, store)
-            self._apis[account.name] = account.jetstream.serve()
+            self._apis[account.name] = serve(account.jetstream)
             account.jetstream.load()
         elif account is self.system_account:
             self._apis[account.name] = SystemApi(account, store)
         else:  # its clients are told so
-            self._apis[account.name] = JetStream(account, self, None).serve()
+            self._apis[account.name] = serve(JetStream(account, self, None))
 
     def stop_account(self, account: Account) -> None:
         """No JetStream in this account any more; its files stay. Blocks."""
@@ -317,6 +319,12 @@ class Engine:
             self._ping_later(session, self.options.first_ping)
         if first and self.observer is not None:
             self.observer.admitted(session)
+
+    def trace(
+        self, session: ClientSession, published: bytes, message: Inbound, route: Route
+    ) -> int:
+        """Dispatch a message with `Nats-Trace-Dest`; -1 if it is to be dispatched like others."""
+        return trace(session, published, message, route)
 
     def session_closed(self, session: ClientSession) -> None:
         """A session is over: remember it, with what it was subscribed to, for monitoring."""

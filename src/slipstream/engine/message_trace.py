@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slipstream.engine.errors import ApiError
-from slipstream.engine.ingest_checks import check_headers
-from slipstream.engine.message import Inbound
-from slipstream.engine.permissions import quoted
-from slipstream.engine.retention import check_room_for
-from slipstream.engine.rfc3339 import time_text
-from slipstream.engine.routing import Route, Subscription
-from slipstream.engine.stream import Stream
+from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.session.permissions import quoted
+from slipstream.engine.session.routing import Route, Subscription
+from slipstream.engine.stream.ingest_checks import check_headers
+from slipstream.engine.stream.retention import check_room_for
+from slipstream.engine.stream.stream import Stream
 from slipstream.wire.headers import find
 from slipstream.wire.subjects import is_literal
 
 if TYPE_CHECKING:
-    from slipstream.engine.session import ClientSession
+    from slipstream.engine.session.session import ClientSession
 
 DESTINATION = b"Nats-Trace-Dest"
 _ONLY = b"Nats-Trace-Only"

@@ -7,8 +7,8 @@ Nkeys, JWTs and the callout have their place beside `_Configured` once they come
 from collections.abc import Callable
 
 from slipstream.engine.engine import DEFAULT_ACCOUNT, Authenticator, Everyone, User
-from slipstream.engine.permissions import Permissions, SubscribePattern
-from slipstream.engine.session import ClientSession
+from slipstream.engine.session.permissions import Permissions, SubscribePattern
+from slipstream.engine.session.session import ClientSession
 from slipstream.server.engine_options import is_auth_required
 from slipstream.server.options import PermissionOptions, ServerOptions, UserOptions
 from slipstream.server.passwords import Passwords, Turn

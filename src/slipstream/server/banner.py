@@ -6,7 +6,7 @@ import sys
 
 from slipstream import __version__, build
 from slipstream.engine.engine import Engine
-from slipstream.engine.options import API_LEVEL, VERSION
+from slipstream.engine.protocol.options import API_LEVEL, VERSION
 from slipstream.server.logger import Logger
 from slipstream.server.options import ServerOptions
 from slipstream.server.passwords import is_hash

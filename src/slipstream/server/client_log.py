@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from slipstream.server.trace import EXCERPT_BYTES_MAX, FrameTracer, excerpt
 
 if TYPE_CHECKING:
-    from slipstream.engine.session import ClientSession
+    from slipstream.engine.session.session import ClientSession
     from slipstream.server.connection import Connection
     from slipstream.server.logger import Logger
 

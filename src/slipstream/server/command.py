@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from slipstream.engine.options import VERSION
+from slipstream.engine.protocol.options import VERSION
 from slipstream.errors import ConfigError, Error
 from slipstream.server.flags import TLS_HELP, CommandLine, FlagError, parse, usage
 from slipstream.server.options import JetStreamOptions, ServerOptions, temporary_directory

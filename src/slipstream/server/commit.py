@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from slipstream.log.durability import SyncBatch
 
 if TYPE_CHECKING:
-    from slipstream.engine.stream import Stream
+    from slipstream.engine.stream.stream import Stream
 
 # A commit of more bytes is not waited for here: the loop gathers the next one meanwhile. What one
 # read brings of a client that has a few messages on their way is less, however many they are.

@@ -14,11 +14,11 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.session import STALL
+from slipstream.engine.session.session import STALL
 from slipstream.server.client_log import ClientLog
 
 if TYPE_CHECKING:
-    from slipstream.engine.session import ClientSession
+    from slipstream.engine.session.session import ClientSession
     from slipstream.server.runtime import Runtime
 
 # How long a publisher rests when somebody whom it writes to does not keep up. A slow reader thus

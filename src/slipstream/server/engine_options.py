@@ -1,9 +1,9 @@
 """From the server's options to what the engine needs: its limits, and its accounts."""
 
-from slipstream.engine.account import Account
 from slipstream.engine.engine import Engine
-from slipstream.engine.options import AccountLimits, EngineOptions
-from slipstream.engine.options import JetStreamLimits as EngineLimits
+from slipstream.engine.protocol.options import AccountLimits, EngineOptions
+from slipstream.engine.protocol.options import JetStreamLimits as EngineLimits
+from slipstream.engine.session.account import Account
 from slipstream.server.banner import disk_for_streams, memory_for_streams
 from slipstream.server.options import AccountOptions, MappingOptions, ServerOptions
 from slipstream.wire.transforms import Mappings

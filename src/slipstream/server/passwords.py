@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Thread
 
-from slipstream.engine.session import ClientSession
+from slipstream.engine.session.session import ClientSession
 
 PREFIXES = ("$2a$", "$2b$", "$2x$", "$2y$")
 _NO_SALT = "." * 22

@@ -9,8 +9,8 @@ import random
 from typing import TYPE_CHECKING
 
 from slipstream.engine.engine import Engine, User
-from slipstream.engine.permissions import quoted
-from slipstream.engine.session import ClientSession
+from slipstream.engine.session.permissions import quoted
+from slipstream.engine.session.session import ClientSession
 from slipstream.errors import ConfigError, StorageError
 from slipstream.server.auth import make_authenticator
 from slipstream.server.banner import warn_about

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
-from slipstream.engine.clock import Clock
 from slipstream.engine.engine import Engine
-from slipstream.engine.options import EngineOptions
+from slipstream.engine.loop.clock import Clock
+from slipstream.engine.protocol.options import EngineOptions
 from slipstream.log.disk import DirectoryLock, OsDisk
 from slipstream.log.stream_store import Store
 from slipstream.server.busy_poll import BusyPoll

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from slipstream.engine.options import SECOND
+from slipstream.engine.protocol.options import SECOND
 from slipstream.errors import ConfigError, Error, StorageError
 from slipstream.server.auth import make_authenticator
 from slipstream.server.banner import announce, announce_jetstream, announce_listener

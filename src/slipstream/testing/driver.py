@@ -16,13 +16,13 @@ from collections import deque
 from random import Random
 from typing import Any
 
-from slipstream.engine.account import Account
-from slipstream.engine.clock import Clock
 from slipstream.engine.engine import Authenticator, Engine
-from slipstream.engine.jetstream import JetStream
-from slipstream.engine.options import SECOND, AccountLimits, EngineOptions
-from slipstream.engine.session import STALL
-from slipstream.engine.stream import Stream
+from slipstream.engine.jetstream.jetstream import JetStream
+from slipstream.engine.loop.clock import Clock
+from slipstream.engine.protocol.options import SECOND, AccountLimits, EngineOptions
+from slipstream.engine.session.account import Account
+from slipstream.engine.session.session import STALL
+from slipstream.engine.stream.stream import Stream
 from slipstream.log.disk import Disk
 from slipstream.log.file_log import SEGMENT_BYTES
 from slipstream.log.stream_store import Store

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from slipstream.engine.options import SECOND
+from slipstream.engine.protocol.options import SECOND
 from slipstream.log.record import FRONT, MESSAGE, SKIP, encode
 from slipstream.log.segment import HEADER_SIZE, decode_header, first_format_salt, scan_records
 from slipstream.testing.driver import BEGIN, Client, Driver, HandCommitter, Message

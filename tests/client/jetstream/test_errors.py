@@ -9,7 +9,7 @@ import slipstream
 from slipstream.client.errors import ConnectError, InvalidSubjectError, MaxPayloadError
 from slipstream.client.jetstream import ErrorCode, JetStream, Schedule, Stream, errors
 from slipstream.client.jetstream.errors import ApiError, JetStreamError
-from slipstream.engine.api_errors import API_ERRORS
+from slipstream.engine.protocol.api_errors import API_ERRORS
 from tests.client.jetstream.conftest import MakeStream, or_skip
 from tests.client.own_server import OwnServer
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from slipstream.engine.explain import Explanation, explain
-from slipstream.engine.rfc3339 import time_text
+from slipstream.engine.consumer.explain import Explanation, explain
+from slipstream.engine.protocol.rfc3339 import time_text
 
 from .conftest import MS, SECOND, Bench
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine import acks, redelivery
-from slipstream.engine.consumer_life import ConsumerLife
-from slipstream.engine.pending import DUE
-from slipstream.engine.stream import Stream
+from slipstream.engine.consumer import acks, redelivery
+from slipstream.engine.consumer.life import ConsumerLife
+from slipstream.engine.consumer.pending import DUE
+from slipstream.engine.stream.stream import Stream
 from slipstream.testing.driver import HandCommitter
 
 from .world import StalledError, World

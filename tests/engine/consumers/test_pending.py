@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from slipstream.engine.pending import DUE, PendingMessages
+from slipstream.engine.consumer.pending import DUE, PendingMessages
 
 Entry = tuple[int, int, int]  # consumer sequence, time, deadline
 

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.api.dispatch import Operation, Request
-from slipstream.engine.options import API_LEVEL
+from slipstream.engine.protocol.options import API_LEVEL
 
 if TYPE_CHECKING:
-    from slipstream.engine.jetstream import JetStream
+    from slipstream.engine.jetstream.jetstream import JetStream
 
 
 def info(js: "JetStream", _request: Request) -> dict[str, Any]:

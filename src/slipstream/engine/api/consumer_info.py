@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from slipstream.engine.consumer import Consumer
-from slipstream.engine.consumer_config import emit
-from slipstream.engine.options import API_LEVEL, VERSION
-from slipstream.engine.pull import PullDelivery
-from slipstream.engine.push import PushDelivery
-from slipstream.engine.rfc3339 import time_text
+from slipstream.engine.consumer.config import emit
+from slipstream.engine.consumer.consumer import Consumer
+from slipstream.engine.consumer.pull import PullDelivery
+from slipstream.engine.consumer.push import PushDelivery
+from slipstream.engine.protocol.options import API_LEVEL, VERSION
+from slipstream.engine.protocol.rfc3339 import time_text
 
 
 def consumer_info(consumer: Consumer, with_version: bool = True) -> dict[str, Any]:

@@ -13,8 +13,7 @@ from slipstream.engine.api.requests import (
     ResetRequest,
     read_optional,
 )
-from slipstream.engine.consumer import Consumer
-from slipstream.engine.consumer_checks import (
+from slipstream.engine.consumer.checks import (
     check_config,
     check_group_name,
     check_name,
@@ -22,20 +21,27 @@ from slipstream.engine.consumer_checks import (
     check_update,
     same,
 )
-from slipstream.engine.consumer_config import ENUMS, ConsumerConfig, fill_defaults
-from slipstream.engine.consumer_restore import begin_consumer
-from slipstream.engine.doubt import go_back, trust_consumer
-from slipstream.engine.errors import ApiError, bad_json
-from slipstream.engine.json_body import convert, decode, go_words_lenient, parse, read_lenient
-from slipstream.engine.pull import PullDelivery
-from slipstream.engine.push import PushDelivery
-from slipstream.engine.retention import drop_unneeded
-from slipstream.engine.rfc3339 import ZERO, ZERO_TEXT, read_time, utc_text
-from slipstream.engine.stream import Stream
+from slipstream.engine.consumer.config import ENUMS, ConsumerConfig, fill_defaults
+from slipstream.engine.consumer.consumer import Consumer
+from slipstream.engine.consumer.doubt import go_back, trust_consumer
+from slipstream.engine.consumer.pull import PullDelivery
+from slipstream.engine.consumer.push import PushDelivery
+from slipstream.engine.consumer.restore import begin_consumer
+from slipstream.engine.protocol.errors import ApiError, bad_json
+from slipstream.engine.protocol.json_body import (
+    convert,
+    decode,
+    go_words_lenient,
+    parse,
+    read_lenient,
+)
+from slipstream.engine.protocol.rfc3339 import ZERO, ZERO_TEXT, read_time, utc_text
+from slipstream.engine.stream.retention import drop_unneeded
+from slipstream.engine.stream.stream import Stream
 from slipstream.errors import StorageError
 
 if TYPE_CHECKING:
-    from slipstream.engine.jetstream import JetStream
+    from slipstream.engine.jetstream.jetstream import JetStream
 
 NAMES_PER_PAGE = 1024
 INFOS_PER_PAGE = 256

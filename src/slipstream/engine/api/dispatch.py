@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slipstream.engine.errors import ApiError
-from slipstream.engine.message import Inbound
-from slipstream.engine.routing import Service
-from slipstream.engine.turn import CHANGE, REQUEST
+from slipstream.engine.loop.turn import CHANGE, REQUEST
+from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.session.routing import Service
 from slipstream.errors import StorageError
 
 if TYPE_CHECKING:
-    from slipstream.engine.account import Account
-    from slipstream.engine.jetstream import JetStream
+    from slipstream.engine.jetstream.jetstream import JetStream
+    from slipstream.engine.session.account import Account
     from slipstream.log.stream_store import Store
 
 PREFIX = "$JS.API."

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slipstream.engine.errors import ApiError
-from slipstream.engine.message import Inbound
-from slipstream.engine.routing import Service
+from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.session.routing import Service
 
 if TYPE_CHECKING:
-    from slipstream.engine.jetstream import JetStream
+    from slipstream.engine.jetstream.jetstream import JetStream
 
 PREFIX = b"$SLIPSTREAM.CONSUMER.EXPLAIN."
 
@@ -43,6 +43,6 @@ class ExplainService(Service):
         consumer = stream.consumers.get(consumer_name)
         if consumer is None:
             raise ApiError(10014)
-        from slipstream.engine.explain import explain  # few ask
+        from slipstream.engine.consumer.explain import explain  # few ask
 
         return explain(consumer).as_json()

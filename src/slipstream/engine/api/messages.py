@@ -11,15 +11,15 @@ from slipstream.engine.api.requests import (
     read_body,
     read_optional,
 )
-from slipstream.engine.direct_get import DirectRequest, find_message, is_contradictory
-from slipstream.engine.errors import ApiError, bad_json
-from slipstream.engine.json_body import FIRST_SEQ_MAX
-from slipstream.engine.rfc3339 import time_text
+from slipstream.engine.protocol.errors import ApiError, bad_json
+from slipstream.engine.protocol.json_body import FIRST_SEQ_MAX
+from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.engine.stream.direct_get import DirectRequest, find_message, is_contradictory
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
 
 if TYPE_CHECKING:
-    from slipstream.engine.jetstream import JetStream
+    from slipstream.engine.jetstream.jetstream import JetStream
 
 
 def get(js: "JetStream", request: Request) -> dict[str, Any]:

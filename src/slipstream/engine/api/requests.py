@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 
 from slipstream.engine.api.dispatch import Request
-from slipstream.engine.json_body import convert, decode
+from slipstream.engine.protocol.json_body import convert, decode
 
 T = TypeVar("T")
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from slipstream.engine.options import API_LEVEL, VERSION
-from slipstream.engine.rfc3339 import time_text
-from slipstream.engine.stream import Stream
-from slipstream.engine.stream_config import emit
+from slipstream.engine.protocol.options import API_LEVEL, VERSION
+from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.engine.stream.config import emit
+from slipstream.engine.stream.stream import Stream
 
 SUBJECTS_PER_PAGE = 100_000
 

@@ -11,10 +11,8 @@ from slipstream.engine.api.requests import (
     read_optional,
 )
 from slipstream.engine.api.stream_info import SUBJECTS_PER_PAGE, stream_info
-from slipstream.engine.errors import ApiError
-from slipstream.engine.retention import drop_acked, enforce_all, thinned
-from slipstream.engine.stream import Stream
-from slipstream.engine.stream_checks import (
+from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.stream.checks import (
     check_asked,
     check_create,
     check_filled,
@@ -23,11 +21,13 @@ from slipstream.engine.stream_checks import (
     check_request,
     check_update,
 )
-from slipstream.engine.stream_config import StreamConfig, fill_defaults, read_config, same, seal
+from slipstream.engine.stream.config import StreamConfig, fill_defaults, read_config, same, seal
+from slipstream.engine.stream.retention import drop_acked, enforce_all, thinned
+from slipstream.engine.stream.stream import Stream
 from slipstream.wire.subjects import is_literal
 
 if TYPE_CHECKING:
-    from slipstream.engine.jetstream import JetStream
+    from slipstream.engine.jetstream.jetstream import JetStream
 
 NAMES_PER_PAGE = 1024
 INFOS_PER_PAGE = 256

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from slipstream.engine.durations import duration_text
+from slipstream.engine.protocol.durations import duration_text
 from slipstream.errors import ConfigError
 from slipstream.server.config.blocks import Block, Directive
 from slipstream.server.config.directives import TOP

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from slipstream.engine.jetstream import JetStream
-from slipstream.engine.stream import Stream
+from slipstream.engine.jetstream.jetstream import JetStream
+from slipstream.engine.stream.stream import Stream
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.query import Query
 

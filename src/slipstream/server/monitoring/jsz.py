@@ -6,8 +6,8 @@ import msgspec
 
 from slipstream.engine.api.consumer_info import consumer_info
 from slipstream.engine.api.stream_info import stream_info
-from slipstream.engine.jetstream import JetStream
-from slipstream.engine.stream import Stream
+from slipstream.engine.jetstream.jetstream import JetStream
+from slipstream.engine.stream.stream import Stream
 from slipstream.server.monitoring.connz import LIMIT_DEFAULT
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.query import Query

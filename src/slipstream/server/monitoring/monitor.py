@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from slipstream.engine.engine import Engine
-from slipstream.engine.rfc3339 import time_text
-from slipstream.engine.session_facts import Traffic
+from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.engine.session.facts import Traffic
 from slipstream.server.options import ServerOptions
 
 # Switches of nats-server, by its names; all stand for behaviour that is not here.

@@ -2,7 +2,7 @@
 
 from html import escape
 
-from slipstream.engine.options import VERSION
+from slipstream.engine.protocol.options import VERSION
 from slipstream.server.monitoring.monitor import Monitor
 
 _LINKS = (

@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any
 
 from slipstream.engine.api.stream_info import first_seq
-from slipstream.engine.consumer import Consumer
-from slipstream.engine.jetstream import JetStream
-from slipstream.engine.pull import PullDelivery
-from slipstream.engine.stream import Stream
+from slipstream.engine.consumer.consumer import Consumer
+from slipstream.engine.consumer.pull import PullDelivery
+from slipstream.engine.jetstream.jetstream import JetStream
+from slipstream.engine.stream.stream import Stream
 from slipstream.server.monitoring.healthz import OK, HealthzOptions, healthz
 from slipstream.server.monitoring.jsz import JszOptions, jsz
 from slipstream.server.monitoring.monitor import Monitor

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from slipstream.engine.account import Account
-from slipstream.engine.session_facts import session_facts
+from slipstream.engine.session.account import Account
+from slipstream.engine.session.facts import session_facts
 from slipstream.server.monitoring.connz import LIMIT_DEFAULT, subscription_detail
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.query import BadRequest, Query

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from slipstream.engine.account import Account
-from slipstream.engine.json_body import read_lenient
-from slipstream.engine.message import Inbound
+from slipstream.engine.protocol.json_body import read_lenient
+from slipstream.engine.session.account import Account
+from slipstream.engine.session.message import Inbound
 from slipstream.server.monitoring import shells
 from slipstream.server.monitoring.accounts import (
     AccountzOptions,

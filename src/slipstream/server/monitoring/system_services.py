@@ -4,9 +4,9 @@ the few requests that are about that account."""
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.account import Account
-from slipstream.engine.message import Inbound
-from slipstream.engine.routing import Service
+from slipstream.engine.session.account import Account
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.session.routing import Service
 from slipstream.server.monitoring.envelope import Envelopes, packed
 
 if TYPE_CHECKING:

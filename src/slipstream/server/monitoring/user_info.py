@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from slipstream.engine.permissions import Permissions, SubscribePattern
-from slipstream.engine.session import ClientSession
+from slipstream.engine.session.permissions import Permissions, SubscribePattern
+from slipstream.engine.session.session import ClientSession
 
 
 def user_info(session: ClientSession) -> dict[str, Any]:

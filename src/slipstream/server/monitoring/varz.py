@@ -4,8 +4,8 @@ import os
 from typing import Any
 
 from slipstream import build
-from slipstream.engine.options import API_LEVEL, VERSION
-from slipstream.engine.rfc3339 import time_text
+from slipstream.engine.protocol.options import API_LEVEL, VERSION
+from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.server.monitoring.monitor import FEATURE_FLAGS, Monitor, uptime_text, whole
 
 _SECOND = 1_000_000_000

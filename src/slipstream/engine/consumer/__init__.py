@@ -1,0 +1,1 @@
+"""Consumers: what was delivered, what was acknowledged, and what is delivered next."""

@@ -1,0 +1,324 @@
+"""A consumer's time: deadlines, pauses, inactivity, saving its state, its end.
+
+There is one timer for a consumer, set to the earliest thing that can happen; a consumer at rest has
+none. The state is saved at most every tenth of a second, later where much is pending, and synced
+every second; an acknowledgement that wants an answer has it saved and synced at once, and shares
+that with whoever waits meanwhile.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from slipstream.engine.consumer.config import ConsumerConfig
+from slipstream.engine.consumer.consumer import Consumer
+from slipstream.engine.consumer.redelivery import redeliver_overdue
+from slipstream.engine.consumer.state import encode_meta, encode_state
+from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.protocol.options import SECOND
+from slipstream.engine.protocol.rfc3339 import LATEST, ZERO, utc_text
+from slipstream.errors import StorageError
+from slipstream.log.stream_store import EphemeralSave, StateSave
+
+SAVE_EVERY_NS = SECOND // 10
+SYNC_EVERY_NS = SECOND
+READ_AGAIN_NS = SECOND
+LOOK_AGAIN_NS_MIN = SECOND // 10  # for whether a client that has pulled is still there
+# How long after a look at all deadlines the next one may follow, for each message and each request
+# looked at: about a hundred times as long as that took. Deadlines that lie closer share a look.
+REST_NS_PER_MESSAGE = 100
+REST_NS_PER_REQUEST = 5000
+PENDING_PER_SAVE = 2000  # so many more pending make the next save wait as long again
+
+
+class ConsumerLife:
+    """The timer and the files of one consumer."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self._timers = consumer.engine.timers
+        self._saving = False
+        self._save_timer: Any = None
+        self._waiting: list[tuple[Callable[[], None], Callable[[Exception], None] | None]] = []
+        self.out_until = 0  # what became due without an acknowledgement counts as out until then
+        self.restored_at = (0, 0)  # floor and next sequence when the server started
+        self._synced_at = 0
+        self._rests_until = 0  # no look at deadlines before
+
+    def restart_at(self, seq: int) -> None:
+        """Forget what is out, and go on with the first message at or after `seq`."""
+        consumer = self.consumer
+        consumer.pending.clear()
+        consumer.redelivered.clear()
+        consumer.due.clear()
+        consumer.initial = []
+        seq = max(seq, consumer.log.first_seq)
+        consumer.delivered_at = consumer.acked_at = 0
+        consumer.next_seq = seq
+        consumer.delivered_seq = consumer.floor_seq = 0
+        consumer.delivered_stream_seq = consumer.floor_stream_seq = seq - 1
+        consumer.recount()
+        consumer.changed()
+        consumer.wake()
+
+    # -- deadlines -----------------------------------------------------------------------------
+
+    def watch(self, when: int) -> None:
+        """Look at `when` (ns since the epoch; 0: no need), unless that happens before anyway."""
+        consumer = self.consumer
+        if not when or consumer.stopped:
+            return
+        timer = consumer.timer
+        if timer is not None:
+            if timer.at <= when:
+                return
+            timer.cancel()
+        when = min(max(when, self._rests_until), LATEST)
+        consumer.timer = self._timers.at(when, self.tick)
+        consumer.timer_at = when
+
+    def put_off(self, error: Exception) -> None:
+        """The disk did not give what was to be delivered: say so, and look again in a while."""
+        self._complain(f"waits for the disk: {error}")
+        self._timers.after(READ_AGAIN_NS, self._look_again)
+
+    def _look_again(self) -> None:
+        self.consumer.wake()
+
+    def _complain(self, what: str) -> None:
+        consumer = self.consumer
+        name = f"consumer '{consumer.stream.name} > {consumer.name}'"
+        consumer.stream.js.problem(f"{name} {what}")
+
+    def tick(self) -> None:
+        """Do what is due, and set the timer for what comes next."""
+        consumer = self.consumer
+        consumer.timer = None
+        consumer.timer_at = 0
+        if consumer.stopped:
+            return
+        now = consumer.clock.now
+        requests = consumer.delivery.num_waiting
+        rest = REST_NS_PER_MESSAGE * consumer.pending.span + REST_NS_PER_REQUEST * requests
+        self._rests_until = now + rest
+        moments = [
+            redeliver_overdue(consumer, now),
+            consumer.delivery.on_time(now),
+            self._resume(now),
+        ]
+        if consumer.stopped or self._expired(now):
+            return
+        moments.append(self.inactive_at())
+        if consumer.replay_at > now:
+            moments.append(consumer.replay_at)
+        elif consumer.replay_at:
+            consumer.wake()
+        self.watch(min((moment for moment in moments if moment), default=0))
+
+    # -- pausing -------------------------------------------------------------------------------
+
+    def pause(self, until: int) -> None:
+        """Deliver nothing before `until` (ns since the epoch, of any size); the past resumes, which
+        the configuration shows except for `ZERO`. Raises `ApiError`."""
+        consumer = self.consumer
+        if consumer.name in consumer.stream.doubtful:
+            what = "its configuration may be an older one; update the consumer first"
+            raise ApiError(10104, err=what)
+        paused_until = min(until, LATEST) if until > consumer.clock.now else 0
+        text = utc_text(until) if until != ZERO else ""
+        self.save_config(msgspec.structs.replace(consumer.config, pause_until=text))
+        consumer.config.pause_until = text
+        consumer.paused_until = paused_until
+        self._advise_pause(until)
+        if consumer.paused_until:
+            self.watch(consumer.paused_until)
+        else:
+            consumer.wake()
+
+    def _resume(self, now: int) -> int:
+        consumer = self.consumer
+        if not consumer.paused_until:
+            return 0
+        if consumer.paused_until > now:
+            return consumer.paused_until
+        until = consumer.paused_until
+        consumer.paused_until = 0
+        self._advise_pause(until)
+        consumer.wake()
+        return 0
+
+    def _advise_pause(self, until: int) -> None:
+        consumer = self.consumer
+        consumer.stream.js.advisories.consumer_event(
+            "PAUSE",
+            "consumer_pause",
+            consumer.stream.name,
+            consumer.name,
+            paused=bool(consumer.paused_until),
+            pause_until=utc_text(until),
+        )
+
+    # -- inactivity ----------------------------------------------------------------------------
+
+    def inactive_at(self) -> int:
+        """When the consumer is given up for want of interest, as things are; 0: not at all.
+
+        A push consumer counts from when nobody listened any more, or from a later acknowledgement;
+        a pull consumer waits for what is out, once more when that is due again. Nobody reports that
+        a client which had pulled is gone, so that is looked for from time to time.
+        """
+        consumer = self.consumer
+        threshold = consumer.config.inactive_threshold
+        if not threshold or consumer.name in consumer.stream.doubtful:
+            return 0
+        is_push = consumer.config.is_push
+        if consumer.delivery.is_live():
+            return 0 if is_push else consumer.clock.now + max(threshold, LOOK_AGAIN_NS_MIN)
+        out_until = 0
+        if not is_push and consumer.pending.size:
+            out_until = max(consumer.pending.last_deadline(), self.out_until)
+        return int(max(consumer.last_activity, out_until) + threshold)
+
+    def _expired(self, now: int) -> bool:
+        when = self.inactive_at()
+        if not when or when > now:
+            return False
+        try:
+            self.stop("Consumer Deleted", delete=True)
+        except (OSError, StorageError) as error:
+            self._complain(f"is inactive and could not be deleted: {error}")
+            self.consumer.last_activity = now  # try again when as much time has passed
+            return False
+        return True
+
+    # -- saving --------------------------------------------------------------------------------
+
+    def changed(self) -> None:
+        """`consumer.unsaved` was just set: save the state before long."""
+        if self._save_timer is None and not self._saving:
+            much = 1 + len(self.consumer.pending) // PENDING_PER_SAVE
+            self._save_timer = self._timers.after(SAVE_EVERY_NS * much, self._save_later)
+
+    def _save_later(self) -> None:
+        self._save_timer = None
+        if self.consumer.unsaved and not self._saving:
+            is_old = self.consumer.clock.now - self._synced_at >= SYNC_EVERY_NS
+            self._save(sync=is_old or bool(self._waiting))
+
+    def when_saved(
+        self, callback: Callable[[], None], failed: Callable[[Exception], None] | None = None
+    ) -> None:
+        """Call back once what is settled now survives a crash.
+
+        If the disk refuses, `failed` is called with the error; without it the state is saved again
+        in a moment, and the callback goes on waiting.
+        """
+        if self.consumer.store is None:
+            callback()
+            return
+        self._waiting.append((callback, failed))
+        if not self._saving:
+            self._save(sync=True)
+
+    def _save(self, sync: bool) -> None:
+        consumer = self.consumer
+        waiting = self._waiting
+        self._waiting = []
+        consumer.unsaved = False
+        if consumer.store is None:  # an ephemeral consumer that lives on in memory
+            for callback, _ in waiting:
+                callback()
+            return
+        self._saving = True
+        if sync:
+            self._synced_at = consumer.clock.now
+
+        def done(error: Exception | None) -> None:
+            self._saving = False
+            if error is not None:
+                name = f"consumer '{consumer.stream.name} > {consumer.name}'"
+                consumer.stream.js.problem(f"the state of {name} could not be saved: {error}")
+                consumer.unsaved = True
+                for _, failed in waiting:
+                    if failed is not None:
+                        failed(error)
+                patient = [one for one in waiting if one[1] is None]
+                self._waiting = patient + self._waiting  # for the next attempt, in a moment
+            else:
+                for callback, _ in waiting:
+                    callback()
+            if consumer.stopped:
+                return
+            if self._waiting and error is None:
+                self._save(sync=True)
+            elif consumer.unsaved:
+                self.changed()
+
+        job = StateSave(consumer.store, encode_state(consumer), sync, done)
+        consumer.engine.committer.run_job(job)
+
+    def save_config(self, config: ConsumerConfig) -> None:
+        """Keep `config`, which is to be the consumer's. Blocks. Raises `ApiError`."""
+        consumer = self.consumer
+        if consumer.store is None:
+            return
+        meta = encode_meta(consumer, config)
+        if consumer.store.is_ephemeral:
+            self.save_ephemeral(meta)
+            return
+        try:
+            consumer.store.meta.save(meta)
+        except (OSError, StorageError) as error:
+            raise ApiError(10104, err=str(error)) from error
+        consumer.stream.js.copy_later(consumer.store.meta)
+
+    def save_ephemeral(self, meta: bytes) -> None:
+        """Keep the configuration of an ephemeral consumer, off the loop; nobody waits for it."""
+        consumer = self.consumer
+        job = EphemeralSave(consumer.store, meta, self._live_on_in_memory)
+        consumer.engine.committer.run_job(job)
+
+    def _live_on_in_memory(self, error: Exception) -> None:
+        """The files of an ephemeral consumer could not be written: it ends with the process."""
+        consumer = self.consumer
+        consumer.store = None
+        consumer.engine.on_problem(
+            f"JetStream consumer '{consumer.stream.account.name} > {consumer.stream.name} > "
+            f"{consumer.name}' is kept in memory only, its files could not be written: {error}"
+        )
+
+    def _end_waiting(self) -> None:
+        """Nothing is saved any more: answer those who wait and take an error for an answer."""
+        waiting, self._waiting = self._waiting, []
+        for _, failed in waiting:
+            if failed is not None:
+                failed(StorageError(f"consumer {self.consumer.name} was deleted"))
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def stop(self, reason: str, delete: bool) -> None:
+        """Deliver no more. With `delete` the consumer and its files go, else its state is saved.
+
+        Raises OSError, `StorageError` when the files can not go: nothing has changed then.
+        """
+        consumer = self.consumer
+        if consumer.stopped:
+            return
+        if delete and consumer.store is not None:
+            consumer.store.delete()
+        consumer.stopped = True
+        for timer in (consumer.timer, self._save_timer):
+            if timer is not None:
+                timer.cancel()
+        consumer.delivery.stop(reason)
+        if consumer.store is not None and not delete:
+            try:
+                consumer.store.close(encode_state(consumer))
+            except (OSError, StorageError) as error:
+                self._complain(f"could not be saved: {error}")
+        if delete:
+            self._end_waiting()
+            consumer.stream.remove_consumer(consumer)
+            advisories = consumer.stream.js.advisories
+            advisories.consumer_action("DELETED", "delete", consumer.stream.name, consumer.name)

@@ -1,9 +1,0 @@
-from slipstream.engine.message cimport Inbound
-from slipstream.engine.routing cimport Service
-
-
-cdef class Delivery(Service):
-    cpdef bint is_ready(self) except -1
-    cpdef bint holds_back(self) except -1
-    cpdef bint send(self, Inbound message) except -1
-    cpdef int nothing_left(self, bint is_full) except -1

@@ -1,0 +1,375 @@
+"""JetStream of one account: its streams, what they may use, and starting them again."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slipstream.engine.consumer.doubt import Doubts, doubt_stream, trust_stream
+from slipstream.engine.consumer.restore import restore_consumers
+from slipstream.engine.jetstream.advisories import Advisories
+from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.protocol.json_body import read_number
+from slipstream.engine.protocol.options import API_LEVEL, SECOND
+from slipstream.engine.session.host import Host
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.stream.config import StreamConfig, emit, load_config
+from slipstream.engine.stream.direct_get import DirectGet
+from slipstream.engine.stream.stream import Stream
+from slipstream.engine.stream.subject_claims import SubjectClaims
+from slipstream.errors import StorageError
+from slipstream.log.base import Log
+from slipstream.log.memory_log import MemoryLog
+from slipstream.log.stream_store import (
+    ConfigurationFile,
+    CopyJob,
+    CopyOfConfiguration,
+    Store,
+    StreamStore,
+)
+from slipstream.wire.headers import find
+
+if TYPE_CHECKING:
+    from slipstream.engine.session.account import Account
+
+
+COPY_AFTER_NS = SECOND // 10  # a second copy follows the first; those of this time go together
+COPY_AGAIN_NS = 10 * SECOND  # after one that the disk refused
+
+
+class JetStream:
+    """The streams of `account`. `store` is the server's store directory; None: all in memory."""
+
+    def __init__(self, account: "Account", engine: Host, store: Store | None) -> None:
+        self.account = account
+        self.engine = engine
+        self.store = store
+        self.streams: dict[str, Stream] = {}
+        self.claims = SubjectClaims()
+        self._stored = {"file": 0, "memory": 0}  # kept up to date where it is limited
+        self.set_limits(account.limits)
+        self.api_total = 0
+        self.api_errors = 0
+        self.problems: list[str] = []  # for healthz
+        self.advisories = Advisories(self)
+        self.doubts = Doubts(self)
+        self._uncopied: list[ConfigurationFile] = []  # whose second copies are to be written
+        self._unreadable: dict[str, str] = {}  # what was reported of streams, by name
+        self._copy_timer: Any = None
+        self._copy_problem = ""  # what was reported of the last attempt
+
+    def set_limits(self, limits: Any) -> None:
+        """What the account may use, from now on."""
+        self.limits: Any = limits
+        server = self.engine.options.jetstream_limits
+        self.has_storage_limits = (
+            limits.max_memory >= 0
+            or limits.max_storage >= 0
+            or server.max_memory >= 0
+            or server.max_storage >= 0
+        )
+        for stream in self.streams.values():
+            stream.configure(stream.config)
+
+    @property
+    def domain(self) -> str:
+        """The JetStream domain; "" when there is none."""
+        return str(self.engine.options.domain)
+
+    def problem(self, text: str) -> None:
+        """Something is wrong that an operator has to know; said once."""
+        if text not in self.problems:
+            self.problems.append(text)
+            self.engine.on_problem(text)
+
+    def resolve(self, text: str) -> None:
+        """A problem is none any more."""
+        if text in self.problems:
+            self.problems.remove(text)
+
+    # -- what publish acknowledgements look like -------------------------------------------------
+
+    def ack_head(self, stream: str) -> bytes:
+        """The beginning of each acknowledgement, up to the sequence."""
+        head = f'{{"stream":"{stream}",'
+        if self.domain:
+            head += f'"domain":"{self.domain}",'
+        return (head + '"seq":').encode()
+
+    def refusal(self, stream: str, error: ApiError) -> bytes:
+        """The answer to a publish that was not stored."""
+        answer: dict[str, Any] = {"error": error.body, "stream": stream}
+        if self.domain:
+            answer["domain"] = self.domain
+        answer["seq"] = 0
+        return msgspec.json.encode(answer)
+
+    def refused_level(self, message: Inbound) -> bool:
+        """Whether the message asks for a higher API level than this server has."""
+        if message.body_start == message.header_start:
+            return False
+        asked = find(
+            message.data, message.header_start, message.body_start, b"Nats-Required-Api-Level"
+        )
+        if not asked:
+            return False
+        sign = asked[:1] if asked[:1] in (b"+", b"-") else b""
+        number = read_number(asked[len(sign) :])
+        return number < 0 or (number > API_LEVEL and sign != b"-")
+
+    # -- limits --------------------------------------------------------------------------------
+
+    def used(self, storage: str) -> int:
+        """Bytes stored in streams of that kind."""
+        return sum(s.log.bytes for s in self.streams.values() if s.config.storage == storage)
+
+    def reserved(self, storage: str, but: str = "") -> int:
+        """Bytes promised to streams by their `max_bytes`."""
+        configs = (s.config for s in self.streams.values() if s.name != but)
+        return sum(max(c.max_bytes, 0) for c in configs if c.storage == storage)
+
+    def check_storage(self, storage: str, size: int) -> None:
+        """Whether `size` more bytes may be stored where that is limited. Raises `ApiError`."""
+        used = self._stored[storage] + size
+        account = self.limits.max_memory if storage == "memory" else self.limits.max_storage
+        if 0 <= account < used:
+            raise ApiError(10002)
+        server = self.engine.options.jetstream_limits
+        ceiling = server.max_memory if storage == "memory" else server.max_storage
+        if 0 <= ceiling < self.engine.stored[storage] + size:
+            raise ApiError(10023)
+
+    def count_bytes(self, storage: str, change: int) -> None:
+        """A stream stores so much more, or less."""
+        self._stored[storage] += change
+        self.engine.stored[storage] += change
+
+    def check_account(self, config: StreamConfig, is_new: bool) -> None:
+        """What the account may have. Raises `ApiError`."""
+        limits = self.limits
+        if is_new and 0 <= limits.max_streams <= len(self.streams):
+            raise ApiError(10027)
+        if limits.max_bytes_required and config.max_bytes <= 0:
+            raise ApiError(10113)
+        memory = config.storage == "memory"
+        largest = limits.memory_max_stream_bytes if memory else limits.storage_max_stream_bytes
+        if 0 < largest < config.max_bytes:
+            raise ApiError(10122)
+        account = limits.max_memory if memory else limits.max_storage
+        server = self.engine.options.jetstream_limits
+        ceiling = server.max_memory if memory else server.max_storage
+        if ceiling < 0:
+            ceiling = server.reservable_memory if memory else server.reservable_storage
+        wanted = 0
+        if config.max_bytes > 0:
+            wanted = self.reserved(config.storage, config.name) + config.max_bytes
+        if ceiling == 0 or 0 <= account < wanted or 0 <= ceiling < wanted:
+            raise ApiError(10028 if memory else 10047)
+
+    # -- streams -------------------------------------------------------------------------------
+
+    def find(self, name: str) -> Stream:
+        """A stream by name. Raises `ApiError` 10059."""
+        stream = self.streams.get(name)
+        if stream is None:
+            raise ApiError(10059)
+        return stream
+
+    def create_stream(self, config: StreamConfig) -> Stream:
+        """A new stream; the configuration was checked. Raises `ApiError`."""
+        created = self.engine.clock.now
+        store: StreamStore | None = None
+        log: Log
+        try:
+            if config.storage == "memory" or self.store is None:
+                log = MemoryLog(config.first_seq or 1)
+            else:
+                store = self.store.stream(self.account.name, config.name)
+                store.create(_meta(config, created))
+                log = self._open_new(store, config)
+        except (StorageError, OSError) as error:
+            raise ApiError(10049, err=str(error)) from error
+        stream = Stream(self, config, log, store, created)
+        self._begin(stream)
+        if store is not None:
+            self.copy_later(store.meta)
+            self.resolve(self._unreadable.pop(stream.name, ""))
+        return stream
+
+    def _open_new(self, store: StreamStore, config: StreamConfig) -> Log:
+        """The log of a new stream; the stream is none if that fails. Raises OSError, ..."""
+        try:
+            return store.open_log(config.first_seq or 1)
+        except (StorageError, OSError):
+            store.delete()
+            raise
+
+    def _begin(self, stream: Stream) -> None:
+        """Take what is published from now on."""
+        self.streams[stream.name] = stream
+        self.claims.add(stream.name, stream.config.subjects)
+        for subject in stream.config.subjects:
+            self.account.add_service(subject.encode(), stream)
+        if stream.config.allow_direct:
+            stream.direct = DirectGet(stream)
+
+    def update_stream(self, stream: Stream, config: StreamConfig) -> None:
+        """Change a stream's configuration; it was checked. Raises `ApiError`."""
+        old = stream.config
+        if stream.store is not None:
+            try:
+                stream.store.meta.save(_meta(config, stream.created))
+            except (StorageError, OSError) as error:
+                raise ApiError(10069, err=str(error)) from error
+            self.copy_later(stream.store.meta)
+        self.claims.remove(stream.name, old.subjects)
+        self.claims.add(stream.name, config.subjects)
+        before, after = set(old.subjects), set(config.subjects)
+        for subject in old.subjects:
+            if subject not in after:
+                self.account.remove_service(subject.encode(), stream)
+        for subject in config.subjects:
+            if subject not in before:
+                self.account.add_service(subject.encode(), stream)
+        if config.allow_direct and stream.direct is None:
+            stream.direct = DirectGet(stream)
+        elif not config.allow_direct and stream.direct is not None:
+            stream.direct.stop()
+            stream.direct = None
+        stream.configure(config)
+        trust_stream(stream)
+        self.advisories.stream_action("UPDATED", "modify", stream.name)
+
+    def delete_stream(self, stream: Stream) -> None:
+        """Remove a stream with its consumers and messages. Raises `ApiError`: nothing is gone."""
+        if stream.store is not None:
+            try:
+                stream.store.delete()
+            except (OSError, StorageError) as error:
+                raise ApiError(10067, err=str(error)) from error
+        stream.stop()  # so that no consumer that ends has it look for what nobody needs any more
+        for consumer in list(stream.consumers.values()):
+            if consumer.store is not None:
+                consumer.store.retire()  # its files go with the stream's, in one step
+                consumer.store = None
+            consumer.stop("Consumer Deleted", delete=True)
+        self.claims.remove(stream.name, stream.config.subjects)
+        del self.streams[stream.name]
+        self.count_bytes(stream.config.storage, -stream.counted)
+        stream.log.delete()
+        self.doubts.forget(stream.name)
+        self.advisories.stream_action("DELETED", "delete", stream.name)
+
+    def load(self) -> None:
+        """Start again every stream that the store directory has. Blocks."""
+        if self.store is None:
+            return
+        for name, store in self.store.streams(self.account.name):
+            try:
+                meta = msgspec.json.decode(store.meta.load())
+                config = load_config(meta["config"])
+                log = store.open_log(config.first_seq or 1)
+            except Exception as error:  # whatever it is, the other streams are served
+                self._unreadable[name] = (
+                    f"JetStream stream '{self.account.name} > {name}' could not be recovered: "
+                    f"{error}"
+                )
+                self.problem(self._unreadable[name])
+                continue
+            stream = Stream(self, config, log, store, meta["created"])
+            self._begin(stream)
+            if store.meta.doubt:
+                doubt_stream(stream, store.meta.doubt)
+            self.check_copies(store.meta, f"stream '{self.account.name} > {name}'")
+            _recall_ids(stream)
+            restore_consumers(stream)
+            lost = log.lost
+            if lost.count or lost.bytes:
+                self.problem(
+                    f"stream '{self.account.name} > {name}' has lost {lost.count} messages, and "
+                    f"{lost.bytes} damaged bytes are kept aside: see docs/storage.md"
+                )
+
+    # -- second copies of configurations --------------------------------------------------------
+
+    def check_copies(self, configuration: ConfigurationFile, owner: str) -> None:
+        """Report a damaged second copy of a configuration that was read, and see to a new one."""
+        if configuration.damaged:
+            self.problem(
+                f"the configuration of {owner} has a damaged copy, {configuration.damaged}; "
+                "the other one is whole and the newest, and is copied again"
+            )
+        if not configuration.doubt:
+            try:
+                configuration.renew()
+            except (StorageError, OSError):
+                pass  # it is readable as it is; the next start attempts it again
+            self.copy_later(configuration)
+
+    def copy_later(self, configuration: ConfigurationFile) -> None:
+        """Have the second copy of a configuration written before long, off the loop."""
+        self._uncopied.append(configuration)
+        if self._copy_timer is None:
+            self._copy_timer = self.engine.timers.after(COPY_AFTER_NS, self._copy)
+
+    def _copy_job(self) -> CopyJob:
+        uncopied, self._uncopied = self._uncopied, []
+        copies = [configuration.copying() for configuration in uncopied]
+        return CopyJob([copy for copy in copies if copy is not None], self._copied)
+
+    def _copy(self) -> None:
+        self._copy_timer = None
+        job = self._copy_job()
+        if job.copies:
+            self.engine.committer.run_job(job)
+
+    def _copied(self, failed: list[CopyOfConfiguration]) -> None:
+        """Second copies were written, or `failed` to be."""
+        self.resolve(self._copy_problem)
+        if failed:
+            self._copy_problem = (
+                f"second copies of configurations in account '{self.account.name}' could not be "
+                f"written, and will be attempted again: {failed[0].failed}"
+            )
+            self.problem(self._copy_problem)
+            self._uncopied += [copy.configuration for copy in failed]
+            if self._copy_timer is None:
+                self._copy_timer = self.engine.timers.after(COPY_AGAIN_NS, self._copy)
+
+    def dismiss(self) -> None:
+        """Answer all pull requests that wait: the server is about to stop."""
+        for stream in self.streams.values():
+            for consumer in stream.consumers.values():
+                consumer.delivery.dismiss()
+
+    def close(self) -> None:
+        """Make everything durable and release the files. Blocks."""
+        self.doubts.stop()
+        if self._copy_timer is not None:
+            self._copy_timer.cancel()
+        job = self._copy_job()
+        job.run()
+        job.finish()
+        if self._copy_timer is not None:
+            self._copy_timer.cancel()
+        for stream in self.streams.values():
+            for consumer in list(stream.consumers.values()):
+                consumer.stop("Server Shutdown", delete=False)
+            stream.stop()
+            try:
+                stream.log.close()
+            except (StorageError, OSError) as error:
+                self.problem(f"stream '{self.account.name} > {stream.name}': {error}")
+        for storage in ("file", "memory"):
+            self.count_bytes(storage, -self._stored[storage])
+
+
+def _meta(config: StreamConfig, created: int) -> bytes:
+    return msgspec.json.encode({"config": emit(config), "created": created})
+
+
+def _recall_ids(stream: Stream) -> None:
+    """Fill the duplicate window from the messages that are still stored."""
+    if not stream.dedupe.window or not stream.log.messages:
+        return
+    stream.last_msg_id = stream.dedupe.recall(stream.log, stream.clock.now)
+    stream.watch_ids()

@@ -1,0 +1,1 @@
+"""What the engine needs of an event loop: time, timers, turns."""

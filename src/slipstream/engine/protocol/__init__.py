@@ -1,0 +1,1 @@
+"""What JetStream's protocol says everywhere: error codes, JSON, times as texts, limits."""

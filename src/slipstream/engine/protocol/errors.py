@@ -1,0 +1,48 @@
+"""Errors of the JetStream API, as clients see them (spec advisories-errors.md section 4)."""
+
+import msgspec
+
+from slipstream.engine.protocol.api_errors import API_ERRORS
+from slipstream.errors import Error
+
+
+class ErrorBody(msgspec.Struct):
+    """The `error` object of a response."""
+
+    code: int
+    err_code: int
+    description: str
+
+
+class ApiError(Error):
+    """The API says no: `code` is HTTP-like, `err_code` says exactly what."""
+
+    def __init__(self, err_code: int, **fills: object) -> None:
+        code, template = API_ERRORS[err_code]
+        text = template
+        for name, value in fills.items():
+            text = text.replace("{" + name + "}", str(value))
+        super().__init__(text)
+        self.code = code
+        self.err_code = err_code
+        self.description = text
+
+    @property
+    def body(self) -> ErrorBody:
+        """As it stands in a response."""
+        return ErrorBody(self.code, self.err_code, self.description)
+
+
+def config_error(text: str) -> ApiError:
+    """A stream configuration is wrong."""
+    return ApiError(10052, err=text)
+
+
+def bad_json(detail: str) -> ApiError:
+    """A request's body can not be read."""
+    return ApiError(10025, err=detail)
+
+
+def pedantic_error(text: str) -> ApiError:
+    """The server would have to change a value, and was asked not to."""
+    return ApiError(10157, err=text)

@@ -1,0 +1,1 @@
+"""Accounts and clients: subscriptions, permissions, and a connection without its socket."""

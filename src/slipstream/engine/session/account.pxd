@@ -1,0 +1,38 @@
+import cython
+
+from slipstream.engine.session.message cimport Inbound
+from slipstream.engine.session.routing cimport Receiver, Route, Service, Subscription
+from slipstream.wire.patterns cimport PatternTrie
+from slipstream.wire.prefix_cache cimport PrefixCache
+
+
+cdef class Account:
+    cdef public str name
+    cdef public object engine
+    cdef public object random
+    cdef public object jetstream
+    cdef public object limits
+    cdef public object mappings
+    cdef public dict sessions
+    cdef public long long generation
+    cdef public long long inserts
+    cdef public long long removes
+    cdef public long long lookups
+    cdef public long long misses
+    cdef public PatternTrie trie
+    cdef PrefixCache _routes
+    cdef dict _watchers
+    cdef PatternTrie _watched
+    cdef Inbound _own
+
+    @cython.locals(found=Route)
+    cpdef Route route(self, bytes subject)
+    @cython.locals(found=Route, subscription=Subscription, plain=list, services=list, queues=dict)
+    cdef Route _find(self, bytes subject)
+    @cython.locals(route=Route)
+    cpdef int publish(self, Inbound message) except -1
+    cpdef int deliver(self, bytes destination, Inbound message) except -1
+    @cython.locals(subscription=Subscription, service=Service, count=int, receiver=Receiver, group=list)
+    cpdef int dispatch(self, Route route, Inbound message) except -1
+    @cython.locals(subscription=Subscription, n=Py_ssize_t, start=Py_ssize_t, i=Py_ssize_t)
+    cdef int _one_of(self, list group, Inbound message) except -1

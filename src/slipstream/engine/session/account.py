@@ -1,0 +1,188 @@
+"""An account: a subject space of its own, and who listens in it.
+
+Finding out who gets a subject costs a walk through the trie of patterns; the answer, a `Route`, is
+kept, for all subjects at once that it holds for (`wire.prefix_cache`). A change of interest forgets
+what it can have changed.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.session.routing import Route, Service, Subscription
+from slipstream.wire.patterns import PatternTrie
+from slipstream.wire.prefix_cache import PrefixCache
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+ROUTES_KEPT_MAX: _int = 16_384
+_NOBODY = Route([], [], [])
+
+
+class Account:
+    """Subscriptions, services and routes of one account; `limits` are its msgspec options."""
+
+    def __init__(self, name: str, engine: Any, random: Random, limits: Any = None) -> None:
+        self.name = name
+        self.engine = engine
+        self.random = random
+        self.limits = limits
+        self.jetstream: Any = None
+        self.mappings: Any = None  # subject mappings, where configured
+        self.sessions: dict[int, Any] = {}
+        self.generation = 0  # changes whenever a route may have: at each of
+        self.inserts = 0  # ... these
+        self.removes = 0  # ... and these
+        self.lookups = 0  # of routes, for monitoring
+        self.misses = 0  # ... that the trie had to be asked for
+        self.trie = PatternTrie()
+        self._routes = PrefixCache(ROUTES_KEPT_MAX)
+        self._watchers: dict[bytes, dict[Callable[[], None], None]] = {}
+        self._watched = PatternTrie()  # the subjects of these, by themselves
+        self._own = Inbound()
+
+    # -- interest ------------------------------------------------------------------------------
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Add a client's subscription."""
+        self._insert(subscription.subject, subscription)
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Take it away again; harmless if it is gone already."""
+        subscription.closed = True
+        self._remove(subscription.subject, subscription)
+
+    def add_service(self, pattern: bytes, service: Service) -> None:
+        """Have the engine's own `service` handle what is published to `pattern`."""
+        self._insert(pattern, service)
+
+    def remove_service(self, pattern: bytes, service: Service) -> None:
+        """Take it away again."""
+        self._remove(pattern, service)
+
+    def _insert(self, pattern: bytes, member: Any) -> None:
+        self.trie.insert(pattern, member)
+        self.inserts += 1
+        self._changed(pattern)
+
+    def _remove(self, pattern: bytes, member: Any) -> None:
+        if self.trie.remove(pattern, member):
+            self.removes += 1
+            self._changed(pattern)
+
+    def _changed(self, pattern: bytes) -> None:
+        """Forget the routes that interest in `pattern` can have changed, and tell who watches."""
+        self.generation += 1
+        self._routes.forget(pattern)
+        if self._watchers:
+            self._tell_watchers(pattern)
+
+    def _tell_watchers(self, pattern: bytes) -> None:
+        """Watched subjects are literal: most patterns are, too, and then it is one lookup."""
+        if b"*" in pattern or b">" in pattern:
+            watched = self._watched.overlapping(pattern)
+        else:
+            watched = [pattern] if pattern in self._watchers else []
+        for subject in watched:
+            for callback in list(self._watchers.get(subject, ())):
+                callback()
+
+    def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever interest in the literal `subject` may have changed."""
+        watchers = self._watchers.get(subject)
+        if watchers is None:
+            watchers = self._watchers[subject] = {}
+            self._watched.insert(subject, subject)
+        watchers[callback] = None
+
+    def unwatch_interest(self, subject: bytes, callback: Callable[[], None]) -> None:
+        """Do not any more."""
+        watchers = self._watchers.get(subject)
+        if watchers is None or callback not in watchers:
+            return
+        del watchers[callback]
+        if not watchers:
+            del self._watchers[subject]
+            [known] = self._watched.match(subject)
+            self._watched.remove(subject, known)
+
+    def has_interest(self, subject: bytes, queue: bytes = b"") -> bool:
+        """Whether a client would get a message on `subject` (with `queue`: as a member of it)."""
+        route = self.route(subject)
+        if not queue:
+            return bool(route.plain or route.queues or route.services)
+        return any(group[0].queue == queue for group in route.queues)
+
+    # -- routes --------------------------------------------------------------------------------
+
+    def route(self, subject: bytes) -> Route:
+        """Everyone whom a message on `subject` reaches."""
+        self.lookups += 1
+        found = self._routes.get(subject)
+        return self._find(subject) if found is None else found
+
+    def _find(self, subject: bytes) -> Route:
+        """Ask the trie, and keep the answer as widely as it holds."""
+        self.misses += 1
+        plain: list[Subscription] = []
+        services: list[Service] = []
+        queues: dict[bytes, list[Subscription]] = {}
+        for member in self.trie.match(subject):
+            if isinstance(member, Service):
+                services.append(member)
+                continue
+            subscription = member
+            if subscription.queue:
+                queues.setdefault(subscription.queue, []).append(subscription)
+            else:
+                plain.append(subscription)
+        if not plain and not services and not queues:
+            found = _NOBODY
+        else:
+            found = Route(plain, list(queues.values()), services)
+        self._routes.put(subject, found, self.trie)
+        return found
+
+    def kept_routes(self) -> list[Route]:
+        """The answers of the trie that are kept, for monitoring."""
+        return self._routes.values()
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def publish(self, message: Inbound) -> _int:
+        """Give `message` to everyone interested in its subject; how many that were."""
+        return self.dispatch(self.route(message.subject), message)
+
+    def deliver(self, destination: bytes, message: Inbound) -> _int:
+        """Give `message` to those interested in `destination`; they see its own subject."""
+        return self.dispatch(self.route(destination), message)
+
+    def send(self, subject: bytes, reply: bytes, header: bytes, body: bytes) -> _int:
+        """Publish a message of the engine's own; how many got it."""
+        return self.publish(Inbound(subject, reply, header, body))
+
+    def dispatch(self, route: Route, message: Inbound) -> _int:
+        """Give `message` to everyone on `route`."""
+        count = 0
+        for subscription in route.plain:
+            receiver = subscription.receiver
+            if receiver.deliver(subscription, message.subject, message):
+                count += 1
+        for group in route.queues:
+            count += self._one_of(group, message)
+        for service in route.services:
+            count += service.handle(message)
+        return count
+
+    def _one_of(self, group: list[Subscription], message: Inbound) -> _int:
+        """One member of a queue group, by chance; the next one if it can not take the message."""
+        n = len(group)
+        start = int(self.random.random() * n) if n > 1 else 0
+        i = 0
+        while i < n:
+            subscription = group[(start + i) % n]
+            if subscription.receiver.deliver(subscription, message.subject, message):
+                return 1
+            i += 1
+        return 0

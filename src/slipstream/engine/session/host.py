@@ -1,0 +1,77 @@
+"""What sessions, streams and consumers need of the engine that they belong to.
+
+`Engine` is above all of them, so they know it by this description alone.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+from slipstream.engine.loop.clock import Clock
+from slipstream.engine.loop.timers import Timers
+from slipstream.engine.loop.turn import Committer, Turn
+from slipstream.engine.protocol.options import EngineOptions
+from slipstream.engine.session.account import Account
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.session.routing import Route, Subscription
+
+
+class Host(Protocol):
+    """The engine, as those see it that it hosts."""
+
+    clock: Clock
+    timers: Timers
+    turn: Turn
+    random: Random
+    options: EngineOptions
+    committer: Committer
+    server_name: str
+    accounts: dict[str, Account]
+    default_account: Account
+    system_account: Account
+    stored: dict[str, int]  # bytes in streams of accounts that are limited, by storage
+    is_crowded: bool  # clients have more than half of what they may have pending
+    on_problem: Callable[[str], None]  # takes what an operator has to know
+
+    def new_id(self) -> str:
+        """A 22-character id that does not repeat."""
+
+    def describe(self) -> dict[str, Any]:
+        """Which server this is, as events show it."""
+
+    # What only the API asks for.
+
+    def must_wait(self) -> bool:
+        """Whether API requests have had their share of this round."""
+
+    def queue_request(self, api: Any, message: Inbound) -> None:
+        """Have `api.answer(message)` called in a later round."""
+
+    # What only sessions ask for; a session is a `ClientSession`.
+
+    def admit_without_connect(self, session: Any) -> bool:
+        """Whether a client that has not sent CONNECT may go on."""
+
+    def authenticate(self, session: Any) -> None:
+        """CONNECT was received: find out who the client is."""
+
+    def send_info(self, session: Any, connected: bool = False) -> None:
+        """Send INFO; with `connected`, what is known of the client's account is in it."""
+
+    def max_subscriptions(self, session: Any) -> int:
+        """The bound on a session's subscriptions; 0 is none."""
+
+    def trace(self, session: Any, published: bytes, message: Inbound, route: Route) -> int:
+        """Dispatch a message with `Nats-Trace-Dest`; -1 if it is to be dispatched like others."""
+
+    def max_payload(self, session: Any) -> int:
+        """The bound on a session's messages, in bytes."""
+
+    def flush(self, session: Any) -> None:
+        """Write what a session has to send."""
+
+    def session_closed(self, session: Any) -> None:
+        """A session is over."""
+
+    def drop_later(self, account: Account, subscriptions: list[Subscription]) -> None:
+        """Take closed subscriptions out of their account, bit by bit."""

@@ -1,0 +1,25 @@
+from slipstream.engine.session.message cimport Inbound
+
+
+cdef class Receiver:
+    cpdef bint deliver(self, Subscription subscription, bytes subject, Inbound message)
+
+
+cdef class Subscription:
+    cdef public Receiver receiver
+    cdef public bytes subject
+    cdef public bytes queue
+    cdef public bytes sid
+    cdef public long long delivered
+    cdef public long long max_messages
+    cdef public bint closed
+
+
+cdef class Service:
+    cpdef int handle(self, Inbound message) except -1
+
+
+cdef class Route:
+    cdef public list plain
+    cdef public list queues
+    cdef public list services

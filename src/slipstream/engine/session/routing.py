@@ -1,0 +1,49 @@
+"""Who gets a message: subscriptions of clients and services of the engine itself."""
+
+from slipstream.engine.session.message import Inbound
+
+
+class Receiver:
+    """Where a subscription's messages go: a client's session, or a test's recorder."""
+
+    def deliver(self, subscription: "Subscription", subject: bytes, message: Inbound) -> bool:
+        """Take `message`, to be shown under `subject`; False if it cannot be taken any more."""
+        raise NotImplementedError
+
+
+class Subscription:
+    """A client's interest in a subject, possibly as a member of a queue group."""
+
+    def __init__(self, receiver: Receiver, subject: bytes, queue: bytes, sid: bytes) -> None:
+        self.receiver = receiver
+        self.subject = subject
+        self.queue = queue  # b"" when it is not a member of a queue group
+        self.sid = sid
+        self.delivered = 0
+        self.max_messages = 0  # auto-unsubscribe after so many deliveries; 0 is never
+        self.closed = False
+
+
+class Service:
+    """The engine's own subscriber: a stream that stores, a consumer's request subject, the API."""
+
+    def handle(self, message: Inbound) -> int:
+        """Process `message`, which is valid only during the call.
+
+        1 if the publisher may take it as heard, 0 if it was nobody's (then it may hear `503`).
+        """
+        raise NotImplementedError
+
+
+class Route:
+    """Everyone whom a subject reaches; immutable, shared by all messages on that subject."""
+
+    def __init__(
+        self,
+        plain: list[Subscription],
+        queues: list[list[Subscription]],
+        services: list[Service],
+    ) -> None:
+        self.plain = plain
+        self.queues = queues  # one list of members for each queue group
+        self.services = services

@@ -1,0 +1,1 @@
+"""Streams: what is published is checked, stored, acknowledged, retained and read."""

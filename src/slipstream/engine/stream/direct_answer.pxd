@@ -1,0 +1,47 @@
+import cython
+
+from slipstream.engine.session.account cimport Account
+from slipstream.engine.session.message cimport Inbound
+from slipstream.engine.stream.stream cimport Stream
+from slipstream.log.base cimport Log
+from slipstream.log.record cimport Record
+from slipstream.log.subject_index cimport SubjectFilter
+from slipstream.wire.buffer cimport OutBuffer
+
+cdef long long SECOND
+cdef Py_ssize_t PIECE_MESSAGES
+cdef Py_ssize_t PIECE_BYTES
+cdef Py_ssize_t BACKLOG_BYTES_MAX
+cdef bytes _ZEROS
+
+
+cdef class Answer:
+    cdef public Stream stream
+    cdef public Account account
+    cdef public Log log
+    cdef public bytes reply
+    cdef public Record record
+    cdef public bint plain
+    cdef long long _left
+    cdef long long _bytes_left
+    cdef long long _pending
+    cdef unsigned long long _last
+    cdef SubjectFilter _matching
+    cdef unsigned long long _next_seq
+    cdef list _sequences
+    cdef unsigned long long _up_to
+    cdef Inbound _message
+    cdef OutBuffer _scratch
+    cdef bytes _stream_head
+    cdef long long _second
+    cdef bytes _second_text
+
+    @cython.locals(state=int)
+    cpdef pump(self)
+    @cython.locals(record=Record, sent=Py_ssize_t, size=Py_ssize_t, length=Py_ssize_t)
+    cdef int _piece(self) except -2
+    cdef bint _advance(self) except -1
+    @cython.locals(record=Record, message=Inbound, out=OutBuffer)
+    cdef int _send(self, bint with_batch) except -1
+    @cython.locals(out=OutBuffer, second="long long", rest="long long", bound="long long", missing=int)
+    cdef int _put_time(self, long long ts) except -1

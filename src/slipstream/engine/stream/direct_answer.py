@@ -1,0 +1,193 @@
+"""The answer to a direct get, as far as it has come (spec streams.md 7.2, ADR-31).
+
+A batch is sent in pieces of bounded size. After each piece it waits for the next turn, and for the
+client to keep up, so that a large read costs neither memory nor other clients their turn.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.engine.session.message import Inbound
+from slipstream.errors import StorageError
+from slipstream.log.record import Record
+from slipstream.log.subject_index import SubjectFilter
+from slipstream.wire.buffer import OutBuffer
+
+if TYPE_CHECKING:
+    from slipstream.engine.stream.stream import Stream
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+SECOND: _int = 1_000_000_000
+PIECE_MESSAGES: _int = 2048
+PIECE_BYTES: _int = 512 * 1024
+BACKLOG_BYTES_MAX: _int = 4 * 1024 * 1024
+_ZEROS = b"000000000"
+
+
+class Answer:
+    """What one request gets; `record` is the message that is sent next."""
+
+    def __init__(self, stream: "Stream", reply: bytes) -> None:
+        self.stream = stream
+        self.account = stream.account
+        self.log = stream.log
+        self.reply = reply
+        self.record = Record()
+        self.plain = False  # without what is known of each message as headers
+        self._left = 0  # messages still wanted
+        self._bytes_left = 0
+        self._pending = 0  # messages that match behind the last one sent
+        self._last = 0  # sequence of the last one sent
+        self._matching: SubjectFilter | None = None
+        self._next_seq = 0
+        self._sequences: list[int] | None = None  # of a multi request
+        self._up_to = 0
+        self._message = Inbound(reply)
+        self._scratch = OutBuffer()
+        self._stream_head = b"Nats-Stream: " + stream.name.encode() + b"\r\nNats-Subject: "
+        self._second = -1  # the second that `_second_text` says
+        self._second_text = b""
+
+    def status(self, line: bytes, *fields: tuple[bytes, _int]) -> None:
+        """End with a status message."""
+        block = b"NATS/1.0 " + line + b"\r\n"
+        block += b"".join(b"%b: %d\r\n" % field for field in fields) + b"\r\n"
+        self.account.send(self.reply, b"", block, b"")
+
+    def single(self) -> None:
+        """The one message in `record`."""
+        self._send(False)
+
+    def limit(self, messages: _int, size: _int, pending: _int) -> None:
+        """A batch: at most so many messages and bytes (0: what a client may have pending) of the
+        `pending` ones that match."""
+        self._left = messages
+        self._bytes_left = size if size > 0 else self.stream.engine.options.max_pending
+        self._pending = pending
+
+    def from_sequence(self, seq: _int, matching: SubjectFilter | None) -> None:
+        """Send messages in order."""
+        self._next_seq = seq
+        self._matching = matching
+        self.pump()
+
+    def of_sequences(self, sequences: "list[int]", up_to: _int) -> None:
+        """Send just these, ascending."""
+        self._sequences = sequences
+        self._up_to = up_to
+        self.pump()
+
+    def pump(self) -> None:
+        """Send the next piece; the rest follows in a later round of the turn."""
+        if self.stream.closed:
+            return
+        try:
+            state = self._piece()
+        except (OSError, StorageError):
+            self.status(b"500 Storage Failure")
+            return
+        if state == 0:
+            self._continue_later()
+        elif state > 0:
+            fields = [(b"Nats-Num-Pending", self._pending), (b"Nats-Last-Sequence", self._last)]
+            if self._sequences is not None:
+                fields.append((b"Nats-UpTo-Sequence", self._up_to))
+            self.status(b"204 EOB", *fields)
+
+    def _piece(self) -> _int:
+        """Send up to a piece. 1 when that was all, 0 when more is to come, -1 if nobody listens."""
+        record = self.record
+        sent = 0
+        size = 0
+        while self._left > 0 and self._bytes_left > 0 and self._advance():
+            self._pending -= 1
+            if not self._send(True):
+                return -1
+            length = len(record.subject) + record.end - record.header_start
+            self._last = record.seq
+            self._left -= 1
+            self._bytes_left -= length
+            size += length
+            sent += 1
+            if sent >= PIECE_MESSAGES or size >= PIECE_BYTES:
+                return 0 if self._left > 0 and self._bytes_left > 0 else 1
+        return 1
+
+    def _advance(self) -> bool:
+        """Bring the next message into `record`."""
+        if self._sequences is not None:
+            while self._sequences:
+                if self.log.read(self._sequences.pop(0), self.record):
+                    return True
+            return False
+        if not self.log.next(self._next_seq, self._matching, self.record):
+            return False
+        self._next_seq = self.record.seq + 1
+        return True
+
+    def _continue_later(self) -> None:
+        for subscription in self.account.route(self.reply).plain:
+            session: Any = subscription.receiver
+            pending = session.out.length() + session.transport.pending()
+            if pending > BACKLOG_BYTES_MAX or session.has_enough():
+                self.stream.engine.flush(session)
+                session.on_drained(self.pump)
+                return
+        self.stream.turn.ready.append(self)
+
+    def _send(self, with_batch: bool) -> _int:
+        """Send the message in `record`; how many got it."""
+        record = self.record
+        message = self._message
+        if self.plain:
+            message.data = record.data
+            message.header_start = message.body_start = record.body_start
+            message.end = record.end
+            return self.account.dispatch(self.account.route(self.reply), message)
+        out = self._scratch
+        if record.body_start > record.header_start:
+            out.put_slice(record.data, record.header_start, record.body_start - 2)
+        else:
+            out.put(b"NATS/1.0\r\n")
+        out.put(self._stream_head)
+        out.put(record.subject)
+        out.put(b"\r\nNats-Sequence: ")
+        out.put_int(record.seq)
+        out.put(b"\r\nNats-Time-Stamp: ")
+        self._put_time(record.ts)
+        if with_batch:
+            out.put(b"\r\nNats-Num-Pending: ")
+            out.put_int(self._pending)
+            out.put(b"\r\nNats-Last-Sequence: ")
+            out.put_int(self._last)
+        out.put(b"\r\n\r\n")
+        message.header_start = 0
+        message.body_start = out.size
+        out.put_slice(record.data, record.body_start, record.end)
+        message.data = out.take()
+        message.end = len(message.data)
+        return self.account.dispatch(self.account.route(self.reply), message)
+
+    def _put_time(self, ts: _int) -> _int:
+        """As `time_text` has it; what is the same for a whole second is kept."""
+        second = ts // SECOND
+        if second != self._second:
+            self._second = second
+            self._second_text = time_text(second * SECOND)[:-1].encode()
+        out = self._scratch
+        out.put(self._second_text)
+        rest = ts - second * SECOND
+        if rest:
+            missing = 9
+            bound = 1
+            while bound <= rest:
+                bound *= 10
+                missing -= 1
+            while rest % 10 == 0:
+                rest //= 10
+            out.put(b".")
+            out.put_slice(_ZEROS, 0, missing)
+            out.put_int(rest)
+        out.put(b"Z")
+        return 0

@@ -1,0 +1,177 @@
+"""Direct get: messages straight from the stream, one or a batch (spec streams.md 7.2, ADR-31).
+
+What is asked is read and checked here; `direct_answer` sends what was found.
+"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from slipstream.engine.protocol.json_body import read_lenient
+from slipstream.engine.protocol.rfc3339 import text_ns
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.session.routing import Service
+from slipstream.engine.stream.direct_answer import Answer
+from slipstream.errors import StorageError
+from slipstream.log.base import Log
+from slipstream.log.record import Record
+
+if TYPE_CHECKING:
+    from slipstream.engine.stream.stream import Stream
+
+MULTI_SUBJECTS_MAX = 1024
+
+
+Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Count = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+
+
+class DirectRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A request's body, read by `read_lenient`. A time that is none raises ValueError."""
+
+    seq: Sequence = 0
+    last_by_subj: str = ""
+    next_by_subj: str = ""
+    start_time: str | None = None
+    batch: Count = 0
+    max_bytes: Count = 0
+    multi_last: list[str] = []
+    up_to_seq: Sequence = 0
+    up_to_time: str | None = None
+    no_hdr: bool = False
+
+    def __post_init__(self) -> None:
+        for text in (self.start_time, self.up_to_time):
+            if text is not None:
+                text_ns(text)
+
+    @property
+    def says_which(self) -> bool:
+        """Whether any message is asked for at all."""
+        by_subject = self.last_by_subj or self.next_by_subj or self.multi_last
+        return bool(by_subject or self.seq) or self.start_time is not None
+
+
+class DirectGet(Service):
+    """Answers direct gets of one stream."""
+
+    def __init__(self, stream: "Stream") -> None:
+        self.stream = stream
+        self.account = stream.account
+        self._subject = f"$JS.API.DIRECT.GET.{stream.name}".encode()
+        self.account.add_service(self._subject, self)
+        self.account.add_service(self._subject + b".>", self)
+
+    def stop(self) -> None:
+        """Answer no more."""
+        self.account.remove_service(self._subject, self)
+        self.account.remove_service(self._subject + b".>", self)
+
+    def handle(self, message: Inbound) -> int:
+        if not message.reply:
+            return 1
+        by_subject = message.subject[len(self._subject) + 1 :]
+        answer = Answer(self.stream, message.reply)
+        level = self.stream.js.refused_level(message)
+        if level:
+            answer.status(b"412 Required Api Level")
+            return 1
+        body = message.body()
+        if not body and not by_subject:
+            answer.status(b"408 Empty Request")
+            return 1
+        try:
+            request = read_lenient(body, DirectRequest) if body else DirectRequest()
+        except msgspec.MsgspecError:
+            answer.status(b"408 Malformed Request")
+            return 1
+        if by_subject:
+            if request != DirectRequest(no_hdr=request.no_hdr, max_bytes=request.max_bytes):
+                answer.status(b"408 Bad Request")
+                return 1
+            request.last_by_subj = by_subject.decode("utf-8", "surrogateescape")
+        if not request.says_which:
+            answer.status(b"408 Empty Request")
+            return 1
+        try:
+            self._answer(answer, request)
+        except (OSError, StorageError):
+            answer.status(b"500 Storage Failure")
+        return 1
+
+    def _answer(self, answer: Answer, request: DirectRequest) -> None:
+        answer.plain = request.no_hdr
+        if is_contradictory(request):
+            answer.status(b"408 Bad Request")
+        elif request.multi_last:
+            self._multi(answer, request)
+        elif request.batch:
+            self._batch(answer, request)
+        elif find_message(self.stream.log, request, answer.record):
+            answer.single()
+        else:
+            answer.status(b"404 Message Not Found")
+
+    def _batch(self, answer: Answer, request: DirectRequest) -> None:
+        """Up to so many messages in order, then the end marker."""
+        log = self.stream.log
+        patterns = (request.next_by_subj.encode(),) if request.next_by_subj else ()
+        start = _start(log, request)
+        matching = log.filter(patterns)
+        if not log.next(max(start, 1), matching, answer.record):
+            answer.status(b"404 Message Not Found")
+            return
+        first = answer.record.seq
+        answer.limit(request.batch, request.max_bytes, log.count(patterns, first))
+        answer.from_sequence(first, matching)
+
+    def _multi(self, answer: Answer, request: DirectRequest) -> None:
+        """The last message of each subject."""
+        log = self.stream.log
+        answer.plain = False
+        up_to = request.up_to_seq or log.last_seq
+        if request.up_to_time is not None:
+            up_to = log.seq_at(text_ns(request.up_to_time) + 1) - 1
+        patterns = tuple(subject.encode() for subject in request.multi_last)
+        found = log.last_per_subject(patterns, up_to) if up_to else []
+        if len(found) > MULTI_SUBJECTS_MAX:
+            answer.status(b"413 Too Many Results")
+            return
+        if not found:
+            answer.status(b"404 No Results")
+            return
+        found = [seq for seq in found if seq >= request.seq]
+        answer.limit(request.batch or len(found), request.max_bytes, len(found))
+        answer.of_sequences(found, up_to)
+
+
+def is_contradictory(request: DirectRequest) -> bool:
+    """Whether it asks for two things at once."""
+    by_time = request.start_time is not None
+    if request.seq and by_time:
+        return True
+    if request.multi_last:
+        both = request.up_to_seq and request.up_to_time is not None
+        return bool(request.last_by_subj or request.next_by_subj or both)
+    elsewhere = request.seq or request.next_by_subj or by_time or request.batch
+    return bool(request.last_by_subj and elsewhere)
+
+
+def _start(log: Log, request: DirectRequest) -> int:
+    """The sequence from which on to look."""
+    if request.start_time is None:
+        return request.seq
+    return log.seq_at(text_ns(request.start_time))
+
+
+def find_message(log: Log, request: DirectRequest, record: Record) -> bool:
+    """Fill `record` with the one message that a request for one asks for."""
+    if request.last_by_subj:
+        seq = log.last_of(request.last_by_subj.encode("utf-8", "surrogateescape"))
+        return bool(seq) and log.read(seq, record)
+    start = _start(log, request)
+    if request.next_by_subj:
+        return log.next(max(start, 1), log.filter((request.next_by_subj.encode(),)), record)
+    if request.start_time is not None:
+        return log.next(start, None, record)
+    return log.read(request.seq, record)

@@ -1,0 +1,129 @@
+"""What headers ask of a publish, in the order in which nats-server looks (streams.md 6.2)."""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.protocol.json_body import read_number
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.stream.ttl import INVALID, parse_ttl, raise_ttl
+from slipstream.wire.headers import find, without, without_status
+
+if TYPE_CHECKING:
+    from slipstream.engine.stream.stream import Stream
+
+DIGITS_MAX = 20  # of a number with 64 bits
+
+_INTEGER = re.compile(rb"[+-]?[0-9]+")
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What the headers lead to, where they do not refuse the message."""
+
+    message_id: bytes = b""
+    duplicate_of: int = 0
+    rollup: str = ""  # "sub" or "all"
+    ttl: int = 0  # seconds; 0 is none, below that without an end
+
+
+def check_headers(stream: "Stream", subject: bytes, message: Inbound) -> Verdict:
+    """Look at every header that means something. Raises `ApiError`."""
+
+    def value(name: bytes) -> bytes:
+        """The header's value; one without a value is as good as none."""
+        return find(message.data, message.header_start, message.body_start, name) or b""
+
+    verdict = Verdict()
+    if value(b"Nats-Batch-Id"):
+        raise ApiError(10174)
+    increment = value(b"Nats-Incr")
+    if increment:
+        raise ApiError(10168 if _INTEGER.fullmatch(increment) else 10171)
+    expected_stream = value(b"Nats-Expected-Stream")
+    if expected_stream and expected_stream != stream.name.encode():
+        raise ApiError(10060)
+    ttl = parse_ttl(value(b"Nats-TTL"))
+    if ttl and ttl != INVALID and stream.ttls is None:
+        raise ApiError(10166)
+    _check_subject_sequence(stream, subject, value(b"Nats-Expected-Last-Subject-Sequence"),
+                            value(b"Nats-Expected-Last-Subject-Sequence-Subject"))  # fmt: skip
+    expected = value(b"Nats-Expected-Last-Sequence")
+    if expected and read_number(expected, DIGITS_MAX) != stream.log.last_seq:
+        raise ApiError(10071, seq=stream.log.last_seq)
+    _check_schedule(
+        subject, value(b"Nats-Schedule"), value(b"Nats-Scheduler"), value(b"Nats-Schedule-Next")
+    )
+    if value(b"Nats-Stream-Source"):
+        raise ApiError(10227)
+    message_id = value(b"Nats-Msg-Id")
+    if message_id:
+        verdict.message_id = message_id
+        verdict.duplicate_of = stream.dedupe.find(message_id)
+        if verdict.duplicate_of:
+            return verdict
+    last_id = value(b"Nats-Expected-Last-Msg-Id")
+    if last_id and last_id != stream.last_msg_id:
+        raise ApiError(10070, id=stream.last_msg_id.decode("utf-8", "replace"))
+    rollup = value(b"Nats-Rollup")
+    if rollup:
+        verdict.rollup = _rollup(stream, rollup)
+    if ttl == INVALID:
+        if stream.config.retention != "interest" or stream.is_wanted(subject):
+            raise ApiError(10165)
+    elif stream.ttls is not None:
+        if 0 < ttl < stream.ttls.shortest():
+            ttl = stream.ttls.shortest()
+            raise_ttl(message, ttl)
+        verdict.ttl = ttl
+    return verdict
+
+
+def _check_schedule(subject: bytes, schedule: bytes, scheduler: bytes, following: bytes) -> None:
+    """Schedules are not there yet; what can not be one anyway is told apart."""
+    if schedule:
+        raise ApiError(10188)
+    if scheduler or following:
+        is_valid = following == b"purge" and scheduler and scheduler != subject
+        raise ApiError(10188 if is_valid else 10212)
+
+
+def _check_subject_sequence(
+    stream: "Stream", subject: bytes, expected: bytes, other: bytes
+) -> None:
+    if not expected:
+        if other:
+            raise ApiError(10193)
+        return
+    last = stream.log.last_of(other or subject)
+    if read_number(expected, DIGITS_MAX) != last:
+        raise ApiError(10071, seq=last)
+
+
+def _rollup(stream: "Stream", value: bytes) -> str:
+    config = stream.config
+    if not config.allow_rollup_hdrs or config.deny_purge:
+        raise ApiError(10111, err="rollup not permitted")
+    kind = value.decode("utf-8", "replace").lower()
+    if kind not in ("sub", "all"):
+        raise ApiError(10111, err=f'rollup value invalid: "{kind}"')
+    return kind
+
+
+def remove_status(message: Inbound) -> None:
+    """Take the status out of the header's first line: it is not stored."""
+    _replace_header(message, without_status(message.header()))
+
+
+def remove_request_info(message: Inbound) -> None:
+    """Take out what the server itself tells the answerer of a request."""
+    if find(message.data, message.header_start, message.body_start, b"Nats-Request-Info"):
+        _replace_header(message, without(message.header(), b"Nats-Request-Info"))
+
+
+def _replace_header(message: Inbound, block: bytes) -> None:
+    message.data = block + message.body()
+    message.header_start = 0
+    message.body_start = len(block)
+    message.end = len(message.data)

@@ -1,0 +1,92 @@
+"""What a stream needs of the JetStream that owns it, and of the consumers that read it.
+
+Both are above the stream, so it knows them by these descriptions alone.
+"""
+
+from typing import Any, Protocol
+
+from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.session.account import Account
+from slipstream.engine.session.host import Host
+from slipstream.engine.session.message import Inbound
+from slipstream.log.stream_store import ConfigurationFile
+
+
+class Owner(Protocol):
+    """JetStream of one account, as its streams and their consumers see it."""
+
+    account: Account
+    engine: Host
+    limits: Any  # what the account may use, as `AccountLimits`
+    has_storage_limits: bool
+    advisories: Any
+    doubts: Any
+
+    @property
+    def domain(self) -> str:
+        """The JetStream domain; "" when there is none."""
+
+    def ack_head(self, stream: str) -> bytes:
+        """The beginning of each publish acknowledgement, up to the sequence."""
+
+    def refusal(self, stream: str, error: ApiError) -> bytes:
+        """The answer to a publish that was not stored."""
+
+    def refused_level(self, message: Inbound) -> bool:
+        """Whether the message asks for a higher API level than this server has."""
+
+    def check_storage(self, storage: str, size: int) -> None:
+        """Whether `size` more bytes may be stored. Raises `ApiError`."""
+
+    def count_bytes(self, storage: str, change: int) -> None:
+        """A stream stores so many bytes more, or fewer."""
+
+    def problem(self, text: str) -> None:
+        """Report what an operator has to know, once."""
+
+    def resolve(self, text: str) -> None:
+        """A problem that was reported is over."""
+
+    def check_copies(self, configuration: ConfigurationFile, owner: str) -> None:
+        """Report a damaged second copy of a configuration, and have a new one written."""
+
+    def copy_later(self, configuration: ConfigurationFile) -> None:
+        """Have the second copy of a configuration written before long."""
+
+
+class Reader(Protocol):
+    """A consumer, as the stream that it reads sees it."""
+
+    name: str
+    filters: tuple[bytes, ...]  # empty: every message
+    matching: Any  # the log's filter for these
+    store: Any  # its files; None in memory
+    next_seq: int  # where it goes on
+    retains: bool  # an acknowledgement may remove the message
+
+    def stored(self, seq: int) -> int:
+        """A message that matches has become visible."""
+
+    def come(self) -> int:
+        """The next message of the stream, which it expected, is visible."""
+
+    def removed(self, seq: int) -> int:
+        """A message that matches was removed."""
+
+    def lost(self, seq: int) -> bool:
+        """A message was removed that was delivered by earlier filters; whether more are out."""
+
+    def front_moved(self) -> bool:
+        """The first messages of the stream were removed; whether any are out still."""
+
+    def purged(self, pattern: bytes) -> None:
+        """Messages that match `pattern` (b"": all) were purged."""
+
+    def needs(self, seq: int) -> bool:
+        """Whether an interest stream must keep a message that matches for it."""
+
+    def wake(self) -> int:
+        """Look for something to deliver at the end of the turn."""
+
+    def stop(self, reason: str, delete: bool) -> None:
+        """Deliver no more; with `delete` the consumer and its files go."""

@@ -1,0 +1,57 @@
+"""Publishing stored messages again under another subject (spec streams.md section 10)."""
+
+from typing import TYPE_CHECKING
+
+from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.engine.stream.config import Republish
+from slipstream.wire.headers import with_fields
+from slipstream.wire.subjects import matches
+from slipstream.wire.transforms import Transform
+
+if TYPE_CHECKING:
+    from slipstream.engine.session.message import Inbound
+    from slipstream.engine.stream.stream import Stream
+
+
+class Republisher:
+    """Sends what became durable to the configured destination.
+
+    A message is noted as it is stored, for by the time that it is durable the limits may have
+    dropped it again.
+    """
+
+    def __init__(self, stream: "Stream", config: Republish) -> None:
+        self._stream = stream
+        self._source = config.src.encode()
+        self._transform = Transform(config.src, config.dest, stream.engine.random)
+        self._headers_only = config.headers_only
+        self._noted: list[tuple[int, bytes, bytes, bytes]] = []  # seq, subject, header, body
+
+    def note(self, seq: int, subject: bytes, message: "Inbound") -> None:
+        """Message `seq` is about to be stored under `subject`."""
+        if not matches(self._source, subject):
+            return
+        stream = self._stream
+        fields = [
+            (b"Nats-Stream", stream.name.encode()),
+            (b"Nats-Subject", subject),
+            (b"Nats-Sequence", b"%d" % seq),
+            (b"Nats-Time-Stamp", time_text(stream.clock.now).encode()),
+            (b"Nats-Last-Sequence", b"%d" % stream.log.last_of(subject)),
+        ]
+        body = message.body()
+        if self._headers_only:
+            fields.append((b"Nats-Msg-Size", b"%d" % len(body)))
+            body = b""
+        self._noted.append((seq, subject, with_fields(message.header(), fields), body))
+
+    def publish(self, last: int) -> None:
+        """Everything up to `last` is durable: republish what was noted."""
+        noted = self._noted
+        self._noted = []
+        for entry in noted:
+            seq, subject, header, body = entry
+            if seq > last:
+                self._noted.append(entry)
+            else:
+                self._stream.account.send(self._transform.map(subject), b"", header, body)

@@ -1,0 +1,102 @@
+import cython
+
+from slipstream.engine.session.account cimport Account
+from slipstream.engine.loop.clock cimport Clock
+from slipstream.engine.stream.dedupe cimport DuplicateWindow
+from slipstream.engine.stream.expectations cimport all_hold
+from slipstream.engine.session.message cimport Inbound
+from slipstream.engine.session.routing cimport Route, Service
+from slipstream.engine.loop.turn cimport Turn
+from slipstream.log.base cimport Log
+from slipstream.log.record cimport Record
+from slipstream.wire.buffer cimport OutBuffer
+from slipstream.wire.headers cimport count_prefix, find
+from slipstream.wire.patterns cimport PatternTrie
+
+
+cdef class Stream(Service):
+    cdef public object js
+    cdef public object engine
+    cdef public Account account
+    cdef public Clock clock
+    cdef public Turn turn
+    cdef public str name
+    cdef bytes _name
+    cdef public object config
+    cdef public Log log
+    cdef public object store
+    cdef public long long created
+    cdef public dict consumers
+    cdef public DuplicateWindow dedupe
+    cdef public bytes last_msg_id
+    cdef public bint dirty
+    cdef public int syncing
+    cdef public bint sync_again
+    cdef public bint closed
+    cdef public bint shows_front
+    cdef public bint ack_at_once
+    cdef public unsigned long long visible_seq
+    cdef public str failed
+    cdef public str doubt
+    cdef public set doubtful
+    cdef public PatternTrie filters
+    cdef public dict unfiltered
+    cdef public list expecting
+    cdef public dict holding
+    cdef public dict strays
+    cdef list _joined
+    cdef public object transform
+    cdef public object republisher
+    cdef public object direct
+    cdef list _acks
+    cdef list _changed
+    cdef list _covered
+    cdef long long _prepared
+    cdef long long _finished
+    cdef Py_ssize_t _ack_at
+    cdef list _fresh
+    cdef unsigned long long _announced
+    cdef bint _front_moved
+    cdef bytes _ack_head
+    cdef OutBuffer _scratch
+    cdef Inbound _reply
+    cdef Record _record
+    cdef object _age_timer
+    cdef object _dedupe_timer
+    cdef public object ttls
+    cdef object _end_timer
+    cdef bint _plain
+    cdef bint _sealed
+    cdef bint _limited
+    cdef bint _interest
+    cdef bint _no_ack
+    cdef bint _counts
+    cdef public long long counted
+    cdef long long _max_msgs
+    cdef long long _max_bytes
+    cdef long long _max_per_subject
+    cdef long long _max_size
+    cdef long long _max_age
+
+    @cython.locals(subject=bytes, seq="unsigned long long", size=Py_ssize_t, message_id=bytes, known="long long", headers=Py_ssize_t, verdict=int)
+    cpdef int handle(self, Inbound message) except -1
+    cpdef unsigned long long store_message(self, bytes subject, Inbound message, bint rolls_up=*) except? 0
+    @cython.locals(seq="unsigned long long")
+    cpdef unsigned long long keep(self, bytes subject, Inbound message) except? 0
+    cpdef int mark_dirty(self) except -1
+    @cython.locals(change="long long")
+    cpdef settle(self)
+    @cython.locals(seq="unsigned long long", id="long long")
+    cpdef int enforce_limits(self, bytes subject) except -1
+    @cython.locals(entry=tuple, n=Py_ssize_t, durable="unsigned long long", cover="unsigned long long")
+    cdef int _release_acks(self) except -1
+    cdef int _remember(self, bytes message_id, unsigned long long seq) except -1
+    cpdef watch_ids(self)
+    cdef int _promise(self, bytes reply, unsigned long long seq, bint duplicate) except -1
+    @cython.locals(out=OutBuffer, message=Inbound, route=Route)
+    cdef int _ack(self, bytes reply, unsigned long long seq, bint duplicate) except -1
+    @cython.locals(seq="unsigned long long", last="unsigned long long", count="unsigned long long")
+    cdef int _announce(self) except -1
+    cpdef int acked(self, object consumer, unsigned long long seq) except -1
+    cpdef bint remove_message(self, unsigned long long seq, bint erase) except -1
+    cdef int _tell_removed(self, unsigned long long seq, bytes subject) except -1

@@ -1,0 +1,595 @@
+"""A stream: what is published to its subjects is checked, stored, acknowledged when it is durable.
+
+`handle` is the hot path: one call for each message, no JSON, no copy of the payload. The record
+goes into the log's buffer, the reply subject into a list. At the end of the turn the committer
+writes and syncs the buffer once; `synced` then releases the acknowledgements that the sync covers
+and tells the consumers what they may deliver. Consumers see nothing before that.
+
+Checks that only some messages need (headers) are in `ingest_checks`, what follows from retention in
+`retention`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.session.routing import Service
+from slipstream.engine.stream.config import StreamConfig
+from slipstream.engine.stream.dedupe import DuplicateWindow
+from slipstream.engine.stream.expectations import all_hold
+from slipstream.engine.stream.ingest_checks import check_headers, remove_request_info, remove_status
+from slipstream.engine.stream.owner import Owner, Reader
+from slipstream.engine.stream.republish import Republisher
+from slipstream.engine.stream.retention import check_room_for, drop_unneeded
+from slipstream.engine.stream.ttl import MessageTtls
+from slipstream.errors import DiskFullError, StorageError
+from slipstream.log.base import Log
+from slipstream.log.durability import SyncBatch
+from slipstream.log.record import Record
+from slipstream.wire.buffer import OutBuffer
+from slipstream.wire.headers import count_prefix, find
+from slipstream.wire.patterns import PatternTrie
+from slipstream.wire.transforms import Transform
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+HEADER_BYTES_MAX: _int = 65_535
+EXPIRE_AT_ONCE_MAX: _int = 20_000  # messages that one turn lets go by age
+SHORTEST_TIMER_NS: _int = 50_000_000
+END_SAVED_AFTER_NS: _int = 1_000_000_000
+
+
+class Stream(Service):
+    """One stream of an account; see the module's text."""
+
+    def __init__(
+        self, js: Owner, config: StreamConfig, log: Log, store: Any, created: _int
+    ) -> None:
+        self.js = js
+        self.account = js.account
+        self.engine = js.engine
+        self.clock = js.engine.clock
+        self.turn = js.engine.turn
+        self.name = config.name
+        self._name = config.name.encode()
+        self.log = log
+        self.store = store  # the directory's StreamStore; None in memory
+        self.created = created
+        self.consumers: dict[str, Any] = {}  # Consumer, by name
+        self.dedupe = DuplicateWindow(config.duplicate_window)
+        self.last_msg_id = b""  # of the very last message stored
+        self.dirty = False  # whether it stands in the turn's list
+        self.syncing = 0  # kept by the committer: batches on their way to the disk
+        self.sync_again = False
+        self.closed = False
+        # Whether an empty stream shows its first sequence although it never had a message.
+        self.shows_front = config.first_seq > 0
+        self.ack_at_once = False
+        self.visible_seq = log.durable_seq  # consumers see nothing above
+        self.failed = ""
+        self.doubt = ""  # why the configuration may be an older one; see `doubt`
+        self.doubtful: set[str] = set()  # names of consumers of which that holds, or of lost ones
+        self.filters = PatternTrie()  # consumers with filters, by filter
+        self.unfiltered: dict[Reader, None] = {}
+        self.expecting: list[Reader] = []  # of these, who can take the next message at once
+        self.holding: dict[Reader, None] = {}  # consumers that may have messages out
+        self.strays: dict[Reader, None] = {}  # of these, whose filters may not match what is out
+        self._joined: list[Reader] = []  # consumers that began while messages were on their way
+        self.transform: Transform | None = None
+        self.republisher: Republisher | None = None
+        self.direct: Any = None  # answers direct gets, where allowed
+        self._acks: list[Any] = []  # (durable at, sequence, reply, duplicate), by the first
+        self._changed: list[Any] = []  # callbacks for what was done since the last batch
+        self._covered: list[Any] = []  # (number of a batch, callbacks for what it covers)
+        self._prepared = 0  # batches so far
+        self._finished = 0  # of these; they are finished in order
+        self._fresh: list[Any] = []  # (sequence, subject) stored while somebody filters
+        self._announced = log.durable_seq
+        self._front_moved = False
+        self._ack_head = js.ack_head(config.name)
+        self._scratch = OutBuffer()
+        self._reply = Inbound()
+        self._record = Record()
+        self._age_timer: Any = None
+        self._dedupe_timer: Any = None
+        self.ttls: MessageTtls | None = None  # where messages may have times of their own
+        self._end_timer: Any = None
+        self.counted = 0  # bytes that the account, if its storage is limited, knows of
+        self.configure(config)
+
+    def configure(self, config: StreamConfig) -> None:
+        """Take over a new or changed configuration."""
+        self.config = config
+        self._no_ack = config.no_ack
+        self._max_msgs = config.max_msgs if config.discard == "old" else 0  # new: refused before
+        self._max_bytes = config.max_bytes if config.discard == "old" else 0
+        self._max_per_subject = config.max_msgs_per_subject
+        self._max_size = config.max_msg_size
+        self._max_age = config.max_age
+        if self.doubt:  # nothing is removed by limits that may have been lifted
+            self._max_msgs = self._max_bytes = self._max_per_subject = self._max_age = 0
+        self.log.packs = config.compression != "none"
+        self._limited = self._max_msgs > 0 or self._max_bytes > 0 or self._max_per_subject > 0
+        self._interest = config.retention == "interest"
+        for consumer in self.consumers.values():
+            consumer.retains = config.retention != "limits"
+        self.ack_at_once = config.persist_mode == "async" or not self.engine.options.sync_always
+        self.dedupe.window = config.duplicate_window
+        transform = config.subject_transform
+        self.transform = None
+        if transform is not None and transform.dest:
+            self.transform = Transform(transform.src, transform.dest, self.engine.random)
+        republish = config.republish
+        self.republisher = None
+        if republish is not None and republish.dest:
+            self.republisher = Republisher(self, republish)
+        self._sealed = config.sealed
+        # No message is refused for want of room.
+        self._plain = config.discard == "old" and not self.js.has_storage_limits
+        self._counts = self.js.has_storage_limits
+        if self._counts:
+            self.settle()
+        if config.allow_msg_ttl:
+            if self.ttls is None:
+                self.ttls = MessageTtls(self)
+            self.ttls.configure(config.subject_delete_marker_ttl)
+        self.watch_age()
+
+    # -- storing -------------------------------------------------------------------------------
+
+    def handle(self, message: Inbound) -> _int:
+        """A message was published to one of the stream's subjects."""
+        subject = message.subject
+        try:
+            if self.transform is not None:
+                subject = self.transform.map(subject)
+            if self._sealed:
+                raise ApiError(10109)
+            if self._max_size >= 0 and message.end - message.header_start > self._max_size:
+                raise ApiError(10054)
+            if message.body_start > message.header_start:
+                size = message.body_start - message.header_start
+                if size > HEADER_BYTES_MAX:
+                    raise ApiError(10097)
+                headers = count_prefix(
+                    message.data, message.header_start, message.body_start, b"Nats-"
+                )
+                if size < 12 or message.data[message.header_start + 8] != 13:
+                    remove_status(message)
+                verdict = 0
+                if headers:
+                    verdict = all_hold(
+                        self._name, self.log, subject, message.data,
+                        message.header_start, message.body_start,
+                    )  # fmt: skip
+                if verdict == 2:
+                    message_id = find(
+                        message.data, message.header_start, message.body_start, b"Nats-Msg-Id"
+                    )
+                    if message_id:
+                        known = self.dedupe.find(message_id)
+                        if known:
+                            self._promise(message.reply, known, True)
+                            return 1
+                        seq = self.store_message(subject, message)
+                        self._remember(message_id, seq)
+                        self._promise(message.reply, seq, False)
+                        return 1
+                if headers and verdict == 0:
+                    return self._handle_headers(subject, message)
+            seq = self.store_message(subject, message)
+            self.last_msg_id = b""
+            self._promise(message.reply, seq, False)
+        except ApiError as error:
+            self.refuse(message.reply, error)
+        except StorageError as error:
+            self.refuse(message.reply, ApiError(10077, err=str(error)))
+        return 1
+
+    def _handle_headers(self, subject: bytes, message: Inbound) -> _int:
+        """A message with headers that mean something to the stream."""
+        verdict = check_headers(self, subject, message)
+        if verdict.duplicate_of:
+            self._promise(message.reply, verdict.duplicate_of, True)
+            return 1
+        remove_request_info(message)
+        seq = self.store_message(subject, message, verdict.rollup != "")
+        if verdict.ttl > 0 and self.ttls is not None:
+            self.ttls.stored(seq, verdict.ttl)
+        if verdict.message_id:
+            self._remember(verdict.message_id, seq)
+        else:
+            self.last_msg_id = b""
+        if verdict.rollup == "all":
+            self.log.drop_below(seq)
+            self.purged()
+        elif verdict.rollup == "sub" and self.log.purge((subject,), seq, 0):
+            self.purged(subject)
+        self._promise(message.reply, seq, False)
+        return 1
+
+    def store_message(self, subject: bytes, message: Inbound, rolls_up: bool = False) -> _int:
+        """Append, and enforce the limits; the sequence. Raises `ApiError`, `StorageError`."""
+        if not self._plain:
+            check_room_for(self, subject, message, rolls_up)
+        return self.keep(subject, message)
+
+    def keep(self, subject: bytes, message: Inbound) -> _int:
+        """The same without asking whether there is room. Raises `StorageError`."""
+        if self._interest and not self.is_wanted(subject):
+            seq = self.log.skip(self.clock.now)
+        else:
+            if self.republisher is not None:
+                self.republisher.note(self.log.last_seq + 1, subject, message)
+            seq = self.log.append(
+                subject,
+                message.data,
+                message.header_start,
+                message.body_start,
+                message.end,
+                self.clock.now,
+            )
+            if self.filters.size:
+                self._fresh.append((seq, subject))
+            if self._limited:
+                self.enforce_limits(subject)
+            if self._max_age > 0 and self._age_timer is None:
+                self.watch_age()
+        if self._counts:
+            self.settle()
+        if not self.dirty:
+            self.mark_dirty()
+        return seq
+
+    def settle(self) -> None:
+        """Tell the account, whose storage is limited, how much more or less is stored here."""
+        change = self.log.bytes - self.counted
+        if change:
+            self.counted += change
+            self.js.count_bytes(self.config.storage, change)
+
+    def mark_dirty(self) -> _int:
+        """Have the log committed at the end of the turn."""
+        if self._counts:
+            self.settle()
+        if not self.dirty and not self.closed:
+            self.dirty = True
+            self.turn.streams.append(self)
+        return 0
+
+    def is_wanted(self, subject: bytes) -> bool:
+        """Whether some consumer's filter matches: what interest retention stores at all."""
+        if self.unfiltered or self.doubt or self.doubtful:
+            return True
+        return bool(self.filters.match(subject))
+
+    def enforce_limits(self, subject: bytes) -> _int:
+        """Drop what exceeds the limits after a message on `subject` was stored."""
+        log = self.log
+        if self._max_per_subject > 0:
+            id = log.subjects.find(subject)
+            while id >= 0 and log.subjects.count(id) > self._max_per_subject:
+                seq = log.first_of(subject)
+                if not log.remove(seq, False):
+                    break
+                self._tell_removed(seq, subject)
+        while self._max_msgs > 0 and log.messages > self._max_msgs:
+            log.remove(log.first_seq, False)
+            self._front_moved = True
+        while self._max_bytes > 0 and log.bytes > self._max_bytes and log.messages:
+            log.remove(log.first_seq, False)
+            self._front_moved = True
+        return 0
+
+    def _remember(self, message_id: bytes, seq: _int) -> _int:
+        self.dedupe.add(message_id, seq, self.clock.now)
+        self.last_msg_id = message_id
+        self.watch_ids()
+        return 0
+
+    def watch_ids(self) -> None:
+        """Set the timer that lets old message ids go."""
+        if self._dedupe_timer is None and self.dedupe.window:
+            self._dedupe_timer = self.engine.timers.after(
+                max(self.dedupe.window, SHORTEST_TIMER_NS), self._expire_ids
+            )
+
+    def _expire_ids(self) -> None:
+        again = self.dedupe.expire(self.clock.now)
+        self._dedupe_timer = None
+        if again and not self.closed:
+            when = max(again, self.clock.now + SHORTEST_TIMER_NS)
+            self._dedupe_timer = self.engine.timers.at(when, self._expire_ids)
+
+    # -- acknowledging -------------------------------------------------------------------------
+
+    def _promise(self, reply: bytes, seq: _int, duplicate: bool) -> _int:
+        """Acknowledge `seq` as soon as everything stored so far is durable."""
+        if not reply or self._no_ack:
+            return 0
+        if self.ack_at_once:
+            self._ack(reply, seq, duplicate)
+        else:
+            self._acks.append((self.log.last_seq, seq, reply, duplicate))
+            if not self.dirty and self.log.durable_seq >= self.log.last_seq:
+                self.mark_dirty()
+        return 0
+
+    def refuse(self, reply: bytes, error: ApiError) -> None:
+        """Answer a publish with an error."""
+        if reply and not self._no_ack:
+            self.account.send(reply, b"", b"", self.js.refusal(self.name, error))
+
+    def _ack(self, reply: bytes, seq: _int, duplicate: bool) -> _int:
+        out = self._scratch
+        out.put(self._ack_head)
+        out.put_int(seq)
+        out.put(b',"duplicate":true}' if duplicate else b"}")
+        message = self._reply
+        message.subject = reply
+        message.data = out.take()
+        message.end = len(message.data)
+        route = self.account.route(reply)
+        self.account.dispatch(route, message)
+        return 0
+
+    def when_durable(self, done: Callable[[StorageError | None], None]) -> None:
+        """Call `done` once all that was stored and removed so far survives a crash, or with the
+        error that says why it may not. With relaxed durability, and in memory, at once."""
+        if self.ack_at_once or self.store is None:
+            done(None)
+            return
+        self._changed.append(done)
+        self.mark_dirty()
+
+    def prepare_sync(self, instead_of: SyncBatch | None = None) -> SyncBatch | None:
+        """The batch that makes durable all that was stored and removed so far; None if there is
+        nothing to sync. Every one comes back to `synced`, in order, unless another one is prepared
+        instead of it."""
+        batch = self.log.prepare_sync(instead_of)
+        if batch is not None and instead_of is None:
+            self._prepared += 1
+        if self._changed:
+            self._cover_changes(batch)
+        return batch
+
+    def _cover_changes(self, batch: SyncBatch | None) -> None:
+        """Those who wait for a change are called when `batch` is done, if the change is in it."""
+        if not self.log.owes_removals() or (batch is not None and batch.error is not None):
+            self._covered.append((self._prepared, self._changed))
+            self._changed = []
+        elif batch is None:  # else files that go with it may leave the space that is missing
+            changed, self._changed = self._changed, []
+            error = DiskFullError(
+                "no space left on the disk to record what was removed: a crash may bring it"
+                " back; free some and ask again"
+            )
+            for done in changed:
+                done(error)
+
+    def synced(self, batch: SyncBatch | None) -> None:
+        """A batch has reached the disk (None: there was nothing to sync), or has failed to."""
+        if batch is not None:
+            if self.closed:
+                return
+            self._finished += 1
+            try:
+                self.log.finish_sync(batch)
+            except StorageError as error:
+                self.fail(str(error))
+        self._release_acks()
+        while self._covered and self._covered[0][0] <= self._finished:
+            for done in self._covered.pop(0)[1]:
+                done(None)
+        if self._changed and batch is not None:
+            self.mark_dirty()
+        self._announce()
+        if self.log.end_moved and self._end_timer is None:
+            self._end_timer = self.engine.timers.after(END_SAVED_AFTER_NS, self._save_end)
+        self._run_jobs()
+
+    def _run_jobs(self) -> None:
+        for job in self.log.take_jobs():
+            self.engine.committer.run_job(job)
+
+    def _save_end(self) -> None:
+        """Have it kept where the log ends, so that damage there shows at the next start."""
+        self._end_timer = None
+        if not self.closed:
+            self.log.save_end()
+            self._run_jobs()
+
+    def _release_acks(self) -> _int:
+        durable = self.log.durable_seq
+        acks = self._acks
+        n = 0
+        for entry in acks:
+            cover = entry[0]
+            if cover > durable:
+                break
+            self._ack(entry[2], entry[1], entry[3])
+            n += 1
+        if n == len(acks):
+            self._acks = []
+        elif n:
+            self._acks = acks[n:]
+        return 0
+
+    def _let_down(self, error: StorageError) -> None:
+        """Call back with an error all who wait for a change to become durable."""
+        covered, self._covered = self._covered, []
+        changed, self._changed = self._changed, []
+        for callbacks in [*(entry[1] for entry in covered), changed]:
+            for callback in callbacks:
+                callback(error)
+
+    def fail(self, why: str) -> None:
+        """The disk has failed: what waits is refused, nothing is written any more."""
+        waiting = self._acks
+        self._acks = []
+        for entry in waiting:
+            self.refuse(entry[2], ApiError(10077, err=why))
+        self._let_down(StorageError(why))
+        if why != self.failed:
+            self.failed = why
+            self.js.problem(f"stream '{self.account.name} > {self.name}': {why}")
+
+    # -- consumers -----------------------------------------------------------------------------
+
+    def _announce(self) -> _int:
+        """Tell consumers what became visible and what has gone."""
+        if self._front_moved:
+            self._front_moved = False
+            self.holding = {c: None for c in self.holding if c.front_moved()}
+        last = self.log.last_seq if self.ack_at_once else self.log.durable_seq
+        if last <= self.visible_seq:
+            return 0
+        self.visible_seq = last
+        if self.republisher is not None:
+            self.republisher.publish(last)
+        expecting = self.expecting
+        self.expecting = []
+        for consumer in expecting:
+            consumer.come()
+        if self._fresh:
+            n = 0
+            for seq, subject in self._fresh:
+                if seq > last:
+                    break
+                n += 1
+                for consumer in self.filters.match(subject):
+                    consumer.stored(seq)
+            self._fresh = self._fresh[n:]
+        if self._joined:
+            for consumer in self._joined:
+                consumer.wake()
+            if last >= self.log.last_seq:
+                self._joined = []
+        return 0
+
+    def _tell_removed(self, seq: _int, subject: bytes) -> _int:
+        """One message has gone: only those need to know whose filters match."""
+        if not self.consumers:
+            return 0
+        for consumer in self.filters.match(subject):
+            consumer.removed(seq)
+        for consumer in self.unfiltered:
+            consumer.removed(seq)
+        if self.strays:
+            self.strays = {c: None for c in self.strays if c.lost(seq)}
+        return 0
+
+    def add_consumer(self, consumer: Reader) -> None:
+        """A consumer begins."""
+        self.consumers[consumer.name] = consumer
+        self.link_filters(consumer)
+
+    def link_filters(self, consumer: Reader) -> None:
+        """Have `consumer` told of what matches its filters."""
+        if consumer.filters:
+            for pattern in consumer.filters:
+                self.filters.insert(pattern, consumer)
+        else:
+            self.unfiltered[consumer] = None
+        if self.log.last_seq > self.visible_seq:  # nobody has noted that these are for it
+            self._joined.append(consumer)
+
+    def unlink_filters(self, consumer: Reader) -> None:
+        """Tell `consumer` no more of what matches its filters."""
+        for pattern in consumer.filters:
+            self.filters.remove(pattern, consumer)
+        self.unfiltered.pop(consumer, None)
+
+    def remove_consumer(self, consumer: Reader) -> None:
+        """A consumer has ended: what only it needed may go."""
+        if self.consumers.pop(consumer.name, None) is None:
+            return
+        self.unlink_filters(consumer)
+        self.holding.pop(consumer, None)
+        self.strays.pop(consumer, None)
+        if self._interest and not self.closed:
+            drop_unneeded(self, consumer.matching)
+
+    def acked(self, consumer: Reader, seq: _int) -> _int:
+        """`consumer` is done with `seq`: an interest or work-queue stream may let it go."""
+        if self.doubt or (self._interest and self.doubtful):
+            return 0
+        if len(self.consumers) == 1:
+            if self.log.remove(seq, False):
+                self.mark_dirty()
+            return 0
+        if self._interest:
+            if not self.log.read(seq, self._record):
+                return 0
+            for other in [*self.unfiltered, *self.filters.match(self._record.subject)]:
+                if other is not consumer and other.needs(seq):
+                    return 0
+        self.remove_message(seq, False)
+        return 0
+
+    def remove_message(self, seq: _int, erase: bool) -> bool:
+        """Remove one message, and tell the consumers. False if it is not there."""
+        if not self.log.read(seq, self._record):
+            return False
+        subject = self._record.subject
+        if not self.log.remove(seq, erase):
+            return False
+        self._tell_removed(seq, subject)
+        self.mark_dirty()
+        return True
+
+    def purged(self, pattern: bytes = b"") -> None:
+        """Messages that match `pattern` (all by default) were purged: consumers look again."""
+        for consumer in list(self.consumers.values()):
+            consumer.purged(pattern)
+        self.mark_dirty()
+
+    # -- age -----------------------------------------------------------------------------------
+
+    def watch_age(self) -> None:
+        """Set the timer for the oldest message."""
+        if self._age_timer is not None:
+            self._age_timer.cancel()
+            self._age_timer = None
+        if self._max_age > 0 and self.log.messages and not self.closed:
+            oldest = self.log.first_ts if self.ttls is None else self.ttls.oldest_ts()
+            if oldest or self.ttls is None:
+                when = max(oldest + self._max_age, self.clock.now + SHORTEST_TIMER_NS)
+                self._age_timer = self.engine.timers.at(when, self._expire)
+
+    def _expire(self) -> None:
+        """Let go of messages that have become too old, a bounded number at once."""
+        self._age_timer = None
+        if self.closed:
+            return
+        before = self.clock.now - self._max_age
+        if self.ttls is None:
+            bound = min(self.log.seq_at(before + 1), self.log.first_seq + EXPIRE_AT_ONCE_MAX)
+        else:
+            bound = self.ttls.front_by_age(before, EXPIRE_AT_ONCE_MAX)
+            if not bound and self.ttls.expire_by_age(before):
+                self._age_timer = self.engine.timers.at(self.clock.now, self._expire)
+                return
+        if self.log.drop_below(bound):
+            self._front_moved = True
+            self.mark_dirty()
+        self.watch_age()
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Nothing is stored or delivered any more; files stay as they are."""
+        self.closed = True
+        for timer in (self._age_timer, self._dedupe_timer, self._end_timer):
+            if timer is not None:
+                timer.cancel()
+        self._age_timer = self._dedupe_timer = self._end_timer = None
+        if self.ttls is not None:
+            self.ttls.stop()
+        for subject in self.config.subjects:
+            self.account.remove_service(subject.encode(), self)
+        if self.direct is not None:
+            self.direct.stop()
+            self.direct = None
+        self._let_down(StorageError(f"stream {self.name} has ended; ask for it again"))
