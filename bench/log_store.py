@@ -24,7 +24,7 @@ SUBJECTS = [b"bench.%d" % i for i in range(1000)]
 
 
 def commit(log: FileLog) -> None:
-    """What a committer does at the end of a turn, and the jobs that come of it."""
+    """What a runner does at the end of a turn, and the jobs that come of it."""
     batch = log.prepare_sync()
     if batch is not None:
         batch.run()

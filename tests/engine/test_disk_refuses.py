@@ -76,7 +76,7 @@ def test_where_a_consumer_begins_survives_a_crash_before_its_first_delivery(
 def test_a_new_consumer_gets_what_takes_the_place_of_messages_lost_in_a_crash(
     driver: Driver, disk: SimulatedDisk, client: Client
 ) -> None:
-    driver.committer.hold()
+    driver.runner.hold()
     client.publish("s.lost", b"1")
     client.publish("s.lost", b"2")
     consume(client, "C", deliver_policy="new")
@@ -239,7 +239,7 @@ def test_a_stream_that_can_not_be_closed_does_not_keep_another_from_it(
     driver: Driver, disk: SimulatedDisk, client: Client
 ) -> None:
     client.api("STREAM.CREATE.T", {"name": "T", "subjects": ["t.>"], "persist_mode": "async"})
-    driver.committer.hold()
+    driver.runner.hold()
     client.publish("s.a")
     client.publish("t.a")
     disk.fail("sync")
@@ -261,9 +261,9 @@ def test_what_was_settled_is_gone_after_a_crash_before_the_stream_could_say_so(
     client.publish("$JS.API.CONSUMER.MSG.NEXT.W.C", b"3", "in")
     deliveries = client.take()
     driver.advance(2 * SECOND)
-    driver.committer.hold()
+    driver.runner.hold()
     client.publish(deliveries[1].reply, b"", "in")
-    saves = [held for held in driver.committer.waiting if held.stream is None]
+    saves = [held for held in driver.runner.waiting if held.batch is None]
     saves[0].run()
     saves[0].finish()
     driver.finish()

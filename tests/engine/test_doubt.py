@@ -153,13 +153,13 @@ def test_both_copies_hold_the_newest_configuration_soon(
 def test_the_second_copy_is_written_after_the_answer_and_off_the_loop(
     driver: Driver, disk: SimulatedDisk
 ) -> None:
-    driver.committer.hold()
+    driver.runner.hold()
     client = driver.client()
     client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
     driver.advance(SECOND)
     assert len(stream_copies(disk)) == 1
-    assert len(driver.committer.waiting) == 1
-    driver.committer.release()
+    assert len(driver.runner.waiting) == 1
+    driver.runner.release()
     assert len(stream_copies(disk)) == 2
 
 
@@ -186,7 +186,7 @@ def test_no_crash_in_the_middle_of_an_update_is_taken_for_damage(seed: int) -> N
     client.api("STREAM.CREATE.S", config)
     answered = ""
     for n in range(12):
-        driver.committer.held = random.random() < 0.5
+        driver.runner.held = random.random() < 0.5
         asked = "x" * random.randrange(2000) + str(n)
         operation = random.choice(("open", "append", "sync", "sync_dir", "rename", "none"))
         if operation != "none":
@@ -198,7 +198,7 @@ def test_no_crash_in_the_middle_of_an_update_is_taken_for_damage(seed: int) -> N
             accepted = {asked}
         driver.advance(SECOND // 20 * random.randint(1, 3))
         if random.random() < 0.5:
-            driver.committer.step()
+            driver.runner.step()
             driver.finish()
         disk.crash()
         driver = Driver(disk, now=driver.clock.now).start()

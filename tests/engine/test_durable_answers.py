@@ -70,9 +70,9 @@ def test_a_removal_is_answered_once_it_is_durable(
 ) -> None:
     subject, body, left = REMOVALS[removal]
     client = fill(driver)
-    driver.committer.hold()
+    driver.runner.hold()
     assert client.ask("$JS.API." + subject, body) == []
-    driver.committer.release()
+    driver.runner.release()
     driver.finish()
     (answer,) = answered(client)
     assert "error" not in answer
@@ -85,9 +85,9 @@ def test_a_failed_sync_is_the_answer_to_a_removal_that_waits_for_it(
 ) -> None:
     subject, body, _ = REMOVALS[removal]
     client = fill(driver)
-    driver.committer.hold()
+    driver.runner.hold()
     assert client.ask("$JS.API." + subject, body) == []
-    driver.committer.release(OSError("Input/output error"))
+    driver.runner.release(OSError("Input/output error"))
     driver.finish()
     (answer,) = answered(client)
     assert answer["error"]["code"] == 500
@@ -99,10 +99,10 @@ def test_what_a_rollup_removed_is_gone_when_it_is_acknowledged(
     driver: Driver, disk: SimulatedDisk, rollup: str, left: int
 ) -> None:
     client = fill(driver)
-    driver.committer.hold()
+    driver.runner.hold()
     client.publish("s.0", b"x", "_INBOX.t.r", {"Nats-Rollup": rollup})
     assert answered(client) == []
-    driver.committer.release()
+    driver.runner.release()
     driver.finish()
     assert answered(client)[0]["seq"] == MESSAGES + 1
     assert again(driver, disk).api("STREAM.INFO.S")["state"]["messages"] == left
@@ -114,54 +114,54 @@ def test_a_removal_from_a_failed_stream_is_answered_with_why_it_failed(
 ) -> None:
     subject, body, _ = REMOVALS[removal]
     client = fill(driver)
-    driver.committer.hold()
+    driver.runner.hold()
     client.publish("s.a")
-    driver.committer.release(OSError("Input/output error"))
+    driver.runner.release(OSError("Input/output error"))
     driver.finish()
     client.ask("$JS.API." + subject, body)
-    driver.committer.release()
+    driver.runner.release()
     driver.finish()
     assert "can not be written" in answered(client)[-1]["error"]["description"]
 
 
 def test_removals_share_the_sync_of_what_is_published_with_them(driver: Driver) -> None:
     client = fill(driver)
-    syncs = driver.committer.syncs
+    syncs = driver.runner.runs
     client.send(
         b"PUB s.a _INBOX.t.a 1\r\nx\r\n"
         b'PUB $JS.API.STREAM.MSG.DELETE.S _INBOX.t.b 9\r\n{"seq":2}\r\n'
         b'PUB $JS.API.STREAM.MSG.DELETE.S _INBOX.t.c 9\r\n{"seq":4}\r\n'
     )
     assert len(answered(client)) == 3
-    assert driver.committer.syncs == syncs + 1
+    assert driver.runner.runs == syncs + 1
 
 
 def test_a_removal_after_a_batch_was_prepared_waits_for_the_next(
     driver: Driver, disk: SimulatedDisk
 ) -> None:
     client = fill(driver)
-    driver.committer.hold()
+    driver.runner.hold()
     client.publish("s.a", b"x", "_INBOX.t.a")
     assert client.ask("$JS.API.STREAM.PURGE.S", b"") == []
     for _ in range(2):  # it runs, and is finished
-        driver.committer.step()
+        driver.runner.step()
         driver.finish()
     assert [answer["seq"] for answer in answered(client)] == [MESSAGES + 1]
-    driver.committer.release()
+    driver.runner.release()
     driver.finish()
     assert answered(client)[0]["success"]
 
 
 def test_with_two_batches_on_their_way_a_removal_waits_for_its_own(driver: Driver) -> None:
     client = fill(driver)
-    driver.committer.hold()
-    driver.committer.overlap = True
+    driver.runner.hold()
+    driver.engine.commit.queued_bytes_min = 0  # a second batch follows whatever its size
     client.publish("s.a", b"x", "_INBOX.t.a")
     assert client.ask("$JS.API.STREAM.PURGE.S", b"") == []
     # Nothing is left to sync for this one, whose change is in a batch on its way.
     assert client.ask("$JS.API.STREAM.PURGE.S", b"") == []
     counts = []
-    while driver.committer.step():
+    while driver.runner.step():
         driver.finish()
         counts.append(len(answered(client)))
     assert counts[0] == 0
@@ -176,7 +176,7 @@ def test_with_relaxed_durability_a_removal_is_answered_at_once(
     driver: Driver, config: dict[str, Any]
 ) -> None:
     client = fill(driver, **config)
-    driver.committer.hold()
+    driver.runner.hold()
     assert client.api("STREAM.MSG.DELETE.S", {"seq": 2})["success"]
     assert client.api("STREAM.PURGE.S")["success"]
 
@@ -205,7 +205,7 @@ def test_a_removal_that_the_full_disk_cannot_record_is_answered_with_that(
 
 def test_the_end_of_a_stream_is_an_answer_to_what_waits_for_it(driver: Driver) -> None:
     client = fill(driver)
-    driver.committer.hold()
+    driver.runner.hold()
     assert client.ask("$JS.API.STREAM.PURGE.S", b"") == []
     client.publish("$JS.API.STREAM.DELETE.S", b"", "_INBOX.t.d")
     answers = answered(client)
@@ -225,9 +225,9 @@ def test_what_an_interest_stream_lets_go_with_a_consumer_is_gone_when_that_is_an
         client.api(f"CONSUMER.DURABLE.CREATE.S.{name}", asked)
     for _ in range(3):
         client.store("s.a")
-    driver.committer.hold()
+    driver.runner.hold()
     assert client.ask("$JS.API.CONSUMER.DELETE.S.A") == []
-    driver.committer.release()
+    driver.runner.release()
     driver.finish()
     assert answered(client)[0]["success"]
     assert again(driver, disk).api("STREAM.INFO.S")["state"]["messages"] == 0
@@ -244,11 +244,11 @@ def test_a_reset_is_answered_when_the_position_is_saved_or_could_not_be(
     client.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"6", "in")
     driver.advance(2 * SECOND)
     client.take()
-    driver.committer.hold()
+    driver.runner.hold()
     assert client.ask("$JS.API.CONSUMER.RESET.S.C", b'{"seq":2}') == []
     if fails:
         disk.fail("sync")
-    driver.committer.release()
+    driver.runner.release()
     driver.finish()
     (answer,) = answered(client)
     if fails:
@@ -347,12 +347,12 @@ def test_an_ephemeral_consumer_is_answered_before_anything_is_written_for_it(
     driver: Driver, disk: SimulatedDisk
 ) -> None:
     client = fill(driver)
-    driver.committer.hold()
+    driver.runner.hold()
     before = disk.calls.copy()
     asked = {"stream_name": "S", "config": {"name": "E", "ack_policy": "explicit"}}
     assert "error" not in client.api("CONSUMER.CREATE.S.E", asked)
     assert disk.calls == before
-    driver.committer.release()
+    driver.runner.release()
     assert disk.calls["mkdir"] == before["mkdir"] + 1
     assert disk.calls["sync"] == before["sync"]
 
@@ -399,7 +399,7 @@ def test_an_ephemeral_consumer_that_was_deleted_at_once_does_not_come_back(
     driver: Driver, disk: SimulatedDisk
 ) -> None:
     client = fill(driver)
-    driver.committer.hold()
+    driver.runner.hold()
     asked = {"stream_name": "S", "config": {"name": "E"}}
     client.api("CONSUMER.CREATE.S.E", asked)
     assert client.api("CONSUMER.DELETE.S.E")["success"]
@@ -416,10 +416,10 @@ def test_a_confirmed_acknowledgement_of_an_ephemeral_consumer_survives(
     client.subscribe("in")
     client.publish("$JS.API.CONSUMER.MSG.NEXT.S.E", b"2", "in")
     first = next(message for message in client.take() if message.reply)
-    driver.committer.hold()
+    driver.runner.hold()
     client.publish(first.reply, b"", "_INBOX.t.confirmed")
     while not [m for m in client.take() if m.subject == "_INBOX.t.confirmed"]:
-        assert driver.committer.step()
+        assert driver.runner.step()
         driver.finish()
     assert again(driver, disk).api("CONSUMER.INFO.S.E")["ack_floor"]["stream_seq"] == 1
 
@@ -456,7 +456,7 @@ def test_a_durable_consumer_costs_three_syncs_before_the_answer(
         assert "error" not in client.api(subject, asked)
 
     create()  # the directory of all consumers, too
-    driver.committer.hold()
+    driver.runner.hold()
     before = disk.calls["sync"] + disk.calls["sync_dir"]
     create()
     assert disk.calls["sync"] + disk.calls["sync_dir"] == before + 3
@@ -468,14 +468,14 @@ def test_a_position_says_nothing_of_a_sequence_that_a_crash_gives_to_another_mes
     client = fill(driver, retention="workqueue")
     config = {"durable_name": "D", "ack_policy": "explicit"}
     client.api("CONSUMER.CREATE.S.D", {"stream_name": "S", "config": config})
-    driver.committer.hold()
+    driver.runner.hold()
     client.publish("s.0", b"on its way to the disk")
     client.publish("s.0", b"not on its way yet")
     client.publish("$JS.API.STREAM.PURGE.S", b"", "_INBOX.t.purge")
     driver.advance(SECOND)  # the position, after all of that, is to be saved
-    waiting = driver.committer.waiting
-    while not any(isinstance(held.work, StateSave) and held.ran for held in waiting):
-        driver.committer.step()  # the first batch, not the one with the purge
+    waiting = driver.runner.waiting
+    while not any(isinstance(held.job, StateSave) and held.ran for held in waiting):
+        driver.runner.step()  # the first batch, not the one with the purge
         driver.finish()
     survivor = again(driver, disk)
     last = survivor.api("STREAM.INFO.S")["state"]["last_seq"]
@@ -495,19 +495,19 @@ def test_a_position_beyond_what_a_power_failure_left_is_moved_back_for_good(
     client = fill(driver, retention="workqueue", persist_mode="async")
     config = {"durable_name": "D", "ack_policy": "explicit"}
     client.api("CONSUMER.CREATE.S.D", {"stream_name": "S", "config": config})
-    driver.committer.hold()
+    driver.runner.hold()
     client.publish("s.0", b"acknowledged and not durable")
-    driver.js.streams["S"].synced(None)  # as a server commits where durability is relaxed
     client.subscribe("in")
     client.publish("$JS.API.CONSUMER.MSG.NEXT.S.D", b"20", "in")
     for message in [m for m in client.take() if m.sid == "2"]:
         client.publish(message.reply, b"+ACK")
     driver.advance(2 * SECOND)
-    for held in driver.committer.waiting:
-        if isinstance(held.work, StateSave):
+    for held in driver.runner.waiting:
+        if isinstance(held.job, StateSave):
             held.run()
     survivor = again(driver, disk)
     survivor.store("s.0", b"durable")
+    survivor.driver.advance(2 * SECOND)  # it is synced after a second
     second = again(survivor.driver, disk)
     assert second.api("STREAM.INFO.S")["state"]["messages"] == 1
     second.subscribe("in")

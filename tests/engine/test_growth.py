@@ -648,11 +648,11 @@ def acknowledgements_that_want_an_answer(n: int) -> Act:
     client.send(b"".join(encode(f"s.{i}", b"x") for i in range(n)) + pull(b"%d" % n))
     replies = [message.reply for message in client.take()]
     assert len(replies) == n
-    client.driver.committer.hold()
+    client.driver.runner.hold()
     client.send(b"".join(encode(reply, b"+ACK", "_INBOX.t.8") for reply in replies))
 
     def act() -> None:
-        while client.driver.committer.step():
+        while client.driver.runner.step():
             client.driver.finish()
 
     return act

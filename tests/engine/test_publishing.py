@@ -48,30 +48,30 @@ def test_acknowledgements_wait_for_the_disk_and_share_one_sync(file_driver: Driv
     client = file_driver.client()
     create(client)
     client.store("s.a")  # a segment is begun
-    file_driver.committer.hold()
-    syncs = file_driver.committer.syncs
+    file_driver.runner.hold()
+    syncs = file_driver.runner.runs
     for i in range(50):
         client.send(b"PUB s.a _INBOX.t.%d 1\r\nx\r\n" % i)
     assert client.take() == []
-    file_driver.committer.release()
+    file_driver.runner.release()
     file_driver.finish()
     first = client.take()
-    file_driver.committer.release()
+    file_driver.runner.release()
     file_driver.finish()
     answers = first + client.take()
     assert [answer.json()["seq"] for answer in answers] == list(range(2, 52))
-    assert file_driver.committer.syncs - syncs == 2
+    assert file_driver.runner.runs - syncs == 2
 
 
 def test_a_duplicate_is_acknowledged_no_sooner_than_its_original(file_driver: Driver) -> None:
     client = file_driver.client()
     create(client)
-    file_driver.committer.hold()
+    file_driver.runner.hold()
     for _ in range(2):
         client.publish("s.a", b"x", "_INBOX.t.x", {"Nats-Msg-Id": "1"})
     assert client.take() == []
     for _ in range(3):
-        file_driver.committer.release()
+        file_driver.runner.release()
         file_driver.finish()
     first, second = client.take()
     assert first.json() == {"stream": "S", "seq": 1}
@@ -82,9 +82,9 @@ def test_when_the_disk_fails_nothing_is_acknowledged_any_more(file_driver: Drive
     client = file_driver.client()
     create(client)
     assert client.store("s.a")["seq"] == 1
-    file_driver.committer.hold()
+    file_driver.runner.hold()
     client.publish("s.a", b"lost", "_INBOX.t.x")
-    file_driver.committer.release(OSError("the disk is broken"))
+    file_driver.runner.release(OSError("the disk is broken"))
     file_driver.finish()
     (answer,) = client.take()
     assert refusal(answer.json())[:2] == (503, 10077)
@@ -103,7 +103,7 @@ def test_a_stream_without_acknowledgements_is_silent_even_about_errors(client: C
 def test_a_relaxed_stream_acknowledges_at_once(file_driver: Driver) -> None:
     client = file_driver.client()
     create(client, persist_mode="async")
-    file_driver.committer.hold()
+    file_driver.runner.hold()
     assert client.store("s.a")["seq"] == 1
 
 
@@ -361,10 +361,10 @@ def test_messages_that_the_limits_drop_in_the_same_turn_are_published_again_too(
     client = file_driver.client()
     create(client, republish={"src": ">", "dest": "r.>"}, max_msgs=1)
     client.subscribe("r.>", 9)
-    file_driver.committer.hold()
+    file_driver.runner.hold()
     client.send(b"PUB s.a 1\r\n1\r\nPUB s.a 1\r\n2\r\nPUB s.a 1\r\n3\r\n")
     assert client.take() == []  # not before they are durable
-    file_driver.committer.release()
+    file_driver.runner.release()
     file_driver.finish()
     assert [message.body for message in client.take()] == [b"1", b"2", b"3"]
 

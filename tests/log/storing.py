@@ -14,7 +14,7 @@ def opened(disk: SimulatedDisk, segment_bytes: int = 2_000, first_seq: int = 1) 
 
 
 def commit(log: FileLog, jobs: bool = True) -> None:
-    """What a committer does; with `jobs` also what comes of it."""
+    """What a runner does; with `jobs` also what comes of it."""
     batch = log.prepare_sync()
     if batch is not None:
         batch.run()

@@ -273,13 +273,13 @@ def test_a_purge_that_a_crash_takes_back_is_no_loss() -> None:
     disk = SimulatedDisk(Random(1))
     driver = consumed(disk, 5)
     client = driver.client()
-    driver.committer.hold()
+    driver.runner.hold()
     for _ in range(3):
         client.publish("s.a", b"in flight")
     client.publish("$JS.API.STREAM.PURGE.S", b"", "_INBOX.t.purge")
     driver.advance(SECOND)
-    for item in list(driver.committer.waiting):
-        if item.stream is None:
+    for item in list(driver.runner.waiting):
+        if item.batch is None:
             item.run()  # positions are saved, and what they speak of is not durable
     disk.crash()
     _, client = started(disk)

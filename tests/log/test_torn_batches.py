@@ -41,10 +41,12 @@ def torn(config: dict[str, Any], subject: str, headers: dict[str, str]) -> Clien
     client.api("STREAM.CREATE.S", asked)
     for n in range(100):
         assert client.store(f"k.{n}", b"%d" % n)["seq"] == n + 1
-    driver.committer.hold()
+    driver.runner.hold()
     client.publish(subject, BIG, "_INBOX.t.last", headers or None)
     assert client.take() == []
-    driver.committer.waiting[0].work.flush()
+    batch = driver.runner.waiting[0].batch
+    assert batch is not None
+    batch.flush()
     at, _ = span(disk, segment(disk), 101)
     disk.overwrite(segment(disk), at + 2_000, bytes(24))
     return started(disk)

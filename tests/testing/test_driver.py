@@ -18,9 +18,9 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
 def test_an_acknowledgement_waits_while_the_disk_is_held(driver: Driver) -> None:
     client = driver.client()
     client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
-    driver.committer.hold()
+    driver.runner.hold()
     assert client.ask("s.a", b"body") == []
-    driver.committer.release()
+    driver.runner.release()
     driver.finish()
     (answer,) = client.take()
     assert answer.json() == {"stream": "S", "seq": 1}
@@ -29,12 +29,12 @@ def test_an_acknowledgement_waits_while_the_disk_is_held(driver: Driver) -> None
 def test_the_disk_can_be_taken_step_by_step(driver: Driver) -> None:
     client = driver.client()
     client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
-    driver.committer.hold()
+    driver.runner.hold()
     client.ask("s.a", b"body")
-    assert driver.committer.step()  # the disk has it, the engine does not know yet
+    assert driver.runner.step()  # the disk has it, the engine does not know yet
     driver.finish()
     assert client.take() == []
-    while driver.committer.step():
+    while driver.runner.step():
         driver.finish()
     assert [message.json()["seq"] for message in client.take()] == [1]
 
@@ -42,9 +42,9 @@ def test_the_disk_can_be_taken_step_by_step(driver: Driver) -> None:
 def test_a_failing_disk_refuses_what_waited(driver: Driver) -> None:
     client = driver.client()
     client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
-    driver.committer.hold()
+    driver.runner.hold()
     client.ask("s.a", b"body")
-    driver.committer.release(OSError(5, "Input/output error"))
+    driver.runner.release(OSError(5, "Input/output error"))
     driver.finish()
     (answer,) = client.take()
     assert answer.json()["error"]["err_code"] == 10077

@@ -13,15 +13,16 @@ import pytest
 
 from slipstream.engine.api import messages
 from slipstream.engine.api.dispatch import WhenDurable
+from slipstream.engine.commit.commit import BatchJob
 from slipstream.engine.jetstream import jetstream
 from slipstream.engine.stream.stream import Stream
 from slipstream.engine.stream.ttl import MessageTtls
 from slipstream.log import recovery
-from slipstream.log.durability import SyncBatch
+from slipstream.log.durability import Job
 from slipstream.log.segment import SEQUENCE_MAX, decode_header, scan_records
 from slipstream.log.stream_store import ConfigurationFile
 from slipstream.testing.configuration_simulation import ConfigurationSimulation
-from slipstream.testing.driver import HandCommitter
+from slipstream.testing.driver import HandRunner
 from slipstream.testing.ledger import ViolationError
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.testing.simulation import GUESSED_SALT, Simulation
@@ -88,16 +89,16 @@ def found(simulate: Callable[[int], Simulation]) -> str:
     return "nothing"
 
 
-class LazyCommitter(HandCommitter):
+class LazyRunner(HandRunner):
     """Planted: what should be synced is only said to be."""
 
-    def blocking(self, work: Any) -> None:
-        if not isinstance(work, SyncBatch):
-            super().blocking(work)
+    def blocking(self, job: Job) -> None:
+        if not isinstance(job, BatchJob):
+            super().blocking(job)
 
 
 def test_a_lazy_fsync_is_found() -> None:
-    violation = found(lambda seed: Simulation(seed, committer=LazyCommitter))
+    violation = found(lambda seed: Simulation(seed, runner=LazyRunner))
     assert violation.startswith("durable:")
 
 
@@ -159,18 +160,20 @@ def test_an_end_that_is_not_compared_is_found() -> None:
     assert violation.startswith(("durable:", "acknowledged:"))
 
 
-class ForgetfulCommitter(HandCommitter):
+class ForgetfulRunner(HandRunner):
     """Planted: whom a finished sync woke up is not looked at; a waiting pull goes on waiting."""
 
-    def synced(self, stream: Stream, batch: Any) -> None:
-        super().synced(stream, batch)
-        for consumer in stream.turn.ready:
-            consumer.queued = False
-        stream.turn.ready = []
+    def finished(self, job: Job) -> None:
+        super().finished(job)
+        if isinstance(job, BatchJob):
+            turn = job.stream.turn
+            for consumer in turn.ready:
+                consumer.queued = False
+            turn.ready = []
 
 
 def test_a_lost_wake_up_of_a_waiting_pull_is_found() -> None:
-    violation = found(lambda seed: Simulation(seed, committer=ForgetfulCommitter))
+    violation = found(lambda seed: Simulation(seed, runner=ForgetfulRunner))
     assert violation.startswith("stall:")
 
 

@@ -17,11 +17,12 @@ import msgspec
 
 from slipstream.engine.api.dispatch import ApiService, SystemApi
 from slipstream.engine.api.operations import serve
+from slipstream.engine.commit.commit import Commit, Runner
 from slipstream.engine.jetstream.advisories import publish_limit_reached
 from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.loop.timers import Timers
-from slipstream.engine.loop.turn import API_SLICE, ROUND, WRITE_SLICE, Committer, Turn
+from slipstream.engine.loop.turn import API_SLICE, ROUND, WRITE_SLICE, Turn
 from slipstream.engine.message_trace import trace
 from slipstream.engine.protocol.options import API_LEVEL, VERSION, AccountLimits, EngineOptions
 from slipstream.engine.session.account import Account
@@ -98,15 +99,15 @@ class Engine:
         clock: Clock,
         random: Random,
         options: EngineOptions,
-        committer: Committer,
+        runner: Runner,
         authenticator: Authenticator | None = None,
     ) -> None:
         self.clock = clock
         self.random = random
         self.options = options
-        self.committer = committer
         self.authenticator = authenticator or Everyone()
         self.timers = Timers(clock)
+        self.commit = Commit(runner, self.timers, options.sync_interval)
         self.turn = Turn()
         self.nuid = Nuid(random)
         self.started = clock.now
@@ -455,12 +456,12 @@ class Engine:
         waiting = iter(turn.ready)
         turn.ready = []
         try:
-            for consumer in waiting:
-                consumer.pump()
+            for pumped in waiting:
+                pumped.pump()
                 if turn.spent >= ROUND:
                     break
         except (OSError, StorageError) as error:
-            consumer.life.put_off(error)
+            pumped.put_off(error)
         finally:
             turn.ready[:0] = waiting
 
@@ -470,7 +471,8 @@ class Engine:
         turn.streams = []
         try:
             for stream in waiting:
-                self.committer.commit(stream)
+                stream.dirty = False
+                self.commit.commit(stream)
         finally:
             turn.streams[:0] = waiting
 

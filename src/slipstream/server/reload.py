@@ -113,7 +113,7 @@ class _Reload:
             self._close_excess()
 
     def _stop_jetstream(self) -> None:
-        self._runtime.committer.wait()
+        self._runtime.disk_thread.wait()
         for account in self._engine.accounts.values():
             self._engine.stop_account(account)
 
@@ -126,7 +126,7 @@ class _Reload:
             account = engine.accounts.pop(name)
             for session in list(account.sessions.values()):
                 session.fail(b"Authorization Violation", "Authentication Failure")
-            self._runtime.committer.wait()
+            self._runtime.disk_thread.wait()
             engine.stop_account(account)
         if not engine.options.jetstream or self._runtime.store is None:
             return
@@ -134,7 +134,7 @@ class _Reload:
             if account is not engine.system_account and (
                 account.limits.jetstream != (account.jetstream is not None)
             ):
-                self._runtime.committer.wait()
+                self._runtime.disk_thread.wait()
                 engine.stop_account(account)
                 engine.start_account(account, self._runtime.store)
 

@@ -13,8 +13,8 @@ from slipstream.engine.protocol.options import EngineOptions
 from slipstream.log.disk import DirectoryLock, OsDisk
 from slipstream.log.stream_store import Store
 from slipstream.server.busy_poll import BusyPoll
-from slipstream.server.commit import GroupCommitter
 from slipstream.server.connection import Connection
+from slipstream.server.disk_thread import DiskThread
 from slipstream.server.listeners import BACKLOG, open_listeners
 from slipstream.server.logger import Logger
 
@@ -31,21 +31,15 @@ ROUND_STEPS_MIN = 2_000
 class Runtime:
     """One server on the running loop. `enter` and `leave` frame each turn of the engine."""
 
-    def __init__(
-        self,
-        options: EngineOptions,
-        sync_interval: float = 0.0,
-        *,
-        log: Logger,
-    ) -> None:
+    def __init__(self, options: EngineOptions, *, log: Logger) -> None:
         self.log = log
         self.tls: Tls | None = None  # for connections to come
         self.allow_non_tls = False
         self.write_deadline_seconds = 10.0
         self.loop = asyncio.get_running_loop()
         self.clock = Clock(time.time_ns())
-        self.committer = GroupCommitter(self.loop, self.turn, sync_interval)
-        self.engine = Engine(self.clock, SystemRandom(), options, self.committer)
+        self.disk_thread = DiskThread(self.loop, self.turn)
+        self.engine = Engine(self.clock, SystemRandom(), options, self.disk_thread)
         self.connections: set[Connection] = set()
         self.busy_poll: BusyPoll | None = None
         self.stalls = 0  # how often a publisher rested, because somebody did not keep up
@@ -159,7 +153,7 @@ class Runtime:
             if handle is not None:
                 handle.cancel()
         await self._let_go()
-        self.committer.close()
+        self.disk_thread.close()
         self.engine.close()
         if self._lock is not None:
             self._lock.release()

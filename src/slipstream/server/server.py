@@ -131,11 +131,7 @@ class Server:
         """Start on the running loop. Raises `Error` with what to do about it."""
         options = self.options
         log = self.log
-        runtime = Runtime(
-            engine_options(options),
-            options.jetstream.sync_interval / SECOND,
-            log=log,
-        )
+        runtime = Runtime(engine_options(options), log=log)
         runtime.engine.authenticator = make_authenticator(options, runtime.turn)
         runtime.engine.on_problem = log.error
         runtime.write_deadline_seconds = options.limits.write_deadline / SECOND

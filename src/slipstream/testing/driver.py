@@ -2,7 +2,7 @@
 
 `Driver` is a server of one engine; `Driver.client` connects a `Client`, which talks the wire
 protocol and keeps what it was sent. Nothing happens behind a test's back: `advance` moves time and
-stops at each timer on the way, and after ``driver.committer.hold()`` syncs and background jobs
+stops at each timer on the way, and after ``driver.runner.hold()`` syncs and background jobs
 happen when, and how, the test says.
 
     driver = Driver(disk).start()
@@ -16,14 +16,15 @@ from collections import deque
 from random import Random
 from typing import Any
 
+from slipstream.engine.commit.commit import BatchJob
 from slipstream.engine.engine import Authenticator, Engine
 from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.protocol.options import SECOND, AccountLimits, EngineOptions
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.session import STALL
-from slipstream.engine.stream.stream import Stream
 from slipstream.log.disk import Disk
+from slipstream.log.durability import Job, SyncBatch
 from slipstream.log.file_log import SEGMENT_BYTES
 from slipstream.log.stream_store import Store
 
@@ -76,83 +77,66 @@ class RecordingTransport:
 
 
 class Held:
-    """A stream's batch, or a job, on its way to the disk: first it runs, then it is finished."""
+    """A job on its way to the disk: first it runs, then it is finished."""
 
-    def __init__(self, committer: "HandCommitter", work: Any, stream: Stream | None) -> None:
-        self._committer = committer
-        self.work = work
-        self.stream = stream  # None for a job
+    def __init__(self, runner: "HandRunner", job: Job) -> None:
+        self._runner = runner
+        self.job = job
         self.ran = False
+
+    @property
+    def batch(self) -> SyncBatch | None:
+        """What the job writes and syncs, if it is a stream's batch."""
+        return self.job.batch if isinstance(self.job, BatchJob) else None
 
     def run(self) -> None:
         """The blocking part, which a server does on a thread."""
         self.ran = True
-        self._committer.blocking(self.work)
+        self._runner.blocking(self.job)
 
     def finish(self) -> None:
         """What a server does on its loop afterwards."""
-        if self.stream is None:
-            self.work.finish()
-        else:
-            self._committer.synced(self.stream, self.work)
+        self._runner.finished(self.job)
 
 
-class HandCommitter:
-    """The engine's committer: syncs at once or, while held, when told to, in order."""
+class HandRunner:
+    """The commit's runner: runs jobs at once or, while held, when told to, in order."""
 
     def __init__(self) -> None:
         self.held = False
-        self.overlap = False  # a second batch of a stream may follow the first before that is done
         self.waiting: deque[Held] = deque()
-        self.syncs = 0
+        self.runs = 0
 
     def hold(self) -> None:
-        """From now on batches and jobs wait for `release` or `step`."""
+        """From now on jobs wait for `release` or `step`."""
         self.held = True
 
-    def commit(self, stream: Stream) -> None:
-        """What the stream has appended is written now, synced now or when told to."""
-        stream.dirty = False
-        if stream.closed:
-            return
-        if stream.syncing > self.overlap:
-            stream.sync_again = True
-            return
-        batch = stream.prepare_sync()
-        if batch is None:
-            stream.synced(None)
-            return
-        stream.syncing += 1
-        self._begin(Held(self, batch, stream))
-
-    def run_job(self, job: Any) -> None:
+    def start(self, job: Job) -> None:
         """Run a job now or when told to."""
-        self._begin(Held(self, job, None))
-
-    def _begin(self, item: Held) -> None:
+        item = Held(self, job)
         if self.held:
             self.waiting.append(item)
         else:
             item.run()
             item.finish()
 
-    def blocking(self, work: Any) -> None:
-        """Run a batch's or job's blocking part; the place to be unfaithful in a planted bug."""
-        self.syncs += 1
-        work.run()
+    def run_here(self, job: Job, size: int) -> bool:
+        """Never: a job that runs at once does so in `start`."""
+        return False
 
-    def synced(self, stream: Stream, batch: Any) -> None:
-        """A stream's batch has run: say so, and see to what came meanwhile."""
-        stream.syncing -= 1
-        stream.synced(batch)
-        if stream.sync_again and not stream.closed:
-            stream.sync_again = False
-            stream.mark_dirty()
+    def blocking(self, job: Job) -> None:
+        """Run a job's blocking part; the place to be unfaithful in a planted bug."""
+        self.runs += 1
+        job.run()
+
+    def finished(self, job: Job) -> None:
+        """A job has run: what follows; another such place."""
+        job.finish()
 
     def step(self, ahead: bool = False) -> bool:
         """Do one thing: run the oldest that waits, or finish it if it ran. False if none waits.
 
-        With `ahead` the next one runs before it is heard that those before it have.
+        With `ahead` the next one runs before the engine is told that those before it have.
         """
         if not self.waiting:
             return False
@@ -167,14 +151,15 @@ class HandCommitter:
         return True
 
     def release(self, error: OSError | None = None) -> None:
-        """Run and finish all that waits now; with `error`, it fails by that instead.
+        """Run and finish all that waits now; with `error`, each fails by that instead.
 
         `Driver.finish` is to follow, as the end of the turn.
         """
         waiting, self.waiting = self.waiting, deque()
         for item in waiting:
             if error is not None:
-                item.work.error = error
+                failing: Any = item.batch or item.job
+                failing.error = error
             elif not item.ran:
                 item.run()
             item.finish()
@@ -339,15 +324,15 @@ class Driver:
         disk: Disk | None = None,
         options: EngineOptions | None = None,
         now: int = BEGIN,
-        committer: HandCommitter | None = None,
+        runner: HandRunner | None = None,
         authenticator: Authenticator | None = None,
         seed: int = 1,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self.clock = Clock(now)
-        self.committer = committer or HandCommitter()
+        self.runner = runner or HandRunner()
         self.options = options or EngineOptions(server_name="here", jetstream=True)
-        self.engine = Engine(self.clock, Random(seed), self.options, self.committer, authenticator)
+        self.engine = Engine(self.clock, Random(seed), self.options, self.runner, authenticator)
         self.store: Store | None = None
         if disk is not None:
             self.store = Store(disk, "store", segment_bytes=segment_bytes)
@@ -393,6 +378,6 @@ class Driver:
 
     def stop(self) -> None:
         """Shut down in order: what is on its way ends, streams are synced and closed."""
-        self.committer.release()
+        self.runner.release()
         self.finish()
         self.engine.close()

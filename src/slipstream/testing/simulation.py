@@ -7,7 +7,7 @@ there is (`ledger`). The same seed gives the same life, so a violation can be lo
 
     Simulation(seed=4711).run(steps=400)
 
-Parts can be replaced to plant faults or to go further: the disk, the committer, the weights of what
+Parts can be replaced to plant faults or to go further: the disk, the runner, the weights of what
 happens (`Simulation.moves`).
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 from slipstream.engine.protocol.options import SECOND
 from slipstream.log.record import FRONT, MESSAGE, SKIP, encode
 from slipstream.log.segment import HEADER_SIZE, decode_header, first_format_salt, scan_records
-from slipstream.testing.driver import BEGIN, Client, Driver, HandCommitter, Message
+from slipstream.testing.driver import BEGIN, Client, Driver, HandRunner, Message
 from slipstream.testing.ledger import Ledger, Published, Reader, ViolationError
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.wire.buffer import OutBuffer
@@ -54,7 +54,7 @@ class Simulation:
         self,
         seed: int,
         disk: SimulatedDisk | None = None,
-        committer: Callable[[], HandCommitter] = HandCommitter,
+        runner: Callable[[], HandRunner] = HandRunner,
         damage: bool = False,
         trouble: bool = False,
         ttls: bool = False,
@@ -65,7 +65,7 @@ class Simulation:
         self.disk = disk or SimulatedDisk(Random(seed + 1))
         self.history: list[str] = []
         self.crashes = 0
-        self._committer = committer
+        self._committer = runner
         self._damage = damage
         self._ttls = ttls
         self._count = 0
@@ -74,7 +74,7 @@ class Simulation:
         self._describing: dict[str, str] = {}  # descriptions that the stream is to have, by inbox
         self._descriptions = [""]  # that it may have: the last one answered, and attempts since
         self._segment_bytes = self.random.choice((1_000, 4_000, 1 << 20))
-        self.workers: dict[str, Worker] = {}
+        self.jobers: dict[str, Worker] = {}
         self.driver = self._begin(BEGIN)
         self._awake_since = BEGIN  # when the server was started last
         self.publisher = self.driver.client()
@@ -104,10 +104,11 @@ class Simulation:
 
     def _begin(self, now: int) -> Driver:
         driver = Driver(
-            self.disk, now=now, committer=self._committer(), segment_bytes=self._segment_bytes
+            self.disk, now=now, runner=self._committer(), segment_bytes=self._segment_bytes
         ).start()
-        driver.committer.hold()
-        driver.committer.overlap = self.random.random() < 0.5
+        driver.runner.hold()
+        if self.random.random() < 0.5:
+            driver.engine.commit.queued_bytes_min = 0  # a second batch follows whatever its size
         return driver
 
     def _create(self) -> Ledger:
@@ -146,7 +147,7 @@ class Simulation:
             asked = {"stream_name": STREAM, "config": durable}
             self._api(f"CONSUMER.DURABLE.CREATE.{STREAM}.{name}", asked)
             ledger.readers[name] = Reader(name, pattern, room_max)
-            self.workers[name] = Worker(self.driver.client(), ledger.readers[name])
+            self.jobers[name] = Worker(self.driver.client(), ledger.readers[name])
         return ledger
 
     def _api(self, subject: str, body: Any) -> Any:
@@ -186,7 +187,7 @@ class Simulation:
         """What clients have been sent meanwhile."""
         for message in self.publisher.take():
             self._take_answer(message)
-        for worker in self.workers.values():
+        for worker in self.jobers.values():
             for message in worker.client.take():
                 self._take(worker, message)
 
@@ -278,7 +279,7 @@ class Simulation:
         self.publisher.publish(subject, body, inbox, headers or None)
 
     def _pull(self) -> None:
-        worker = self.random.choice(list(self.workers.values()))
+        worker = self.random.choice(list(self.jobers.values()))
         if len(worker.requests) >= 3:
             return
         self._ask(worker, self.random.randint(1, 6), self.random.randint(1, 40) * SECOND)
@@ -296,7 +297,7 @@ class Simulation:
         )
 
     def _settle(self) -> None:
-        worker = self.random.choice(list(self.workers.values()))
+        worker = self.random.choice(list(self.jobers.values()))
         if not worker.reader.out:
             return
         seq = self.random.choice(sorted(worker.reader.out))
@@ -313,7 +314,7 @@ class Simulation:
         worker.client.publish(worker.replies[seq], text, inbox)
 
     def _refuse(self) -> None:
-        worker = self.random.choice(list(self.workers.values()))
+        worker = self.random.choice(list(self.jobers.values()))
         if worker.reader.out:
             seq = self.random.choice(sorted(worker.reader.out))
             text = self.random.choice((b"-NAK", b'-NAK {"delay":1000000000}', b"+WPI"))
@@ -381,7 +382,7 @@ class Simulation:
 
     def _disk_step(self) -> None:
         for _ in range(self.random.randint(1, 6)):
-            self.driver.committer.step(ahead=self.random.random() < 0.3)
+            self.driver.runner.step(ahead=self.random.random() < 0.3)
             self.driver.finish()
 
     def _pass_time(self) -> None:
@@ -402,7 +403,7 @@ class Simulation:
 
     def _settle_disk(self) -> None:
         """The disk does all that it was asked for."""
-        while self.driver.committer.step():
+        while self.driver.runner.step():
             self.driver.finish()
 
     # -- rest, and the end of the world ----------------------------------------------------------
@@ -418,7 +419,7 @@ class Simulation:
         self.ledger.check_stored(stored, self._lost(), failed)
         if self._awake_since <= self.driver.clock.now - LATE_MAX:
             self.ledger.check_expired(stored, LATE_MAX)
-        for worker in self.workers.values():
+        for worker in self.jobers.values():
             self.ledger.check_served(worker.reader, len(worker.requests), stored)
 
     def _lost(self) -> list[int]:
@@ -446,9 +447,9 @@ class Simulation:
         if self.random.random() < 0.6:
             for _ in range(self.random.randrange(6)):
                 self._publish()
-            for item in list(self.driver.committer.waiting)[: self.random.randint(1, 3)]:
-                if item.stream is not None and not item.ran:
-                    item.work.flush()
+            for item in list(self.driver.runner.waiting)[: self.random.randint(1, 3)]:
+                if item.batch is not None and not item.ran:
+                    item.batch.flush()
         self._note("crash")
         self.disk.capacity = PLENTY
         self.crashes += 1
@@ -484,7 +485,7 @@ class Simulation:
         self._awake_since = self.driver.clock.now
         self.publisher = self.driver.client()
         self.ledger.restarted()
-        for worker in self.workers.values():
+        for worker in self.jobers.values():
             worker.client = self.driver.client()
             worker.requests.clear()
             worker.confirming.clear()
@@ -544,7 +545,7 @@ class Simulation:
 
     def _drain(self) -> None:
         """Work off all that is left: it ends, and everything stored was delivered."""
-        for worker in self.workers.values():
+        for worker in self.jobers.values():
             for _ in range(len(self.ledger.attempts) + 2):
                 self.driver.advance(ACK_WAIT + SECOND)
                 if not worker.requests:

@@ -101,7 +101,7 @@ def test_it_says_that_nobody_listens_on_the_deliver_subject(bench: Bench) -> Non
 
 def test_it_says_that_what_is_pending_is_not_on_disk_yet(bench: Bench) -> None:
     bench.consumer()
-    bench.driver.committer.hold()
+    bench.driver.runner.hold()
     bench.client.publish("s.a", b"x", "_INBOX.t.ack")
     consumer = bench.engine_consumer()
     consumer.stream.visible_seq = 0

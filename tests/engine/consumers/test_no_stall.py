@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from slipstream.engine.commit.commit import BatchJob
 from slipstream.engine.consumer import acks, redelivery
 from slipstream.engine.consumer.life import ConsumerLife
 from slipstream.engine.consumer.pending import DUE
-from slipstream.engine.stream.stream import Stream
-from slipstream.testing.driver import HandCommitter
+from slipstream.log.durability import Job
+from slipstream.testing.driver import HandRunner
 
 from .world import StalledError, World
 
@@ -21,26 +22,26 @@ def test_a_consumer_with_work_room_and_somebody_waiting_delivers(seed: int) -> N
     World(seed).run(EVENTS)
 
 
-def _finds(committer: type[HandCommitter] = HandCommitter) -> bool:
+def _finds(runner: type[HandRunner] = HandRunner) -> bool:
     for seed in range(SEEDS_TO_FIND):
         try:
-            World(seed, committer, counts=False).run(EVENTS)
+            World(seed, runner, counts=False).run(EVENTS)
         except StalledError:
             return True
     return False
 
 
-class ForgetfulCommitter(HandCommitter):
+class ForgetfulRunner(HandRunner):
     """Tells consumers nothing of what was synced late: a waiting pull is not woken."""
 
-    def synced(self, stream: Stream, batch: Any) -> None:
-        if self.held:
-            stream.visible_seq = batch.last_seq
-        super().synced(stream, batch)
+    def finished(self, job: Job) -> None:
+        if self.held and isinstance(job, BatchJob):
+            job.stream.visible_seq = job.batch.last_seq
+        super().finished(job)
 
 
 def test_a_wake_up_lost_when_a_sync_is_late_is_found() -> None:
-    assert _finds(ForgetfulCommitter)
+    assert _finds(ForgetfulRunner)
 
 
 def test_a_wake_up_lost_on_resume_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

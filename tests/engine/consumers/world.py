@@ -10,7 +10,7 @@ import json
 from random import Random
 from typing import Any
 
-from slipstream.testing.driver import Driver, HandCommitter, Message
+from slipstream.testing.driver import Driver, HandRunner, Message
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 from .checker import MS, ConsumerModel, Request
@@ -41,12 +41,12 @@ class World:
     """One seed's world; `run` lets it go on."""
 
     def __init__(
-        self, seed: int, committer: type[HandCommitter] = HandCommitter, counts: bool = True
+        self, seed: int, runner: type[HandRunner] = HandRunner, counts: bool = True
     ) -> None:
         self.counts = counts  # whether consumer info is compared too
         self.random = Random(seed)
         self.disk = SimulatedDisk(Random(seed))
-        self.committer = committer
+        self.runner = runner
         self.live: dict[int, str] = {}
         self.known: dict[int, str] = {}  # every sequence that was acknowledged, and its subject
         self.published: dict[str, str] = {}
@@ -66,7 +66,7 @@ class World:
             self._create(f"c{i}")
 
     def _connect(self) -> None:
-        self.driver = Driver(self.disk, committer=self.committer()).start()
+        self.driver = Driver(self.disk, runner=self.runner()).start()
         self.admin = self.driver.client()
         self.takers = [self.driver.client() for _ in range(2)]
 
@@ -117,7 +117,7 @@ class World:
     def _call(self, subject: str, body: Any = b"") -> Any:
         """An API call; {} if the answer waits for the disk, which is late."""
         answers = self.admin.ask(f"$JS.API.{subject}", body)
-        assert answers or self.driver.committer.held
+        assert answers or self.driver.runner.held
         return answers[0].json() if answers else {}
 
     def _model(self) -> ConsumerModel:
@@ -260,12 +260,12 @@ class World:
                 self.driver.finish()
 
     def _late(self) -> None:
-        self.driver.committer.hold()
+        self.driver.runner.hold()
 
     def _sync(self) -> None:
-        committer = self.driver.committer
-        committer.release()
-        committer.held = False
+        runner = self.driver.runner
+        runner.release()
+        runner.held = False
         self.driver.finish()
 
     def _limits(self) -> None:
@@ -284,7 +284,7 @@ class World:
         self._connect_at(now)
 
     def _connect_at(self, now: int) -> None:
-        self.driver = Driver(self.disk, now=now, committer=self.committer()).start()
+        self.driver = Driver(self.disk, now=now, runner=self.runner()).start()
         self.admin = self.driver.client()
         self.takers = [self.driver.client() for _ in range(2)]
         for model in self.consumers.values():
@@ -296,7 +296,7 @@ class World:
         """Collect what came, and see whether anything is missing."""
         self._collect()
         for model in self.consumers.values():
-            model.give_up(self.live, self.now, self.driver.committer.held)
+            model.give_up(self.live, self.now, self.driver.runner.held)
             stalled = model.stalls(self.live, self.now)
             if stalled:
                 raise StalledError(f"{stalled}; after {' '.join(self.history[-12:])}")
@@ -332,7 +332,7 @@ class World:
 
     def _compare_counts(self, model: ConsumerModel) -> None:
         info = self.admin.api(f"CONSUMER.INFO.S.{model.name}")
-        if self.driver.committer.held:
+        if self.driver.runner.held:
             return  # what is stored but not acknowledged yet counts there, but not here
         owed, unsure = len(model.undelivered(self.live)), len(model.unsure(self.live))
         assert owed <= info["num_pending"] <= owed + unsure, (

@@ -481,6 +481,10 @@ class Consumer:
             or self.comes_first(seq)
         )
 
+    def put_off(self, error: Exception) -> None:
+        """The disk did not give what was to be delivered: look again in a while."""
+        self.life.put_off(error)
+
     # -- timers and the end: see `consumer_life` -------------------------------------------------
 
     def watch(self, when: _int) -> None:

@@ -256,7 +256,7 @@ class ConsumerLife:
                 self.changed()
 
         job = StateSave(consumer.store, encode_state(consumer), sync, done)
-        consumer.engine.committer.run_job(job)
+        consumer.engine.commit.run_job(job)
 
     def save_config(self, config: ConsumerConfig) -> None:
         """Keep `config`, which is to be the consumer's. Blocks. Raises `ApiError`."""
@@ -277,7 +277,7 @@ class ConsumerLife:
         """Keep the configuration of an ephemeral consumer, off the loop; nobody waits for it."""
         consumer = self.consumer
         job = EphemeralSave(consumer.store, meta, self._live_on_in_memory)
-        consumer.engine.committer.run_job(job)
+        consumer.engine.commit.run_job(job)
 
     def _live_on_in_memory(self, error: Exception) -> None:
         """The files of an ephemeral consumer could not be written: it ends with the process."""

@@ -320,7 +320,7 @@ class JetStream:
         self._copy_timer = None
         job = self._copy_job()
         if job.copies:
-            self.engine.committer.run_job(job)
+            self.engine.commit.run_job(job)
 
     def _copied(self, failed: list[CopyOfConfiguration]) -> None:
         """Second copies were written, or `failed` to be."""

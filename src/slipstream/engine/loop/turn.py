@@ -28,14 +28,14 @@ REQUEST: _int = 400  # an API request that only reads, beside what its answer co
 CHANGE: _int = 20_000  # an API request that changes something, most likely on the disk
 
 
-class Committer(Protocol):
-    """Makes streams durable: on the loop or on a thread, the owner of the loop decides."""
+class Pumped(Protocol):
+    """What a turn goes on with: a consumer that may be able to deliver, a batch that is read."""
 
-    def commit(self, stream: Any) -> None:
-        """See to it that all that `stream` has appended is synced and `stream.synced` called."""
+    def pump(self) -> Any:
+        """Go on, a bounded amount."""
 
-    def run_job(self, job: Any) -> None:
-        """Run `job.run` where it may block, then `job.finish` on the loop."""
+    def put_off(self, error: Exception) -> None:
+        """The disk refused what was asked of it while `pump` ran."""
 
 
 class Turn:
@@ -44,7 +44,7 @@ class Turn:
     def __init__(self) -> None:
         self.sessions: list[Any] = []  # ClientSession with output
         self.streams: list[Any] = []  # Stream with something to commit
-        self.ready: list[Any] = []  # Consumer that may be able to deliver
+        self.ready: list[Pumped] = []
         self.parked: deque[Any] = deque()  # ClientSession with frames to act on in the next round
         self.laden: deque[Any] = deque()  # ClientSession with large messages, for the next rounds
         self.waiting: deque[Any] = deque()  # ClientSession that published what these are sent

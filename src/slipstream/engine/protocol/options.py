@@ -53,6 +53,7 @@ class EngineOptions(msgspec.Struct, kw_only=True):
     domain: str = ""
     strict: bool = True
     sync_always: bool = True
+    sync_interval: int = 0  # ns, after which a relaxed batch is synced; 0 takes a second
     request_queue_limit: int = 10_000  # API requests that wait; 0 is without bound
     jetstream_limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
+from slipstream.engine.commit.commit import Commit
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.loop.timers import Timers
-from slipstream.engine.loop.turn import Committer, Turn
+from slipstream.engine.loop.turn import Turn
 from slipstream.engine.protocol.options import EngineOptions
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.message import Inbound
@@ -24,7 +25,7 @@ class Host(Protocol):
     turn: Turn
     random: Random
     options: EngineOptions
-    committer: Committer
+    commit: Commit
     server_name: str
     accounts: dict[str, Account]
     default_account: Account

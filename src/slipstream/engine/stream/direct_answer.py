@@ -78,14 +78,18 @@ class Answer:
         self._up_to = up_to
         self.pump()
 
+    def put_off(self, error: Exception) -> None:
+        """The disk refused to give the next message: the answer ends."""
+        self.status(b"500 Storage Failure")
+
     def pump(self) -> None:
         """Send the next piece; the rest follows in a later round of the turn."""
         if self.stream.closed:
             return
         try:
             state = self._piece()
-        except (OSError, StorageError):
-            self.status(b"500 Storage Failure")
+        except (OSError, StorageError) as error:
+            self.put_off(error)
             return
         if state == 0:
             self._continue_later()

@@ -30,8 +30,7 @@ cdef class Stream(Service):
     cdef public DuplicateWindow dedupe
     cdef public bytes last_msg_id
     cdef public bint dirty
-    cdef public int syncing
-    cdef public bint sync_again
+    cdef public object progress
     cdef public bint closed
     cdef public bint shows_front
     cdef public bint ack_at_once

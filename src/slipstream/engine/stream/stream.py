@@ -1,7 +1,7 @@
 """A stream: what is published to its subjects is checked, stored, acknowledged when it is durable.
 
 `handle` is the hot path: one call for each message, no JSON, no copy of the payload. The record
-goes into the log's buffer, the reply subject into a list. At the end of the turn the committer
+goes into the log's buffer, the reply subject into a list. At the end of the turn the commit
 writes and syncs the buffer once; `synced` then releases the acknowledgements that the sync covers
 and tells the consumers what they may deliver. Consumers see nothing before that.
 
@@ -12,6 +12,7 @@ Checks that only some messages need (headers) are in `ingest_checks`, what follo
 from collections.abc import Callable
 from typing import Any
 
+from slipstream.engine.commit.commit import Progress
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
@@ -60,8 +61,7 @@ class Stream(Service):
         self.dedupe = DuplicateWindow(config.duplicate_window)
         self.last_msg_id = b""  # of the very last message stored
         self.dirty = False  # whether it stands in the turn's list
-        self.syncing = 0  # kept by the committer: batches on their way to the disk
-        self.sync_again = False
+        self.progress = Progress()  # of its batches; see `commit`
         self.closed = False
         # Whether an empty stream shows its first sequence although it never had a message.
         self.shows_front = config.first_seq > 0
@@ -391,7 +391,7 @@ class Stream(Service):
 
     def _run_jobs(self) -> None:
         for job in self.log.take_jobs():
-            self.engine.committer.run_job(job)
+            self.engine.commit.run_job(job)
 
     def _save_end(self) -> None:
         """Have it kept where the log ends, so that damage there shows at the next start."""

@@ -1,0 +1,177 @@
+"""Group commit as a state machine: one batch covers all that a stream stored since the last one.
+
+The commit itself touches no disk and no thread. It decides what a batch covers, when the next one
+may follow, and who is told afterwards; a `Runner` runs the batches. The server's runner has a
+thread, the simulator's a disk that does as it is told, and both run this class.
+
+The rules:
+
+* The batches of a stream are begun and finished in order. A batch after a failed one has failed.
+* What a stream stores while a batch is under way gathers for the next one. Once that is large, it
+  is begun before the first has finished, so that a disk which is busy with many bytes never waits
+  for the loop. There are never more than two.
+* A small batch may run where it stands, if the runner finds the disk quick enough.
+* With relaxed durability a batch is handed to the operating system at once, and synced after an
+  interval together with all that follow it until then.
+"""
+
+from typing import Any, Protocol
+
+from slipstream.engine.loop.timers import Timers
+from slipstream.log.durability import Job, SyncBatch
+
+QUEUED_BYTES_MIN = 1024 * 1024  # below this, what waits for a batch under way goes on gathering
+SYNC_LATER_NS = 1_000_000_000  # after which a relaxed batch is synced, where no interval is set
+
+
+class Runner(Protocol):
+    """Runs jobs where they may block."""
+
+    def start(self, job: Job) -> None:
+        """Call ``job.run()``, after those of the jobs started before, then ``job.finish()`` as a
+        turn of the engine."""
+
+    def run_here(self, job: Job, size: int) -> bool:
+        """Run and finish a batch of `size` bytes now, on the loop; False if it is to be started."""
+
+
+class Progress:
+    """How far the batches of one stream are; nobody but the commit writes to it."""
+
+    __slots__ = ("again", "lazy", "under_way")
+
+    def __init__(self) -> None:
+        self.under_way = 0  # batches begun and not finished
+        self.again = False  # more was stored meanwhile
+        self.lazy: SyncBatch | None = None  # handed to the operating system, to be synced later
+
+
+class Committed(Protocol):
+    """A stream, as the commit sees it."""
+
+    closed: bool
+    ack_at_once: bool
+    log: Any
+    progress: Progress
+
+    def prepare_sync(self, instead_of: SyncBatch | None = None) -> SyncBatch | None:
+        """The batch that makes durable all that was stored so far; None if there is nothing."""
+
+    def synced(self, batch: SyncBatch | None) -> None:
+        """A batch has reached the disk or failed to; None: there was nothing to sync."""
+
+    def mark_dirty(self) -> Any:
+        """Be committed at the end of the turn."""
+
+
+class BatchJob:
+    """A stream's batch on its way to the disk."""
+
+    __slots__ = ("_commit", "batch", "stream")
+
+    def __init__(self, commit: "Commit", stream: Committed, batch: SyncBatch) -> None:
+        self._commit = commit
+        self.stream = stream
+        self.batch = batch
+
+    def run(self) -> None:
+        """Write and sync it. Never raises: what the disk answers is kept in the batch."""
+        try:
+            self.batch.run()
+        except Exception as error:  # or the stream would wait for this batch for ever
+            self.batch.error = error
+
+    def finish(self) -> None:
+        """Tell the stream."""
+        self._commit.finished(self)
+
+
+class FlushJob:
+    """Hands a batch to the operating system; nobody waits for it."""
+
+    __slots__ = ("_batch",)
+
+    def __init__(self, batch: SyncBatch) -> None:
+        self._batch = batch
+
+    def run(self) -> None:
+        """Write it. What the disk answers is kept in the batch."""
+        self._batch.flush()
+
+    def finish(self) -> None:
+        """Nothing follows before the batch is synced."""
+
+
+class Commit:
+    """See the module's text. `sync_interval` is in ns; 0 takes a second."""
+
+    def __init__(self, runner: Runner, timers: Timers, sync_interval: int = 0) -> None:
+        self.queued_bytes_min = QUEUED_BYTES_MIN
+        self._runner = runner
+        self._timers = timers
+        self._sync_interval = sync_interval or SYNC_LATER_NS
+
+    def commit(self, stream: Committed) -> None:
+        """Have what `stream` has stored written and synced; `stream.synced` follows."""
+        if stream.closed:
+            return
+        progress = stream.progress
+        size = stream.log.unwritten()
+        if progress.under_way and not self._may_queue(progress, size):
+            progress.again = True
+            return
+        lazy, progress.lazy = progress.lazy, None
+        batch = stream.prepare_sync(lazy)
+        if batch is None:
+            stream.synced(None)
+        elif stream.ack_at_once:
+            self._sync_later(stream, batch, lazy is None)
+        else:
+            job = BatchJob(self, stream, batch)
+            progress.under_way += 1
+            if progress.under_way > 1 or not self._runner.run_here(job, size):
+                self._runner.start(job)
+
+    def _may_queue(self, progress: Progress, size: int) -> bool:
+        """Whether a second batch is worth its flush: the disk goes on with it without the loop."""
+        return progress.under_way == 1 and size >= self.queued_bytes_min
+
+    def finished(self, job: BatchJob) -> None:
+        """A batch has run: the stream is told, and commits what it stored meanwhile."""
+        stream = job.stream
+        progress = stream.progress
+        progress.under_way -= 1
+        assert progress.under_way >= 0, "a batch was finished twice"
+        if stream.closed:
+            return
+        stream.synced(job.batch)
+        if progress.again:
+            progress.again = False
+            stream.mark_dirty()
+
+    def _sync_later(self, stream: Committed, batch: SyncBatch, is_first: bool) -> None:
+        """With relaxed durability: acknowledged already, written soon, synced now and then."""
+        stream.synced(None)
+        self._runner.start(FlushJob(batch))
+        stream.progress.lazy = batch
+        if is_first:
+            self._watch(stream)
+
+    def _watch(self, stream: Committed) -> None:
+        self._timers.after(self._sync_interval, lambda: self._sync_lazy(stream))
+
+    def _sync_lazy(self, stream: Committed) -> None:
+        progress = stream.progress
+        if stream.closed:
+            progress.lazy = None
+        elif progress.under_way:
+            self._watch(stream)
+        elif progress.lazy is not None:
+            job = BatchJob(self, stream, progress.lazy)
+            progress.lazy = None
+            progress.under_way += 1
+            self._runner.start(job)
+
+    def run_job(self, job: Job) -> None:
+        """Run a job of another kind off the loop, such as a finished segment's index."""
+        self._runner.start(job)

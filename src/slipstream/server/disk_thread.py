@@ -1,0 +1,81 @@
+"""The thread on which the server's disk jobs run.
+
+Where the disk answers within a fraction of a millisecond and nothing else is running, a small batch
+runs on the loop instead: two hand-overs between threads would cost more than they hide.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import perf_counter
+
+from slipstream.engine.commit.commit import BatchJob
+from slipstream.log.durability import Job
+
+# A batch of more bytes is not waited for on the loop, which gathers the next one meanwhile. What
+# one read brings of a client that has a few messages on their way is less, however many they are.
+INLINE_BYTES_MAX = 16 * 1024
+INLINE_SECONDS_MAX = 0.0005  # a disk that is slower than this, on average, is not waited for here
+PROBE_EVERY = 256  # after so many batches on the thread, one is tried on the loop again
+_WEIGHT = 0.1
+
+
+class DiskThread:
+    """The commit's `Runner` on an event loop; `turn` runs a callback as a turn of the engine."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, turn: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self._loop = loop
+        self._turn = turn
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="slipstream-disk")
+        self._seconds = 0.0  # what a small batch takes, averaged
+        self._since_probe = 0
+
+    def start(self, job: Job) -> None:
+        """Run a job on the thread, its `finish` on the loop."""
+        self._threads.submit(self._run, job)
+
+    def _run(self, job: Job) -> None:
+        """On the thread. A future's callbacks would come two rounds of the loop later."""
+        begin = perf_counter()
+        job.run()
+        self._loop.call_soon_threadsafe(
+            self._turn, partial(self._finish, job, perf_counter() - begin)
+        )
+
+    def _finish(self, job: Job, seconds: float) -> None:
+        if isinstance(job, BatchJob):
+            self._note(seconds)
+        job.finish()
+
+    def run_here(self, job: Job, size: int) -> bool:
+        """Run a small batch on the loop, if the disk is quick; False if it is to be started."""
+        if size > INLINE_BYTES_MAX or not self._is_quick():
+            return False
+        begin = perf_counter()
+        job.run()
+        self._note(perf_counter() - begin)
+        job.finish()
+        return True
+
+    def _is_quick(self) -> bool:
+        if self._seconds <= INLINE_SECONDS_MAX:
+            return True
+        self._since_probe += 1
+        if self._since_probe >= PROBE_EVERY:
+            self._since_probe = 0
+            return True
+        return False
+
+    def _note(self, seconds: float) -> None:
+        self._seconds += (min(seconds, 0.01) - self._seconds) * _WEIGHT
+
+    def wait(self) -> None:
+        """Block until what runs on the thread has ended; what follows from it comes later."""
+        self._threads.submit(lambda: None).result()
+
+    def close(self) -> None:
+        """Wait for what is on its way."""
+        self._threads.shutdown(wait=True)

@@ -1,0 +1,72 @@
+"""The server's disk thread: what it runs on the loop, and in which order it runs the rest."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from slipstream.server import disk_thread
+from slipstream.server.disk_thread import INLINE_BYTES_MAX, DiskThread
+
+
+class Noted:
+    """A job that notes on which thread it ran and finished."""
+
+    def __init__(self, name: str, events: list[tuple[str, str]]) -> None:
+        self._name = name
+        self._events = events
+        self.finished = asyncio.Event()
+
+    def run(self) -> None:
+        self._note("ran")
+
+    def finish(self) -> None:
+        self._note("finished")
+        self.finished.set()
+
+    def _note(self, what: str) -> None:
+        where = "loop" if threading.current_thread() is threading.main_thread() else "thread"
+        self._events.append((f"{self._name} {what}", where))
+
+
+def run_turn(callback: Callable[[], None]) -> None:
+    callback()
+
+
+async def test_jobs_run_in_order_on_the_thread_and_finish_on_the_loop() -> None:
+    events: list[tuple[str, str]] = []
+    thread = DiskThread(asyncio.get_running_loop(), run_turn)
+    jobs = [Noted(name, events) for name in "ab"]
+    for job in jobs:
+        thread.start(job)
+    await jobs[-1].finished.wait()
+    thread.close()
+    assert [event for event in events if "ran" in event[0]] == [
+        ("a ran", "thread"),
+        ("b ran", "thread"),
+    ]
+    assert [event for event in events if "finished" in event[0]] == [
+        ("a finished", "loop"),
+        ("b finished", "loop"),
+    ]
+
+
+async def test_a_small_batch_runs_on_the_loop_and_a_large_one_does_not() -> None:
+    events: list[tuple[str, str]] = []
+    thread = DiskThread(asyncio.get_running_loop(), run_turn)
+    assert thread.run_here(Noted("small", events), INLINE_BYTES_MAX)
+    assert not thread.run_here(Noted("large", events), INLINE_BYTES_MAX + 1)
+    thread.close()
+    assert events == [("small ran", "loop"), ("small finished", "loop")]
+
+
+async def test_a_slow_disk_is_not_waited_for_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(1_000))
+    monkeypatch.setattr(disk_thread, "perf_counter", lambda: next(ticks) * 1.0)  # a second each
+    thread = DiskThread(asyncio.get_running_loop(), run_turn)
+    events: list[tuple[str, str]] = []
+    assert thread.run_here(Noted("first", events), 100)  # nothing is known of the disk yet
+    tried = [thread.run_here(Noted("next", events), 100) for _ in range(disk_thread.PROBE_EVERY)]
+    thread.close()
+    assert tried == [False] * (disk_thread.PROBE_EVERY - 1) + [True]  # it may have become quick
