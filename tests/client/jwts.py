@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from slipstream.client.nkeys import KeyPair, crc16
+from slipstream.client.auth import KeyPair, crc16
 
 PREFIXES = {"O": 14 << 3, "A": 0, "U": 20 << 3}
 

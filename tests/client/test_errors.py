@@ -25,7 +25,7 @@ from slipstream.client import (
     SubscriptionLimitError,
     TimeoutError,
 )
-from slipstream.client.complaints import authorization_error, server_error
+from slipstream.client.errors import authorization_error, server_error
 from slipstream.client.events import ConnectFailed, ErrorEvent, Reconnected
 from slipstream.errors import ConfigError
 from tests.client.fake_server import FakeServer, info

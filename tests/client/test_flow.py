@@ -8,7 +8,7 @@ import pytest
 import slipstream
 from slipstream.client import Message, NoRespondersError, SlowConsumerError
 from slipstream.client.events import ErrorEvent, Event, SlowConsumer
-from slipstream.client.route import Sink
+from slipstream.client.subscriptions import Sink
 
 
 async def test_a_slow_reader_loses_the_newest_is_told_once_and_harms_nobody(

@@ -99,11 +99,9 @@ def test_every_error_is_on_the_page() -> None:
 
 
 def test_every_public_call_of_a_connection_is_on_the_page() -> None:
-    low = {"add_route", "drop_line", "drop_route", "limit_route", "route_ended", "open_route"}
-    low |= {"open_reply", "close_reply", "requests_pending", "forbid", "report_slow"}
+    low = {"requests_pending", "forbid", "report_slow"}
     low |= {
         "report_error",
-        "fail_sink",
         "start",
         "give_up",
         "new_id",

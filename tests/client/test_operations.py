@@ -40,7 +40,7 @@ async def world(server_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 def open_routes(nc: slipstream.Connection) -> list[str]:
     """Subscriptions of the client, without the inboxes that live as long as their owners."""
-    return [r.subject for r in nc.routes.values() if not r.subject.endswith(".*")]
+    return [r.subject for r in nc.subscriptions.routes.values() if not r.subject.endswith(".*")]
 
 
 async def nothing_is_left(

@@ -19,8 +19,8 @@ from slipstream.client import (
     Identity,
     PermissionsError,
 )
+from slipstream.client.auth import KeyPair, read_credentials, read_seed
 from slipstream.client.events import ErrorEvent
-from slipstream.client.nkeys import KeyPair, read_credentials, read_seed
 from tests.client.jwts import make_operator_mode, new_seed
 from tests.client.own_server import OwnServer
 from tests.fix_certificates import Authority

@@ -1,6 +1,7 @@
 """The asyncio client: `connect`, and the names that go with it."""
 
-from slipstream.client.connection import Connection, connect
+from slipstream.client.auth import Identity
+from slipstream.client.connection import Connection, Status, connect
 from slipstream.client.errors import (
     AuthenticationExpiredError,
     AuthenticationRevokedError,
@@ -25,15 +26,11 @@ from slipstream.client.errors import (
     SubscriptionLimitError,
     TimeoutError,
 )
-from slipstream.client.identity import Identity
 from slipstream.client.message import Message
 from slipstream.client.options import ConnectOptions
-from slipstream.client.route import Sink
-from slipstream.client.server_info import ServerInfo
-from slipstream.client.standing import Status
-from slipstream.client.statistics import Statistics
-from slipstream.client.subscription import Subscription
-from slipstream.client.telemetry import Operation, TelemetryOptions
+from slipstream.client.servers import ServerInfo
+from slipstream.client.subscriptions import Sink, Subscription
+from slipstream.client.telemetry import Operation, Statistics, TelemetryOptions
 from slipstream.wire.headers import Headers
 
 __all__ = [

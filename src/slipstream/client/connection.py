@@ -1,25 +1,29 @@
 """A connection to NATS servers: publish, subscribe, request.
 
-One `Connection` lives over any number of sockets. What it sends gathers in its `Outbox`, what it
-receives goes to the sink of each subscription inside the read, and its `Lifeline` keeps a socket to
-one of the servers.
+One `Connection` lasts over any number of sockets. It is made of a `WriteBuffer`, which keeps what
+is to be sent; `Subscriptions`, which know the sink of each subscription id; `Requests`, which match
+answers to requests; `Events`; and a `Reconnector`, which keeps a socket to one of the servers.
 """
 
 import asyncio
 import builtins
 import contextlib
 import logging
+import random
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AbstractContextManager
+from enum import StrEnum
 from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from slipstream.client.answer import Answer
 from slipstream.client.codecs import encode_message
 from slipstream.client.errors import (
     ClientError,
     ConnectionClosedError,
+    NoRespondersError,
+    PermissionsError,
     SlowConsumerError,
     TimeoutError,
 )
@@ -35,31 +39,47 @@ from slipstream.client.events import (
     Reconnected,
     SlowConsumer,
 )
-from slipstream.client.inbox import Request
-from slipstream.client.lifeline import Lifeline
 from slipstream.client.message import Message
-from slipstream.client.metrics import metrics_for
 from slipstream.client.options import ConnectOptions, Seconds, make_options, seconds
-from slipstream.client.outbox import Outbox
 from slipstream.client.payload import HeadersLike, Payload, as_headers, payload_bytes
-from slipstream.client.request_many import Sentinel, request_many
-from slipstream.client.route import Sink
-from slipstream.client.servers import parse_servers
-from slipstream.client.standing import Standing
-from slipstream.client.subscription import Handler, Subscription, settled
-from slipstream.client.telemetry import telemetry_for
+from slipstream.client.reconnect import Reconnector
+from slipstream.client.reply_future import ReplyFuture
+from slipstream.client.requests import AnswerQueue, Request, Requests
+from slipstream.client.servers import ServerInfo, parse_servers
+from slipstream.client.subscriptions import (
+    ForeignSink,
+    Handler,
+    Sink,
+    SinkSubscription,
+    Subscription,
+    Subscriptions,
+    settled,
+)
+from slipstream.client.telemetry import NO_SPAN, Statistics, metrics_for, telemetry_for
+from slipstream.client.write_buffer import WriteBuffer
 from slipstream.wire.headers import Headers
-
-if TYPE_CHECKING:
-    from slipstream.client.services import Discovery, Service
+from slipstream.wire.nuid import Nuid
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
+    from slipstream.client.services import Discovery, Service
+
+Sentinel = Callable[[Message], bool]
 
 logger = logging.getLogger("slipstream.client")
 
 
-class Connection(Standing):
+class Status(StrEnum):
+    """Where a connection is in its life."""
+
+    CONNECTING = "connecting"  # no server has taken it yet
+    CONNECTED = "connected"
+    RECONNECTING = "reconnecting"  # another server is sought
+    DRAINING = "draining"
+    CLOSED = "closed"
+
+
+class Connection:
     """An open connection; `slipstream.connect` makes one.
 
     Leaving ``async with`` closes it; what was published before is sent. `drain` also waits until
@@ -69,35 +89,40 @@ class Connection(Standing):
     def __init__(self, urls: str | Iterable[str], options: ConnectOptions) -> None:
         self.options = options
         self.loop = asyncio.get_running_loop()
-        super().__init__(Outbox(self.loop, options.pending_bytes_max), options.inbox_prefix)
-        self.outbox.codecs = options.codecs
         self.events_hub = Events()
+        self.write_buffer = WriteBuffer(self.loop, options.pending_bytes_max)
+        self.write_buffer.codecs = options.codecs
+        self.subscriptions = Subscriptions(self.write_buffer, self.report_error)
+        self._nuid = Nuid(random.SystemRandom())
+        self.requests = Requests(self.write_buffer, self.subscriptions, f"{self.new_inbox()}.")
         self.handler_tasks: set[asyncio.Task[None]] = set()
         self.drainer: asyncio.Task[Any] | None = None  # who called `drain`: perhaps a handler
+        self._closed = False
+        self._draining = False
         self._offered: list[Service] = []
-        self.dropped = 0
+        self.dropped = 0  # messages that found no room in their subscription
         self.telemetry = telemetry_for(
             options.tracer_provider, options.telemetry, options.meter_provider
         )
         self._metrics = metrics_for(self.loop, lambda: self.stats, options.meter_provider)
-        self._lifeline = Lifeline(self, options, parse_servers(urls))
+        self._reconnector = Reconnector(self, options, parse_servers(urls))
         if options.on_event is not None:
             self.events_hub.on(Event, options.on_event)
 
     async def start(self) -> None:
         """Connect; raises `ConnectError` if no server takes us."""
         try:
-            await self._lifeline.start()
+            await self._reconnector.start()
         except BaseException:
             self._closed = True
-            self.outbox.close()
-            self._lifeline.abandon()
-            await self._lifeline.wait_lost()
+            self.write_buffer.close()
+            self._reconnector.abandon()
+            await self._reconnector.wait_lost()
             raise
-        assert self._lifeline.server is not None
+        assert self._reconnector.server is not None
         if self._metrics is not None:
             self._metrics.start()
-        self.events_hub.tell(Connected(self._lifeline.server.url))
+        self.events_hub.tell(Connected(self._reconnector.server.url))
 
     # -- what happens to it --------------------------------------------------------------------
 
@@ -129,24 +154,24 @@ class Connection(Standing):
         at the end of the loop's turn, or once a server is connected again. Raises `CodecError`,
         `InvalidSubjectError`, `MaxPayloadError`, `ConnectionClosedError`.
         """
-        if self.outbox.crowded:
-            await self.outbox.room()
+        if self.write_buffer.crowded:
+            await self.write_buffer.room()
         if type is not None:
             data, headers = self._encoded(subject, data, headers, type)
         if self.telemetry is None:
-            self.outbox.publish(subject, data, reply, headers)
+            self.write_buffer.publish(subject, data, reply, headers)
             return
-        body = payload_bytes(data, self.outbox.codecs)
+        body = payload_bytes(data, self.write_buffer.codecs)
         fields = as_headers(headers)
         with self.telemetry.publish(subject, len(body), fields, reply=reply) as sent:
-            self.outbox.publish(subject, body, reply, sent)
+            self.write_buffer.publish(subject, body, reply, sent)
 
     def _encoded(
         self, subject: str, value: Any, headers: HeadersLike | None, kind: Any
     ) -> tuple[bytes, Headers]:
         """The payload of `value` by the codec of `kind`, and the headers to go with it."""
         fields = as_headers(headers)
-        return encode_message(value, kind, self.outbox.codecs, subject, fields), fields
+        return encode_message(value, kind, self.write_buffer.codecs, subject, fields), fields
 
     def publish_nowait(
         self,
@@ -161,7 +186,7 @@ class Connection(Standing):
         Gives the message's position in the output; `Sink.on_disconnect` tells up to which
         position the server may have got it.
         """
-        return self.outbox.publish(subject, data, reply, headers)
+        return self.write_buffer.publish(subject, data, reply, headers)
 
     async def flush(self, timeout: Seconds | None = None) -> None:
         """Return once the server has acted on everything published so far.
@@ -171,7 +196,7 @@ class Connection(Standing):
         self._check_open("flush")
         limit = seconds(self.options.timeout if timeout is None else timeout)
         future: asyncio.Future[None] = self.loop.create_future()
-        self._lifeline.ping(future)
+        self._reconnector.ping(future)
         try:
             async with asyncio.timeout(limit):
                 await future
@@ -194,7 +219,7 @@ class Connection(Standing):
         self._check_open("reconnect")
         events = self.events()
         try:
-            self._lifeline.leave()
+            self._reconnector.leave()
             async for event in events:
                 if isinstance(event, Reconnected):
                     return
@@ -232,14 +257,37 @@ class Connection(Standing):
             type,
             (when_full or self.options.when_full) == "drop_oldest",
         )
-        self.add_route(subscription.route)
+        self.subscriptions.add(subscription.route)
         if self.telemetry is not None:
             self.telemetry.subscribed(subject, queue)
         if handler is not None:
             subscription.start(handler)
         return subscription
 
+    def open_sink(self, subject: str, sink: Any, queue: str = "") -> SinkSubscription:
+        """Call ``sink.deliver(message)`` inside the read for each message: no task, no queue.
+
+        `sink` is a `Sink` or any object with `deliver` and, if it likes, `failed`, `on_disconnect`
+        and `on_reconnect`.
+        """
+        self._check_not_draining(f"subscribe to {subject!r}")
+        inner = sink if isinstance(sink, Sink) else ForeignSink(sink)
+        return SinkSubscription(self.subscriptions, self.subscriptions.open(subject, queue, inner))
+
     # -- requests ------------------------------------------------------------------------------
+
+    def new_id(self) -> str:
+        """A name that nobody else uses (a NUID)."""
+        return self._nuid.next()
+
+    def new_inbox(self) -> str:
+        """A subject that nobody else uses, for answers."""
+        return f"{self.options.inbox_prefix}.{self.new_id()}"
+
+    @property
+    def requests_pending(self) -> int:
+        """How many requests await an answer."""
+        return len(self.requests.pending)
 
     async def request(
         self,
@@ -257,12 +305,12 @@ class Connection(Standing):
         `PermissionsError`, and what `publish` raises.
         """
         limit = seconds(self.options.timeout if timeout is None else timeout)
-        if self.outbox.crowded:
-            await self.outbox.room()
+        if self.write_buffer.crowded:
+            await self.write_buffer.room()
         if self.telemetry is None:
             answer = await self._ask(subject, data, limit, headers)
         else:
-            body, fields = payload_bytes(data, self.outbox.codecs), as_headers(headers)
+            body, fields = payload_bytes(data, self.write_buffer.codecs), as_headers(headers)
             with self.telemetry.publish(subject, len(body), fields, operation="request") as sent:
                 answer = await self._ask(subject, body, limit, sent)
         if type is not None:
@@ -273,16 +321,16 @@ class Connection(Standing):
         self, subject: str, data: Payload, limit: float, headers: HeadersLike | None
     ) -> Message:
         """A request, sent and answered."""
-        answer = Answer(self.outbox)
+        answer = ReplyFuture(self.write_buffer)
         request = Request(subject, answer, None)
         request.timeout = limit
-        reply = self.open_reply(request)
+        reply = self.requests.open(request)
         try:
-            request.position = self.outbox.publish(subject, data, reply, headers)
+            request.position = self.write_buffer.publish(subject, data, reply, headers)
             message: Message = await answer
             return message
         finally:
-            self._inbox.close(request)
+            self.requests.close(request)
 
     def request_many(
         self,
@@ -303,8 +351,7 @@ class Connection(Standing):
         for which `sentinel` is true. Their `value` is of `type`. Raises what `request` raises but
         for `TimeoutError`.
         """
-        return request_many(
-            self,
+        return self._ask_many(
             subject,
             data,
             headers,
@@ -314,6 +361,45 @@ class Connection(Standing):
             sentinel=sentinel,
             kind=type,
         )
+
+    async def _ask_many(
+        self,
+        subject: str,
+        data: Payload,
+        headers: HeadersLike | None,
+        *,
+        max_messages: int | None,
+        timeout: float,
+        stall: float | None,
+        sentinel: Sentinel | None,
+        kind: Any,
+    ) -> AsyncGenerator[Message, None]:
+        """A request, sent, and all its answers."""
+        if self.write_buffer.crowded:
+            await self.write_buffer.room()
+        answers = AnswerQueue()
+        request = Request(subject, None, answers)
+        reply = self.requests.open(request)
+        try:
+            request.position = self.write_buffer.publish(subject, data, reply, headers)
+            deadline = end = self.loop.time() + timeout
+            left = max_messages
+            while left is None or left > 0:
+                message = await answers.next(deadline)
+                if message is None:
+                    return
+                if message.status == 503 and not message.data:
+                    raise NoRespondersError(subject)
+                message.expect(kind)
+                if sentinel is not None and sentinel(message):
+                    return
+                yield message
+                if left is not None:
+                    left -= 1
+                if stall is not None:
+                    deadline = min(end, self.loop.time() + stall)
+        finally:
+            self.requests.close(request)
 
     # -- services ------------------------------------------------------------------------------
 
@@ -340,7 +426,16 @@ class Connection(Standing):
         context: JetStream = import_module("slipstream.client.jetstream").JetStream(self, **options)
         return context
 
-    # -- complaints ----------------------------------------------------------------------------
+    # -- errors that no call can raise -----------------------------------------------------------
+
+    def forbid(self, error: PermissionsError) -> None:
+        """The server refused a publish or a subscription: fail the request or the subscriptions."""
+        if error.operation == "publish":
+            if self.requests.forbid(error.subject, error):
+                return
+        else:
+            self.subscriptions.forbid(error)
+        self.report_error(error)
 
     def report_slow(self, subscription: Subscription) -> None:
         """A subscription drops messages."""
@@ -355,7 +450,104 @@ class Connection(Standing):
         """An error that no call could raise."""
         self.events_hub.tell(ErrorEvent(error))
 
+    # -- status and counts ---------------------------------------------------------------------
+
+    @property
+    def status(self) -> Status:
+        """Where it is in its life; `events` tell of every change."""
+        if self._closed:
+            return Status.CLOSED
+        if self._draining:
+            return Status.DRAINING
+        if self.is_connected:
+            return Status.CONNECTED
+        return Status.RECONNECTING if self._reconnector.server else Status.CONNECTING
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a server listens now."""
+        return self.write_buffer.transport is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended for good."""
+        return self._closed
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether `drain` was called."""
+        return self._draining
+
+    @property
+    def last_error(self) -> Exception | None:
+        """What went wrong last, as the events told it."""
+        return self.events_hub.last_error
+
+    @property
+    def server_info(self) -> ServerInfo:
+        """What the server said last of itself."""
+        return self._reconnector.info
+
+    @property
+    def server_url(self) -> str:
+        """The server that is connected, or was last; "" before the first."""
+        return self._reconnector.server.url if self._reconnector.server else ""
+
+    @property
+    def servers(self) -> list[str]:
+        """All servers that are known, in the order in which they would be tried."""
+        return [server.url for server in self._reconnector.pool.line]
+
+    @property
+    def discovered_servers(self) -> list[str]:
+        """Those of `servers` that a server told of."""
+        return [server.url for server in self._reconnector.pool.line if server.discovered]
+
+    def set_servers(self, urls: str | Iterable[str]) -> None:
+        """Try these servers from now on; the one that is connected stays until it is lost.
+
+        `reconnect` moves at once. Raises `ConfigError` for a wrong URL.
+        """
+        self._reconnector.pool.replace(parse_servers(urls))
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message that the server takes, in bytes with headers."""
+        return self.write_buffer.max_payload
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """What asyncio's transports know: "peername", "sockname", "ssl_object", "cipher"..."""
+        link = self._reconnector.link
+        return default if link is None else link.transport.get_extra_info(name, default)
+
+    @property
+    def stats(self) -> Statistics:
+        """What it has carried."""
+        life, link = self._reconnector, self._reconnector.link
+        return Statistics(
+            in_messages=life.in_messages + (link.messages if link else 0),
+            in_bytes=life.in_bytes + (link.payload_bytes if link else 0),
+            out_messages=self.write_buffer.messages,
+            out_bytes=self.write_buffer.payload_bytes,
+            reconnects=life.reconnects,
+            pending_bytes=self.write_buffer.pending,
+            subscriptions=len(self.subscriptions.routes),
+            dropped=self.dropped,
+        )
+
+    def processing(self, message: "Message") -> AbstractContextManager[None]:
+        """A span around what is done with `message`; nothing without OpenTelemetry."""
+        return NO_SPAN if self.telemetry is None else self.telemetry.process(message)
+
     # -- the end -------------------------------------------------------------------------------
+
+    def _check_open(self, call: str) -> None:
+        if self._closed:
+            raise ConnectionClosedError(f"{call}: the connection is closed. Open another one")
+
+    def _check_not_draining(self, call: str) -> None:
+        if self._draining:
+            raise ConnectionClosedError(f"{call}: the connection is draining. Open another one")
 
     async def drain(self) -> None:
         """Stop services and unsubscribe, let what has come be handled, send what waits, close.
@@ -374,7 +566,7 @@ class Connection(Standing):
             async with asyncio.timeout(limit):
                 for service in self._offered:
                     await service.stop()
-                sinks = [route.sink for route in self.routes.values()]
+                sinks = [route.sink for route in self.subscriptions.routes.values()]
                 drained = await asyncio.gather(
                     *(sink.drain() for sink in sinks), return_exceptions=True
                 )
@@ -402,12 +594,12 @@ class Connection(Standing):
         if self._closed:
             return
         self._closed = True
-        self.outbox.resume()  # even a socket that takes little gets what there is
-        if self.outbox.pending:
-            logger.warning("closed with %d bytes that were never sent", self.outbox.pending)
-        self.outbox.close()
-        routes = list(self.routes.values())
-        self.routes.clear()
+        self.write_buffer.resume()  # even a socket that takes little gets what there is
+        if self.write_buffer.pending:
+            logger.warning("closed with %d bytes that were never sent", self.write_buffer.pending)
+        self.write_buffer.close()
+        routes = list(self.subscriptions.routes.values())
+        self.subscriptions.routes.clear()
         reason = ConnectionClosedError(
             f"the connection was given up: {error}" if error else "the connection was closed"
         )
@@ -415,18 +607,18 @@ class Connection(Standing):
             if error is None and isinstance(route.sink, Subscription):
                 route.sink.finish()
             else:
-                self.fail_sink(route, reason)
+                self.subscriptions.fail(route, reason)
         # All is ended before anything is awaited, so that whoever cancels this leaves nothing.
         tasks = [task for task in self.handler_tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
         tasks += [task for service in self._offered for task in service.abandon()]
-        tasks += self._lifeline.abandon()
+        tasks += self._reconnector.abandon()
         try:
             await settled(tasks)
-            await self._lifeline.wait_lost()
+            await self._reconnector.wait_lost()
         finally:
-            self._lifeline.cut()
+            self._reconnector.cut()
             if self._metrics is not None:
                 self._metrics.stop()
             self.events_hub.tell(Closed(error))

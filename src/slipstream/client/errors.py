@@ -4,15 +4,15 @@
     └── ClientError
         ├── ConnectError               no server of the list could be reached
         │   └── AuthorizationError     one was reached and refused who we said we are
-        │       ├── AuthenticationExpiredError     the user or account is valid no more
-        │       └── AuthenticationRevokedError     somebody took the user's access away
+        │       ├── AuthenticationExpiredError     the user or account is no longer valid
+        │       └── AuthenticationRevokedError     the user's access was taken away
         ├── ConnectionLostError        the connection broke under a call; see `may_have_arrived`
         │   └── StaleConnectionError   the server stopped answering pings
         ├── ConnectionClosedError      the call came after `close` or `drain`
         ├── TimeoutError               (also a builtin TimeoutError) nothing came in time
         ├── NoRespondersError          nobody is subscribed to the subject of a request
         ├── PermissionsError           the server forbids a publish or a subscription
-        ├── ServerError                any other complaint of the server
+        ├── ServerError                any other -ERR of the server
         │   ├── ConnectionLimitError   it takes no more connections, or the account has too many
         │   └── SubscriptionLimitError this connection has too many subscriptions
         ├── HeadersNotSupportedError   the server takes no headers
@@ -25,9 +25,13 @@
         └── CredentialsError           (also a ConfigError) a seed, JWT or credentials file is bad
 
 A message says what was asked of whom, what is wrong and what to do.
+
+`authorization_error`, `server_error` and `parse_violation` find the error for the text of a -ERR
+(protocol.md section 13).
 """
 
 import builtins
+import re
 from collections.abc import Sequence
 
 from slipstream.errors import ConfigError, Error
@@ -159,3 +163,50 @@ class MaxPayloadError(ClientError, ValueError):
 
 class CredentialsError(ClientError, ConfigError):
     """A seed, a JWT or a credentials file can not be read or used."""
+
+
+# Those that refuse who we say we are.
+AUTHORIZATION: tuple[tuple[str, type[AuthorizationError]], ...] = (
+    ("user authentication expired", AuthenticationExpiredError),
+    ("account authentication expired", AuthenticationExpiredError),
+    ("user authentication revoked", AuthenticationRevokedError),
+    ("authorization violation", AuthorizationError),
+    ("authentication timeout", AuthorizationError),
+    ("user authentication", AuthorizationError),
+    ("account authentication", AuthorizationError),
+)
+LIMITS: tuple[tuple[str, type[ServerError]], ...] = (
+    ("maximum connections exceeded", ConnectionLimitError),
+    ("maximum account active connections exceeded", ConnectionLimitError),
+    ("maximum subscriptions exceeded", SubscriptionLimitError),
+)
+
+
+def authorization_error(text: str) -> type[AuthorizationError] | None:
+    """The error for an -ERR that refuses who we say we are; None for any other."""
+    lower = text.lower()
+    return next((kind for start, kind in AUTHORIZATION if lower.startswith(start)), None)
+
+
+def server_error(text: str, server: str) -> ServerError:
+    """The error for any other -ERR."""
+    lower = text.lower()
+    kind = next((kind for start, kind in LIMITS if lower.startswith(start)), ServerError)
+    return kind(text, server)
+
+
+_VIOLATION = re.compile(
+    r"permissions violation for (?P<operation>publish(?: with reply of)?|subscription)(?: to)? "
+    r'"(?P<subject>(?:[^"\\]|\\.)*)"(?: using queue "(?P<queue>[^"]*)")?',
+    re.I,
+)
+
+
+def parse_violation(text: str, server: str) -> PermissionsError | None:
+    """The error for a permissions violation; None if `text` is none."""
+    found = _VIOLATION.match(text)
+    if found is None:
+        return None
+    operation = "subscribe" if found["operation"].lower() == "subscription" else "publish"
+    subject = re.sub(r"\\(.)", r"\1", found["subject"])
+    return PermissionsError(operation, subject, found["queue"] or "", text, server)

@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slipstream.client.auth import ask_identity, auth_fields
-from slipstream.client.complaints import authorization_error, server_error
-from slipstream.client.errors import ClientError, ConnectError
+from slipstream.client.errors import ClientError, ConnectError, authorization_error, server_error
+from slipstream.client.link import Link
 from slipstream.client.options import ConnectOptions, seconds
-from slipstream.client.protocol import Link
-from slipstream.client.server_info import ServerInfo, parse_info
-from slipstream.client.servers import ServerAddress
+from slipstream.client.servers import ServerAddress, ServerInfo, parse_info
 from slipstream.errors import Error, ProtocolError
 
 if TYPE_CHECKING:
-    from slipstream.client.outbox import Outbox
-    from slipstream.client.route import Route
+    from slipstream.client.subscriptions import Route
+    from slipstream.client.write_buffer import WriteBuffer
 
 
 class SocketLink(Link, asyncio.BufferedProtocol):
@@ -147,7 +145,7 @@ def connect_frame(options: ConnectOptions, info: ServerInfo, identity: dict[str,
 async def open_link(
     server: ServerAddress,
     options: ConnectOptions,
-    outbox: "Outbox",
+    write_buffer: "WriteBuffer",
     routes: "dict[int, Route]",
 ) -> tuple[Link, Handshake]:
     """A link to `server` that is ready for use, and what the server said of itself.
@@ -156,7 +154,7 @@ async def open_link(
     """
     loop = asyncio.get_running_loop()
     handshake = Handshake(loop, server)
-    link = SocketLink(handshake, outbox, routes)
+    link = SocketLink(handshake, write_buffer, routes)
     try:
         async with asyncio.timeout(seconds(options.connect_timeout)):
             await _greet(loop, link, handshake, options)

@@ -1,6 +1,6 @@
 import cython
 
-from slipstream.client.outbox cimport Outbox
+from slipstream.client.write_buffer cimport WriteBuffer
 from slipstream.client.payload cimport header_bytes, payload_bytes, subject_bytes as as_subject
 from slipstream.wire.headers cimport find
 from slipstream.wire.server_frames cimport ServerFrames
@@ -12,13 +12,13 @@ cdef class Message:
     cdef bytes _block
     cdef readonly bytes data
     cdef object _headers
-    cdef Outbox _outbox
+    cdef WriteBuffer _write_buffer
     cdef public object _kind
 
     @cython.locals(data=bytes, header_start=Py_ssize_t, body_start=Py_ssize_t)
-    cpdef fill(self, ServerFrames frames, Outbox outbox)
-    cpdef Outbox _answerable(self)
+    cpdef fill(self, ServerFrames frames, WriteBuffer write_buffer)
+    cpdef WriteBuffer _answerable(self)
 
 
 @cython.locals(message=Message)
-cpdef Message message_of(ServerFrames frames, Outbox outbox)
+cpdef Message message_of(ServerFrames frames, WriteBuffer write_buffer)

@@ -14,7 +14,7 @@ from slipstream.errors import ProtocolError
 from slipstream.wire.headers import Headers, find, status
 
 if TYPE_CHECKING:
-    from slipstream.client.outbox import Outbox
+    from slipstream.client.write_buffer import WriteBuffer
     from slipstream.wire.server_frames import ServerFrames
 
 T = TypeVar("T")
@@ -40,10 +40,10 @@ class Message:
         self._block = b"" if headers is None else header_bytes(headers)
         self.data = payload_bytes(data)
         self._headers: Headers | None = None
-        self._outbox: Outbox | None = None
+        self._write_buffer: WriteBuffer | None = None
         self._kind: Any = None
 
-    def fill(self, frames: "ServerFrames", outbox: "Outbox") -> None:
+    def fill(self, frames: "ServerFrames", write_buffer: "WriteBuffer") -> None:
         """Become the message that `frames` stands at; for `__new__` without `__init__`."""
         data = frames.data
         self._subject = frames.subject
@@ -53,7 +53,7 @@ class Message:
         self._block = data[header_start:body_start] if header_start < body_start else b""
         self.data = data[body_start : frames.end]
         self._headers = None
-        self._outbox = outbox
+        self._write_buffer = write_buffer
         self._kind = None
 
     @property
@@ -112,7 +112,9 @@ class Message:
         return decoded
 
     def _decoded(self, kind: Any) -> Any:
-        return decode_message(self, kind, None if self._outbox is None else self._outbox.codecs)
+        return decode_message(
+            self, kind, None if self._write_buffer is None else self._write_buffer.codecs
+        )
 
     def expect(self, kind: Any) -> None:
         """Let `value` be of this type."""
@@ -140,24 +142,24 @@ class Message:
 
         Raises `NoReplySubjectError` if no answer is awaited, and what `Connection.publish` raises.
         """
-        outbox = self._answerable()
-        if outbox.crowded:
-            await outbox.room()
+        write_buffer = self._answerable()
+        if write_buffer.crowded:
+            await write_buffer.room()
         self.respond_nowait(data, headers=headers)
 
     def respond_nowait(self, data: Payload = b"", *, headers: HeadersLike | None = None) -> None:
         """Answer without ever waiting; raises what `Connection.publish_nowait` raises."""
         block = b"" if headers is None else header_bytes(headers)
-        outbox = self._answerable()
-        outbox.put_message(self._reply, b"", block, payload_bytes(data, outbox.codecs))
+        write_buffer = self._answerable()
+        write_buffer.put_message(self._reply, b"", block, payload_bytes(data, write_buffer.codecs))
 
-    def _answerable(self) -> "Outbox":
-        if self._outbox is None or not self._reply:
+    def _answerable(self) -> "WriteBuffer":
+        if self._write_buffer is None or not self._reply:
             raise NoReplySubjectError(
                 f"respond to a message on {self.subject!r}: it has no reply subject, so nobody "
                 "awaits an answer. Send it with `request`"
             )
-        return self._outbox
+        return self._write_buffer
 
     def __repr__(self) -> str:
         reply = f", reply={self.reply!r}" if self._reply else ""
@@ -175,8 +177,8 @@ class Message:
         raise TypeError("a received message belongs to its connection; send its parts instead")
 
 
-def message_of(frames: "ServerFrames", outbox: "Outbox") -> Message:
+def message_of(frames: "ServerFrames", write_buffer: "WriteBuffer") -> Message:
     """The message that `frames` stands at."""
     message = Message.__new__(Message)
-    message.fill(frames, outbox)
+    message.fill(frames, write_buffer)
     return message

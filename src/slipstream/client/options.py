@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from slipstream.client.auth import Identity
 from slipstream.client.codecs import Registry
-from slipstream.client.identity import Identity
-from slipstream.client.server_info import ServerInfo
+from slipstream.client.servers import ServerInfo
 from slipstream.client.telemetry import TelemetryOptions
 from slipstream.errors import ConfigError
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from websockets.client import ClientProtocol
     from websockets.frames import Frame
 
-    from slipstream.client.protocol import Link
+    from slipstream.client.link import Link
 
 logger = logging.getLogger("slipstream.client.websocket")
 
@@ -75,7 +75,7 @@ class WebSocketTransport(asyncio.Transport):
         super().__init__()
         self._socket = socket
         self._frames = frames
-        self._outbox = link.outbox
+        self._write_buffer = link.write_buffer
         self._compresses = bool(frames.extensions)
         self._open_state = frames.state
 
@@ -90,7 +90,7 @@ class WebSocketTransport(asyncio.Transport):
         self.send_frames()
 
     def _write_compressed(self, data: "bytes | bytearray | memoryview[Any]") -> None:
-        step = min(COMPRESSED_BYTES_MAX, self._outbox.max_payload)
+        step = min(COMPRESSED_BYTES_MAX, self._write_buffer.max_payload)
         view = memoryview(data)
         for start in range(0, len(view), step):
             self._frames.send_binary(view[start : start + step])

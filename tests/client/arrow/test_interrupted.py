@@ -22,7 +22,7 @@ async def test_a_scan_may_be_cancelled_anywhere_and_goes_on_where_it_was(
     scan = stream.scan(batch_rows=10)
     found: list[int] = []
     for rounds in range(200):
-        js.connection.outbox.crowded = True  # so that sending a request waits too
+        js.connection.write_buffer.crowded = True  # so that sending a request waits too
         task = asyncio.ensure_future(anext(scan))
         for _ in range(rounds % 20):
             await asyncio.sleep(0)
@@ -46,10 +46,10 @@ async def test_a_cancelled_fetch_is_cancelled_though_nothing_can_be_handed_back(
         before = nc.stats.in_messages
         taking = asyncio.create_task(consumer.fetch_arrow(10, timeout=30))
         await until(lambda: nc.stats.in_messages > before)
-        nc.outbox.pause()
-        while nc.outbox.pending <= nc.outbox.bytes_max:
+        nc.write_buffer.pause()
+        while nc.write_buffer.pending <= nc.write_buffer.bytes_max:
             nc.publish_nowait("nobody", bytes(1000))
         taking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await taking
-        nc.outbox.resume()
+        nc.write_buffer.resume()

@@ -187,10 +187,10 @@ async def test_a_stream_that_is_gone_is_an_error(js: JetStream) -> None:
 
 async def test_a_scan_left_early_leaves_nothing_behind(js: JetStream, stream: Stream) -> None:
     await fill(js, stream, 100)
-    routes = len(js.connection.routes)
+    routes = len(js.connection.subscriptions.routes)
     async with stream.scan(batch_rows=10) as scan:
         assert (await anext(scan)).num_rows == 10
-    assert len(js.connection.routes) == routes
+    assert len(js.connection.subscriptions.routes) == routes
     with pytest.raises(StopAsyncIteration):
         await anext(scan)
     for _ in range(100):
@@ -204,7 +204,7 @@ async def test_a_scan_that_is_cancelled_or_dropped_awaits_nothing_more(
     js: JetStream, stream: Stream
 ) -> None:
     await fill(js, stream, 100)
-    routes = len(js.connection.routes)
+    routes = len(js.connection.subscriptions.routes)
     for turns in range(0, 30, 3):
         task = asyncio.ensure_future(stream.scan(batch_rows=10).to_table())
         for _ in range(turns):
@@ -216,7 +216,7 @@ async def test_a_scan_that_is_cancelled_or_dropped_awaits_nothing_more(
         assert batch.num_rows == 10
         break
     for _ in range(100):
-        if len(js.connection.routes) == routes:
+        if len(js.connection.subscriptions.routes) == routes:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("a scan that nobody reads is still listening")

@@ -20,8 +20,8 @@ BOUND = 10_000
 
 def fill(nc: slipstream.Connection) -> None:
     """Publish until there is no room."""
-    nc.outbox.pause()  # as the socket does when the server takes nothing
-    while nc.outbox.pending <= nc.outbox.bytes_max:
+    nc.write_buffer.pause()  # as the socket does when the server takes nothing
+    while nc.write_buffer.pending <= nc.write_buffer.bytes_max:
         nc.publish_nowait("nobody", bytes(1000))
     with pytest.raises(OutboundBufferFullError):
         nc.publish_nowait("nobody")
@@ -46,7 +46,7 @@ async def test_a_message_that_is_taken_is_given_though_no_other_can_be_asked_for
                 message = await messages.next(1)
                 assert message is not None
                 assert message.metadata.consumer_sequence == number
-            nc.outbox.resume()
+            nc.write_buffer.resume()
             assert await messages.next(5) is not None  # patience has asked again
 
 
@@ -59,7 +59,7 @@ async def test_a_fetch_waits_for_room() -> None:
         fill(nc)
         fetching = asyncio.create_task(consumer.fetch(2, timeout=30))
         await asyncio.sleep(0)
-        nc.outbox.resume()
+        nc.write_buffer.resume()
         assert len(await fetching) == 2
 
 
@@ -73,7 +73,7 @@ async def test_a_consumer_is_deleted_once_there_is_room_to_say_so(
     ):
         fill(nc)
         forget_consumer(nc.jetstream(), "S", "c")
-        nc.outbox.resume()
+        nc.write_buffer.resume()
         await until(lambda: len(server.asked) == 1)
         await until(lambda: nc.requests_pending == 0)
 
@@ -83,7 +83,7 @@ async def test_what_was_subscribed_but_never_sent_does_not_come_alive_later() ->
         ScriptedServer(lambda _: None) as server,
         await slipstream.connect(server.url, reconnect_wait=0.01) as nc,
     ):
-        nc.outbox.pause()
+        nc.write_buffer.pause()
         subscription = await nc.subscribe("left.early")
         server.close_clients()
         await until(lambda: not nc.is_connected)

@@ -160,7 +160,9 @@ class Bench:
         async with asyncio.timeout(3):
             with pytest.raises(slipstream.Error) as caught:
                 await work
-        assert not [r for r in self.nc.routes.values() if not r.subject.endswith(".*")]
+        assert not [
+            r for r in self.nc.subscriptions.routes.values() if not r.subject.endswith(".*")
+        ]
         assert self.server.accepted == 1
         return caught.value
 
@@ -232,7 +234,9 @@ async def test_a_direct_get_that_is_none_is_an_error_of_the_call(
             async with asyncio.timeout(5):
                 with contextlib.suppress(slipstream.Error):
                     await work()  # what it did not need may be wrong
-        assert not [r for r in bench.nc.routes.values() if not r.subject.endswith(".*")]
+        assert not [
+            r for r in bench.nc.subscriptions.routes.values() if not r.subject.endswith(".*")
+        ]
 
 
 @pytest.mark.parametrize("name", NO_STATUS)

@@ -35,11 +35,11 @@ async def test_an_object_is_read_whole_though_there_is_no_room_to_ask_for_it(
 
     async def fill(nc: slipstream.Connection) -> None:
         while True:
-            nc.outbox.pause()
-            while nc.outbox.pending <= nc.outbox.bytes_max:
+            nc.write_buffer.pause()
+            while nc.write_buffer.pending <= nc.write_buffer.bytes_max:
                 nc.publish_nowait("nobody", bytes(1000))
             await asyncio.sleep(0.01)
-            nc.outbox.resume()
+            nc.write_buffer.resume()
             await asyncio.sleep(0.001)
 
     async with await slipstream.connect(server_url, pending_bytes_max=10_000) as nc:
@@ -48,7 +48,7 @@ async def test_an_object_is_read_whole_though_there_is_no_room_to_ask_for_it(
             filling = asyncio.create_task(fill(nc))
             sizes = [len(chunk) async for chunk in reader]
             filling.cancel()
-        nc.outbox.resume()
+        nc.write_buffer.resume()
         assert sum(sizes) == len(LARGE)
 
 

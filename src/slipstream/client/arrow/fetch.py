@@ -101,7 +101,7 @@ def _hand_back(connection: "Connection", columns: MessageColumns) -> None:
     ends = memoryview(offsets).cast("i")
     with suppress(Error):  # no room, or no connection: their ack_wait brings them back
         for start, end in pairwise(ends):
-            connection.outbox.put_message(text[start:end], b"", b"", b"-NAK")
+            connection.write_buffer.put_message(text[start:end], b"", b"", b"-NAK")
 
 
 async def ack_batch(
@@ -113,8 +113,8 @@ async def ack_batch(
     replies = batch.column("reply")
     if ack_policy == "all":
         replies = replies.slice(len(replies) - 1)
-    outbox = connection.outbox
+    write_buffer = connection.write_buffer
     for reply in replies.to_pylist():
-        outbox.put_message(reply.encode(), b"", b"", word)
-        if outbox.crowded:
-            await outbox.room()
+        write_buffer.put_message(reply.encode(), b"", b"", word)
+        if write_buffer.crowded:
+            await write_buffer.room()

@@ -2,8 +2,8 @@ import cython
 
 from slipstream.client.arrow.columns cimport MessageColumns
 from slipstream.client.message cimport Message, message_of
-from slipstream.client.outbox cimport Outbox
-from slipstream.client.route cimport Sink
+from slipstream.client.write_buffer cimport WriteBuffer
+from slipstream.client.subscriptions cimport Sink
 from slipstream.wire.server_frames cimport ServerFrames
 
 
@@ -19,6 +19,6 @@ cdef class Gather(Sink):
     cdef object _waiter
 
     @cython.locals(columns=MessageColumns, result=int)
-    cpdef receive(self, ServerFrames frames, Outbox outbox)
+    cpdef receive(self, ServerFrames frames, WriteBuffer write_buffer)
     cpdef _take_status(self, Message message)
     cpdef end(self, int outcome)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from slipstream.client.arrow.columns import MessageColumns
 from slipstream.client.message import Message, message_of
-from slipstream.client.route import Sink
+from slipstream.client.subscriptions import Sink
 
 if TYPE_CHECKING:
-    from slipstream.client.outbox import Outbox
+    from slipstream.client.write_buffer import WriteBuffer
     from slipstream.wire.server_frames import ServerFrames
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
@@ -50,7 +50,7 @@ class Gather(Sink):
         self.heartbeats = 0
         self._waiter: asyncio.Future[None] | None = None
 
-    def receive(self, frames: "ServerFrames", outbox: "Outbox") -> None:
+    def receive(self, frames: "ServerFrames", write_buffer: "WriteBuffer") -> None:
         """Append a message, or note what ended the read."""
         columns = self.columns
         if self.outcome != WAITING:
@@ -84,7 +84,7 @@ class Gather(Sink):
                 ):
                     self.end(FULL)
         elif result == 0:
-            self._take_status(message_of(frames, outbox))
+            self._take_status(message_of(frames, write_buffer))
         else:
             self.end(result)
 

@@ -25,7 +25,7 @@ from slipstream.client.message import Message
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
-    from slipstream.client.sink_subscription import SinkSubscription
+    from slipstream.client.subscriptions import SinkSubscription
 
 PULL_EXPIRES_SECONDS = 30
 PULL_HEARTBEAT_SECONDS = 1
@@ -111,8 +111,8 @@ class Reader:
     async def _room(self) -> None:
         """Wait until a request can be sent. What came before it is kept: the wait may be
         cancelled."""
-        if self._js.connection.outbox.crowded:
-            await self._js.connection.outbox.room()
+        if self._js.connection.write_buffer.crowded:
+            await self._js.connection.write_buffer.room()
 
     def _send(self, subject: str, body: dict[str, object], inbox: str) -> None:
         """Send a request."""

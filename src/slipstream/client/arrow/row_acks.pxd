@@ -2,8 +2,8 @@ import cython
 
 from slipstream.client.arrow.row_block cimport RowBlock
 from slipstream.client.message cimport message_of
-from slipstream.client.outbox cimport Outbox
-from slipstream.client.route cimport Sink
+from slipstream.client.write_buffer cimport WriteBuffer
+from slipstream.client.subscriptions cimport Sink
 from slipstream.wire.server_frames cimport ServerFrames
 
 
@@ -19,8 +19,8 @@ cdef class RowAcks(Sink):
     cdef object _waiter
 
     @cython.locals(subject=bytes, view="const unsigned char *", token="long long", i=Py_ssize_t, row="long long", block=RowBlock, sequence="unsigned long long")
-    cpdef receive(self, ServerFrames frames, Outbox outbox)
-    cdef int _odd(self, RowBlock block, Py_ssize_t row, ServerFrames frames, Outbox outbox) except -1
+    cpdef receive(self, ServerFrames frames, WriteBuffer write_buffer)
+    cdef int _odd(self, RowBlock block, Py_ssize_t row, ServerFrames frames, WriteBuffer write_buffer) except -1
     cdef object _wake(self)
 
 

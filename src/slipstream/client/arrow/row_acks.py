@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from slipstream.client.arrow.row_block import RowBlock
 from slipstream.client.message import message_of
-from slipstream.client.route import Sink
+from slipstream.client.subscriptions import Sink
 
 if TYPE_CHECKING:
-    from slipstream.client.outbox import Outbox
+    from slipstream.client.write_buffer import WriteBuffer
     from slipstream.wire.server_frames import ServerFrames
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
@@ -36,7 +36,7 @@ class RowAcks(Sink):
         self._wake_at = 0
         self._waiter: asyncio.Future[None] | None = None
 
-    def receive(self, frames: "ServerFrames", outbox: "Outbox") -> None:
+    def receive(self, frames: "ServerFrames", write_buffer: "WriteBuffer") -> None:
         """An answer about a row."""
         subject = frames.subject
         view = subject
@@ -56,17 +56,19 @@ class RowAcks(Sink):
         if sequence > 0:
             if not block.settle(row, 2, sequence):
                 return
-        elif not self._odd(block, row, frames, outbox):
+        elif not self._odd(block, row, frames, write_buffer):
             return
         self.in_flight -= 1
         self.acknowledged += 1
         if self.in_flight <= self._wake_at:
             self._wake()
 
-    def _odd(self, block: RowBlock, row: _int, frames: "ServerFrames", outbox: "Outbox") -> _int:
+    def _odd(
+        self, block: RowBlock, row: _int, frames: "ServerFrames", write_buffer: "WriteBuffer"
+    ) -> _int:
         """An answer that is no plain acknowledgement; whether the row waited for it."""
         if frames.header_start < frames.body_start:
-            if message_of(frames, outbox).status == 503:
+            if message_of(frames, write_buffer).status == 503:
                 if not block.settle(row, 0):
                     return 0
                 self.unheard.append((block, row))

@@ -39,7 +39,7 @@ class RowPublisher:
         quiet: float,
     ) -> None:
         self._connection = connection
-        self._outbox = connection.outbox
+        self._write_buffer = connection.write_buffer
         self._lines = lines
         self._label = label
         self._in_flight_max = in_flight_max
@@ -48,7 +48,7 @@ class RowPublisher:
         self._inbox = inbox.encode()
         self._acks = RowAcks(self._inbox)
         self._token = 0
-        self._route = connection.open_route(f"{inbox}*", "", self._acks)
+        self._route = connection.subscriptions.open(f"{inbox}*", "", self._acks)
 
     @property
     def error(self) -> Exception | None:
@@ -76,11 +76,11 @@ class RowPublisher:
             rows = block.in_flight - before
             if rows:
                 acks.in_flight += rows
-                self._outbox.messages += rows
-                self._outbox.payload_bytes += block.payload - payload
-                self._outbox.put_line(frames)
-            if self._outbox.crowded:
-                await self._outbox.room()
+                self._write_buffer.messages += rows
+                self._write_buffer.payload_bytes += block.payload - payload
+                self._write_buffer.put_line(frames)
+            if self._write_buffer.crowded:
+                await self._write_buffer.room()
 
     async def settle(self, block: RowBlock) -> list[tuple[int, bytes]]:
         """Wait for the answers on a block that was sent; its problems.
@@ -112,4 +112,4 @@ class RowPublisher:
 
     def close(self) -> None:
         """Listen no more."""
-        self._connection.drop_route(self._route)
+        self._connection.subscriptions.drop(self._route)

@@ -34,7 +34,7 @@ from slipstream.client.jetstream.publish_options import PublishOptions, block_of
 from slipstream.client.jetstream.publisher import PubAck, read_ack
 from slipstream.client.message import Message
 from slipstream.client.payload import HeadersLike
-from slipstream.client.route import Route, Sink
+from slipstream.client.subscriptions import Route, Sink
 from slipstream.errors import Error
 from slipstream.wire.headers import with_fields
 
@@ -77,8 +77,8 @@ class AtomicBatch:
         server's refusal as an `ApiError` (10174: the stream does not allow atomic batches).
         """
         self._check(subject)
-        if self._connection.outbox.crowded:  # from here on nothing waits before it is sent
-            await self._connection.outbox.room()
+        if self._connection.write_buffer.crowded:  # from here on nothing waits before it is sent
+            await self._connection.write_buffer.room()
             self._check(subject)
         size = self.size + 1
         body, block = encode(data), self._block(size, headers, options, b"")
@@ -243,7 +243,7 @@ class FastBatch(Sink):
         """
         self._check(subject)
         if self._route is None:
-            self._route = self._connection.open_route(f"{self._inbox}.>", "", self)
+            self._route = self._connection.subscriptions.open(f"{self._inbox}.>", "", self)
         self._last_subject = subject
         self._put(subject, encode(data), block_of(headers, options), 0 if self.size == 0 else 1)
         if self.size == 1:
@@ -252,8 +252,8 @@ class FastBatch(Sink):
             await self._until(
                 lambda: self.size - self.acknowledged < 2 * self._window, "room for more"
             )
-        if self._connection.outbox.crowded:
-            await self._connection.outbox.room()
+        if self._connection.write_buffer.crowded:
+            await self._connection.write_buffer.room()
 
     async def commit(self) -> PubAck:
         """End the batch; returns when everything in it is stored."""
@@ -386,7 +386,7 @@ class FastBatch(Sink):
     def _close(self) -> None:
         self._is_ended = True
         if self._route is not None:
-            self._connection.drop_route(self._route)
+            self._connection.subscriptions.drop(self._route)
             self._route = None
 
     async def __aenter__(self) -> Self:

@@ -15,7 +15,6 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from slipstream.client.answer import Answer
 from slipstream.client.data_admin import DataAdmin
 from slipstream.client.errors import TimeoutError
 from slipstream.client.jetstream.api import Api, prefix_of
@@ -29,7 +28,8 @@ from slipstream.client.jetstream.publisher import AckInbox, PubAck
 from slipstream.client.jetstream.stream_admin import StreamAdmin
 from slipstream.client.message import Message
 from slipstream.client.payload import HeadersLike, as_headers, subject_bytes
-from slipstream.client.route import Route
+from slipstream.client.reply_future import ReplyFuture
+from slipstream.client.subscriptions import Route
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         self._ack_timeout = to_seconds(publish_ack_timeout)
         self._wait_when_full = wait_when_full
         self._stall = None if stall_timeout is None else to_seconds(stall_timeout)
-        self._outbox = connection.outbox
+        self._write_buffer = connection.write_buffer
         inbox = f"{connection.new_inbox()}."
-        self._acks = AckInbox(self._outbox, inbox, max_ack_pending, to_seconds(retry_wait))
+        self._acks = AckInbox(self._write_buffer, inbox, max_ack_pending, to_seconds(retry_wait))
         self._acks.on_ack = on_publish_ack
         self._acks.on_error = on_publish_error
         self._acks_subject = inbox + "*"
@@ -115,12 +115,12 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         `Connection.publish` raises.
         """
         acks = self._acks
-        if self._outbox.crowded:
-            await self._outbox.room()
+        if self._write_buffer.crowded:
+            await self._write_buffer.room()
         if not acks.is_open:
             self._open()
         limit = self.api.timeout if timeout is None else to_seconds(timeout)
-        answer = Answer(self._outbox)
+        answer = ReplyFuture(self._write_buffer)
         if self.connection.telemetry is None:
             acks.send(subject, data, headers, type, options, limit, retries, answer)
             stored: PubAck = await answer
@@ -192,7 +192,7 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
 
     def _open(self) -> None:
         """Begin to receive acknowledgements: with the first publish."""
-        self._route = self.connection.open_route(self._acks_subject, "", self._acks)
+        self._route = self.connection.subscriptions.open(self._acks_subject, "", self._acks)
         self._acks.is_open = True
 
     def __del__(self) -> None:
@@ -200,7 +200,7 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         # last acknowledgement has come.
         route: Route | None = getattr(self, "_route", None)
         if route is not None and not self.connection.loop.is_closed():
-            unsubscribe = partial(self.connection.drop_route, route)
+            unsubscribe = partial(self.connection.subscriptions.drop, route)
             self.connection.loop.call_soon_threadsafe(self._acks.retire, unsubscribe)
 
     async def _make_ready(self, subject: str) -> None:
@@ -209,8 +209,8 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         if len(acks.pending) >= acks.in_flight_max:
             await self._slot(subject)
         try:
-            if self._outbox.crowded:
-                await self._outbox.room()
+            if self._write_buffer.crowded:
+                await self._write_buffer.room()
             if not acks.is_open:
                 self._open()
         except BaseException:

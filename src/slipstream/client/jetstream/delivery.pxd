@@ -1,10 +1,10 @@
 import cython
 
-from slipstream.client.answer cimport Answer
+from slipstream.client.reply_future cimport ReplyFuture
 from slipstream.client.jetstream.message cimport JetStreamMessage, Metadata, delivered
 from slipstream.client.message cimport Message, message_of
-from slipstream.client.outbox cimport Outbox
-from slipstream.client.route cimport Sink
+from slipstream.client.write_buffer cimport WriteBuffer
+from slipstream.client.subscriptions cimport Sink
 from slipstream.wire.server_frames cimport ServerFrames
 
 
@@ -16,12 +16,12 @@ cdef class Batch(Sink):
     cdef object _source
     cdef object _context
     cdef object _kind
-    cdef Answer _waiter
+    cdef ReplyFuture _waiter
     cdef bint _is_done
 
     @cython.locals(message=JetStreamMessage)
-    cpdef receive(self, ServerFrames frames, Outbox outbox)
-    @cython.locals(waiter=Answer)
+    cpdef receive(self, ServerFrames frames, WriteBuffer write_buffer)
+    @cython.locals(waiter=ReplyFuture)
     cpdef finish(self)
 
 
@@ -52,7 +52,7 @@ cdef class Delivery(Sink):
     cdef object _waiter
 
     @cython.locals(message=JetStreamMessage, size=Py_ssize_t)
-    cpdef receive(self, ServerFrames frames, Outbox outbox)
+    cpdef receive(self, ServerFrames frames, WriteBuffer write_buffer)
     @cython.locals(metadata=Metadata)
     cdef bint _in_order(self, JetStreamMessage message) except -1
     @cython.locals(message=JetStreamMessage, size=Py_ssize_t)

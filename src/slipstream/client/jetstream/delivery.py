@@ -11,14 +11,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from slipstream.client.answer import Answer
 from slipstream.client.jetstream.message import JetStreamMessage, Metadata, delivered
 from slipstream.client.message import Message, message_of
-from slipstream.client.route import Sink
+from slipstream.client.reply_future import ReplyFuture
+from slipstream.client.subscriptions import Sink
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream.pull_options import Pin
-    from slipstream.client.outbox import Outbox
+    from slipstream.client.write_buffer import WriteBuffer
     from slipstream.wire.server_frames import ServerFrames
 
 # A taker that never waits lets others run this often; requests and acknowledgements leave then.
@@ -69,16 +69,16 @@ class Batch(Sink):
         self._source = source
         self._context = context
         self._kind = kind
-        self._waiter: Answer | None = None
+        self._waiter: ReplyFuture | None = None
         self._is_done = False
 
-    def receive(self, frames: "ServerFrames", outbox: "Outbox") -> None:
+    def receive(self, frames: "ServerFrames", write_buffer: "WriteBuffer") -> None:
         """A message, or a status."""
         self.heard = True
         if not frames.reply.startswith(b"$JS.ACK."):
-            self._source.on_status(message_of(frames, outbox))
+            self._source.on_status(message_of(frames, write_buffer))
             return
-        message = delivered(frames, outbox, self._context, self._kind)
+        message = delivered(frames, write_buffer, self._context, self._kind)
         self.messages.append(message)
         self.bytes += frames.end - frames.header_start + len(frames.subject) + len(frames.reply)
         if len(self.messages) >= self.wanted:
@@ -96,7 +96,7 @@ class Batch(Sink):
         """Whether nothing more is awaited."""
         return bool(self._is_done)
 
-    def wait(self, answer: Answer) -> Answer:
+    def wait(self, answer: ReplyFuture) -> ReplyFuture:
         """`answer`, which is set when the batch is done."""
         self._waiter = answer
         if self._is_done:
@@ -160,16 +160,16 @@ class Delivery(Sink):
 
     # -- in ------------------------------------------------------------------------------------
 
-    def receive(self, frames: "ServerFrames", outbox: "Outbox") -> None:
+    def receive(self, frames: "ServerFrames", write_buffer: "WriteBuffer") -> None:
         """A message, or a status."""
         self.silent = 0
         if self.is_ended:
             return
         if not frames.reply.startswith(b"$JS.ACK."):
             if self.source is not None:
-                self.source.on_status(message_of(frames, outbox))
+                self.source.on_status(message_of(frames, write_buffer))
             return
-        message = delivered(frames, outbox, self._context, self._kind)
+        message = delivered(frames, write_buffer, self._context, self._kind)
         if self.ordered and not self._in_order(message):
             return
         if self.limit > 0 and len(self._ready) >= self.limit:

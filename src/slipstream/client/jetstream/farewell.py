@@ -13,11 +13,11 @@ from slipstream.client.errors import (
     ConnectionLostError,
     OutboundBufferFullError,
 )
-from slipstream.client.inbox import Request
 from slipstream.client.jetstream.api import read_answer
 from slipstream.client.jetstream.errors import ConsumerNotFoundError
 from slipstream.client.message import Message
-from slipstream.client.route import Sink
+from slipstream.client.requests import Request
+from slipstream.client.subscriptions import Sink
 from slipstream.errors import Error
 
 if TYPE_CHECKING:
@@ -56,17 +56,17 @@ class Farewell(Sink):
         request = self._request = Request(self._subject, None, self)
         request.timeout = self._timeout
         try:
-            reply = connection.open_reply(request)
+            reply = connection.requests.open(request)
             request.position = connection.publish_nowait(self._subject, reply=reply)
         except ConnectionClosedError:
             return
         except OutboundBufferFullError:
-            connection.close_reply(request)
+            connection.requests.close(request)
             connection.loop.call_later(WAIT_FOR_ROOM_SECONDS, self.say)
 
     def deliver(self, message: Message) -> None:
         """The answer: it is done, unless the consumer is still to come."""
-        self._connection.close_reply(self._request)
+        self._connection.requests.close(self._request)
         self._tries -= 1
         try:
             read_answer(message, self._subject)

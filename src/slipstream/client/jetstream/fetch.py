@@ -10,7 +10,6 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from slipstream.client.answer import Answer
 from slipstream.client.errors import OutboundBufferFullError
 from slipstream.client.jetstream.delivery import Batch
 from slipstream.client.jetstream.errors import (
@@ -25,6 +24,7 @@ from slipstream.client.jetstream.pull_options import GroupOptions, request_body
 from slipstream.client.jetstream.source import LOOKS_PER_HEARTBEAT, LOOKS_SILENT_MAX
 from slipstream.client.jetstream.status import Verdict, judge
 from slipstream.client.message import Message
+from slipstream.client.reply_future import ReplyFuture
 from slipstream.errors import Error
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ class Fetch:
 
     async def run(self) -> MessageBatch:
         """The messages; raises if trouble came before any message did."""
-        outbox = self._connection.outbox
-        if outbox.pending > outbox.bytes_max:
+        write_buffer = self._connection.write_buffer
+        if write_buffer.pending > write_buffer.bytes_max:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(self._deadline):
-                    await outbox.room()
+                    await write_buffer.room()
         try:
             await self._receive()
         except asyncio.CancelledError:
@@ -102,18 +102,18 @@ class Fetch:
 
     async def _receive(self) -> None:
         """Fill the batch; at the end the server forgets the request, with its inbox."""
-        route = self._connection.open_route(self._inbox, "", self._batch)
+        route = self._connection.subscriptions.open(self._inbox, "", self._batch)
         timer = self._loop.call_at(self._deadline, self._batch.finish)
         try:
             self._ask()
             if self._heartbeat:
                 self._look_later()
-            await self._batch.wait(Answer(self._connection.outbox))
+            await self._batch.wait(ReplyFuture(self._connection.write_buffer))
         finally:
             for pending in (timer, self._watch, self._again):
                 if pending is not None:
                     pending.cancel()
-            self._connection.drop_route(route)
+            self._connection.subscriptions.drop(route)
 
     def _ask(self) -> None:
         """Ask for what is still missing, in the time that is left."""

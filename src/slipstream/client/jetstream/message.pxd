@@ -1,7 +1,7 @@
 import cython
 
 from slipstream.client.message cimport Message
-from slipstream.client.outbox cimport Outbox
+from slipstream.client.write_buffer cimport WriteBuffer
 from slipstream.wire.server_frames cimport ServerFrames
 
 
@@ -23,7 +23,7 @@ cdef class Metadata:
 
 
 cdef class Sent:
-    cdef Outbox _outbox
+    cdef WriteBuffer _write_buffer
 
 
 cdef class JetStreamMessage(Message):
@@ -31,11 +31,11 @@ cdef class JetStreamMessage(Message):
     cdef public Metadata _metadata
     cdef public bint _acknowledged
 
-    @cython.locals(outbox=Outbox)
+    @cython.locals(write_buffer=WriteBuffer)
     cpdef Sent _finish(self, bytes word)
-    cdef Outbox _way_back(self)
+    cdef WriteBuffer _way_back(self)
     cdef object _twice(self)
 
 
 @cython.locals(message=JetStreamMessage)
-cpdef JetStreamMessage delivered(ServerFrames frames, Outbox outbox, object context, object kind)
+cpdef JetStreamMessage delivered(ServerFrames frames, WriteBuffer write_buffer, object context, object kind)

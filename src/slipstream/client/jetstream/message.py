@@ -22,7 +22,7 @@ from slipstream.client.message import Message
 from slipstream.client.payload import HeadersLike, Payload
 
 if TYPE_CHECKING:
-    from slipstream.client.outbox import Outbox
+    from slipstream.client.write_buffer import WriteBuffer
     from slipstream.wire.server_frames import ServerFrames
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
@@ -136,13 +136,13 @@ class Metadata:
 class Sent:
     """What acknowledgements return: done already; awaiting it waits while the buffer is full."""
 
-    def __init__(self, outbox: "Outbox") -> None:
-        self._outbox = outbox
+    def __init__(self, write_buffer: "WriteBuffer") -> None:
+        self._write_buffer = write_buffer
 
     def __await__(self) -> Generator[Any, None, None]:
-        outbox = self._outbox
-        if outbox.crowded:
-            return outbox.room().__await__()
+        write_buffer = self._write_buffer
+        if write_buffer.crowded:
+            return write_buffer.room().__await__()
         return iter(())  # type: ignore[return-value]
 
 
@@ -196,9 +196,9 @@ class JetStreamMessage(Message):
 
     def in_progress(self) -> Awaitable[None]:
         """Still at work: the consumer's `ack_wait` starts anew. May be called again and again."""
-        outbox = self._way_back()
-        outbox.put_message(self._reply, b"", b"", b"+WPI")
-        return Sent(outbox)
+        write_buffer = self._way_back()
+        write_buffer.put_message(self._reply, b"", b"", b"+WPI")
+        return Sent(write_buffer)
 
     async def ack_sync(self, timeout: "float | None" = None) -> None:
         """Done, and the server has confirmed it (a double ack): it will not come again.
@@ -232,22 +232,22 @@ class JetStreamMessage(Message):
 
     def _finish(self, word: bytes) -> "Sent":
         """Put a final acknowledgement into the buffer."""
-        outbox = self._outbox
-        if outbox is None or not self._reply:
-            outbox = self._way_back()
+        write_buffer = self._write_buffer
+        if write_buffer is None or not self._reply:
+            write_buffer = self._way_back()
         if self._acknowledged:
             raise self._twice()
-        outbox.put_message(self._reply, b"", b"", word)
+        write_buffer.put_message(self._reply, b"", b"", word)
         self._acknowledged = True
-        return Sent(outbox)
+        return Sent(write_buffer)
 
-    def _way_back(self) -> "Outbox":
-        if self._outbox is None or not self._reply:
+    def _way_back(self) -> "WriteBuffer":
+        if self._write_buffer is None or not self._reply:
             raise NotJetStreamMessageError(
                 f"acknowledge a message on {self.subject!r}: it has no acknowledgement subject, so "
                 "it was not delivered by a consumer"
             )
-        return self._outbox
+        return self._write_buffer
 
     def _twice(self) -> AlreadyAcknowledgedError:
         return AlreadyAcknowledgedError(
@@ -267,11 +267,11 @@ def _term(reason: _str) -> bytes:
 
 
 def delivered(
-    frames: "ServerFrames", outbox: "Outbox", context: Any, kind: Any
+    frames: "ServerFrames", write_buffer: "WriteBuffer", context: Any, kind: Any
 ) -> JetStreamMessage:
     """The message that `frames` stands at."""
     message = JetStreamMessage.__new__(JetStreamMessage)
-    message.fill(frames, outbox)
+    message.fill(frames, write_buffer)
     message._context = context
     message._kind = kind
     message._metadata = None

@@ -1,9 +1,9 @@
 import cython
 
 from slipstream.client.message cimport Message, message_of
-from slipstream.client.outbox cimport Outbox
+from slipstream.client.write_buffer cimport WriteBuffer
 from slipstream.client.payload cimport subject_bytes
-from slipstream.client.route cimport Sink
+from slipstream.client.subscriptions cimport Sink
 from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.server_frames cimport ServerFrames
 
@@ -22,7 +22,7 @@ cdef class Publication:
 
 
 cdef class AckInbox(Sink):
-    cdef public Outbox outbox
+    cdef public WriteBuffer write_buffer
     cdef public object loop
     cdef public bytes prefix
     cdef public Py_ssize_t in_flight_max
@@ -47,13 +47,13 @@ cdef class AckInbox(Sink):
 
     @cython.locals(body=bytes, block=bytes)
     cpdef send(self, str subject, object data, object headers, object kind, object options, double timeout, int retries, object future)
-    @cython.locals(token="long long", deadline=double, publication=Publication, outbox=Outbox, reply=bytes)
+    @cython.locals(token="long long", deadline=double, publication=Publication, write_buffer=WriteBuffer, reply=bytes)
     cpdef publish(self, bytes subject, bytes block, object body, double timeout, int retries, object future)
     @cython.locals(scratch=OutBuffer)
     cdef bytes _reply(self, long long token)
     cdef long long _put(self, bytes subject, bytes reply, bytes block, object body) except -1
     @cython.locals(subject=bytes, view="const unsigned char *", token="long long", i=Py_ssize_t, publication=Publication, message=Message, body=bytes)
-    cpdef receive(self, ServerFrames frames, Outbox outbox)
+    cpdef receive(self, ServerFrames frames, WriteBuffer write_buffer)
     cdef object _explain(self, Publication publication, bytes body, object error)
     cdef object _no_responders(self, Publication publication)
     cdef object _unheard(self, Publication publication)

@@ -28,12 +28,12 @@ from slipstream.client.jetstream.errors import (
 from slipstream.client.jetstream.publish_options import PublishOptions, block_of
 from slipstream.client.message import Message, message_of
 from slipstream.client.payload import HeadersLike, subject_bytes
-from slipstream.client.route import Sink
+from slipstream.client.subscriptions import Sink
 from slipstream.wire.buffer import OutBuffer
 
 if TYPE_CHECKING:
-    from slipstream.client.answer import Answer
-    from slipstream.client.outbox import Outbox
+    from slipstream.client.reply_future import ReplyFuture
+    from slipstream.client.write_buffer import WriteBuffer
     from slipstream.wire.server_frames import ServerFrames
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
@@ -43,7 +43,7 @@ logger = logging.getLogger("slipstream.client.jetstream")
 # Deadlines are met to within this; so few looks cost nothing.
 TICK_SECONDS_MIN = 0.01
 DRAIN_SECONDS_MAX = 2.0
-# Where a message lies in the outbox that came back, refused, and waits to be put there again.
+# Where a message lies in the write_buffer that came back, refused, and waits to be put there again.
 NOWHERE = 2**63 - 1
 
 
@@ -96,7 +96,7 @@ class Publication:
 
     def fill(
         self,
-        future: "asyncio.Future[PubAck] | Answer",
+        future: "asyncio.Future[PubAck] | ReplyFuture",
         token: _int,
         subject: bytes,
         block: bytes,
@@ -126,10 +126,10 @@ class AckInbox(Sink):
     """
 
     def __init__(
-        self, outbox: "Outbox", prefix: str, in_flight_max: _int, retry_wait: float
+        self, write_buffer: "WriteBuffer", prefix: str, in_flight_max: _int, retry_wait: float
     ) -> None:
-        self.outbox = outbox
-        self.loop = outbox.loop
+        self.write_buffer = write_buffer
+        self.loop = write_buffer.loop
         self.prefix = prefix.encode()
         self.in_flight_max = in_flight_max
         self.retry_wait = retry_wait
@@ -157,7 +157,11 @@ class AckInbox(Sink):
     @property
     def is_ready(self) -> bool:
         """Whether a message can be sent without waiting: few are in flight, little waits to go."""
-        return self.is_open and len(self.pending) < self.in_flight_max and not self.outbox.crowded
+        return (
+            self.is_open
+            and len(self.pending) < self.in_flight_max
+            and not self.write_buffer.crowded
+        )
 
     def send(
         self,
@@ -168,7 +172,7 @@ class AckInbox(Sink):
         options: PublishOptions,
         timeout: float,
         retries: _int,
-        future: "asyncio.Future[PubAck] | Answer",
+        future: "asyncio.Future[PubAck] | ReplyFuture",
     ) -> None:
         """Encode a message by its type or `kind`, and `publish` it."""
         if subject is not self._subject:
@@ -180,7 +184,7 @@ class AckInbox(Sink):
 
     def encoded(self, data: Any, kind: Any) -> bytes:
         """The payload of `data`, by the codec of `kind` or of its own type."""
-        registry = self.outbox.codecs
+        registry = self.write_buffer.codecs
         return encode(data, None if kind is None else codec_for(kind, registry), registry)
 
     def publish(
@@ -190,14 +194,14 @@ class AckInbox(Sink):
         body: "bytes | memoryview",
         timeout: float,
         retries: _int,
-        future: "asyncio.Future[PubAck] | Answer",
+        future: "asyncio.Future[PubAck] | ReplyFuture",
     ) -> None:
         """Put a message into the buffer; `future` gets its acknowledgement.
 
         A body that is a view is sent from where it is; it must not change until it is acknowledged.
 
         Gives up after `timeout` seconds (0: never) with `PublishTimeoutError`. Raises what
-        `Outbox.put_message` raises.
+        `WriteBuffer.put_message` raises.
         """
         self._token += 1
         token = self._token
@@ -207,26 +211,26 @@ class AckInbox(Sink):
         publication = Publication.__new__(Publication)
         publication.fill(future, token, subject, block, body, retries, deadline)
         reply = self._reply(token)
-        outbox = self.outbox
-        if self.pending or outbox.batching:
+        write_buffer = self.write_buffer
+        if self.pending or write_buffer.batching:
             publication.position = self._put(subject, reply, block, body)
         else:
             # Whoever publishes one message after the other waits for each: send it now, the turn's
             # end would cost another round of the loop.
-            outbox.batching = True
+            write_buffer.batching = True
             try:
                 publication.position = self._put(subject, reply, block, body)
             finally:
-                outbox.batching = False
-            outbox.flush()
+                write_buffer.batching = False
+            write_buffer.flush()
         self.pending[token] = publication
         if deadline > 0.0 and (self._timer is None or deadline < self._timer_at):
             self._arm(deadline)
 
     def _put(self, subject: bytes, reply: bytes, block: bytes, body: "bytes | memoryview") -> _int:
         if isinstance(body, bytes):
-            return self.outbox.put_message(subject, reply, block, body)
-        return self.outbox.put_view(subject, reply, block, body)
+            return self.write_buffer.put_message(subject, reply, block, body)
+        return self.write_buffer.put_view(subject, reply, block, body)
 
     def _reply(self, token: _int) -> bytes:
         """The subject that leads an acknowledgement to its publication."""
@@ -284,7 +288,7 @@ class AckInbox(Sink):
 
     # -- acknowledgements ----------------------------------------------------------------------
 
-    def receive(self, frames: "ServerFrames", outbox: "Outbox") -> None:
+    def receive(self, frames: "ServerFrames", write_buffer: "WriteBuffer") -> None:
         """An acknowledgement, or a status in its place."""
         subject = frames.subject
         view = subject
@@ -295,7 +299,7 @@ class AckInbox(Sink):
         if publication is None:
             return
         if frames.header_start < frames.body_start:
-            message = message_of(frames, outbox)
+            message = message_of(frames, write_buffer)
             if message.status == 503:
                 self._no_responders(publication)
                 return
@@ -421,7 +425,7 @@ class AckInbox(Sink):
             return self._unheard(publication)
         what = (
             "the stream did not acknowledge it in time. It may be stored all the same"
-            if publication.position <= self.outbox.handed
+            if publication.position <= self.write_buffer.handed
             else "no server is connected. It waits in the buffer and is sent on reconnect"
         )
         return PublishTimeoutError(
@@ -440,7 +444,7 @@ class AckInbox(Sink):
         self.is_open = False
         closed = isinstance(error, ConnectionClosedError)
         for publication in list(self.pending.values()):
-            sent = publication.position <= self.outbox.handed
+            sent = publication.position <= self.write_buffer.handed
             self._fail(publication, self._interrupted(publication, sent) if closed else error)
         while self._slots:
             self._free_slot()

@@ -21,7 +21,7 @@ from slipstream.client.jetstream.errors import (
 )
 from slipstream.client.jetstream.message import JetStreamMessage
 from slipstream.client.message import Message
-from slipstream.client.route import Route
+from slipstream.client.subscriptions import Route
 from slipstream.errors import Error
 
 if TYPE_CHECKING:
@@ -214,12 +214,12 @@ class MessageSource:
     def open(self, subject: str, queue: str = "") -> None:
         """Receive at `subject` from now on, and nowhere else."""
         self.drop_route()
-        self.route = self.connection.open_route(subject, queue, self.delivery)
+        self.route = self.connection.subscriptions.open(subject, queue, self.delivery)
 
     def drop_route(self) -> None:
         """Receive nothing any more."""
         if self.route is not None:
-            self.connection.drop_route(self.route)
+            self.connection.subscriptions.drop(self.route)
             self.route = None
 
     def close(self) -> None:
@@ -247,7 +247,7 @@ class MessageSource:
         route = self.route
         self.is_closed = True
         if route is not None and self.connection.is_connected:
-            self.connection.drop_line(route)
+            self.connection.subscriptions.halt(route)
             try:
                 await self.connection.flush()
             except Error:

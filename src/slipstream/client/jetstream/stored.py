@@ -23,7 +23,7 @@ from slipstream.client.jetstream.errors import (
 )
 from slipstream.client.jetstream.status import number
 from slipstream.client.message import Message
-from slipstream.client.request_many import Answers
+from slipstream.client.requests import AnswerQueue
 from slipstream.errors import ProtocolError
 from slipstream.wire.headers import Headers
 
@@ -242,7 +242,7 @@ async def _answers(
         subscription.close()
 
 
-class _Answers(Answers):
+class _Answers(AnswerQueue):
     """The answers to one request, which end with the connection that it was sent on."""
 
     def __init__(self, asked: str) -> None:

@@ -20,14 +20,14 @@ from slipstream.client.jetstream.status import number
 from slipstream.client.latest import message_after
 from slipstream.client.message import Message, message_of
 from slipstream.client.object_store.errors import IncompleteObjectError
-from slipstream.client.route import Sink
+from slipstream.client.subscriptions import Sink
 from slipstream.errors import Error
 from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
-    from slipstream.client.outbox import Outbox
-    from slipstream.client.sink_subscription import SinkSubscription
+    from slipstream.client.subscriptions import SinkSubscription
+    from slipstream.client.write_buffer import WriteBuffer
     from slipstream.wire.server_frames import ServerFrames
 
 BATCH_BYTES = 8 * 1024 * 1024
@@ -55,12 +55,12 @@ class _Answers(Sink):
     def is_over(self) -> bool:
         return self.status is not None or self.is_broken
 
-    def receive(self, frames: "ServerFrames", outbox: "Outbox") -> None:
+    def receive(self, frames: "ServerFrames", write_buffer: "WriteBuffer") -> None:
         """A chunk, or the status that ends the batch."""
         data, start = frames.data, frames.body_start
         block = data[frames.header_start : start]
         if block[8:9] == b" ":
-            self.status = message_of(frames, outbox)
+            self.status = message_of(frames, write_buffer)
             self._wake()
             self._on_status(self)
             return
@@ -156,9 +156,9 @@ class Chunks:
         while True:
             answers = self._answers
             if answers is None:
-                outbox = self._js.connection.outbox
-                if outbox.crowded:
-                    await outbox.room()
+                write_buffer = self._js.connection.write_buffer
+                if write_buffer.crowded:
+                    await write_buffer.room()
                 answers = self._answers = self._request(self._after + 1)
                 self._previous = 0
             if not answers.chunks and not answers.is_over:

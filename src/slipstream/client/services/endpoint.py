@@ -15,7 +15,7 @@ from slipstream.client.services.request import ServiceError, ServiceRequest
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection
     from slipstream.client.message import Message
-    from slipstream.client.subscription import Subscription
+    from slipstream.client.subscriptions import Subscription
 
 Answer = Payload | None
 EndpointHandler = Callable[[ServiceRequest], Awaitable[Answer] | Answer]
@@ -104,7 +104,7 @@ class Endpoint:
     def leave(self) -> None:
         """Take no more requests, and answer none of those that have come."""
         if self._subscription is not None and not self._subscription.closed:
-            self._connection.drop_route(self._subscription.route)
+            self._connection.subscriptions.drop(self._subscription.route)
             self._subscription.finish()
         self.abandon()
 

@@ -12,7 +12,6 @@ import msgspec
 from slipstream.client.errors import ClientError
 from slipstream.client.message import Message
 from slipstream.client.payload import subject_bytes
-from slipstream.client.route import Sink
 from slipstream.client.services.endpoint import Endpoint, EndpointHandler
 from slipstream.client.services.replies import (
     EndpointInfo,
@@ -20,7 +19,7 @@ from slipstream.client.services.replies import (
     ServicePing,
     ServiceStats,
 )
-from slipstream.client.sink_subscription import SinkSubscription
+from slipstream.client.subscriptions import Sink, SinkSubscription
 from slipstream.errors import ConfigError, Error
 
 if TYPE_CHECKING:

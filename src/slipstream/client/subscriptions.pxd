@@ -1,9 +1,29 @@
 import cython
 
 from slipstream.client.message cimport Message, message_of
-from slipstream.client.outbox cimport Outbox
-from slipstream.client.route cimport Route, Sink
+from slipstream.client.write_buffer cimport WriteBuffer
 from slipstream.wire.server_frames cimport ServerFrames
+
+
+cdef class Sink:
+    cpdef receive(self, ServerFrames frames, WriteBuffer write_buffer)
+    cpdef deliver(self, Message message)
+
+
+cdef class ForeignSink(Sink):
+    cdef object _target
+    cpdef deliver(self, Message message)
+
+
+cdef class Route:
+    cdef public long long sid
+    cdef public str subject
+    cdef public str queue
+    cdef public Sink sink
+    cdef public long long delivered
+    cdef public long long max_messages
+    cdef public long long position
+    cdef public long long base
 
 
 cdef class Subscription(Sink):
@@ -24,7 +44,7 @@ cdef class Subscription(Sink):
     cdef object _task
 
     @cython.locals(size=Py_ssize_t)
-    cpdef receive(self, ServerFrames frames, Outbox outbox)
+    cpdef receive(self, ServerFrames frames, WriteBuffer write_buffer)
     @cython.locals(message=Message)
     cpdef Message _take(self)
     cdef _wake(self)

@@ -1,9 +1,9 @@
-"""What one task awaits of the server, without a turn of the loop between arrival and going on.
+"""A future whose awaiter goes on inside the read that brings the answer.
 
 A future has its awaiter called in the next round of the loop: after the sockets were looked at once
-more. Whoever asks one thing after the other pays for that round each time. An `Answer` that is set
-inside a read lets its awaiter go on at the end of that read, so that what it sends next leaves with
-the write that ends the read anyway. Set anywhere else it behaves as a future does.
+more. A task that sends one request after the other pays for that round each time. A `ReplyFuture`
+that is set inside a read lets its awaiter go on at the end of that read, so that what it sends next
+leaves with the write that ends the read anyway. Set anywhere else it behaves as a future does.
 
 It is what `asyncio` asks of an awaitable that is no coroutine, and no more: one task awaits it, and
 cancelling that task cancels it.
@@ -15,15 +15,15 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slipstream.client.outbox import Outbox
+    from slipstream.client.write_buffer import WriteBuffer
 
 
-class Answer:
+class ReplyFuture:
     """The future answer to one request."""
 
-    def __init__(self, outbox: "Outbox") -> None:
+    def __init__(self, write_buffer: "WriteBuffer") -> None:
         self._asyncio_future_blocking = False  # how a task tells who awaits properly
-        self._outbox = outbox
+        self._write_buffer = write_buffer
         self._is_done = False
         self._is_cancelled = False
         self._result: Any = None
@@ -51,7 +51,7 @@ class Answer:
         self._is_done = True
         if self._callback is None:
             return
-        woken = self._outbox.woken
+        woken = self._write_buffer.woken
         if woken is not None:
             woken.append(self)
         else:
@@ -69,7 +69,7 @@ class Answer:
 
     def resume_later(self) -> None:
         """Let the awaiter go on in the next round of the loop."""
-        self._outbox.loop.call_soon(self.resume)
+        self._write_buffer.loop.call_soon(self.resume)
 
     # -- what a task calls -----------------------------------------------------------------------
 
@@ -124,4 +124,4 @@ class Answer:
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """The loop of its awaiter."""
-        return self._outbox.loop
+        return self._write_buffer.loop

@@ -1,15 +1,15 @@
 import cython
 
-from slipstream.client.answer cimport Answer
-from slipstream.client.outbox cimport Outbox
-from slipstream.client.route cimport Route, Sink
+from slipstream.client.reply_future cimport ReplyFuture
+from slipstream.client.write_buffer cimport WriteBuffer
+from slipstream.client.subscriptions cimport Route, Sink
 from slipstream.wire.intake cimport Intake
 from slipstream.wire.server_frames cimport ServerFrames
 
 
 cdef class Link:
     cdef public object peer
-    cdef public Outbox outbox
+    cdef public WriteBuffer write_buffer
     cdef public dict routes
     cdef public object transport
     cdef public bint lost
@@ -24,9 +24,9 @@ cdef class Link:
     cpdef get_buffer(self, Py_ssize_t size_hint)
     @cython.locals(data=bytes, start=bytes, missing=Py_ssize_t)
     cpdef buffer_updated(self, Py_ssize_t count)
-    @cython.locals(frames=ServerFrames, outbox=Outbox, routes=dict, route=Route, op=int)
+    @cython.locals(frames=ServerFrames, write_buffer=WriteBuffer, routes=dict, route=Route, op=int)
     cdef _act(self, bytes data)
-    @cython.locals(woken=list, answer=Answer)
+    @cython.locals(woken=list, answer=ReplyFuture)
     cdef _resume(self)
     @cython.locals(sink=Sink)
     cdef _deliver(self, Route route)

@@ -1,10 +1,10 @@
 import cython
 
-from slipstream.wire.buffer cimport OutBuffer
 from slipstream.client.payload cimport header_bytes, payload_bytes, subject_bytes as as_subject
+from slipstream.wire.buffer cimport OutBuffer
 
 
-cdef class Outbox:
+cdef class WriteBuffer:
     cdef public object loop
     cdef public Py_ssize_t bytes_max
     cdef public Py_ssize_t max_payload
@@ -17,6 +17,7 @@ cdef class Outbox:
     cdef public long long payload_bytes
     cdef public bint crowded
     cdef public bint batching
+    cdef public bint is_closed
     cdef public list woken
     cdef OutBuffer _out
     cdef list _pieces
@@ -25,7 +26,6 @@ cdef class Outbox:
     cdef Py_ssize_t _chunk
     cdef bint _paused
     cdef bint _scheduled
-    cdef bint _closed
     cdef list _waiting
     cdef str _subject
     cdef bytes _subject_bytes

@@ -1,8 +1,8 @@
 import cython
 
 from slipstream.client.message cimport Message, message_of
-from slipstream.client.outbox cimport Outbox
-from slipstream.client.route cimport Sink
+from slipstream.client.write_buffer cimport WriteBuffer
+from slipstream.client.subscriptions cimport Sink
 from slipstream.wire.server_frames cimport ServerFrames
 
 
@@ -16,10 +16,12 @@ cdef class Request:
     cdef public double deadline
 
 
-cdef class Inbox(Sink):
-    cdef public Outbox outbox
+cdef class Requests(Sink):
+    cdef public WriteBuffer write_buffer
     cdef public str prefix
-    cdef public dict requests
+    cdef public dict pending
+    cdef object _subscriptions
+    cdef bint _is_subscribed
     cdef Py_ssize_t _prefix_size
     cdef long long _token
     cdef object _timer
@@ -30,4 +32,4 @@ cdef class Inbox(Sink):
     @cython.locals(now=double, earliest=double, request=Request)
     cpdef _tick(self)
     @cython.locals(subject=bytes, view="const unsigned char *", token="long long", i=Py_ssize_t, request=Request, message=Message)
-    cpdef receive(self, ServerFrames frames, Outbox outbox)
+    cpdef receive(self, ServerFrames frames, WriteBuffer write_buffer)

@@ -1,9 +1,9 @@
-from slipstream.client.outbox cimport Outbox
+from slipstream.client.write_buffer cimport WriteBuffer
 
 
-cdef class Answer:
+cdef class ReplyFuture:
     cdef public bint _asyncio_future_blocking
-    cdef Outbox _outbox
+    cdef WriteBuffer _write_buffer
     cdef bint _is_done
     cdef bint _is_cancelled
     cdef object _result

@@ -1,9 +1,9 @@
-"""One socket: bytes in, frames to their sinks, the rest to the peer.
+"""One socket: bytes in, frames to their sinks, control frames to the peer.
 
 A `Link` is the asyncio protocol of one connection to one server. It acts on everything that a read
 brought before it returns, and what that made the client send leaves with one write at its end.
 Messages go straight to the sink of their subscription id; INFO, PONG, -ERR and the end of the
-socket go to the `Peer`: the handshake first, then whoever keeps the connection alive.
+socket go to the `Peer`: the handshake first, then the reconnect loop.
 """
 
 import asyncio
@@ -13,22 +13,22 @@ from slipstream.wire.intake import Intake
 from slipstream.wire.server_frames import ServerFrames
 
 if TYPE_CHECKING:
-    from slipstream.client.answer import Answer
-    from slipstream.client.outbox import Outbox
-    from slipstream.client.route import Route
+    from slipstream.client.reply_future import ReplyFuture
+    from slipstream.client.subscriptions import Route
+    from slipstream.client.write_buffer import WriteBuffer
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 # A frame that lacks this much is read straight to its place, unless it says to be larger than any
 # server's max_payload may be.
-LANDING_BYTES_MIN = 16 * 1024
-LANDING_BYTES_MAX = 65 * 1024 * 1024
+LARGE_FRAME_BYTES_MIN = 16 * 1024
+LARGE_FRAME_BYTES_MAX = 65 * 1024 * 1024
 # Above this the socket counts as one that takes less than it is sent.
 WRITE_BUFFER_HIGH = 256 * 1024
 
 
 class Peer(Protocol):
-    """Who listens to a link's control frames."""
+    """What takes a link's control frames."""
 
     def on_info(self, link: "Link", text: bytes) -> None:
         """INFO; `text` is its JSON."""
@@ -55,9 +55,11 @@ class Peer(Protocol):
 class Link:
     """The protocol of one socket."""
 
-    def __init__(self, peer: Peer, outbox: "Outbox", routes: "dict[_int, Route]") -> None:
+    def __init__(
+        self, peer: Peer, write_buffer: "WriteBuffer", routes: "dict[_int, Route]"
+    ) -> None:
         self.peer = peer
-        self.outbox = outbox
+        self.write_buffer = write_buffer
         self.routes = routes
         self.transport: Any = None
         self.lost = False
@@ -67,7 +69,7 @@ class Link:
         self.payload_bytes = 0
         self._frames = ServerFrames()
         self._intake = Intake()
-        self._woken: list[Answer] = []
+        self._woken: list[ReplyFuture] = []
 
     # -- what asyncio calls --------------------------------------------------------------------
 
@@ -88,18 +90,18 @@ class Link:
         if data:
             self._act(data)
             missing = self._frames.missing()
-            if LANDING_BYTES_MIN <= missing <= LANDING_BYTES_MAX:
+            if LARGE_FRAME_BYTES_MIN <= missing <= LARGE_FRAME_BYTES_MAX:
                 start = self._frames.give_up()
                 self._intake.expect(start, len(start) + missing)
 
     def _act(self, data: bytes) -> None:
         """Act on every frame that is whole."""
         frames = self._frames
-        outbox = self.outbox
+        write_buffer = self.write_buffer
         routes = self.routes
         frames.feed(data)
-        outbox.batching = True
-        outbox.woken = self._woken
+        write_buffer.batching = True
+        write_buffer.woken = self._woken
         try:
             while not self.lost:
                 op = frames.next()
@@ -117,18 +119,18 @@ class Link:
                     self.lost = True
                     self.peer.on_malformed(self, data[:80])
         finally:
-            outbox.woken = None
+            write_buffer.woken = None
             try:
                 if self._woken:
                     self._resume()
             finally:
-                outbox.batching = False
-                outbox.flush()
+                write_buffer.batching = False
+                write_buffer.flush()
 
     def _resume(self) -> None:
         """Let those go on whose answers have come: what they send leaves with this read's end."""
         woken, self._woken = self._woken, []
-        loop = self.outbox.loop
+        loop = self.write_buffer.loop
         if asyncio.current_task(loop) is not None:
             for answer in woken:
                 answer.resume_later()
@@ -142,7 +144,7 @@ class Link:
     def _deliver(self, route: "Route") -> None:
         route.delivered += 1
         try:
-            route.sink.receive(self._frames, self.outbox)
+            route.sink.receive(self._frames, self.write_buffer)
         except Exception as error:
             self.peer.on_sink_error(route, error)
         if route.max_messages and route.delivered >= route.max_messages:
@@ -174,13 +176,13 @@ class Link:
 
     def pause_writing(self) -> None:
         """The server takes less than it is sent."""
-        if self.outbox.transport is self.transport:
-            self.outbox.pause()
+        if self.write_buffer.transport is self.transport:
+            self.write_buffer.pause()
 
     def resume_writing(self) -> None:
         """It has caught up."""
-        if self.outbox.transport is self.transport:
-            self.outbox.resume()
+        if self.write_buffer.transport is self.transport:
+            self.write_buffer.resume()
 
 
 def _exit(error: BaseException) -> None:

@@ -1,7 +1,13 @@
-"""A subscription that people iterate over, or that calls their handler.
+"""Subscriptions: where the messages of a subscription id go.
 
-Messages wait in a queue of bounded length and size; when it is full the newest are dropped, counted
-and reported once, so that one slow reader costs neither memory nor the connection.
+The connection calls the `Sink` of a subscription inside the read, without a task or a queue. A sink
+that needs no `Message` objects overrides `receive` and cuts what it needs out of the read itself.
+Iterators, handlers, the requests' inbox and everything of JetStream are sinks. A `Route` is what
+the connection knows of each, and `Subscriptions` are all routes of a connection.
+
+A `Subscription` is the sink that people iterate over, or that calls their handler. Its messages
+wait in a queue of bounded length and size; when it is full the newest are dropped, counted and
+reported once, so that one slow reader costs neither memory nor the connection.
 """
 
 import asyncio
@@ -13,20 +19,105 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from slipstream.client.errors import (
+    ConnectionClosedError,
     ConnectionLostError,
+    InvalidSubjectError,
+    PermissionsError,
     SubscriptionClosedError,
     TimeoutError,
 )
 from slipstream.client.message import Message, message_of
-from slipstream.client.route import Route, Sink
+from slipstream.client.payload import subject_bytes
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection
-    from slipstream.client.outbox import Outbox
+    from slipstream.client.write_buffer import WriteBuffer
     from slipstream.wire.server_frames import ServerFrames
 
-_bool = bool
 _int = int  # the name `int` in a compiled module's annotations is a C type
+
+
+class Sink:
+    """Takes messages as they are read. Whatever it raises is reported as an `ErrorEvent`."""
+
+    def receive(self, frames: "ServerFrames", write_buffer: "WriteBuffer") -> None:
+        """The message that `frames` stands at; what `frames` says ends with this call."""
+        self.deliver(message_of(frames, write_buffer))
+
+    def deliver(self, message: Message) -> None:
+        """A message."""
+
+    def failed(self, error: Exception) -> None:
+        """No message will come any more: forbidden, or the connection was closed."""
+
+    async def drain(self) -> None:
+        """The connection will be closed: return when what has come is dealt with."""
+
+    def on_disconnect(self, handed: _int) -> None:
+        """The connection broke; what was published at a position over `handed` was not sent."""
+
+    def on_reconnect(self) -> None:
+        """A connection stands again and the subscription with it."""
+
+
+class ForeignSink(Sink):
+    """Any object with a `deliver` method, as a sink."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def deliver(self, message: Message) -> None:
+        """Pass it on."""
+        self._target.deliver(message)
+
+    def failed(self, error: Exception) -> None:
+        """Tell it, if it wants to know."""
+        self._tell("failed", error)
+
+    def on_disconnect(self, handed: _int) -> None:
+        """Tell it, if it wants to know."""
+        self._tell("on_disconnect", handed)
+
+    def on_reconnect(self) -> None:
+        """Tell it, if it wants to know."""
+        self._tell("on_reconnect")
+
+    def _tell(self, name: str, *arguments: Any) -> None:
+        hook = getattr(self._target, name, None)
+        if hook is not None:
+            hook(*arguments)
+
+
+class Route:
+    """A subscription as the connection keeps it: id, subject, queue group, sink and count."""
+
+    def __init__(self, subject: str, queue: str, sink: Sink) -> None:
+        self.sid = 0  # until it is subscribed
+        self.subject = subject
+        self.queue = queue
+        self.sink = sink
+        self.delivered = 0
+        self.max_messages = 0  # 0: no end
+        self.position = 0  # of the SUB in the write_buffer
+        self.base = 0  # `delivered` when the current connection began: the server counts from there
+
+    def subscribe_lines(self) -> bytes:
+        """SUB, and what is left of `max_messages` for a connection that begins to count."""
+        queue = f" {self.queue}" if self.queue else ""
+        line = f"SUB {self.subject}{queue} {self.sid}\r\n".encode()
+        self.base = self.delivered
+        return line + self.limit_line() if self.max_messages else line
+
+    def limit_line(self) -> bytes:
+        """UNSUB once `max_messages` have been delivered."""
+        return b"UNSUB %d %d\r\n" % (self.sid, self.max_messages - self.base)
+
+    def unsubscribe_line(self) -> bytes:
+        """UNSUB, at once."""
+        return b"UNSUB %d\r\n" % self.sid
+
+
+_bool = bool
 
 Handler = Callable[[Message], Awaitable[None] | None]
 logger = logging.getLogger("slipstream.client")
@@ -106,7 +197,7 @@ class Subscription(Sink):
 
     # -- what the connection calls -------------------------------------------------------------
 
-    def receive(self, frames: "ServerFrames", outbox: "Outbox") -> None:
+    def receive(self, frames: "ServerFrames", write_buffer: "WriteBuffer") -> None:
         """Queue a message, or drop it if the queue is full."""
         size = frames.end - frames.header_start
         if (
@@ -117,7 +208,7 @@ class Subscription(Sink):
             if not self._drops_oldest:
                 return
             self._make_room(size)
-        self._messages.append(message_of(frames, outbox))
+        self._messages.append(message_of(frames, write_buffer))
         self._bytes += size
         if self._waiting:
             self._wake()
@@ -269,9 +360,9 @@ class Subscription(Sink):
     async def unsubscribe(self, max_messages: _int = 0) -> None:
         """End it now, dropping what waits; or once `max_messages` have been delivered in all."""
         if max_messages and self.delivered < max_messages:
-            self._connection.limit_route(self.route, max_messages)
+            self._connection.subscriptions.limit(self.route, max_messages)
             return
-        self._connection.drop_route(self.route)
+        self._connection.subscriptions.drop(self.route)
         self._messages.clear()
         self._bytes = 0
         self.finish()
@@ -305,11 +396,11 @@ class Subscription(Sink):
         """Ask for no more, and return once every message on its way has come."""
         if self._ended:
             return
-        self._connection.drop_line(self.route)
+        self._connection.subscriptions.halt(self.route)
         try:
             await self._connection.flush()
         finally:
-            self._connection.drop_route(self.route)
+            self._connection.subscriptions.drop(self.route)
             self.finish()
 
     def abandon(self) -> "list[asyncio.Task[None]]":
@@ -325,3 +416,121 @@ class Subscription(Sink):
     async def __aexit__(self, *_: Any) -> None:
         if not self._ended:
             await self.unsubscribe()
+
+
+class SinkSubscription:
+    """What `Connection.open_sink` returns: the handle of a subscription that feeds a sink."""
+
+    def __init__(self, subscriptions: "Subscriptions", route: Route) -> None:
+        self._subscriptions = subscriptions
+        self.route = route
+
+    @property
+    def subject(self) -> str:
+        """What it subscribes to."""
+        return self.route.subject
+
+    @property
+    def delivered(self) -> _int:
+        """How many messages the server has sent."""
+        return self.route.delivered
+
+    def close(self) -> None:
+        """Unsubscribe, now."""
+        self._subscriptions.drop(self.route)
+
+    async def unsubscribe(self, max_messages: _int = 0) -> None:
+        """Unsubscribe, now or once `max_messages` have been delivered in all."""
+        if max_messages > self.route.delivered:
+            self._subscriptions.limit(self.route, max_messages)
+        else:
+            self.close()
+
+
+class Subscriptions:
+    """The subscriptions of a connection, by subscription id.
+
+    `report_error` is called with what no call can raise.
+    """
+
+    def __init__(
+        self, write_buffer: "WriteBuffer", report_error: Callable[[Exception], None]
+    ) -> None:
+        self.routes: dict[_int, Route] = {}
+        self._write_buffer = write_buffer
+        self._report_error = report_error
+        self._next_sid = 1
+
+    def open(self, subject: str, queue: str, sink: Sink) -> Route:
+        """Subscribe; `drop` ends it. Raises what `add` raises."""
+        return self.add(Route(subject, queue, sink))
+
+    def add(self, route: Route) -> Route:
+        """Subscribe, with a new subscription id.
+
+        Raises `ConnectionClosedError` and `InvalidSubjectError`.
+        """
+        if self._write_buffer.is_closed:
+            raise ConnectionClosedError(
+                f"subscribe to {route.subject!r}: the connection is closed. Open another one"
+            )
+        subject_bytes(route.subject)
+        if any(c in route.queue for c in " \t\r\n\f"):
+            raise InvalidSubjectError(
+                f"queue group {route.queue!r} has a blank or line break in it"
+            )
+        route.sid = self._next_sid
+        self._next_sid += 1
+        self.routes[route.sid] = route
+        if self._write_buffer.transport is not None:
+            route.position = self._write_buffer.put_line(route.subscribe_lines())
+        return route
+
+    def halt(self, route: Route) -> None:
+        """Ask the server for no more; messages that it has sent already still arrive."""
+        if route.sid not in self.routes:
+            return
+        # A SUB that waits in the buffer is sent on the next connection.
+        buffer = self._write_buffer
+        if buffer.transport is not None or route.position > buffer.handed:
+            buffer.put_line(route.unsubscribe_line())
+
+    def drop(self, route: Route) -> None:
+        """Unsubscribe, now."""
+        self.halt(route)
+        self.routes.pop(route.sid, None)
+
+    def limit(self, route: Route, max_messages: _int) -> None:
+        """Unsubscribe once `max_messages` have been delivered in all."""
+        route.max_messages = max_messages
+        if self._write_buffer.transport is not None:
+            self._write_buffer.put_line(route.limit_line())
+
+    def on_last_message(self, route: Route) -> None:
+        """The server has sent all that a route asked for, and has forgotten it.
+
+        Unless it counts from a reconnect: a limit that was sent before may have come after it.
+        """
+        if route.base:
+            self.halt(route)
+        self.routes.pop(route.sid, None)
+        if isinstance(route.sink, Subscription):
+            route.sink.finish()
+
+    def forbid(self, error: PermissionsError) -> None:
+        """The server refused a subscription: end those with its subject and queue group."""
+        refused = [
+            route
+            for route in self.routes.values()
+            if route.subject == error.subject and route.queue == error.queue
+        ]
+        for route in refused:
+            self.routes.pop(route.sid, None)
+            self.fail(route, error)
+
+    def fail(self, route: Route, error: Exception) -> None:
+        """Call the sink's `failed`: no further message comes. Reports what it raises."""
+        try:
+            route.sink.failed(error)
+        except Exception as raised:
+            self._report_error(raised)

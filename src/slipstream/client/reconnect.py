@@ -1,8 +1,8 @@
-"""Keeps a connection to one of the servers: connects, watches, reconnects, gives up.
+"""The reconnect loop: keeps a connection to one of the servers, or gives up.
 
-The lifeline is the peer of the current link. When the link breaks it tells the sinks which of their
-frames may have arrived, tries the servers in turn with growing waits, subscribes anew and lets the
-outbox flow again. It never drops what the outbox keeps.
+A `Reconnector` is the peer of the current link. When the link breaks it calls the sinks with how
+much of the write buffer was handed to the socket, tries the servers in turn with growing waits,
+subscribes again and lets the write buffer flow. It never drops what the write buffer keeps.
 """
 
 import asyncio
@@ -10,13 +10,15 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from slipstream.client.complaints import authorization_error, server_error
 from slipstream.client.errors import (
     AuthorizationError,
     ConnectError,
     ConnectionClosedError,
     ConnectionLostError,
     StaleConnectionError,
+    authorization_error,
+    parse_violation,
+    server_error,
 )
 from slipstream.client.events import (
     ConnectFailed,
@@ -28,18 +30,16 @@ from slipstream.client.events import (
     ServersDiscovered,
 )
 from slipstream.client.handshake import Handshake, open_link
+from slipstream.client.link import Link
 from slipstream.client.options import ConnectOptions, seconds
-from slipstream.client.outbox import Outbox
-from slipstream.client.permissions import parse_violation
-from slipstream.client.protocol import Link
-from slipstream.client.server_info import ServerInfo, parse_info
-from slipstream.client.servers import ServerAddress, ServerPool
+from slipstream.client.servers import ServerAddress, ServerInfo, ServerPool, parse_info
 from slipstream.client.telemetry import NO_SPAN
+from slipstream.client.write_buffer import WriteBuffer
 from slipstream.errors import ConfigError, Error, ProtocolError
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection
-    from slipstream.client.route import Route
+    from slipstream.client.subscriptions import Route
 
 # A server that refuses our credentials this often in a row is not asked again.
 REFUSALS_MAX = 2
@@ -49,8 +49,8 @@ SPREAD_SECONDS = 0.02
 CLOSE_SECONDS_MAX = 2.0
 
 
-class Lifeline:
-    """The life of a connection over any number of sockets."""
+class Reconnector:
+    """Connects, watches the connection, reconnects until a server accepts or none is left."""
 
     def __init__(
         self, connection: "Connection", options: ConnectOptions, servers: list[ServerAddress]
@@ -61,7 +61,7 @@ class Lifeline:
         shuffler = self._random if options.randomize_servers else None
         self.pool = ServerPool(servers, shuffler)
         self.loop = connection.loop
-        self.outbox: Outbox = connection.outbox
+        self.write_buffer: WriteBuffer = connection.write_buffer
         self.events: Events = connection.events_hub
         self.link: Link | None = None
         self.server: ServerAddress | None = None
@@ -104,7 +104,7 @@ class Lifeline:
                 break
             try:
                 link, handshake = await open_link(
-                    server, self._options, self.outbox, self._connection.routes
+                    server, self._options, self.write_buffer, self._connection.subscriptions.routes
                 )
             except Error as error:
                 if first and isinstance(error, ConfigError):
@@ -174,8 +174,10 @@ class Lifeline:
                 peer=link.transport.get_extra_info("peername"),
                 local=link.transport.get_extra_info("sockname"),
             )
-        lines = [route.subscribe_lines() for route in self._connection.routes.values()]
-        self.outbox.attach(link.transport, b"".join(lines))
+        lines = [
+            route.subscribe_lines() for route in self._connection.subscriptions.routes.values()
+        ]
+        self.write_buffer.attach(link.transport, b"".join(lines))
         self._watch()
         return True
 
@@ -224,7 +226,7 @@ class Lifeline:
     def _tell_reconnected(self) -> None:
         assert self.server is not None
         self.reconnects += 1
-        for route in list(self._connection.routes.values()):
+        for route in list(self._connection.subscriptions.routes.values()):
             try:
                 route.sink.on_reconnect()
             except Exception as error:
@@ -247,8 +249,8 @@ class Lifeline:
 
     def _accept_info(self, info: ServerInfo) -> None:
         self.info = info
-        self.outbox.max_payload = info.max_payload
-        self.outbox.headers_known = info.headers
+        self.write_buffer.max_payload = info.max_payload
+        self.write_buffer.headers_known = info.headers
         if self.server is None or self._options.ignore_discovered_servers:
             return
         try:
@@ -295,7 +297,7 @@ class Lifeline:
 
     def on_route_end(self, route: "Route") -> None:
         """A subscription got all that it asked for."""
-        self._connection.route_ended(route)
+        self._connection.subscriptions.on_last_message(route)
 
     def on_sink_error(self, route: "Route", error: Exception) -> None:
         """A sink raised; the others go on."""
@@ -310,15 +312,15 @@ class Lifeline:
         self._gone.set()
         self.in_messages += link.messages
         self.in_bytes += link.payload_bytes
-        self.outbox.detach()
+        self.write_buffer.detach()
         self._stop_watching()
         if self.ended:
             return
         cause = self._reason or error or _broke(self.server)
         self._fail_pings()
-        for route in list(self._connection.routes.values()):
+        for route in list(self._connection.subscriptions.routes.values()):
             try:
-                route.sink.on_disconnect(self.outbox.handed)
+                route.sink.on_disconnect(self.write_buffer.handed)
             except Exception as raised:
                 self.on_sink_error(route, raised)
         self.events.tell(Disconnected(self.server.url, cause))
@@ -331,26 +333,26 @@ class Lifeline:
     def _break(self, reason: Exception) -> None:
         """End the link ourselves."""
         self._reason = reason
-        self.outbox.detach()
+        self.write_buffer.detach()
         if self.link is not None:
             self.link.transport.abort()
 
     def leave(self) -> None:
         """End the link because the owner asks for another one."""
-        self.outbox.flush()
+        self.write_buffer.flush()
         self._break(ConnectionLostError(f"{self._connection.server_url} was left on request"))
 
     # -- pings ---------------------------------------------------------------------------------
 
     def ping(self, future: "asyncio.Future[None] | None" = None) -> None:
         """Send PING; `future` is done when it is answered."""
-        self._pings.append((self.outbox.put_line(b"PING\r\n"), future))
+        self._pings.append((self.write_buffer.put_line(b"PING\r\n"), future))
 
     def _fail_pings(self) -> None:
         """Those that were sent will not be answered; the others are sent on the next link."""
         kept: deque[tuple[int, asyncio.Future[None] | None]] = deque()
         for position, future in self._pings:
-            if position > self.outbox.handed:
+            if position > self.write_buffer.handed:
                 kept.append((position, future))
             elif future is not None and not future.done():
                 future.set_exception(

@@ -1,10 +1,9 @@
-"""What a connection has to send: frames gather here and leave with one write per turn of the loop.
+"""The write buffer: frames wait here and leave with one write per turn of the loop.
 
-The outbox outlives sockets. While no server listens it keeps what is published, up to its bound,
+The buffer outlives sockets. While no server listens it keeps what is published, up to its bound,
 and hands it over when one does. `position` counts the bytes ever put, `handed` those given to a
-socket: whoever remembers the position of a frame can tell, when the socket breaks, whether the
-frame may have reached the server (`position <= handed`) or certainly has not and will be sent on
-the next one.
+socket. So the position of a frame says, when the socket breaks, whether the frame may have reached
+the server (`position <= handed`) or certainly has not and will be sent on the next one.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ LARGE_BODY_BYTES = 32 * 1024
 DEFAULT_MAX_PAYLOAD = 1024 * 1024
 
 
-class Outbox:
+class WriteBuffer:
     """Frames on their way to whichever server is connected."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, bytes_max: _int) -> None:
@@ -56,7 +55,7 @@ class Outbox:
         self._paused = False
         self._gathers = False  # whether the transport writes many pieces with one call
         self._scheduled = False
-        self._closed = False
+        self.is_closed = False
         self._waiting: list[asyncio.Future[None]] = []
         # The last subject and its bytes: a flood on one subject encodes and checks it once.
         self._subject = "-"
@@ -110,7 +109,7 @@ class Outbox:
     def _check(self, subject: bytes, block: bytes, size: _int) -> _int:
         """Raise unless a message of this size may be put."""
         if (
-            self._closed
+            self.is_closed
             or size > self.max_payload
             or self._pieces_size + self._out.size > self.bytes_max
             or (not self.headers_known and block)
@@ -152,7 +151,7 @@ class Outbox:
 
     def _refusal(self, subject: bytes, size: int) -> ClientError:
         name = subject.decode()
-        if self._closed:
+        if self.is_closed:
             return ConnectionClosedError(
                 f"publish to {name!r}: the connection is closed. Open another one"
             )
@@ -219,7 +218,7 @@ class Outbox:
     def close(self) -> None:
         """Refuse everything from now on and forget what was not sent."""
         self.transport = None
-        self._closed = True
+        self.is_closed = True
         self._out.clear()
         self._pieces = []
         self._pieces_size = 0
@@ -241,7 +240,7 @@ class Outbox:
         """Let others run; wait while as much is waiting as may."""
         self.crowded = False
         await asyncio.sleep(0)
-        while self.pending > self.bytes_max and not self._closed:
+        while self.pending > self.bytes_max and not self.is_closed:
             future = self.loop.create_future()
             self._waiting.append(future)
             try:

@@ -8,14 +8,14 @@ import sys
 import pytest
 
 import slipstream
-from slipstream.client.answer import Answer
-from slipstream.client.outbox import Outbox
+from slipstream.client.reply_future import ReplyFuture
+from slipstream.client.write_buffer import WriteBuffer
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME")
 
 
-def answer() -> Answer:
-    return Answer(Outbox(asyncio.get_running_loop(), 1000))
+def answer() -> ReplyFuture:
+    return ReplyFuture(WriteBuffer(asyncio.get_running_loop(), 1000))
 
 
 async def test_an_answer_that_is_there_already_is_not_waited_for() -> None:
