@@ -52,7 +52,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.client.link",
     "slipstream.client.requests",
     "slipstream.client.jetstream.message",
-    "slipstream.client.jetstream.publisher",
+    "slipstream.client.jetstream.publish",
     "slipstream.client.jetstream.delivery",
     "slipstream.client.object_store.whole",
     "slipstream.client.arrow.columns",

@@ -5,7 +5,7 @@ import pytest
 
 import slipstream
 from slipstream.client.jetstream.errors import JetStreamNotEnabledError, StreamNotFoundError
-from slipstream.client.latest import last_message
+from slipstream.client.jetstream.stored import last_message
 from tests.client.scripted_server import Asked, ScriptedServer
 
 NOBODY = b"NATS/1.0 503\r\n\r\n"

@@ -27,7 +27,7 @@ LONGEST = 4.0  # seconds for what takes some hundredths of one
 @pytest.fixture
 async def world(server_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     """Things for an operation to work on, and clients that try again soon."""
-    monkeypatch.setattr("slipstream.client.jetstream.ordered_source.RESET_WAIT_FIRST", 0.01)
+    monkeypatch.setattr("slipstream.client.jetstream.ordered.RESET_WAIT_FIRST", 0.01)
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: reported.append(what))
     async with await slipstream.connect(server_url) as near:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import typer
 
-from slipstream.client.jetstream.document import Document
+from slipstream.client.jetstream.model import Document
 from slipstream.errors import ConfigError
 
 Read = Callable[[str], Any]

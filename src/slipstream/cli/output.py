@@ -30,7 +30,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from slipstream.client.jetstream.document import Document
+from slipstream.client.jetstream.model import Document
 
 FOLDED_MIN = 16  # a column of words is never made narrower than this
 

@@ -9,7 +9,7 @@ import asyncio
 from slipstream.cli.output import count_bar
 from slipstream.client.jetstream import Stream, StreamConfig
 from slipstream.client.jetstream.context import JetStream
-from slipstream.client.jetstream.stream_config import StreamSource
+from slipstream.client.jetstream.model import StreamSource
 from slipstream.errors import ConfigError
 
 LOOK_SECONDS = 0.1

@@ -8,8 +8,8 @@ key-value bucket, which gets an entry per stream with the offset as JSON.
 import json
 from typing import TYPE_CHECKING
 
-from slipstream.client.jetstream.consumer_config import ConsumerConfig
 from slipstream.client.jetstream.errors import ConsumerNotFoundError
+from slipstream.client.jetstream.model import ConsumerConfig
 from slipstream.errors import ConfigError
 from slipstream.spark.offsets import Offset
 from slipstream.spark.options import SourceOptions

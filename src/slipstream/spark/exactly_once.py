@@ -40,7 +40,7 @@ from slipstream.spark.sink_rows import ROW_HEADER, RowReader
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream, Stream
-    from slipstream.client.jetstream.stream_config import StreamConfig
+    from slipstream.client.jetstream.model import StreamConfig
 
 BEGUN, DONE, FENCED = "begun", "done", "fenced"
 _RACES_MAX = 50

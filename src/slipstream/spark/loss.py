@@ -17,8 +17,7 @@ import logging
 
 import msgspec
 
-from slipstream.client.jetstream.document import time_to_wire
-from slipstream.client.jetstream.info import StreamInfo
+from slipstream.client.jetstream.model import StreamInfo, time_to_wire
 from slipstream.errors import Error
 
 log = logging.getLogger("slipstream.spark")

@@ -13,7 +13,7 @@ from slipstream.client.arrow.row_publisher import NOBODY_LISTENS, RowPublisher
 from slipstream.client.errors import MaxPayloadError, PermissionsError
 from slipstream.client.events import ErrorEvent
 from slipstream.client.jetstream.errors import ApiError, NoStreamError, WrongLastSequenceError
-from slipstream.client.jetstream.publisher import read_ack
+from slipstream.client.jetstream.publish import read_ack
 from slipstream.client.payload import subject_bytes
 from slipstream.errors import Error
 from slipstream.spark.sink_options import SinkOptions

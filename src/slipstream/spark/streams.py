@@ -25,10 +25,8 @@ from slipstream.client.errors import (
     NoRespondersError,
     TimeoutError,
 )
-from slipstream.client.jetstream.consumer_config import ConsumerConfig
-from slipstream.client.jetstream.document import time_to_wire
 from slipstream.client.jetstream.errors import ApiError, MessageNotFoundError
-from slipstream.client.jetstream.info import StreamInfo
+from slipstream.client.jetstream.model import ConsumerConfig, StreamInfo, time_to_wire
 from slipstream.errors import ConfigError, Error
 from slipstream.spark.loss import LossReports
 from slipstream.spark.options import ServerOptions, SourceOptions

@@ -14,7 +14,6 @@ from slipstream.client.jetstream import (
     StreamConfig,
     StreamSource,
 )
-from slipstream.client.jetstream.document import Timestamp, time_to_wire
 from slipstream.client.jetstream.errors import (
     ApiError,
     BadPullRequestError,
@@ -30,10 +29,16 @@ from slipstream.client.jetstream.errors import (
     WrongLastSequenceError,
     api_error,
 )
-from slipstream.client.jetstream.info import AccountInfo, ConsumerInfo, StreamInfo
-from slipstream.client.jetstream.publisher import read_ack
-from slipstream.client.jetstream.pull_options import Pull, request_body
-from slipstream.client.jetstream.status import Verdict, judge, pending_of
+from slipstream.client.jetstream.model import (
+    AccountInfo,
+    ConsumerInfo,
+    StreamInfo,
+    Timestamp,
+    time_to_wire,
+)
+from slipstream.client.jetstream.publish import read_ack
+from slipstream.client.jetstream.pull import Pull, request_body
+from slipstream.client.jetstream.status import StatusMeaning, meaning_of, pending_of
 from slipstream.client.message import Message
 from slipstream.wire.headers import Headers
 
@@ -190,32 +195,32 @@ def status(code: int, text: str, **headers: str) -> Message:
 
 
 @pytest.mark.parametrize(
-    ("code", "text", "verdict", "error"),
+    ("code", "text", "meaning", "error"),
     [
-        (100, "Idle Heartbeat", Verdict.ALIVE, None),
-        (404, "No Messages", Verdict.DONE, None),
-        (408, "Request Timeout", Verdict.DONE, None),
-        (408, "Interest Expired", Verdict.DONE, None),
-        (409, "Batch Completed", Verdict.DONE, None),
-        (400, "Bad Request - heartbeat value too large", Verdict.FATAL, BadPullRequestError),
-        (409, "Exceeded MaxRequestBatch of 5", Verdict.FATAL, BadPullRequestError),
-        (409, "Exceeded MaxWaiting", Verdict.LOST, JetStreamError),
-        (409, "Message Size Exceeds MaxBytes", Verdict.LOST, MaxBytesExceededError),
-        (409, "Consumer Deleted", Verdict.FATAL, ConsumerDeletedError),
-        (409, "Consumer is push based", Verdict.FATAL, ConsumerTypeError),
-        (409, "Leadership Change", Verdict.LOST, JetStreamError),
-        (409, "Server Shutdown", Verdict.LOST, JetStreamError),
-        (412, "Required Api Level", Verdict.FATAL, FeatureError),
-        (423, "Nats-Wrong-Pin-Id", Verdict.LOST, PinMismatchError),
-        (503, "", Verdict.LOST, NoConsumerResponseError),
-        (599, "Something New", Verdict.LOST, JetStreamError),
+        (100, "Idle Heartbeat", StatusMeaning.ALIVE, None),
+        (404, "No Messages", StatusMeaning.DONE, None),
+        (408, "Request Timeout", StatusMeaning.DONE, None),
+        (408, "Interest Expired", StatusMeaning.DONE, None),
+        (409, "Batch Completed", StatusMeaning.DONE, None),
+        (400, "Bad Request - heartbeat value too large", StatusMeaning.FATAL, BadPullRequestError),
+        (409, "Exceeded MaxRequestBatch of 5", StatusMeaning.FATAL, BadPullRequestError),
+        (409, "Exceeded MaxWaiting", StatusMeaning.LOST, JetStreamError),
+        (409, "Message Size Exceeds MaxBytes", StatusMeaning.LOST, MaxBytesExceededError),
+        (409, "Consumer Deleted", StatusMeaning.FATAL, ConsumerDeletedError),
+        (409, "Consumer is push based", StatusMeaning.FATAL, ConsumerTypeError),
+        (409, "Leadership Change", StatusMeaning.LOST, JetStreamError),
+        (409, "Server Shutdown", StatusMeaning.LOST, JetStreamError),
+        (412, "Required Api Level", StatusMeaning.FATAL, FeatureError),
+        (423, "Nats-Wrong-Pin-Id", StatusMeaning.LOST, PinMismatchError),
+        (503, "", StatusMeaning.LOST, NoConsumerResponseError),
+        (599, "Something New", StatusMeaning.LOST, JetStreamError),
     ],
 )
 def test_each_status_has_its_meaning(
-    code: int, text: str, verdict: Verdict, error: type[Exception] | None
+    code: int, text: str, meaning: StatusMeaning, error: type[Exception] | None
 ) -> None:
-    found, raised = judge(status(code, text), "consumer 'c'")
-    assert found is verdict
+    found, raised = meaning_of(status(code, text), "consumer 'c'")
+    assert found is meaning
     assert raised is None if error is None else isinstance(raised, error)
 
 

@@ -8,7 +8,7 @@ import pytest
 import slipstream
 from slipstream.client import OutboundBufferFullError
 from slipstream.client.jetstream import ConsumerInfo, PullConsumer
-from slipstream.client.jetstream.farewell import forget_consumer
+from slipstream.client.jetstream.api import delete_in_background
 from tests.client.jetstream.test_leaving import delivery
 from tests.client.jetstream.test_malformed import CONSUMER
 from tests.client.scripted_server import Asked, ScriptedServer, frame
@@ -66,13 +66,13 @@ async def test_a_fetch_waits_for_room() -> None:
 async def test_a_consumer_is_deleted_once_there_is_room_to_say_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("slipstream.client.jetstream.farewell.WAIT_FOR_ROOM_SECONDS", 0.01)
+    monkeypatch.setattr("slipstream.client.jetstream.api.WAIT_FOR_ROOM_SECONDS", 0.01)
     async with (
         ScriptedServer(lambda asked: asked.answer(b'{"success":true}')) as server,
         await slipstream.connect(server.url, pending_bytes_max=BOUND) as nc,
     ):
         fill(nc)
-        forget_consumer(nc.jetstream(), "S", "c")
+        delete_in_background(nc.jetstream(), "S", "c")
         nc.write_buffer.resume()
         await until(lambda: len(server.asked) == 1)
         await until(lambda: nc.requests_pending == 0)

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 import slipstream
-from slipstream.client.feed import Feed
 from slipstream.client.jetstream import ConsumerInfo, JetStreamMessage, PullConsumer, PushConsumer
-from slipstream.client.jetstream.consumer_config import OrderedConsumerConfig
 from slipstream.client.jetstream.errors import ConsumerDeletedError, StreamNotFoundError
+from slipstream.client.jetstream.model import OrderedConsumerConfig
+from slipstream.client.jetstream.watcher import Watcher
 from tests.client.jetstream.test_malformed import ACK, CONSUMER
 from tests.client.scripted_server import Asked, ScriptedServer, frame
 from tests.client.test_malformed import until
@@ -256,9 +256,9 @@ async def test_a_server_that_waits_for_a_slow_taker_is_not_told_to_go_on() -> No
         assert server.lines.count("PUB go.on 0") == 1
 
 
-def feed(nc: slipstream.Connection) -> Feed:
+def feed(nc: slipstream.Connection) -> Watcher:
     config = OrderedConsumerConfig(deliver_policy="last_per_subject", push=True)
-    return Feed(nc.jetstream(), "S", config)
+    return Watcher(nc.jetstream(), "S", config)
 
 
 async def test_a_watch_gives_its_mark_though_what_was_to_come_is_removed_meanwhile() -> None:

@@ -13,7 +13,7 @@ from slipstream.client.events import ErrorEvent, Event
 from slipstream.client.jetstream import JetStream
 from slipstream.client.jetstream.consumer import PullConsumer
 from slipstream.client.jetstream.errors import JetStreamError
-from slipstream.client.jetstream.info import ConsumerInfo
+from slipstream.client.jetstream.model import ConsumerInfo
 from slipstream.client.kv import KeyValue
 from slipstream.client.object_store import ObjectStore
 from tests.client.scripted_server import Asked, ScriptedServer, frame

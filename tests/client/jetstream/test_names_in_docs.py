@@ -11,8 +11,8 @@ import pytest
 from slipstream.client import connection, errors, jetstream
 from slipstream.client.jetstream import errors as jetstream_errors
 from slipstream.client.jetstream.api import Api
-from slipstream.client.jetstream.publish_options import PublishOptions
-from slipstream.client.jetstream.pull_options import GroupOptions, PullOptions
+from slipstream.client.jetstream.publish import PublishOptions
+from slipstream.client.jetstream.pull import GroupOptions, PullOptions
 
 PAGE = Path(__file__).parents[3] / "docs" / "client-jetstream.md"
 CHAPTER = "## Names in other languages"

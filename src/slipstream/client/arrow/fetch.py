@@ -18,8 +18,8 @@ from slipstream.client.arrow.batches import COLUMNS, flags_of, schema, take_batc
 from slipstream.client.arrow.columns import REPLY, MessageColumns
 from slipstream.client.arrow.gather import BROKEN, STATUS, Gather
 from slipstream.client.errors import ConnectionLostError
-from slipstream.client.jetstream.pull_options import GroupOptions, request_body
-from slipstream.client.jetstream.status import Verdict, judge
+from slipstream.client.jetstream.pull import GroupOptions, request_body
+from slipstream.client.jetstream.status import StatusMeaning, meaning_of
 from slipstream.errors import Error
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ async def fetch_arrow(
 def _check(gathered: Gather, who: str) -> None:
     """Nothing came: raise what went wrong, if something did."""
     if gathered.outcome == STATUS and gathered.status is not None:
-        verdict, error = judge(gathered.status, who)
-        if verdict is not Verdict.DONE and error is not None:
+        meaning, error = meaning_of(gathered.status, who)
+        if meaning is not StatusMeaning.DONE and error is not None:
             raise error
     if gathered.outcome == BROKEN:
         raise gathered.error or ConnectionLostError(

@@ -10,17 +10,11 @@ import msgspec
 
 from slipstream.client.arrow.columns import MessageColumns
 from slipstream.client.arrow.gather import FULL, Gather
-from slipstream.client.jetstream.consumer_config import ConsumerConfig
-from slipstream.client.jetstream.document import Timestamp
-from slipstream.client.jetstream.errors import (
-    ApiError,
-    BadPullRequestError,
-    MaxBytesExceededError,
-)
-from slipstream.client.jetstream.farewell import forget_consumer
-from slipstream.client.jetstream.names import new_name
-from slipstream.client.jetstream.status import Verdict, judge, number
-from slipstream.client.latest import message_after
+from slipstream.client.jetstream.api import delete_in_background, new_name
+from slipstream.client.jetstream.errors import ApiError, BadPullRequestError, MaxBytesExceededError
+from slipstream.client.jetstream.model import ConsumerConfig, Timestamp
+from slipstream.client.jetstream.status import StatusMeaning, header_number, meaning_of
+from slipstream.client.jetstream.stored import message_after
 from slipstream.client.message import Message
 
 if TYPE_CHECKING:
@@ -80,7 +74,7 @@ class Reader:
         """Ask for a batch into `columns`."""
         raise NotImplementedError
 
-    def judge(self, status: Message, columns: MessageColumns) -> bool | None:
+    def meaning_of(self, status: Message, columns: MessageColumns) -> bool | None:
         """What a status means: True, nothing is left; False, go on; None, something was lost.
 
         Raises `ApiError` for what asking again cannot help.
@@ -150,13 +144,13 @@ class DirectReader(Reader):
         inbox = self._open(columns, expected=0)
         self._send(f"{self._js.api.prefix}.DIRECT.GET.{self._stream}", asked, inbox)
 
-    def judge(self, status: Message, columns: MessageColumns) -> bool | None:
+    def meaning_of(self, status: Message, columns: MessageColumns) -> bool | None:
         """204 ends a batch, 404 says that nothing is left."""
         code = status.status
         if code == 404:
             return True
         if code == 204:
-            if number(status, "Nats-Last-Sequence") != columns.expected:
+            if header_number(status, "Nats-Last-Sequence") != columns.expected:
                 return None  # the last messages of the batch did not come
             if status.header("Nats-Num-Pending") == "0":
                 return True
@@ -247,10 +241,10 @@ class ConsumerReader(Reader):
         """Whether the consumer had no message behind the last row."""
         return self._is_empty or super().has_nothing_left(columns)
 
-    def judge(self, status: Message, columns: MessageColumns) -> bool | None:
+    def meaning_of(self, status: Message, columns: MessageColumns) -> bool | None:
         """A request that ended early is followed by another; all else costs the consumer."""
-        verdict, error = judge(status, f"scan of stream {self._stream!r}")
-        if verdict is Verdict.DONE:
+        meaning, error = meaning_of(status, f"scan of stream {self._stream!r}")
+        if meaning is StatusMeaning.DONE:
             return False if columns.rows else None
         if isinstance(error, MaxBytesExceededError):
             if not columns.rows:
@@ -263,7 +257,9 @@ class ConsumerReader(Reader):
     def restart(self) -> None:
         """Have another consumer made, which starts behind the last row."""
         if self._consumer:
-            forget_consumer(self._js, self._stream, self._consumer, is_being_made=not self._is_made)
+            delete_in_background(
+                self._js, self._stream, self._consumer, is_being_made=not self._is_made
+            )
         self._consumer = ""
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from slipstream.client.arrow.columns import MessageColumns
 from slipstream.client.arrow.gather import BEYOND, BROKEN, FULL, GAP, STATUS, WAITING
 from slipstream.client.arrow.reads import ConsumerReader, DirectReader, Range, Reader
 from slipstream.client.errors import TimeoutError
-from slipstream.client.jetstream.document import time_to_wire
+from slipstream.client.jetstream.model import time_to_wire
 
 if TYPE_CHECKING:
     import pandas
@@ -177,7 +177,7 @@ class Scan:
         nothing_left: bool | None = None
         if outcome == STATUS:
             assert gathered.status is not None
-            nothing_left = reader.judge(gathered.status, gathered.columns)
+            nothing_left = reader.meaning_of(gathered.status, gathered.columns)
         elif outcome == FULL:
             nothing_left = reader.has_nothing_left(gathered.columns)
         if nothing_left is False:

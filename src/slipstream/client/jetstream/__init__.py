@@ -11,30 +11,34 @@ async with consumer.messages() as messages:
 
 from slipstream.client.jetstream.batch_publish import AtomicBatch, FastBatch
 from slipstream.client.jetstream.consumer import Consumer, PullConsumer
-from slipstream.client.jetstream.consumer_config import ConsumerConfig, OrderedConsumerConfig
 from slipstream.client.jetstream.context import JetStream
-from slipstream.client.jetstream.document import Seconds, Timestamp
 from slipstream.client.jetstream.error_codes import ErrorCode
-from slipstream.client.jetstream.fetch import MessageBatch
-from slipstream.client.jetstream.info import AccountInfo, ConsumerInfo, StreamInfo, StreamState
 from slipstream.client.jetstream.message import JetStreamMessage, Metadata
 from slipstream.client.jetstream.messages import ConsumeContext, Messages
+from slipstream.client.jetstream.model import (
+    AccountInfo,
+    ConsumerConfig,
+    ConsumerInfo,
+    ConsumerLimits,
+    ExternalStream,
+    OrderedConsumerConfig,
+    Placement,
+    Republish,
+    Seconds,
+    SourceConsumer,
+    StreamConfig,
+    StreamInfo,
+    StreamSource,
+    StreamState,
+    SubjectTransform,
+    Timestamp,
+)
 from slipstream.client.jetstream.ordered import OrderedConsumer
-from slipstream.client.jetstream.publish_options import Schedule
-from slipstream.client.jetstream.publisher import PubAck
+from slipstream.client.jetstream.publish import PubAck, Schedule
+from slipstream.client.jetstream.pull import MessageBatch
 from slipstream.client.jetstream.push import PushConsumer
 from slipstream.client.jetstream.stored import StoredMessage
 from slipstream.client.jetstream.stream import Stream
-from slipstream.client.jetstream.stream_config import (
-    ConsumerLimits,
-    ExternalStream,
-    Placement,
-    Republish,
-    SourceConsumer,
-    StreamConfig,
-    StreamSource,
-    SubjectTransform,
-)
 
 __all__ = [
     "AccountInfo",

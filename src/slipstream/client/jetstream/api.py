@@ -1,25 +1,48 @@
-"""Requests to ``$JS.API`` (spec jetstream-api.md): prefix, JSON both ways, errors, pages."""
+"""Requests to ``$JS.API`` (jetstream-api.md): prefix, names, JSON both ways, errors, pages.
+
+`delete_in_background` deletes a consumer without waiting for the answer. If the request is lost
+with its connection, it is sent again on the next one. It may also arrive too early: nats-server
+makes one consumer and deletes another at the same time, so that a deletion which follows a
+cancelled creation may be answered with "not found" just before the consumer exists. A deletion that
+never arrives does no lasting harm: these consumers have an `inactive_threshold` and expire.
+"""
 
 import logging
+import random
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slipstream.client.errors import NoRespondersError
-from slipstream.client.jetstream.document import Document, to_seconds
+from slipstream.client.errors import (
+    ConnectionClosedError,
+    ConnectionLostError,
+    NoRespondersError,
+    OutboundBufferFullError,
+)
 from slipstream.client.jetstream.errors import (
+    ConsumerNotFoundError,
+    EmptyStreamNameError,
     FeatureError,
     InvalidAnswerError,
+    InvalidConsumerNameError,
+    InvalidNameError,
+    InvalidStreamNameError,
     JetStreamNotEnabledError,
     api_error,
 )
+from slipstream.client.jetstream.model import Document, to_seconds
 from slipstream.client.message import Message
-from slipstream.errors import ConfigError
+from slipstream.client.payload import subject_bytes
+from slipstream.client.requests import Request
+from slipstream.client.subscriptions import Sink
+from slipstream.errors import ConfigError, Error
+from slipstream.wire.nuid import Nuid
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection
+    from slipstream.client.jetstream.context import JetStream
 
 DEFAULT_PREFIX = "$JS.API"
 logger = logging.getLogger("slipstream.client.jetstream")
@@ -113,3 +136,101 @@ def check_echo(asked: dict[str, Any], answered: dict[str, Any], fields: tuple[st
                 f"{asked.get('name') or 'the request'}: this server does not support {name!r}; it "
                 "ignored the field. Use a newer server"
             )
+
+
+_FORBIDDEN = frozenset(" \t\r\n\f.*>/\\")
+
+
+def check_stream_name(name: str) -> str:
+    """`name`, if a stream can have it; raises `InvalidStreamNameError`."""
+    if not name:
+        raise EmptyStreamNameError("a stream needs a name")
+    return _check("stream", name, InvalidStreamNameError)
+
+
+def check_consumer_name(name: str) -> str:
+    """`name`, if a consumer can have it; raises `InvalidConsumerNameError`."""
+    if not name:
+        raise InvalidConsumerNameError("a consumer needs a name")
+    return _check("consumer", name, InvalidConsumerNameError)
+
+
+def _check(kind: str, name: str, error: type[InvalidNameError]) -> str:
+    wrong = sorted({c for c in name if c in _FORBIDDEN})
+    if wrong:
+        raise error(
+            f"a {kind} cannot be named {name!r}: {' '.join(map(repr, wrong))} may not be in it "
+            "(no blanks, dots, wildcards or path separators)"
+        )
+    return name
+
+
+def check_subject(subject: str) -> str:
+    """`subject`, if messages can have it or match it; raises `InvalidSubjectError`."""
+    subject_bytes(subject)
+    return subject
+
+
+def new_name() -> str:
+    """A name that nobody else has."""
+    return Nuid(random.SystemRandom()).next()
+
+
+# A consumer whose making nobody heard of is looked for this often, in 6 s altogether.
+TRIES_MAX = 7
+WAIT_FIRST_SECONDS = 0.05
+WAIT_FOR_ROOM_SECONDS = 0.25
+
+
+def delete_in_background(
+    js: "JetStream", stream: str, name: str, *, is_being_made: bool = False
+) -> None:
+    """Delete a consumer, on the next connection if there is none now; nothing is awaited.
+
+    With `is_being_made` it was asked for and no answer came: it may be there only later.
+    """
+    BackgroundDelete(js, stream, name, TRIES_MAX if is_being_made else 1).say()
+
+
+class BackgroundDelete(Sink):
+    """The deletion of one consumer, until the server has done it or there is nothing to do."""
+
+    def __init__(self, js: "JetStream", stream: str, name: str, tries: int) -> None:
+        self._connection = js.connection
+        self._timeout = js.timeout
+        self._subject = f"{js.api.prefix}.CONSUMER.DELETE.{stream}.{name}"
+        self._tries = tries
+        self._wait = WAIT_FIRST_SECONDS
+        self._request = Request(self._subject, None, self)
+
+    def say(self) -> None:
+        """Send the request."""
+        connection = self._connection
+        request = self._request = Request(self._subject, None, self)
+        request.timeout = self._timeout
+        try:
+            reply = connection.requests.open(request)
+            request.position = connection.publish_nowait(self._subject, reply=reply)
+        except ConnectionClosedError:
+            return
+        except OutboundBufferFullError:
+            connection.requests.close(request)
+            connection.loop.call_later(WAIT_FOR_ROOM_SECONDS, self.say)
+
+    def deliver(self, message: Message) -> None:
+        """The answer: it is done, unless the consumer is still to come."""
+        self._connection.requests.close(self._request)
+        self._tries -= 1
+        try:
+            read_answer(message, self._subject)
+        except ConsumerNotFoundError:
+            if self._tries:
+                self._connection.loop.call_later(self._wait, self.say)
+                self._wait *= 2
+        except Error:
+            pass  # a refusal that another request would meet as well
+
+    def failed(self, error: Exception) -> None:
+        """No answer will come."""
+        if isinstance(error, ConnectionLostError):
+            self._connection.loop.call_soon(self.say)

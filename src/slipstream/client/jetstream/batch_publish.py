@@ -21,6 +21,7 @@ import msgspec
 
 from slipstream.client.codecs import encode
 from slipstream.client.errors import ConnectionLostError, NoRespondersError
+from slipstream.client.jetstream.api import new_name
 from slipstream.client.jetstream.errors import (
     BatchError,
     InvalidAnswerError,
@@ -29,9 +30,7 @@ from slipstream.client.jetstream.errors import (
     PublishTimeoutError,
     api_error,
 )
-from slipstream.client.jetstream.names import new_name
-from slipstream.client.jetstream.publish_options import PublishOptions, block_of
-from slipstream.client.jetstream.publisher import PubAck, read_ack
+from slipstream.client.jetstream.publish import PubAck, PublishOptions, block_of, read_ack
 from slipstream.client.message import Message
 from slipstream.client.payload import HeadersLike
 from slipstream.client.subscriptions import Route, Sink

@@ -10,24 +10,23 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from slipstream.client.jetstream.delivery import Delivery
-from slipstream.client.jetstream.document import to_seconds
 from slipstream.client.jetstream.errors import NotPullConsumerError, PinMismatchError
-from slipstream.client.jetstream.fetch import Fetch, MessageBatch
-from slipstream.client.jetstream.info import ConsumerInfo, ConsumerPauseInfo
 from slipstream.client.jetstream.message import JetStreamMessage
-from slipstream.client.jetstream.messages import ConsumeContext, Handler, Messages
-from slipstream.client.jetstream.pull import PullSource
-from slipstream.client.jetstream.pull_options import (
+from slipstream.client.jetstream.messages import ConsumeContext, ErrorHandler, Handler, Messages
+from slipstream.client.jetstream.model import ConsumerInfo, ConsumerPauseInfo, to_seconds
+from slipstream.client.jetstream.pull import (
     BATCH_UNBOUNDED,
     EXPIRES_WITH_HEARTBEAT,
     HEARTBEAT_OF_FETCH,
+    Fetch,
     GroupOptions,
+    MessageBatch,
     Pin,
     Pull,
     PullOptions,
+    PullSource,
     group_of,
 )
-from slipstream.client.jetstream.source import ErrorHandler
 
 if TYPE_CHECKING:
     import pyarrow

@@ -1,31 +1,59 @@
-"""The JetStream context: publishing, and the door to streams and consumers.
+"""The JetStream context: publish, streams, consumers, buckets and object stores.
 
     js = nc.jetstream()
     ack = await js.publish("orders.new", b"...")
+    stream = await js.create_stream(name="ORDERS", subjects=["orders.>"])
 
-`publish` waits for the acknowledgement. `publish_async` gives a future of it at once, with a bound
-on how many may be in flight; at the bound it waits, or raises if so asked.
+`publish` waits for the acknowledgement. `publish_async` returns a future of it at once, with a
+bound on how many may be in flight; at the bound it waits, or raises if so configured. What concerns
+consumers takes the stream's name, so that no stream handle is needed; `Stream` has the same methods
+without it. Buckets and object stores are imported on first use.
 """
 
 import asyncio
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from slipstream.client.data_admin import DataAdmin
 from slipstream.client.errors import TimeoutError
-from slipstream.client.jetstream.api import Api, prefix_of
+from slipstream.client.jetstream.api import (
+    Api,
+    check_consumer_name,
+    check_echo,
+    check_stream_name,
+    check_subject,
+    new_name,
+    prefix_of,
+)
 from slipstream.client.jetstream.batch_publish import AtomicBatch, FastBatch
-from slipstream.client.jetstream.consumer_admin import ConsumerAdmin
-from slipstream.client.jetstream.document import to_seconds
-from slipstream.client.jetstream.errors import TooManyInFlightError
+from slipstream.client.jetstream.consumer import PullConsumer
+from slipstream.client.jetstream.errors import (
+    ConsumerNotFoundError,
+    NotPullConsumerError,
+    NotPushConsumerError,
+    StreamNotFoundError,
+    TooManyInFlightError,
+)
 from slipstream.client.jetstream.message import JetStreamMessage
-from slipstream.client.jetstream.publish_options import PublishOptions
-from slipstream.client.jetstream.publisher import AckInbox, PubAck
-from slipstream.client.jetstream.stream_admin import StreamAdmin
+from slipstream.client.jetstream.model import (
+    AccountInfo,
+    ConsumerConfig,
+    ConsumerInfo,
+    ConsumerPauseInfo,
+    OrderedConsumerConfig,
+    StreamConfig,
+    StreamInfo,
+    StreamState,
+    time_to_wire,
+    to_seconds,
+)
+from slipstream.client.jetstream.ordered import OrderedConsumer
+from slipstream.client.jetstream.publish import AckInbox, PubAck, PublishOptions
+from slipstream.client.jetstream.push import PushConsumer
+from slipstream.client.jetstream.stream import Stream
 from slipstream.client.message import Message
 from slipstream.client.payload import HeadersLike, as_headers, subject_bytes
 from slipstream.client.reply_future import ReplyFuture
@@ -34,12 +62,23 @@ from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection
+    from slipstream.client.kv import KeyCodec, KeyValue, KeyValueConfig, KeyValueStatus
+    from slipstream.client.object_store import ObjectStore, ObjectStoreConfig, ObjectStoreStatus
 
 RETRIES = 2
 RETRY_WAIT = 0.25
 
+C = TypeVar("C")
 
-class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
+# Fields that an old server ignores in silence, and users would miss. Whether a server knows
+# `pause_until` shows only in a new consumer: an update leaves a pause as it is.
+_ECHOED_STREAM_FIELDS = ("subject_transform", "sources", "mirror", "republish")
+_ECHOED_UPSTREAM_FIELDS = ("filter_subject", "subject_transforms", "consumer")
+_ECHOED_CONSUMER_FIELDS = ("filter_subjects", "priority_groups")
+_ECHOED_NEW_CONSUMER_FIELDS = (*_ECHOED_CONSUMER_FIELDS, "pause_until")
+
+
+class JetStream:
     """JetStream through one connection; `Connection.jetstream` makes one.
 
     `timeout` bounds API requests and `publish`, `publish_ack_timeout` the wait of `publish_async`
@@ -270,3 +309,525 @@ class JetStream(StreamAdmin, ConsumerAdmin, DataAdmin):
         await self.connection.request(
             message.reply, word, timeout=self.timeout if timeout is None else timeout
         )
+
+    # -- streams -------------------------------------------------------------------------------
+
+    async def account_info(self) -> AccountInfo:
+        """What the account uses and may use. Raises `JetStreamNotEnabledError`."""
+        return AccountInfo.from_wire(await self.api.request("INFO"))
+
+    async def create_stream(
+        self, config: StreamConfig | None = None, *, pedantic: bool = False, **fields: Any
+    ) -> "Stream":
+        """Make a stream from a `config`, from its fields, or from both.
+
+        Succeeds if it exists with the same configuration, else raises `StreamExistsError`.
+        `pedantic` has the server refuse what it would correct in silence.
+        """
+        return await self._put_stream("CREATE", _stream_config(config, fields), pedantic)
+
+    async def update_stream(
+        self, config: StreamConfig | None = None, *, pedantic: bool = False, **fields: Any
+    ) -> "Stream":
+        """Give a stream another configuration: the whole of it, start from `info().config`.
+
+        Raises `StreamNotFoundError`, and `ApiError` for what cannot be changed.
+        """
+        return await self._put_stream("UPDATE", _stream_config(config, fields), pedantic)
+
+    async def create_or_update_stream(
+        self, config: StreamConfig | None = None, *, pedantic: bool = False, **fields: Any
+    ) -> "Stream":
+        """Update the stream if it exists, else make it."""
+        made = _stream_config(config, fields)
+        try:
+            return await self._put_stream("UPDATE", made, pedantic)
+        except StreamNotFoundError:
+            return await self._put_stream("CREATE", made, pedantic)
+
+    async def get_or_create_stream(
+        self, config: StreamConfig | None = None, **fields: Any
+    ) -> "Stream":
+        """The stream as it is; made if there is none."""
+        made = _stream_config(config, fields)
+        try:
+            return await self.stream(made.name)
+        except StreamNotFoundError:
+            return await self._put_stream("CREATE", made, False)
+
+    async def _put_stream(self, verb: str, config: StreamConfig, pedantic: bool) -> "Stream":
+        check_stream_name(config.name)
+        asked = config.to_wire()
+        if pedantic:
+            asked["pedantic"] = True
+        answer = await self.api.request(f"STREAM.{verb}.{config.name}", asked)
+        info = StreamInfo.from_wire(answer)
+        answered = answer["config"]
+        check_echo(asked, answered, _ECHOED_STREAM_FIELDS)
+        check_echo(
+            {"name": config.name, **_of_upstreams(asked)},
+            _of_upstreams(answered),
+            _ECHOED_UPSTREAM_FIELDS,
+        )
+        return self._stream_of(info)
+
+    def _stream_of(self, info: StreamInfo) -> "Stream":
+        return Stream(self, info)
+
+    async def stream(self, name: str) -> "Stream":
+        """A stream. Raises `StreamNotFoundError`."""
+        check_stream_name(name)
+        return self._stream_of(await self.stream_info(name))
+
+    def stream_handle(self, name: str) -> "Stream":
+        """A stream that is taken to exist, without asking for it.
+
+        Of use where the API of streams is forbidden: its `cached_info` has nothing but the name
+        until `info` is called, and messages are read with ``direct=True`` if it allows that.
+        """
+        check_stream_name(name)
+        return self._stream_of(StreamInfo(config=StreamConfig(name=name), state=StreamState()))
+
+    async def stream_info(
+        self, name: str, *, subjects_filter: str = "", deleted_details: bool = False
+    ) -> StreamInfo:
+        """A stream's info; with `subjects_filter` ("">" for all) the messages of each subject.
+
+        `deleted_details` lists the sequences that are missing inside the stream.
+        """
+        check_stream_name(name)
+        body: dict[str, Any] = {}
+        if deleted_details:
+            body["deleted_details"] = True
+        if subjects_filter:
+            body["subjects_filter"] = subjects_filter
+        info = StreamInfo.from_wire(await self.api.request(f"STREAM.INFO.{name}", body or None))
+        while subjects_filter and len(info.state.subjects) < info.total:
+            body["offset"] = len(info.state.subjects)
+            page = StreamInfo.from_wire(await self.api.request(f"STREAM.INFO.{name}", body))
+            if not page.state.subjects:
+                break
+            info.state.subjects.update(page.state.subjects)
+        return info
+
+    async def stream_subjects(self, name: str, filter: str = ">") -> AsyncIterator[tuple[str, int]]:
+        """Each subject in a stream that matches `filter`, with the number of its messages.
+
+        Pages of 100,000 are asked for as they are needed. Raises `StreamNotFoundError`.
+        """
+        check_stream_name(name)
+        check_subject(filter)
+        offset = 0
+        while True:
+            body = {"subjects_filter": filter, "offset": offset}
+            info = StreamInfo.from_wire(await self.api.request(f"STREAM.INFO.{name}", body))
+            counts = info.state.subjects
+            for pair in counts.items():
+                yield pair
+            offset += len(counts)
+            if not counts or offset >= info.total:
+                return
+
+    async def delete_stream(self, name: str) -> None:
+        """Delete a stream with all its messages and consumers. Raises `StreamNotFoundError`."""
+        check_stream_name(name)
+        await self.api.request(f"STREAM.DELETE.{name}")
+
+    async def purge_stream(
+        self, name: str, *, filter: str = "", sequence: int = 0, keep: int = 0
+    ) -> int:
+        """Remove messages, all of them by default; how many there were. See `Stream.purge`."""
+        check_stream_name(name)
+        if sequence and keep:
+            raise ValueError("purge by `sequence` or by `keep`, not by both")
+        body: dict[str, Any] = {}
+        if filter:
+            body["filter"] = filter
+        if sequence:
+            body["seq"] = sequence
+        if keep:
+            body["keep"] = keep
+        answer = await self.api.request(f"STREAM.PURGE.{name}", body or None)
+        return int(answer.get("purged", 0))
+
+    async def delete_message(self, name: str, sequence: int, *, secure: bool = False) -> None:
+        """Remove a message, with `secure` overwriting its bytes.
+
+        Raises `MessageDeleteError` if there is none, or the stream forbids it.
+        """
+        check_stream_name(name)
+        body = {"seq": sequence} if secure else {"seq": sequence, "no_erase": True}
+        await self.api.request(f"STREAM.MSG.DELETE.{name}", body)
+
+    async def stream_names(self, subject: str = "") -> AsyncIterator[str]:
+        """Names of the streams, or of those with a subject that overlaps `subject`."""
+        body = {"subject": subject} if subject else None
+        async for name in self.api.pages("STREAM.NAMES", "streams", body):
+            yield name
+
+    async def streams(self, subject: str = "") -> AsyncIterator[StreamInfo]:
+        """Infos of the streams, or of those with a subject that overlaps `subject`."""
+        body = {"subject": subject} if subject else None
+        async for raw in self.api.pages("STREAM.LIST", "streams", body):
+            yield StreamInfo.from_wire(raw)
+
+    async def stream_name_by_subject(self, subject: str) -> str:
+        """The stream that stores `subject`. Raises `StreamNotFoundError`, `InvalidSubjectError`."""
+        check_subject(subject)
+        async for name in self.stream_names(subject):
+            return name
+        raise StreamNotFoundError(
+            404, 10059, "no stream listens on this subject", f"stream of subject {subject!r}"
+        )
+
+    async def stream_by_subject(self, subject: str) -> "Stream":
+        """The stream that stores `subject`. Raises `StreamNotFoundError`."""
+        return await self.stream(await self.stream_name_by_subject(subject))
+
+    # -- pull consumers ------------------------------------------------------------------------
+
+    async def create_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+    ) -> PullConsumer:
+        """Make a pull consumer from a `config`, from its fields, or from both.
+
+        Succeeds if it exists with the same configuration, else raises `ConsumerExistsError`.
+        """
+        return await self._put_pull(stream, config, fields, "create")
+
+    async def update_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+    ) -> PullConsumer:
+        """Give a pull consumer another configuration. Raises `ConsumerNotFoundError`."""
+        return await self._put_pull(stream, config, fields, "update")
+
+    async def create_or_update_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+    ) -> PullConsumer:
+        """Update the pull consumer if it exists, else make it."""
+        return await self._put_pull(stream, config, fields, "")
+
+    async def get_or_create_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+    ) -> PullConsumer:
+        """The pull consumer as it is; made if there is none."""
+        made = _consumer_config(config, fields)
+        there = await _if_there(self.consumer, stream, made)
+        return there or await self._put_pull(stream, made, {}, "create")
+
+    async def _put_pull(
+        self, stream: str, config: ConsumerConfig | None, fields: dict[str, Any], action: str
+    ) -> PullConsumer:
+        made = _consumer_config(config, fields)
+        if made.deliver_subject:
+            raise NotPullConsumerError(
+                f"a consumer with a deliver_subject ({made.deliver_subject!r}) is a push consumer: "
+                "use create_push_consumer and its like"
+            )
+        return PullConsumer(self, await self.create_consumer_raw(stream, made, action))
+
+    async def consumer(self, stream: str, name: str) -> PullConsumer:
+        """A pull consumer. Raises `ConsumerNotFoundError`, `ConsumerTypeError`."""
+        return PullConsumer(self, await self.consumer_info(stream, name))
+
+    # -- push consumers ------------------------------------------------------------------------
+
+    async def create_push_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+    ) -> PushConsumer:
+        """Make a push consumer; see `create_consumer`.
+
+        Without a `deliver_subject` it sends to a new inbox, which is of use while it is ephemeral.
+        """
+        return await self._put_push(stream, config, fields, "create")
+
+    async def update_push_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+    ) -> PushConsumer:
+        """Give a push consumer another configuration. Raises `ConsumerNotFoundError`."""
+        return await self._put_push(stream, config, fields, "update")
+
+    async def create_or_update_push_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+    ) -> PushConsumer:
+        """Update the push consumer if it exists, else make it."""
+        return await self._put_push(stream, config, fields, "")
+
+    async def get_or_create_push_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+    ) -> PushConsumer:
+        """The push consumer as it is; made if there is none."""
+        made = _consumer_config(config, fields)
+        there = await _if_there(self.push_consumer, stream, made)
+        return there or await self._put_push(stream, made, {}, "create")
+
+    async def _put_push(
+        self, stream: str, config: ConsumerConfig | None, fields: dict[str, Any], action: str
+    ) -> PushConsumer:
+        made = _consumer_config(config, fields)
+        if not made.deliver_subject:
+            if made.durable_name:
+                raise NotPushConsumerError(
+                    f"push consumer {made.durable_name!r}: a durable one needs a deliver_subject"
+                )
+            made = made.replace(deliver_subject=self.api.connection.new_inbox())
+        return PushConsumer(self, await self.create_consumer_raw(stream, made, action))
+
+    async def push_consumer(self, stream: str, name: str) -> PushConsumer:
+        """A push consumer. Raises `ConsumerNotFoundError`, `ConsumerTypeError`."""
+        return PushConsumer(self, await self.consumer_info(stream, name))
+
+    def ordered_consumer(
+        self, stream: str, config: OrderedConsumerConfig | None = None, **fields: Any
+    ) -> OrderedConsumer:
+        """Read a stream in order, with nothing to acknowledge. The server is not asked yet."""
+        check_stream_name(stream)
+        made = OrderedConsumerConfig() if config is None else config
+        return OrderedConsumer(self, stream, made.replace(**fields) if fields else made)
+
+    # -- consumers of both kinds ---------------------------------------------------------------
+
+    async def create_consumer_raw(
+        self, stream: str, config: ConsumerConfig, action: str = "", *, pedantic: bool = False
+    ) -> ConsumerInfo:
+        """Ask for a consumer of either kind; `action` is "create", "update" or "" for both."""
+        check_stream_name(stream)
+        name = check_consumer_name(config.name or config.durable_name or new_name())
+        asked = {**config.to_wire(), "name": name}
+        endpoint = f"CONSUMER.CREATE.{stream}.{name}"
+        if config.filter_subject and not config.filter_subjects:
+            endpoint += f".{config.filter_subject}"
+        body: dict[str, Any] = {"stream_name": stream, "config": asked}
+        if action:
+            body["action"] = action
+        if pedantic:
+            body["pedantic"] = True
+        answer = await self.api.request(endpoint, body)
+        info = ConsumerInfo.from_wire(answer)
+        check_echo(
+            asked,
+            answer["config"],
+            _ECHOED_NEW_CONSUMER_FIELDS if action == "create" else _ECHOED_CONSUMER_FIELDS,
+        )
+        return info
+
+    async def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
+        """A consumer's info. Raises `ConsumerNotFoundError`, `StreamNotFoundError`."""
+        check_stream_name(stream)
+        check_consumer_name(name)
+        return ConsumerInfo.from_wire(await self.api.request(f"CONSUMER.INFO.{stream}.{name}"))
+
+    async def delete_consumer(self, stream: str, name: str) -> None:
+        """Delete a consumer. Raises `ConsumerNotFoundError`."""
+        check_stream_name(stream)
+        check_consumer_name(name)
+        await self.api.request(f"CONSUMER.DELETE.{stream}.{name}")
+
+    async def pause_consumer(
+        self, stream: str, name: str, until: "datetime | timedelta | float"
+    ) -> ConsumerPauseInfo:
+        """Have a consumer deliver nothing until a time, or for a while in seconds."""
+        if not isinstance(until, datetime):
+            until = datetime.now(UTC) + timedelta(seconds=to_seconds(until))
+        return await self._pause(stream, name, {"pause_until": time_to_wire(until)})
+
+    async def resume_consumer(self, stream: str, name: str) -> ConsumerPauseInfo:
+        """Have a consumer deliver again."""
+        return await self._pause(stream, name, None)
+
+    async def _pause(
+        self, stream: str, name: str, body: dict[str, Any] | None
+    ) -> ConsumerPauseInfo:
+        check_stream_name(stream)
+        check_consumer_name(name)
+        answer = await self.api.request(f"CONSUMER.PAUSE.{stream}.{name}", body)
+        return ConsumerPauseInfo.from_wire(answer)
+
+    async def unpin_consumer(self, stream: str, name: str, group: str) -> None:
+        """Let another client of a priority group be the pinned one."""
+        check_stream_name(stream)
+        check_consumer_name(name)
+        await self.api.request(f"CONSUMER.UNPIN.{stream}.{name}", {"group": group})
+
+    async def reset_consumer(self, stream: str, name: str, sequence: int = 0) -> ConsumerInfo:
+        """Have a consumer go to the stream's `sequence`; 0: back to its ack floor (server 2.14)."""
+        # A server does not answer for a consumer that does not exist, so ask for it first.
+        await self.consumer_info(stream, name)
+        body = {"seq": sequence} if sequence else None
+        return ConsumerInfo.from_wire(
+            await self.api.request(f"CONSUMER.RESET.{stream}.{name}", body)
+        )
+
+    async def consumer_names(self, stream: str) -> AsyncIterator[str]:
+        """Names of a stream's consumers."""
+        check_stream_name(stream)
+        async for name in self.api.pages(f"CONSUMER.NAMES.{stream}", "consumers"):
+            yield name
+
+    async def consumers(self, stream: str) -> AsyncIterator[ConsumerInfo]:
+        """Infos of a stream's consumers."""
+        check_stream_name(stream)
+        async for raw in self.api.pages(f"CONSUMER.LIST.{stream}", "consumers"):
+            yield ConsumerInfo.from_wire(raw)
+
+    # -- key-value buckets ---------------------------------------------------------------------
+
+    async def create_key_value(
+        self,
+        config: "KeyValueConfig | str | None" = None,
+        *,
+        type: Any = None,
+        key_codec: "KeyCodec | None" = None,
+        **options: Any,
+    ) -> "KeyValue":
+        """Make a bucket from a `KeyValueConfig`, or from its name and fields as `options`.
+
+        Succeeds if it exists with the same configuration. Values come back as `type` (bytes if
+        none is given); `key_codec` lets keys be any text. Raises `BucketExistsError`,
+        `BucketOptionError`, `InvalidBucketNameError`.
+        """
+        from slipstream.client.kv import buckets
+
+        made = buckets.config_of(config, options)
+        return await buckets.create_bucket(self, made, type=type, key_codec=key_codec)
+
+    async def update_key_value(
+        self,
+        config: "KeyValueConfig | str | None" = None,
+        *,
+        type: Any = None,
+        key_codec: "KeyCodec | None" = None,
+        **options: Any,
+    ) -> "KeyValue":
+        """Give a bucket another configuration, the whole of it. Raises `BucketNotFoundError`."""
+        from slipstream.client.kv import buckets
+
+        made = buckets.config_of(config, options)
+        return await buckets.update_bucket(self, made, type=type, key_codec=key_codec)
+
+    async def create_or_update_key_value(
+        self,
+        config: "KeyValueConfig | str | None" = None,
+        *,
+        type: Any = None,
+        key_codec: "KeyCodec | None" = None,
+        **options: Any,
+    ) -> "KeyValue":
+        """A bucket with this configuration, whether there was one or not."""
+        from slipstream.client.kv import buckets
+
+        made = buckets.config_of(config, options)
+        return await buckets.create_or_update_bucket(self, made, type=type, key_codec=key_codec)
+
+    async def key_value(
+        self, bucket: str, *, type: Any = None, key_codec: "KeyCodec | None" = None
+    ) -> "KeyValue":
+        """A bucket that exists. Raises `BucketNotFoundError`, `BadBucketError`."""
+        from slipstream.client.kv import buckets
+
+        return await buckets.open_bucket(self, bucket, type=type, key_codec=key_codec)
+
+    async def delete_key_value(self, bucket: str) -> None:
+        """Remove a bucket with all its values. Raises `BucketNotFoundError`."""
+        from slipstream.client.kv import buckets
+
+        await buckets.delete_bucket(self, bucket)
+
+    async def key_value_names(self) -> AsyncIterator[str]:
+        """The names of all buckets, asked for page by page."""
+        from slipstream.client.kv import buckets
+
+        async for name in buckets.bucket_names(self):
+            yield name
+
+    async def key_values(self) -> AsyncIterator["KeyValueStatus"]:
+        """The status of every bucket, asked for page by page."""
+        from slipstream.client.kv import buckets
+
+        async for status in buckets.bucket_statuses(self):
+            yield status
+
+    # -- object stores -------------------------------------------------------------------------
+
+    async def create_object_store(
+        self, config: "ObjectStoreConfig | str | None" = None, **options: Any
+    ) -> "ObjectStore":
+        """Make a store from an `ObjectStoreConfig`, or from its name and fields as `options`.
+
+        Succeeds if it exists with the same configuration. Raises `StoreExistsError`,
+        `InvalidStoreNameError`.
+        """
+        from slipstream.client.object_store import stores
+
+        return await stores.create_store(self, stores.config_of(config, options))
+
+    async def update_object_store(
+        self, config: "ObjectStoreConfig | str | None" = None, **options: Any
+    ) -> "ObjectStore":
+        """Give a store another configuration, the whole of it. Raises `StoreNotFoundError`."""
+        from slipstream.client.object_store import stores
+
+        return await stores.update_store(self, stores.config_of(config, options))
+
+    async def create_or_update_object_store(
+        self, config: "ObjectStoreConfig | str | None" = None, **options: Any
+    ) -> "ObjectStore":
+        """A store with this configuration, whether there was one or not."""
+        from slipstream.client.object_store import stores
+
+        return await stores.create_or_update_store(self, stores.config_of(config, options))
+
+    async def object_store(self, bucket: str) -> "ObjectStore":
+        """A store that exists. Raises `StoreNotFoundError`."""
+        from slipstream.client.object_store import stores
+
+        return await stores.open_store(self, bucket)
+
+    async def delete_object_store(self, bucket: str) -> None:
+        """Remove a store with all its objects. Raises `StoreNotFoundError`."""
+        from slipstream.client.object_store import stores
+
+        await stores.delete_store(self, bucket)
+
+    async def object_store_names(self) -> AsyncIterator[str]:
+        """The names of all stores, asked for page by page."""
+        from slipstream.client.object_store import stores
+
+        async for name in stores.store_names(self):
+            yield name
+
+    async def object_stores(self) -> AsyncIterator["ObjectStoreStatus"]:
+        """The status of every store, asked for page by page."""
+        from slipstream.client.object_store import stores
+
+        async for status in stores.store_statuses(self):
+            yield status
+
+
+def _of_upstreams(config: dict[str, Any]) -> dict[str, Any]:
+    """Which fields the mirror or any of the sources has."""
+    upstreams = [*filter(None, [config.get("mirror")]), *(config.get("sources") or ())]
+    return {name: any(one.get(name) for one in upstreams) for name in _ECHOED_UPSTREAM_FIELDS}
+
+
+def _stream_config(config: StreamConfig | None, fields: dict[str, Any]) -> StreamConfig:
+    if config is None:
+        return StreamConfig(**fields)
+    return config.replace(**fields) if fields else config
+
+
+async def _if_there(
+    find: Callable[[str, str], Awaitable[C]], stream: str, config: ConsumerConfig
+) -> C | None:
+    """The consumer that `config` names; None if there is none, or it names none."""
+    name = config.name or config.durable_name
+    try:
+        return await find(stream, name) if name else None
+    except ConsumerNotFoundError:
+        return None
+
+
+def _consumer_config(config: ConsumerConfig | None, fields: dict[str, Any]) -> ConsumerConfig:
+    if config is None:
+        return ConsumerConfig(**fields)
+    return config.replace(**fields) if fields else config

@@ -33,7 +33,7 @@ cdef class Delivery(Sink):
     cdef public long long held_bytes
     cdef public long long low
     cdef public long long low_bytes
-    cdef public int silent
+    cdef public int missed
     cdef public bint ordered
     cdef public long long expected
     cdef public long long last_sequence

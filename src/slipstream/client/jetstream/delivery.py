@@ -17,7 +17,7 @@ from slipstream.client.reply_future import ReplyFuture
 from slipstream.client.subscriptions import Sink
 
 if TYPE_CHECKING:
-    from slipstream.client.jetstream.pull_options import Pin
+    from slipstream.client.jetstream.pull import Pin
     from slipstream.client.write_buffer import WriteBuffer
     from slipstream.wire.server_frames import ServerFrames
 
@@ -36,8 +36,8 @@ class Source(Protocol):
     def on_status(self, message: Message) -> None:
         """The server says something about the request in place of a message."""
 
-    def on_mark(self, message: Message) -> None:
-        """All messages before a mark (`Delivery.put_mark`) have been taken."""
+    def on_control(self, message: Message) -> None:
+        """All messages before a control message (`Delivery.put_control`) have been taken."""
 
     def on_overflow(self) -> None:
         """A message was dropped, since as many are held as may be."""
@@ -135,7 +135,7 @@ class Delivery(Sink):
         self.held_bytes = 0
         self.low = 0
         self.low_bytes = 0
-        self.silent = 0  # looks in a row that found nothing new
+        self.missed = 0  # looks in a row that found nothing new
         self.ordered = False
         self.expected = 1
         self.last_sequence = 0
@@ -162,7 +162,7 @@ class Delivery(Sink):
 
     def receive(self, frames: "ServerFrames", write_buffer: "WriteBuffer") -> None:
         """A message, or a status."""
-        self.silent = 0
+        self.missed = 0
         if self.is_ended:
             return
         if not frames.reply.startswith(b"$JS.ACK."):
@@ -199,9 +199,9 @@ class Delivery(Sink):
         self.last_sequence = metadata.stream_sequence
         return True
 
-    def put_mark(self, mark: Message) -> None:
-        """Hand `mark` back to the source (`on_mark`) when all before it has been taken."""
-        self._ready.append(mark)
+    def put_control(self, control: Message) -> None:
+        """Hand `control` to the source (`on_control`) when all before it has been taken."""
+        self._ready.append(control)
         if self._waiter is not None:
             self._wake()
 
@@ -218,7 +218,7 @@ class Delivery(Sink):
             item = self._ready.popleft()
             if type(item) is not JetStreamMessage:
                 if self.source is not None:
-                    self.source.on_mark(item)
+                    self.source.on_control(item)
                 continue
             message = item
             size = message.size

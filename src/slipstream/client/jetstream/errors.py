@@ -47,7 +47,7 @@
     │   └── TooManyInFlightError        the bound on acknowledgements in flight is reached
     ├── BatchError                      a batch publish that the server abandoned
     ├── ConsumeError                    consuming stopped, or was disturbed
-    │   ├── NoHeartbeatError            the server went silent
+    │   ├── NoHeartbeatError            no heartbeat came in time
     │   ├── ConsumerDeletedError        the consumer is gone
     │   ├── ConsumerTypeError           a consumer of the other kind
     │   │   ├── NotPullConsumerError

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Generator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from slipstream.client.jetstream.document import Timestamp, to_nanoseconds
 from slipstream.client.jetstream.errors import (
     AlreadyAcknowledgedError,
     NotJetStreamMessageError,
 )
+from slipstream.client.jetstream.model import Timestamp, to_nanoseconds
 from slipstream.client.message import Message
 from slipstream.client.payload import HeadersLike, Payload
 

@@ -1,4 +1,4 @@
-"""What `messages` and `consume` give: an iterator, and a handler that is called.
+"""What `messages` and `consume` return, and the sources that fill them.
 
     async with consumer.messages() as messages:
         async for message in messages:
@@ -7,25 +7,290 @@
     async with consumer.consume(handle):
         await asyncio.Event().wait()
 
-Both go on over reconnects and restarts. They end with `stop` (what is held is handed back to the
-consumer), with `drain` (what has come is still given out), when the connection is closed, or with
-the error that nothing could repair.
+Both go on over reconnects and restarts. They end with `stop` (messages that were not taken are
+handed back to the consumer), with `drain` (messages that have arrived are still given out), when
+the connection is closed, or with an error that nothing could repair.
+
+A `MessageSource` fills a `Delivery`: subclasses pull (`pull`), are pushed to (`push`) or keep an
+order (`ordered`). It watches for missing heartbeats, repairs what it can and reports what it
+repaired: to `on_error` if there is one, else to the log. What it cannot repair ends the delivery
+with the error, which is raised where messages are taken.
 """
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from slipstream.client.errors import ConnectionClosedError
 from slipstream.client.jetstream.delivery import Delivery, Iteration
-from slipstream.client.jetstream.document import to_seconds
-from slipstream.client.jetstream.errors import ConsumeStoppedError
-from slipstream.client.jetstream.fetch import hand_back
+from slipstream.client.jetstream.errors import (
+    ApiError,
+    ConsumeError,
+    ConsumerDeletedError,
+    ConsumerNotFoundError,
+    ConsumeStoppedError,
+    JetStreamError,
+    NoHeartbeatError,
+    StreamNotFoundError,
+)
 from slipstream.client.jetstream.message import JetStreamMessage
-from slipstream.client.jetstream.source import MessageSource, logger
+from slipstream.client.jetstream.model import to_seconds
+from slipstream.client.message import Message
+from slipstream.client.subscriptions import Route
 from slipstream.client.telemetry import NO_SPAN
+from slipstream.errors import Error
+
+if TYPE_CHECKING:
+    from slipstream.client.connection import Connection
+
+ErrorHandler: TypeAlias = Callable[[Exception], Awaitable[None] | None]
+
+logger = logging.getLogger("slipstream.client.jetstream")
+
+# The watch looks so often in a heartbeat interval, and reports after so many looks without one: two
+# intervals, and half of one to be sure.
+LOOKS_PER_HEARTBEAT = 2
+LOOKS_MISSED_MAX = 5
+RETRY_SECONDS_FIRST = 0.1
+RETRY_SECONDS_MAX = 10.0
+
+
+class MessageSource:
+    """A source: subclasses ask for messages (pull) or have them sent (push)."""
+
+    def __init__(
+        self,
+        connection: "Connection",
+        delivery: Delivery,
+        who: str,
+        heartbeat: float,
+        on_error: ErrorHandler | None,
+    ) -> None:
+        self.connection = connection
+        self.delivery = delivery
+        self.who = who
+        self.heartbeat = heartbeat
+        self.on_error = on_error
+        self.raise_on_missing_heartbeat = False
+        self.is_closed = False
+        self.route: Route | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._later: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failures = 0
+        self._arrived_at_failure = -1
+        delivery.source = self
+
+    # -- for subclasses ------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin; whatever this raises is raised where messages are taken."""
+        raise NotImplementedError
+
+    async def still_exists(self) -> None:
+        """Ask the server for the consumer; raises its error if it is gone."""
+
+    def on_missing_heartbeat(self, error: NoHeartbeatError) -> None:
+        """No heartbeat came for two intervals."""
+        raise NotImplementedError
+
+    @property
+    def awaits(self) -> bool:
+        """Whether the server owes us messages or heartbeats."""
+        return True
+
+    # -- what a delivery calls -----------------------------------------------------------------
+
+    def replenish(self) -> None:
+        """Less is held than the threshold; for those who ask."""
+
+    def on_status(self, message: Message) -> None:
+        """The server says something in place of a message."""
+        raise NotImplementedError
+
+    def on_control(self, message: Message) -> None:
+        """Every message before a control message has been taken."""
+
+    def on_overflow(self) -> None:
+        """A message was dropped."""
+
+    def on_enough(self) -> None:
+        """The last message that is wanted was taken."""
+        self.close()
+        self.delivery.end()
+
+    def on_gap(self, message: JetStreamMessage) -> None:
+        """An ordered consumer's message is not the next one."""
+
+    def on_disconnect(self, handed: int) -> None:
+        """The connection broke."""
+
+    def on_reconnect(self) -> None:
+        """A connection stands again."""
+
+    def on_failure(self, error: Exception) -> None:
+        """The subscription was refused, or the connection is closed for good."""
+        self.close()
+        self.delivery.give_up()  # nothing could be acknowledged any more
+        # Closing the connection is how a program ends: the iteration ends with it.
+        self.delivery.end(None if isinstance(error, ConnectionClosedError) else error)
+
+    # -- reporting -----------------------------------------------------------------------------
+
+    def report(self, error: Exception) -> None:
+        """Tell of what was, or will be, repaired."""
+        if self.on_error is None:
+            logger.warning("%s", error)
+            return
+        try:
+            result = self.on_error(error)
+        except Exception:
+            logger.exception("the error handler of %s raised", self.who)
+            return
+        if result is not None:
+            self.spawn(self._await(result))
+
+    async def _await(self, result: Awaitable[None]) -> None:
+        try:
+            await result
+        except Exception:
+            logger.exception("the error handler of %s raised", self.who)
+
+    def spawn(self, work: "Awaitable[None]") -> None:
+        """Run something seldom beside everything else, until `close`."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def end(self, error: Exception) -> None:
+        """Nothing can repair this."""
+        self.close()
+        self.delivery.end(error)
+
+    async def check(self, error: Exception) -> None:
+        """After missing heartbeats or a lost request: go on, unless the consumer is gone."""
+        try:
+            await self.still_exists()
+        except (ConsumerNotFoundError, StreamNotFoundError) as gone:
+            deleted = ConsumerDeletedError(f"{self.who} does not exist any more: {gone}")
+            deleted.__cause__ = gone
+            self.end(deleted)
+        except (ApiError, Error):
+            pass  # no server answers just now; the next retry shows
+
+    # -- retrying ------------------------------------------------------------------------------
+
+    def retry_delay(self) -> float:
+        """Seconds to wait before trying again: longer each time until a message comes."""
+        if self.delivery.arrived != self._arrived_at_failure:
+            self._arrived_at_failure = self.delivery.arrived
+            self._failures = 0
+        self._failures += 1
+        doubled: float = RETRY_SECONDS_FIRST * 2 ** min(self._failures - 1, 10)
+        return min(doubled, RETRY_SECONDS_MAX)
+
+    def later(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Call `callback` after a while, in place of what was to be called before."""
+        if self._later is not None:
+            self._later.cancel()
+        self._later = self.delivery.loop.call_later(seconds, callback)
+
+    # -- watching heartbeats -------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Begin to look for heartbeats."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        if self.heartbeat > 0 and not self.is_closed:
+            self._watch = self.delivery.loop.call_later(
+                self.heartbeat / LOOKS_PER_HEARTBEAT, self._look
+            )
+
+    def _look(self) -> None:
+        delivery = self.delivery
+        if not self.awaits or not self.connection.is_connected:
+            delivery.missed = 0
+        else:
+            delivery.missed += 1
+        if delivery.missed >= LOOKS_MISSED_MAX:
+            delivery.missed = 0
+            error = NoHeartbeatError(
+                f"{self.who}: the server sent nothing for twice the heartbeat of "
+                f"{self.heartbeat} s. Asking again"
+            )
+            if self.raise_on_missing_heartbeat:
+                delivery.notify(error)
+            else:
+                self.report(error)
+            self.on_missing_heartbeat(error)
+        self.watch()
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def open(self, subject: str, queue: str = "") -> None:
+        """Receive at `subject` from now on, and nowhere else."""
+        self.drop_route()
+        self.route = self.connection.subscriptions.open(subject, queue, self.delivery)
+
+    def drop_route(self) -> None:
+        """Receive nothing any more."""
+        if self.route is not None:
+            self.connection.subscriptions.drop(self.route)
+            self.route = None
+
+    def close(self) -> None:
+        """Ask for nothing, receive nothing, watch nothing. What is held stays held."""
+        self.is_closed = True
+        self.drop_route()
+        for timer in (self._watch, self._later):
+            if timer is not None:
+                timer.cancel()
+        self._watch = self._later = None
+        current = asyncio.current_task() if self._tasks else None
+        for task in list(self._tasks):
+            if task is not current:
+                task.cancel()
+
+    def abandon(self) -> None:
+        """Close, called from whatever thread finds that nobody takes any more."""
+        if not self.is_closed and not self.connection.loop.is_closed():
+            self.connection.loop.call_soon_threadsafe(self.close)
+
+    async def drain(self) -> None:
+        """Ask for nothing more, but receive what is on its way; then close."""
+        if self.is_closed:
+            return
+        route = self.route
+        self.is_closed = True
+        if route is not None and self.connection.is_connected:
+            self.connection.subscriptions.halt(route)
+            try:
+                await self.connection.flush()
+            except Error:
+                pass  # the connection broke: then nothing is on its way
+            except BaseException:
+                self.close()
+                self.delivery.end()
+                raise
+        self.close()
+        self.delivery.end()
+
+
+def hand_back(messages: list[JetStreamMessage]) -> None:
+    """Give messages that nobody will look at back to their consumer, to deliver them again now."""
+    for message in messages:
+        if message.is_acknowledged:
+            continue
+        try:
+            message.nak()
+        except (ConsumeError, JetStreamError, Error):
+            return  # the connection is gone: their ack_wait brings them back
+
 
 Handler: TypeAlias = Callable[[JetStreamMessage], Awaitable[Any] | None]
 

@@ -20,9 +20,14 @@ from slipstream.client.jetstream.errors import (
     NotPushConsumerError,
     SlowPushConsumerError,
 )
-from slipstream.client.jetstream.info import ConsumerInfo
-from slipstream.client.jetstream.messages import ConsumeContext, Handler, Messages
-from slipstream.client.jetstream.source import ErrorHandler, MessageSource
+from slipstream.client.jetstream.messages import (
+    ConsumeContext,
+    ErrorHandler,
+    Handler,
+    Messages,
+    MessageSource,
+)
+from slipstream.client.jetstream.model import ConsumerInfo
 from slipstream.client.message import Message
 
 if TYPE_CHECKING:
@@ -53,7 +58,7 @@ class PushSource(MessageSource):
         self.dropped = 0
         self._exists = exists
         self._is_slow = False
-        self._marks = 0  # questions of flow control that wait for what came before them
+        self._flow_requests = 0  # questions of flow control that wait for what came before them
 
     async def start(self) -> None:
         """Subscribe."""
@@ -70,8 +75,8 @@ class PushSource(MessageSource):
         if message.status != 100:
             self.report(ConsumeError(f"{self.who}: {message.status} {message.description}"))
         elif message.reply:
-            self._marks += 1
-            self.delivery.put_mark(message)
+            self._flow_requests += 1
+            self.delivery.put_control(message)
         else:
             self.on_heartbeat(message)
 
@@ -81,13 +86,13 @@ class PushSource(MessageSource):
         Unless its question is here, behind messages that nobody has taken yet.
         """
         stalled = message.header("Nats-Consumer-Stalled")
-        if stalled and not self._marks:
+        if stalled and not self._flow_requests:
             self._go_on(stalled)
 
-    def on_mark(self, message: Message) -> None:
+    def on_control(self, message: Message) -> None:
         """Everything before the question of flow control has been taken."""
         self._is_slow = False
-        self._marks -= 1
+        self._flow_requests -= 1
         if not self.is_closed:
             self._go_on(message.reply)
 
@@ -108,7 +113,7 @@ class PushSource(MessageSource):
                 )
             )
 
-    def on_silence(self, error: NoHeartbeatError) -> None:
+    def on_missing_heartbeat(self, error: NoHeartbeatError) -> None:
         """If the consumer is gone, that is the end."""
         self.spawn(self.check(error))
 

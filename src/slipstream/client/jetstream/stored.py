@@ -1,7 +1,9 @@
-"""Messages read from a stream by sequence or subject, without a consumer (spec streams.md 7).
+"""Messages read from a stream by sequence or subject, without a consumer (streams.md section 7).
 
 A stream with `allow_direct` answers itself, replicas and mirrors included (direct get); any other
-is asked through the API, which gives the same at a lower pace.
+is asked through the API, which gives the same at a lower pace. `last_message`, `message_at` and
+`message_after` do as little work as there can be, for key-value gets and object infos: the headers
+of a direct get's answer are searched, not parsed.
 """
 
 import base64
@@ -12,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from slipstream.client.codecs import decode
-from slipstream.client.errors import ConnectionLostError, TimeoutError
-from slipstream.client.jetstream.document import Timestamp, time_to_wire
+from slipstream.client.errors import ConnectionLostError, NoRespondersError, TimeoutError
 from slipstream.client.jetstream.errors import (
     ApiError,
     BadRequestError,
@@ -21,14 +22,16 @@ from slipstream.client.jetstream.errors import (
     MessageNotFoundError,
     StreamNotFoundError,
 )
-from slipstream.client.jetstream.status import number
+from slipstream.client.jetstream.model import Timestamp, time_to_wire
+from slipstream.client.jetstream.status import header_number
 from slipstream.client.message import Message
 from slipstream.client.requests import AnswerQueue
 from slipstream.errors import ProtocolError
-from slipstream.wire.headers import Headers
+from slipstream.wire.headers import Headers, find
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream.api import Api
+    from slipstream.client.jetstream.context import JetStream
 
 T = TypeVar("T")
 
@@ -205,8 +208,8 @@ async def last_for(
                     end = found
         except MessageNotFoundError:
             return
-        pending = number(end, "Nats-Num-Pending") if end else 0
-        up_to = number(end, "Nats-UpTo-Sequence") if end else 0
+        pending = header_number(end, "Nats-Num-Pending") if end else 0
+        up_to = header_number(end, "Nats-UpTo-Sequence") if end else 0
         if not last or not pending or not up_to:
             return
         request = {
@@ -259,3 +262,90 @@ class _Answers(AnswerQueue):
                     "behind the last message that came"
                 )
             )
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A message in a stream; `block` is its header block."""
+
+    subject: str
+    data: bytes
+    sequence: int
+    timestamp_ns: int
+    block: bytes
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header; None if there is none."""
+        value = find(self.block, 0, len(self.block), name.encode())
+        return None if value is None else value.decode("utf-8", "surrogateescape")
+
+
+async def last_message(js: "JetStream", stream: str, subject: str, is_direct: bool) -> Found | None:
+    """The last message on `subject`, None if there is none. Raises `StreamNotFoundError`."""
+    asked = {"last_by_subj": subject}
+    if is_direct:
+        return await _direct(js, stream, f".{subject}", b"", asked)
+    return await _from_leader(js, stream, asked)
+
+
+async def message_at(js: "JetStream", stream: str, sequence: int, is_direct: bool) -> Found | None:
+    """The message of a sequence, None if there is none. Raises `StreamNotFoundError`."""
+    asked = {"seq": sequence}
+    if is_direct:
+        return await _direct(js, stream, "", b'{"seq":%d}' % sequence, asked)
+    return await _from_leader(js, stream, asked)
+
+
+async def message_after(js: "JetStream", stream: str, subject: str, sequence: int) -> Found | None:
+    """The first message on `subject` behind `sequence`, asked of the leader; None if none is."""
+    return await _from_leader(js, stream, {"seq": sequence + 1, "next_by_subj": subject})
+
+
+async def _from_leader(js: "JetStream", stream: str, asked: dict[str, Any]) -> Found | None:
+    try:
+        message = await get(js.api, stream, asked, False)
+    except MessageNotFoundError:
+        return None
+    return Found(
+        subject=message.subject,
+        data=message.data,
+        sequence=message.sequence,
+        timestamp_ns=0 if message.time is None else message.time.ns,
+        block=message.headers.encode() if len(message.headers) else b"",
+    )
+
+
+async def _direct(
+    js: "JetStream", stream: str, tail: str, body: bytes, asked: dict[str, Any]
+) -> Found | None:
+    subject = f"{js.api.prefix}.DIRECT.GET.{stream}{tail}"
+    try:
+        message = await js.connection.request(subject, body, timeout=js.timeout)
+    except NoRespondersError:
+        # The stream is gone, or its server is about to stop or just back: the API knows.
+        return await _from_leader(js, stream, asked)
+    if message.status:
+        if message.status == 404:
+            return None
+        raise ApiError(message.status, 0, message.description, f"direct get from {stream}")
+    try:
+        return _found(message)
+    except ValueError as error:
+        raise malformed(message) from error
+
+
+def _found(message: Message) -> Found:
+    block = message.header_block
+    time = Timestamp.parse(_last(block, b"\r\nNats-Time-Stamp:"))
+    return Found(
+        subject=_last(block, b"\r\nNats-Subject:"),
+        data=message.data,
+        sequence=int(_last(block, b"\r\nNats-Sequence:")),
+        timestamp_ns=0 if time is None else time.ns,
+        block=block,
+    )
+
+
+def _last(block: bytes, name: bytes) -> str:
+    """The last value of a header: the server's own. A republished message may have had others."""
+    at = block.rindex(name) + len(name)
+    return block[at : block.index(b"\r\n", at)].strip().decode("utf-8", "surrogateescape")

@@ -9,15 +9,20 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from slipstream.client.jetstream import stored
+from slipstream.client.jetstream.api import check_subject
 from slipstream.client.jetstream.consumer import PullConsumer
-from slipstream.client.jetstream.consumer_config import ConsumerConfig, OrderedConsumerConfig
-from slipstream.client.jetstream.document import time_to_wire
-from slipstream.client.jetstream.info import ConsumerInfo, ConsumerPauseInfo, StreamInfo
-from slipstream.client.jetstream.names import check_subject
+from slipstream.client.jetstream.model import (
+    ConsumerConfig,
+    ConsumerInfo,
+    ConsumerPauseInfo,
+    OrderedConsumerConfig,
+    StreamConfig,
+    StreamInfo,
+    time_to_wire,
+)
 from slipstream.client.jetstream.ordered import OrderedConsumer
 from slipstream.client.jetstream.push import PushConsumer
 from slipstream.client.jetstream.stored import StoredMessage
-from slipstream.client.jetstream.stream_config import StreamConfig
 
 if TYPE_CHECKING:
     from slipstream.client.arrow.scan import Scan

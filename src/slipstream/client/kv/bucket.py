@@ -15,13 +15,14 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from slipstream.client.codecs import Codec, codec_for, encode
-from slipstream.client.feed import HEARTBEAT_SECONDS
-from slipstream.client.jetstream.document import to_seconds
 from slipstream.client.jetstream.errors import (
     ApiError,
     StreamNotFoundError,
     WrongLastSequenceError,
 )
+from slipstream.client.jetstream.model import to_seconds
+from slipstream.client.jetstream.stored import Found, last_message, message_at
+from slipstream.client.jetstream.watcher import HEARTBEAT_SECONDS
 from slipstream.client.kv.config import (
     STREAM_PREFIX,
     SUBJECT_PREFIX,
@@ -40,11 +41,10 @@ from slipstream.client.kv.errors import (
 )
 from slipstream.client.kv.key_codecs import KeyCodec, PlainKeys
 from slipstream.client.kv.watch import Watch, WatchOptions
-from slipstream.client.latest import Found, last_message, message_at
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
-    from slipstream.client.jetstream.info import StreamInfo
+    from slipstream.client.jetstream.model import StreamInfo
 
 NO_TTL_ERROR = 10166
 """The server's code for a message with a TTL where the stream allows none."""

@@ -22,8 +22,7 @@ from slipstream.client.kv.key_codecs import KeyCodec
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
-    from slipstream.client.jetstream.info import StreamInfo
-    from slipstream.client.jetstream.stream_config import StreamConfig
+    from slipstream.client.jetstream.model import StreamConfig, StreamInfo
 
 _ALL_SUBJECTS = "$KV.*.>"
 MARKER_API_LEVEL = 1

@@ -5,16 +5,17 @@ from typing import Any
 
 import msgspec
 
-from slipstream.client.jetstream.document import Seconds, to_seconds
-from slipstream.client.jetstream.info import StreamInfo
-from slipstream.client.jetstream.stream_config import (
+from slipstream.client.jetstream.model import (
     Placement,
     Republish,
+    Seconds,
     Storage,
     StreamConfig,
+    StreamInfo,
     StreamSource,
     SubjectTransform,
     owners_metadata,
+    to_seconds,
 )
 from slipstream.client.kv.errors import (
     BucketOptionError,

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from slipstream.client.codecs import decode
-from slipstream.client.jetstream.document import Timestamp
+from slipstream.client.jetstream.model import Timestamp
 
 OPERATION_HEADER = "KV-Operation"
 MARKER_HEADER = "Nats-Marker-Reason"

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
-from slipstream.client.feed import HEARTBEAT_SECONDS, Feed
-from slipstream.client.jetstream.consumer_config import OrderedConsumerConfig
 from slipstream.client.jetstream.message import JetStreamMessage
+from slipstream.client.jetstream.model import OrderedConsumerConfig
+from slipstream.client.jetstream.watcher import HEARTBEAT_SECONDS, Watcher
 from slipstream.client.kv.entry import KeyValueEntry, operation_of
 from slipstream.client.kv.errors import BucketOptionError
 from slipstream.client.kv.key_codecs import KeyCodec
@@ -75,22 +75,25 @@ class Watch:
             idle_heartbeat=options.heartbeat,
             push=True,
         )
-        self._feed = Feed(
+        self._watcher = Watcher(
             js,
             stream,
             config,
-            has_mark=not options.updates_only,
+            signals_done=not options.updates_only,
             heartbeat=options.heartbeat,
         )
 
     async def start(self) -> None:
         """Begin; done by `KeyValue.watch`."""
-        await self._feed.start()
+        await self._watcher.start()
 
     async def next(self) -> KeyValueEntry | None:
-        """The next entry, or None for the mark. Raises StopAsyncIteration once it is stopped."""
+        """The next entry; None once, after the initial values.
+
+        Raises StopAsyncIteration once it is stopped.
+        """
         while True:
-            message = await self._feed.next()
+            message = await self._watcher.next()
             if message is None:
                 return None
             entry = self._entry(message)
@@ -112,7 +115,7 @@ class Watch:
 
     async def stop(self) -> None:
         """End it. Whoever iterates is let go."""
-        self._feed.stop()
+        self._watcher.stop()
 
     def __aiter__(self) -> Self:
         return self

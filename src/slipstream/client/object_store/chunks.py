@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slipstream.client.errors import OutboundBufferFullError, TimeoutError
-from slipstream.client.jetstream.status import number
-from slipstream.client.latest import message_after
+from slipstream.client.jetstream.status import header_number
+from slipstream.client.jetstream.stored import message_after
 from slipstream.client.message import Message, message_of
 from slipstream.client.object_store.errors import IncompleteObjectError
 from slipstream.client.subscriptions import Sink
@@ -195,7 +195,7 @@ class Chunks:
         if code == 404:
             return True
         if code == 204:
-            return number(status, "Nats-Last-Sequence") == self._previous
+            return header_number(status, "Nats-Last-Sequence") == self._previous
         if code == 503 and self._unheard < _UNHEARD_MAX:
             self._unheard += 1
             return False
@@ -238,4 +238,4 @@ def _has_more(answers: _Answers) -> int:
     status = answers.status
     if status is None or status.status != 204 or status.header("Nats-Num-Pending") == "0":
         return 0
-    return number(status, "Nats-Last-Sequence")
+    return header_number(status, "Nats-Last-Sequence")

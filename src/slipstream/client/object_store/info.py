@@ -13,13 +13,15 @@ from typing import Any
 
 import msgspec
 
-from slipstream.client.jetstream.document import Seconds, Timestamp, to_seconds
-from slipstream.client.jetstream.info import StreamInfo
-from slipstream.client.jetstream.stream_config import (
+from slipstream.client.jetstream.model import (
     Placement,
+    Seconds,
     Storage,
     StreamConfig,
+    StreamInfo,
+    Timestamp,
     owners_metadata,
+    to_seconds,
 )
 from slipstream.client.object_store.errors import (
     BadObjectError,

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slipstream.client.feed import HEARTBEAT_SECONDS
-from slipstream.client.jetstream.document import to_seconds
+from slipstream.client.jetstream.api import new_name
 from slipstream.client.jetstream.errors import StreamNotFoundError
-from slipstream.client.jetstream.names import new_name
-from slipstream.client.latest import last_message
+from slipstream.client.jetstream.model import to_seconds
+from slipstream.client.jetstream.stored import last_message
+from slipstream.client.jetstream.watcher import HEARTBEAT_SECONDS
 from slipstream.client.object_store.chunks import Chunks
 from slipstream.client.object_store.digest import Digest
 from slipstream.client.object_store.errors import (
@@ -55,7 +55,7 @@ from slipstream.errors import Error
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
-    from slipstream.client.jetstream.info import StreamInfo
+    from slipstream.client.jetstream.model import StreamInfo
     from slipstream.client.jetstream.stream import Stream
 
 # Chunks whose acknowledgement is awaited, in bytes: enough to keep server and socket busy.

@@ -3,8 +3,8 @@
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from slipstream.client.feed import Feed
-from slipstream.client.jetstream.consumer_config import OrderedConsumerConfig
+from slipstream.client.jetstream.model import OrderedConsumerConfig
+from slipstream.client.jetstream.watcher import Watcher
 from slipstream.client.object_store.errors import BadObjectError
 from slipstream.client.object_store.info import ObjectInfo, read_info
 
@@ -41,16 +41,21 @@ class ObjectWatch:
             idle_heartbeat=heartbeat,
             push=True,
         )
-        self._feed = Feed(js, stream, config, has_mark=not updates_only, heartbeat=heartbeat)
+        self._watcher = Watcher(
+            js, stream, config, signals_done=not updates_only, heartbeat=heartbeat
+        )
 
     async def start(self) -> None:
         """Begin; done by `ObjectStore.watch`."""
-        await self._feed.start()
+        await self._watcher.start()
 
     async def next(self) -> ObjectInfo | None:
-        """The next info, or None for the mark. Raises StopAsyncIteration once it is stopped."""
+        """The next info; None once, after the initial values.
+
+        Raises StopAsyncIteration once it is stopped.
+        """
         while True:
-            message = await self._feed.next()
+            message = await self._watcher.next()
             if message is None:
                 return None
             info = read_info(message.data, message.metadata.timestamp_ns)
@@ -59,7 +64,7 @@ class ObjectWatch:
 
     async def stop(self) -> None:
         """End it. Whoever iterates is let go."""
-        self._feed.stop()
+        self._watcher.stop()
 
     def __aiter__(self) -> Self:
         return self

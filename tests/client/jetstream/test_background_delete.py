@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import slipstream
-from slipstream.client.jetstream.farewell import forget_consumer
+from slipstream.client.jetstream.api import delete_in_background
 from tests.client.scripted_server import Asked, ScriptedServer
 from tests.client.test_malformed import until
 
@@ -25,7 +25,7 @@ async def test_the_word_that_a_broken_connection_took_along_is_said_on_the_next(
         ScriptedServer(script) as server,
         await slipstream.connect(server.url, reconnect_wait=0.01) as nc,
     ):
-        forget_consumer(nc.jetstream(), "S", "c")
+        delete_in_background(nc.jetstream(), "S", "c")
         await until(lambda: len(server.asked) == 1)
         server.close_clients()
         await until(lambda: len(server.asked) == 2)
@@ -38,7 +38,7 @@ async def test_a_consumer_that_was_still_being_made_is_deleted_when_it_is_there(
         return asked.answer(NOT_FOUND if len(server.asked) < 3 else DELETED)
 
     async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
-        forget_consumer(nc.jetstream(), "S", "c", is_being_made=True)
+        delete_in_background(nc.jetstream(), "S", "c", is_being_made=True)
         await until(lambda: len(server.asked) == 3)
         await until(lambda: nc.requests_pending == 0)
 
@@ -46,12 +46,12 @@ async def test_a_consumer_that_was_still_being_made_is_deleted_when_it_is_there(
 async def test_one_that_had_been_made_is_not_looked_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("slipstream.client.jetstream.farewell.WAIT_FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("slipstream.client.jetstream.api.WAIT_FIRST_SECONDS", 0.0)
     async with (
         ScriptedServer(lambda asked: asked.answer(NOT_FOUND)) as server,
         await slipstream.connect(server.url) as nc,
     ):
-        forget_consumer(nc.jetstream(), "S", "c")
+        delete_in_background(nc.jetstream(), "S", "c")
         await until(lambda: nc.requests_pending == 0)
         await asyncio.sleep(0)
         await nc.flush()
@@ -63,7 +63,7 @@ async def test_an_answer_that_is_none_ends_it() -> None:
         ScriptedServer(lambda asked: asked.answer(b"[]")) as server,
         await slipstream.connect(server.url) as nc,
     ):
-        forget_consumer(nc.jetstream(), "S", "c", is_being_made=True)
+        delete_in_background(nc.jetstream(), "S", "c", is_being_made=True)
         await until(lambda: nc.requests_pending == 0)
 
 
@@ -72,5 +72,5 @@ async def test_a_closed_connection_says_nothing() -> None:
         nc = await slipstream.connect(server.url)
         js = nc.jetstream()
         await nc.close()
-        forget_consumer(js, "S", "c")
+        delete_in_background(js, "S", "c")
         assert nc.requests_pending == 0

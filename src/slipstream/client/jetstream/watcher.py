@@ -1,54 +1,54 @@
-"""A feed: what a stream holds now, a mark, then what comes: the ground under every watch.
+"""A watcher: what a stream holds now, a sign that this was all, then what is stored from now on.
 
-An ordered push consumer delivers the messages (spec kv-object.md section 5). When it is made it
-says how many there are to begin with; after so many, or after one behind which nothing waits, the
-mark is given once. If the consumer has to be made anew, the feed goes on behind the last message
-that came, and the mark is not given again.
+An ordered push consumer delivers the messages (kv-object.md section 5). When it is made, the server
+says how many messages there are to begin with. After so many, or after one with none pending, the
+watcher gives None once: all initial values are done. If the consumer has to be made again, the
+watcher goes on after the last message that came, and None is not given again.
 """
 
 import itertools
 import weakref
 from typing import TYPE_CHECKING
 
-from slipstream.client.jetstream.consumer_config import OrderedConsumerConfig
 from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.message import JetStreamMessage
-from slipstream.client.jetstream.ordered_source import Incarnations, OrderedPush
+from slipstream.client.jetstream.model import OrderedConsumerConfig
+from slipstream.client.jetstream.ordered import EphemeralConsumers, OrderedPush
 from slipstream.client.message import Message
 
 if TYPE_CHECKING:
-    from slipstream.client.jetstream import JetStream
+    from slipstream.client.jetstream.context import JetStream
 
 HEARTBEAT_SECONDS = 5.0
 
 
 class _Source(OrderedPush):
-    """Tells its feed how much there is to deliver whenever a consumer has been made."""
+    """Tells its watcher how much there is to deliver whenever a consumer has been made."""
 
-    feed: "weakref.ref[Feed]"
+    watcher: "weakref.ref[Watcher]"
 
     async def start(self) -> None:
         """Make a consumer."""
         await super().start()
-        info, feed = self._incarnations.info, self.feed()
-        if feed is not None:
-            feed.begin(0 if info is None else info.num_pending)
+        info, watcher = self._consumers.info, self.watcher()
+        if watcher is not None:
+            watcher.begin(0 if info is None else info.num_pending)
 
     def on_heartbeat(self, message: Message) -> None:
         """Besides: an idle server has delivered all that there was, also if that became less."""
         super().on_heartbeat(message)
-        last, feed = message.header("Nats-Last-Consumer"), self.feed()
+        last, watcher = message.header("Nats-Last-Consumer"), self.watcher()
         is_idle = not message.header("Nats-Consumer-Stalled")
-        if feed is not None and is_idle and last == str(self.delivery.expected - 1):
-            feed.is_all_here()
+        if watcher is not None and is_idle and last == str(self.delivery.expected - 1):
+            watcher.is_all_here()
 
-    def on_mark(self, message: Message) -> None:
-        """A flow control request has been reached, or what `Feed.begin` woke its taker with."""
+    def on_control(self, message: Message) -> None:
+        """A flow control request has been reached, or what `Watcher.begin` woke its taker with."""
         if message.reply:
-            super().on_mark(message)
+            super().on_control(message)
 
 
-class Feed:
+class Watcher:
     """Messages of a stream, and None once when all that was there at the start has been given."""
 
     def __init__(
@@ -57,31 +57,31 @@ class Feed:
         stream: str,
         config: OrderedConsumerConfig,
         *,
-        has_mark: bool = True,
+        signals_done: bool = True,
         heartbeat: float = HEARTBEAT_SECONDS,
     ) -> None:
         self._delivery = Delivery(js.connection.loop, js, None)
         self._source = _Source(
             js,
             self._delivery,
-            Incarnations(js, stream, config, itertools.count(1)),
+            EphemeralConsumers(js, stream, config, itertools.count(1)),
             f"watch of stream {stream!r}",
             heartbeat,
             None,
         )
-        self._source.feed = weakref.ref(self)
-        self._awaits_mark = has_mark
-        self._left = 0  # messages before the mark, as far as the server told
+        self._source.watcher = weakref.ref(self)
+        self._awaits_done = signals_done
+        self._left = 0  # initial values still to come, as far as the server said
 
     def begin(self, pending: int) -> None:
         """A consumer was made, which has so much to deliver before what is new."""
         self._left = pending + self._delivery.held
         if not self._left:
-            self._delivery.put_mark(Message("mark"))  # wakes who waits in `next`
+            self._delivery.put_control(Message("wake"))  # wakes who waits in `next`
 
     def is_all_here(self) -> None:
-        """Nothing more comes before the mark than what is held."""
-        if self._awaits_mark and self._left > 0:
+        """No initial value comes any more but those that are held."""
+        if self._awaits_done and self._left > 0:
             self.begin(0)
 
     async def start(self) -> None:
@@ -93,10 +93,13 @@ class Feed:
             raise
 
     async def next(self) -> JetStreamMessage | None:
-        """The next message, or None for the mark. Raises StopAsyncIteration once it is stopped."""
+        """The next message; None once, after the initial values.
+
+        Raises StopAsyncIteration once it is stopped.
+        """
         while True:
-            if self._awaits_mark and self._left <= 0:
-                self._awaits_mark = False
+            if self._awaits_done and self._left <= 0:
+                self._awaits_done = False
                 return None
             message = self._delivery.take()
             if message is not None:

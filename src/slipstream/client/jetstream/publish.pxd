@@ -1,9 +1,9 @@
 import cython
 
 from slipstream.client.message cimport Message, message_of
-from slipstream.client.write_buffer cimport WriteBuffer
 from slipstream.client.payload cimport subject_bytes
 from slipstream.client.subscriptions cimport Sink
+from slipstream.client.write_buffer cimport WriteBuffer
 from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.server_frames cimport ServerFrames
 
