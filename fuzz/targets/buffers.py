@@ -19,7 +19,10 @@ def make(plain: Build, compiled: Build) -> OneInput:
     """Do the same with a buffer of each build."""
     out = [build("slipstream.wire.buffer").OutBuffer for build in (plain, compiled)]
     intake = [build("slipstream.wire.intake").Intake for build in (plain, compiled)]
-    whole = [build("slipstream.client.object_store.whole").Whole for build in (plain, compiled)]
+    whole = [
+        build("slipstream.client.object_store.object_bytes").ObjectBytes
+        for build in (plain, compiled)
+    ]
 
     def one_input(data: bytes) -> None:
         kind = data[0] % 3 if data else 0
@@ -29,7 +32,7 @@ def make(plain: Build, compiled: Build) -> OneInput:
             found = [_intake(one(), Choices(data[1:])) for one in intake]
         else:
             found = [_whole(one, Choices(data[1:])) for one in whole]
-        agree(("OutBuffer", "Intake", "Whole")[kind], found[0], found[1])
+        agree(("OutBuffer", "Intake", "ObjectBytes")[kind], found[0], found[1])
 
     return one_input
 

@@ -54,11 +54,11 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.client.jetstream.message",
     "slipstream.client.jetstream.publish",
     "slipstream.client.jetstream.delivery",
-    "slipstream.client.object_store.whole",
+    "slipstream.client.object_store.object_bytes",
     "slipstream.client.arrow.columns",
-    "slipstream.client.arrow.gather",
+    "slipstream.client.arrow.column_sink",
     "slipstream.client.arrow.row_block",
-    "slipstream.client.arrow.row_acks",
+    "slipstream.client.arrow.row_publisher",
 )
 
 

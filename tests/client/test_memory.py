@@ -12,7 +12,7 @@ import pytest
 
 import slipstream
 from slipstream.client.jetstream import JetStream
-from slipstream.client.object_store.chunks import BATCH_BYTES
+from slipstream.client.object_store.reader import BATCH_BYTES
 from slipstream.client.object_store.store import IN_FLIGHT_BYTES_MAX
 from slipstream.wire.nuid import DIGITS
 from tests.client.proxy import Proxy

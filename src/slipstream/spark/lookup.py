@@ -17,7 +17,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from slipstream.client.jetstream.errors import MessageNotFoundError
 from slipstream.client.jetstream.stored import StoredMessage
 from slipstream.client.kv.config import check_key
-from slipstream.client.kv.entry import MARKER_HEADER, OPERATION_HEADER
+from slipstream.client.kv.entries import MARKER_HEADER, OPERATION_HEADER
 from slipstream.client.kv.errors import InvalidKeyError
 from slipstream.spark.options import ServerOptions
 from slipstream.spark.streams import connect, jetstream

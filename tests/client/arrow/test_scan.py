@@ -244,5 +244,5 @@ async def test_a_message_lost_on_the_way_is_read_again(js: JetStream, stream: St
     await anext(scan)
     reader: Any = scan._reader
     assert reader is not None
-    reader.gathered.columns.expected = 99  # as if one had been taken that never came
+    reader.sink.columns.expected = 99  # as if one had been taken that never came
     assert await sequences(scan) == list(range(11, 31))

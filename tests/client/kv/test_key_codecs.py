@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.client.kv.errors import InvalidKeyError
-from slipstream.client.kv.key_codecs import (
+from slipstream.client.kv.config import (
     Base64Keys,
     ChainedKeys,
     KeyCodec,
     PathKeys,
     PlainKeys,
 )
+from slipstream.client.kv.errors import InvalidKeyError
 
 TOKENS = st.lists(st.text(st.characters(exclude_characters="./*>", codec="utf-8"), min_size=1))
 

@@ -6,7 +6,7 @@ import gc
 import slipstream
 from slipstream.client.jetstream import JetStream
 from slipstream.client.object_store import ObjectStore
-from slipstream.client.object_store.chunks import Chunks
+from slipstream.client.object_store.reader import Chunks
 from tests.client.jetstream.test_malformed import direct
 from tests.client.object_store.test_store import js, name, store
 from tests.client.scripted_server import Asked, ScriptedServer

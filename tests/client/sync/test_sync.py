@@ -18,7 +18,7 @@ import slipstream.sync
 from slipstream.client.jetstream.errors import StreamNotFoundError, WrongLastSequenceError
 from slipstream.client.kv.errors import KeyNotFoundError
 from slipstream.client.options import ConnectOptions
-from slipstream.client.sync.facade import ANSWERED_AT_ONCE, ConnectionFacade, needs_facade
+from slipstream.client.sync import ANSWERED_AT_ONCE, ConnectionFacade, needs_facade
 from slipstream.wire.nuid import DIGITS
 
 

@@ -176,14 +176,14 @@ class PullConsumer(Consumer):
         Acknowledge with `ack_batch`: the column `reply` says where. Needs pyarrow. Not for groups
         that are pinned to a client, whose pin comes with each message: use `fetch`.
         """
-        from slipstream.client.arrow import fetch
+        from slipstream.client.arrow import batches
 
         self.check_group(group.get("group", ""))
         if self._info.config.priority_policy == "pinned_client":
             raise ValueError(
                 f"{self.who} is pinned to one client: use `fetch`, which keeps the pin"
             )
-        return await fetch.fetch_arrow(
+        return await batches.fetch_arrow(
             self._js.connection,
             subject=self._subject,
             who=self.who,
@@ -191,15 +191,15 @@ class PullConsumer(Consumer):
             timeout=to_seconds(timeout),
             max_bytes=max_bytes,
             no_wait=no_wait,
-            columns=fetch.FETCH_COLUMNS if columns is None else columns,
+            columns=batches.FETCH_COLUMNS if columns is None else columns,
             group=group_of(group),
         )
 
     async def ack_batch(self, batch: "pyarrow.RecordBatch") -> None:
         """Acknowledge the messages of a batch of `fetch_arrow`, or of the rows left of one."""
-        from slipstream.client.arrow import fetch
+        from slipstream.client.arrow import batches
 
-        await fetch.ack_batch(self._js.connection, batch, self._info.config.ack_policy)
+        await batches.ack_batch(self._js.connection, batch, self._info.config.ack_policy)
 
     async def next(
         self,

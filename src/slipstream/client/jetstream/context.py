@@ -686,10 +686,10 @@ class JetStream:
         none is given); `key_codec` lets keys be any text. Raises `BucketExistsError`,
         `BucketOptionError`, `InvalidBucketNameError`.
         """
-        from slipstream.client.kv import buckets
+        from slipstream.client.kv.bucket import config_of, create_bucket
 
-        made = buckets.config_of(config, options)
-        return await buckets.create_bucket(self, made, type=type, key_codec=key_codec)
+        made = config_of(config, options)
+        return await create_bucket(self, made, type=type, key_codec=key_codec)
 
     async def update_key_value(
         self,
@@ -700,10 +700,10 @@ class JetStream:
         **options: Any,
     ) -> "KeyValue":
         """Give a bucket another configuration, the whole of it. Raises `BucketNotFoundError`."""
-        from slipstream.client.kv import buckets
+        from slipstream.client.kv.bucket import config_of, update_bucket
 
-        made = buckets.config_of(config, options)
-        return await buckets.update_bucket(self, made, type=type, key_codec=key_codec)
+        made = config_of(config, options)
+        return await update_bucket(self, made, type=type, key_codec=key_codec)
 
     async def create_or_update_key_value(
         self,
@@ -714,37 +714,37 @@ class JetStream:
         **options: Any,
     ) -> "KeyValue":
         """A bucket with this configuration, whether there was one or not."""
-        from slipstream.client.kv import buckets
+        from slipstream.client.kv.bucket import config_of, create_or_update_bucket
 
-        made = buckets.config_of(config, options)
-        return await buckets.create_or_update_bucket(self, made, type=type, key_codec=key_codec)
+        made = config_of(config, options)
+        return await create_or_update_bucket(self, made, type=type, key_codec=key_codec)
 
     async def key_value(
         self, bucket: str, *, type: Any = None, key_codec: "KeyCodec | None" = None
     ) -> "KeyValue":
         """A bucket that exists. Raises `BucketNotFoundError`, `BadBucketError`."""
-        from slipstream.client.kv import buckets
+        from slipstream.client.kv.bucket import open_bucket
 
-        return await buckets.open_bucket(self, bucket, type=type, key_codec=key_codec)
+        return await open_bucket(self, bucket, type=type, key_codec=key_codec)
 
     async def delete_key_value(self, bucket: str) -> None:
         """Remove a bucket with all its values. Raises `BucketNotFoundError`."""
-        from slipstream.client.kv import buckets
+        from slipstream.client.kv.bucket import delete_bucket
 
-        await buckets.delete_bucket(self, bucket)
+        await delete_bucket(self, bucket)
 
     async def key_value_names(self) -> AsyncIterator[str]:
         """The names of all buckets, asked for page by page."""
-        from slipstream.client.kv import buckets
+        from slipstream.client.kv.bucket import bucket_names
 
-        async for name in buckets.bucket_names(self):
+        async for name in bucket_names(self):
             yield name
 
     async def key_values(self) -> AsyncIterator["KeyValueStatus"]:
         """The status of every bucket, asked for page by page."""
-        from slipstream.client.kv import buckets
+        from slipstream.client.kv.bucket import bucket_statuses
 
-        async for status in buckets.bucket_statuses(self):
+        async for status in bucket_statuses(self):
             yield status
 
     # -- object stores -------------------------------------------------------------------------
@@ -757,50 +757,50 @@ class JetStream:
         Succeeds if it exists with the same configuration. Raises `StoreExistsError`,
         `InvalidStoreNameError`.
         """
-        from slipstream.client.object_store import stores
+        from slipstream.client.object_store.store import config_of, create_store
 
-        return await stores.create_store(self, stores.config_of(config, options))
+        return await create_store(self, config_of(config, options))
 
     async def update_object_store(
         self, config: "ObjectStoreConfig | str | None" = None, **options: Any
     ) -> "ObjectStore":
         """Give a store another configuration, the whole of it. Raises `StoreNotFoundError`."""
-        from slipstream.client.object_store import stores
+        from slipstream.client.object_store.store import config_of, update_store
 
-        return await stores.update_store(self, stores.config_of(config, options))
+        return await update_store(self, config_of(config, options))
 
     async def create_or_update_object_store(
         self, config: "ObjectStoreConfig | str | None" = None, **options: Any
     ) -> "ObjectStore":
         """A store with this configuration, whether there was one or not."""
-        from slipstream.client.object_store import stores
+        from slipstream.client.object_store.store import config_of, create_or_update_store
 
-        return await stores.create_or_update_store(self, stores.config_of(config, options))
+        return await create_or_update_store(self, config_of(config, options))
 
     async def object_store(self, bucket: str) -> "ObjectStore":
         """A store that exists. Raises `StoreNotFoundError`."""
-        from slipstream.client.object_store import stores
+        from slipstream.client.object_store.store import open_store
 
-        return await stores.open_store(self, bucket)
+        return await open_store(self, bucket)
 
     async def delete_object_store(self, bucket: str) -> None:
         """Remove a store with all its objects. Raises `StoreNotFoundError`."""
-        from slipstream.client.object_store import stores
+        from slipstream.client.object_store.store import delete_store
 
-        await stores.delete_store(self, bucket)
+        await delete_store(self, bucket)
 
     async def object_store_names(self) -> AsyncIterator[str]:
         """The names of all stores, asked for page by page."""
-        from slipstream.client.object_store import stores
+        from slipstream.client.object_store.store import store_names
 
-        async for name in stores.store_names(self):
+        async for name in store_names(self):
             yield name
 
     async def object_stores(self) -> AsyncIterator["ObjectStoreStatus"]:
         """The status of every store, asked for page by page."""
-        from slipstream.client.object_store import stores
+        from slipstream.client.object_store.store import store_statuses
 
-        async for status in stores.store_statuses(self):
+        async for status in store_statuses(self):
             yield status
 
 

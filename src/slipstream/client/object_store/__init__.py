@@ -7,8 +7,7 @@ from slipstream.client.object_store.info import (
     ObjectStoreStatus,
 )
 from slipstream.client.object_store.reader import ObjectReader
-from slipstream.client.object_store.store import ObjectStore
-from slipstream.client.object_store.watch import ObjectWatch
+from slipstream.client.object_store.store import ObjectStore, ObjectWatch
 
 __all__ = ["ObjectInfo", "ObjectLink", "ObjectReader", "ObjectStore", "ObjectStoreConfig"]
 __all__ += ["ObjectStoreStatus", "ObjectWatch"]

@@ -1,4 +1,4 @@
-"""An object store: objects of any size, kept as chunks in a stream (spec kv-object.md).
+"""Object stores: objects of any size, kept as chunks in a stream (kv-object.md).
 
     store = await js.create_object_store("backups")
     info = await store.put("monday.tar", Path("monday.tar"))
@@ -6,39 +6,43 @@
 
 An object's bytes are its chunks; what describes it is the last message on its meta subject, written
 after all chunks were acknowledged. Putting a name again replaces the object, and the old chunks go.
+
+`pieces_of` cuts what is put, anything that holds or yields bytes, into chunks. `JetStream` has a
+method for each function that makes, opens, lists or removes stores.
 """
 
 import asyncio
 import contextlib
+import inspect
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
 
 from slipstream.client.jetstream.api import new_name
-from slipstream.client.jetstream.errors import StreamNotFoundError
-from slipstream.client.jetstream.model import to_seconds
+from slipstream.client.jetstream.errors import StreamExistsError, StreamNotFoundError
+from slipstream.client.jetstream.model import OrderedConsumerConfig, to_seconds
 from slipstream.client.jetstream.stored import last_message
-from slipstream.client.jetstream.watcher import HEARTBEAT_SECONDS
-from slipstream.client.object_store.chunks import Chunks
-from slipstream.client.object_store.digest import Digest
+from slipstream.client.jetstream.watcher import HEARTBEAT_SECONDS, Watcher
 from slipstream.client.object_store.errors import (
     BadObjectError,
     LinkError,
     ObjectExistsError,
     ObjectNotFoundError,
+    StoreExistsError,
     StoreNotFoundError,
 )
-from slipstream.client.object_store.finishing import settled, to_the_end
 from slipstream.client.object_store.info import (
     CHUNK_BYTES,
     STREAM_PREFIX,
     ObjectInfo,
     ObjectLink,
     ObjectOptions,
+    ObjectStoreConfig,
     ObjectStoreStatus,
     check_store,
     chunk_subject,
@@ -46,17 +50,215 @@ from slipstream.client.object_store.info import (
     meta_subject,
     multi_map,
     read_info,
+    stream_config,
     write_info,
 )
-from slipstream.client.object_store.reader import ObjectReader, Progress
-from slipstream.client.object_store.source import PIECE_BYTES, Data, pieces_of
-from slipstream.client.object_store.watch import ObjectWatch
+from slipstream.client.object_store.reader import Chunks, Digest, ObjectReader, Progress
 from slipstream.errors import Error
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
     from slipstream.client.jetstream.model import StreamInfo
     from slipstream.client.jetstream.stream import Stream
+
+T = TypeVar("T")
+
+
+async def to_the_end(steps: Coroutine[Any, Any, T]) -> T:
+    """What `steps` give. A cancellation waits until they are done, however they end."""
+    task = asyncio.ensure_future(steps)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # was looked at: the cancellation is what is told
+        raise
+
+
+async def settled(futures: "Iterable[asyncio.Future[Any]]", timeout: float) -> None:
+    """Wait until all have come, or failed; after `timeout` seconds nobody awaits them any more."""
+    waiting = list(futures)
+    if waiting:
+        await asyncio.wait(waiting, timeout=timeout)
+    for future in waiting:
+        if not future.done():
+            future.cancel()
+        elif not future.cancelled():
+            future.exception()  # was looked at
+
+
+# Files are read in another thread, this much at a time; what lies in memory is cut into as much.
+PIECE_BYTES = 4 * 1024 * 1024
+
+
+class Readable(Protocol):
+    """A file, or whatever reads like one."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Up to `size` bytes; b"" at the end."""
+        ...
+
+
+class AsyncReadable(Protocol):
+    """An `ObjectReader`, an `asyncio.StreamReader`, or whatever reads like them."""
+
+    async def read(self, size: int = -1, /) -> bytes:
+        """Up to `size` bytes; b"" at the end."""
+        ...
+
+
+Data: TypeAlias = (
+    bytes
+    | bytearray
+    | memoryview
+    | str
+    | Path
+    | Readable
+    | AsyncReadable
+    | Iterable[bytes]
+    | AsyncIterable[bytes]
+)
+
+
+async def pieces_of(data: Data, size: int) -> AsyncIterator[memoryview]:
+    """`data` in pieces of a few megabytes; all but the last are a multiple of `size` bytes long.
+
+    Text is UTF-8, a `Path` a file.
+    """
+    if isinstance(data, str):
+        data = data.encode()
+    if isinstance(data, bytes | bytearray | memoryview):
+        view = memoryview(data).cast("B")
+        step = max(PIECE_BYTES // size, 1) * size
+        for at in range(0, len(view), step):
+            yield view[at : at + step]
+        return
+    held = bytearray()
+    async for given in _pieces(data):
+        # Whoever yields a bytearray may fill it anew as soon as the next piece is asked for.
+        piece = given if isinstance(given, bytes) else bytes(given)
+        if not held and len(piece) % size == 0:
+            yield memoryview(piece)
+            continue
+        held += piece
+        whole = len(held) - len(held) % size
+        if whole:
+            cut, held = memoryview(bytes(held[:whole])), held[whole:]
+            yield cut
+    if held:
+        yield memoryview(held)
+
+
+async def _pieces(data: object) -> AsyncIterator[bytes | bytearray | memoryview]:
+    if isinstance(data, Path):
+        file: BinaryIO = await asyncio.to_thread(data.open, "rb")
+        try:
+            async for piece in _read(file):
+                yield piece
+        finally:
+            file.close()
+    elif hasattr(data, "read"):
+        async for piece in _read(data):
+            yield piece
+    elif isinstance(data, AsyncIterable):
+        async for piece in data:
+            yield piece
+    elif isinstance(data, Iterable):
+        for piece in data:
+            yield piece
+    else:
+        raise TypeError(
+            "an object is bytes, text, a Path, a file opened in binary mode, or an iterable or "
+            f"async iterable of bytes, not {type(data).__name__}"
+        )
+
+
+async def _read(file: Readable | AsyncReadable) -> AsyncIterator[bytes]:
+    while True:
+        given = (
+            file.read(PIECE_BYTES)
+            if inspect.iscoroutinefunction(file.read)
+            else asyncio.to_thread(file.read, PIECE_BYTES)
+        )
+        if not (piece := await given):
+            return
+        if not isinstance(piece, bytes):
+            raise TypeError("what is read has to be bytes: open the file with 'rb'")
+        yield piece
+
+
+class ObjectWatch:
+    """Infos as they come; made by `ObjectStore.watch`.
+
+    None comes once, when all objects there were have been given (at once if there are none; never
+    with `updates_only`). `stop` ends it.
+    """
+
+    def __init__(
+        self,
+        js: "JetStream",
+        *,
+        stream: str,
+        bucket: str,
+        include_history: bool,
+        updates_only: bool,
+        ignore_deletes: bool,
+        heartbeat: float,
+    ) -> None:
+        if include_history and updates_only:
+            raise BadObjectError("watch: give one of include_history and updates_only")
+        self._ignore_deletes = ignore_deletes
+        config = OrderedConsumerConfig(
+            filter_subjects=[f"$O.{bucket}.M.>"],
+            deliver_policy=(
+                "all" if include_history else "new" if updates_only else "last_per_subject"
+            ),
+            idle_heartbeat=heartbeat,
+            push=True,
+        )
+        self._watcher = Watcher(
+            js, stream, config, signals_done=not updates_only, heartbeat=heartbeat
+        )
+
+    async def start(self) -> None:
+        """Begin; done by `ObjectStore.watch`."""
+        await self._watcher.start()
+
+    async def next(self) -> ObjectInfo | None:
+        """The next info; None once, after the initial values.
+
+        Raises StopAsyncIteration once it is stopped.
+        """
+        while True:
+            message = await self._watcher.next()
+            if message is None:
+                return None
+            info = read_info(message.data, message.metadata.timestamp_ns)
+            if not (info.deleted and self._ignore_deletes):
+                return info
+
+    async def stop(self) -> None:
+        """End it. Whoever iterates is let go."""
+        self._watcher.stop()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ObjectInfo | None:
+        return await self.next()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
 
 # Chunks whose acknowledgement is awaited, in bytes: enough to keep server and socket busy.
 IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
@@ -435,3 +637,81 @@ class ObjectStore:
                 if info is None:
                     return
                 yield info
+
+
+_ALL_SUBJECTS = "$O.*.C.>"
+
+
+def config_of(
+    config: "ObjectStoreConfig | str | None", options: dict[str, Any]
+) -> ObjectStoreConfig:
+    """The configuration given as an object, or as a name and options."""
+    if isinstance(config, ObjectStoreConfig):
+        if options:
+            raise BadObjectError("give an ObjectStoreConfig or options, not both")
+        return config
+    if config is not None:
+        options = {"bucket": config, **options}
+    return ObjectStoreConfig(**options)
+
+
+async def open_store(js: "JetStream", bucket: str) -> ObjectStore:
+    """A store that exists. Raises `StoreNotFoundError`."""
+    try:
+        stream = await js.stream(STREAM_PREFIX + check_store(bucket))
+    except StreamNotFoundError as error:
+        raise StoreNotFoundError(
+            f"object store {bucket!r}: there is none. Make it with `create_object_store`"
+        ) from error
+    return ObjectStore(js, stream.cached_info)
+
+
+async def create_store(js: "JetStream", config: ObjectStoreConfig) -> ObjectStore:
+    """A new store, or the one that exists with this configuration. Raises `StoreExistsError`."""
+    try:
+        stream = await js.create_stream(stream_config(config))
+    except StreamExistsError as error:
+        raise StoreExistsError(
+            f"create object store {config.bucket!r}: it exists with another configuration. Use "
+            "`object_store` to open it, `update_object_store` to change it"
+        ) from error
+    return ObjectStore(js, stream.cached_info)
+
+
+async def update_store(js: "JetStream", config: ObjectStoreConfig) -> ObjectStore:
+    """Change a store's configuration. Raises `StoreNotFoundError`."""
+    try:
+        stream = await js.update_stream(stream_config(config))
+    except StreamNotFoundError as error:
+        raise StoreNotFoundError(f"update object store {config.bucket!r}: there is none") from error
+    return ObjectStore(js, stream.cached_info)
+
+
+async def create_or_update_store(js: "JetStream", config: ObjectStoreConfig) -> ObjectStore:
+    """A store with this configuration, whether there was one or not."""
+    try:
+        return await update_store(js, config)
+    except StoreNotFoundError:
+        return await create_store(js, config)
+
+
+async def delete_store(js: "JetStream", bucket: str) -> None:
+    """Remove a store and all its objects. Raises `StoreNotFoundError`."""
+    try:
+        await js.delete_stream(STREAM_PREFIX + check_store(bucket))
+    except StreamNotFoundError as error:
+        raise StoreNotFoundError(f"delete object store {bucket!r}: there is none") from error
+
+
+async def store_names(js: "JetStream") -> AsyncIterator[str]:
+    """The names of all stores, page by page."""
+    async for name in js.stream_names(subject=_ALL_SUBJECTS):
+        if name.startswith(STREAM_PREFIX):
+            yield name.removeprefix(STREAM_PREFIX)
+
+
+async def store_statuses(js: "JetStream") -> AsyncIterator[ObjectStoreStatus]:
+    """The status of every store, page by page."""
+    async for info in js.streams(subject=_ALL_SUBJECTS):
+        if info.config.name.startswith(STREAM_PREFIX):
+            yield ObjectStoreStatus(info.config.name.removeprefix(STREAM_PREFIX), info)

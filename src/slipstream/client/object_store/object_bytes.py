@@ -4,14 +4,15 @@ Each chunk is copied to its place as it comes, and what it came in is free for t
 memory of a large object is new to the process, and to have the system bring it page by page of
 4 KiB costs more than all else that is done with its bytes; so it is asked for in huge pages.
 
-The compiled build replaces this module by `whole.pyx`; this is its plain twin and test oracle.
+The compiled build replaces this module by `object_bytes.pyx`; this is its plain twin and test
+oracle.
 """
 
 from io import BytesIO
 
 
-class Whole:
-    """Room for `size` bytes: put piece by piece, taken in one."""
+class ObjectBytes:
+    """Memory for `size` bytes: put piece by piece, taken as one."""
 
     def __init__(self, size: int) -> None:
         self._size = size

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.client.object_store.whole import Whole
+from slipstream.client.object_store.object_bytes import ObjectBytes
 from tests.plain_twin import plain_twin
 
 HUGE = 33 * 1024 * 1024
@@ -14,7 +14,7 @@ HUGE = 33 * 1024 * 1024
 
 BUILDS = pytest.mark.parametrize(
     "kind",
-    [Whole, plain_twin("slipstream.client.object_store.whole").Whole],
+    [ObjectBytes, plain_twin("slipstream.client.object_store.object_bytes").ObjectBytes],
     ids=["this build", "plain"],
 )
 

@@ -1,4 +1,4 @@
-"""Sinks that gather the answers of one read into columns, and say when the read has ended.
+"""The sink that appends the answers of one read to columns, and says when the read has ended.
 
 A read is one request for a batch: a batched direct get, or a pull request on a consumer. Its
 answers come to an inbox of its own, and each is appended to the columns inside the socket's read,
@@ -30,8 +30,8 @@ STATUS = 0  # the server has spoken: see `status`
 BROKEN = 4  # the connection broke, or was closed: see `error`
 
 
-class Gather(Sink):
-    """Gathers into `columns` until `rows_wanted` are there or something ends the read.
+class ColumnSink(Sink):
+    """Appends to `columns` until `rows_wanted` are there or something ends the read.
 
     A pull request also ends, without a word, when it has brought exactly `bytes_wanted` (0: no
     bound) as servers count them.

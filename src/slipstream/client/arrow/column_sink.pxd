@@ -2,12 +2,12 @@ import cython
 
 from slipstream.client.arrow.columns cimport MessageColumns
 from slipstream.client.message cimport Message, message_of
-from slipstream.client.write_buffer cimport WriteBuffer
 from slipstream.client.subscriptions cimport Sink
+from slipstream.client.write_buffer cimport WriteBuffer
 from slipstream.wire.server_frames cimport ServerFrames
 
 
-cdef class Gather(Sink):
+cdef class ColumnSink(Sink):
     cdef public MessageColumns columns
     cdef public Py_ssize_t rows_wanted
     cdef public Py_ssize_t bytes_left

@@ -1,4 +1,4 @@
-"""An object in one piece of memory; `whole.py` is its plain twin and says what it means."""
+"""An object in one piece of memory; `object_bytes.py` is its plain twin and says what it means."""
 
 from cpython.buffer cimport (
     PyBUF_SIMPLE,
@@ -42,7 +42,7 @@ cdef class Place:
         PyBuffer_FillInfo(view, self, PyBytes_AS_STRING(self._data) + self._start, self._size, 1, flags)
 
 
-cdef class Whole:
+cdef class ObjectBytes:
     cdef bytes _data
     cdef Py_ssize_t _have
 

@@ -2,8 +2,8 @@ import cython
 
 from slipstream.client.arrow.row_block cimport RowBlock
 from slipstream.client.message cimport message_of
-from slipstream.client.write_buffer cimport WriteBuffer
 from slipstream.client.subscriptions cimport Sink
+from slipstream.client.write_buffer cimport WriteBuffer
 from slipstream.wire.server_frames cimport ServerFrames
 
 
