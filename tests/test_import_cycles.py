@@ -1,0 +1,166 @@
+"""Imports have a direction: no cycle among modules, none among folders.
+
+Three kinds of imports are read from the sources. Those at the top of a module run when it is
+imported. Those under TYPE_CHECKING never run, and those inside a function run when it is called. A
+cycle of the first kind breaks the program; one of any kind makes a reader open every file of it.
+Inside one folder, imports for types may go both ways. A door is a method that opens a folder above,
+such as `Connection.jetstream`: its module names the type that the method returns, and loads it on
+first use.
+"""
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src"
+PACKAGES = ("slipstream.client",)
+
+# For each module with doors, the folders that they open.
+DOORS = {
+    "slipstream.client.connection": {"slipstream.client.jetstream"},
+    "slipstream.client.jetstream.context": {
+        "slipstream.client.kv",
+        "slipstream.client.object_store",
+    },
+    "slipstream.client.jetstream.consumer": {"slipstream.client.arrow"},
+    "slipstream.client.jetstream.stream": {"slipstream.client.arrow"},
+}
+
+pytestmark = pytest.mark.skipif(not SOURCE.exists(), reason="the sources are not beside the tests")
+
+Graph = dict[str, set[str]]
+
+
+class Import(NamedTuple):
+    """One module imports another; `runs` unless it is for types or inside a function."""
+
+    importer: str
+    imported: str
+    runs: bool
+
+
+def modules_of(package: str, source: Path) -> dict[str, Path]:
+    """The file of each module of a package and of the folders below it."""
+    folder = source / Path(*package.split("."))
+    found = {}
+    for path in sorted(folder.rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def statements(
+    node: ast.AST, runs: bool = True
+) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """Every import below `node`, and whether it runs when the module is imported."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, runs
+        is_for_types = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+        is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+        yield from statements(child, runs and not is_for_types and not is_function)
+
+
+def imports_of(package: str, source: Path = SOURCE) -> list[Import]:
+    """The imports among the modules of a package.
+
+    An import of a module of another folder also imports that folder's ``__init__``.
+    """
+    files = modules_of(package, source)
+    found = set()
+    for importer, path in files.items():
+        for statement, runs in statements(ast.parse(path.read_text())):
+            names = [alias.name for alias in statement.names]
+            if isinstance(statement, ast.ImportFrom):
+                assert not statement.level, f"{importer} has a relative import"
+                whole = f"{statement.module}"
+                names = [f"{whole}.{n}" if f"{whole}.{n}" in files else whole for n in names]
+            for name in names:
+                above = [name.rsplit(".", n)[0] for n in range(name.count("."))]
+                within = (importer, *(importer.rsplit(".", n)[0] for n in range(1, 9)))
+                found |= {
+                    Import(importer, imported, runs)
+                    for imported in above
+                    if imported in files and (imported == name or imported not in within)
+                }
+    return sorted(edge for edge in found if edge.importer != edge.imported)
+
+
+def folder_of(module: str, source: Path = SOURCE) -> str:
+    """The folder that holds a module; for an ``__init__`` the folder that it is the face of."""
+    is_folder = (source / Path(*module.split("."))).is_dir()
+    return module if is_folder else module.rpartition(".")[0]
+
+
+def is_door(edge: Import) -> bool:
+    """Whether it is one that `DOORS` names: for types, or run when a method is called."""
+    return not edge.runs and folder_of(edge.imported) in DOORS.get(edge.importer, ())
+
+
+def cycle_in(edges: list[tuple[str, str]]) -> list[str]:
+    """Some cycle, from a node back to itself; empty if there is none."""
+    graph: Graph = {}
+    for importer, imported in edges:
+        graph.setdefault(importer, set()).add(imported)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [str(node) for node in error.args[1]]
+    return []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_module_imports_itself_through_others(package: str) -> None:
+    edges = [(edge.importer, edge.imported) for edge in imports_of(package) if edge.runs]
+    assert edges
+    assert not cycle_in(edges)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_folder_imports_itself_through_others_even_for_types(package: str) -> None:
+    # A folder's face is the sum of its modules, and imported from above alone.
+    inner = [edge for edge in imports_of(package) if edge.importer != package]
+    folders = [
+        (folder_of(edge.importer), folder_of(edge.imported)) for edge in inner if not is_door(edge)
+    ]
+    assert not cycle_in([(a, b) for a, b in folders if a != b])
+
+
+def test_each_door_is_there() -> None:
+    opened: dict[str, set[str]] = {}
+    for package in PACKAGES:
+        for edge in filter(is_door, imports_of(package)):
+            opened.setdefault(edge.importer, set()).add(folder_of(edge.imported))
+    assert opened == DOORS
+
+
+@pytest.mark.parametrize(
+    ("files", "runs", "folders"),
+    [
+        ({"a": "import p.b", "b": "import p.c", "c": ""}, False, False),
+        ({"a": "import p.b", "b": "import p.c", "c": "from p import a"}, True, False),
+        ({"a": "import p.b", "b": "def f():\n    import p.a"}, False, False),
+        (
+            {"x.a": "from p.y import b", "y.b": "if TYPE_CHECKING:\n    from p.x.a import C"},
+            False,
+            True,
+        ),
+    ],
+)
+def test_cycles_of_both_kinds_are_found(
+    files: dict[str, str], runs: bool, folders: bool, tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        path = tmp_path / "p" / Path(*name.split(".")).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (path.parent / "__init__.py").touch()
+        (tmp_path / "p" / "__init__.py").touch()
+        path.write_text(text)
+    edges = imports_of("p", tmp_path)
+    between = [(folder_of(e.importer, tmp_path), folder_of(e.imported, tmp_path)) for e in edges]
+    assert bool(cycle_in([(e.importer, e.imported) for e in edges if e.runs])) == runs
+    assert bool(cycle_in([(a, b) for a, b in between if a != b])) == folders
