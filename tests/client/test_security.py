@@ -118,7 +118,7 @@ def test_an_nkey_that_was_copied_wrongly_is_refused(tmp_path: Path) -> None:
         KeyPair(seed[:10] + ("A" if seed[10] != "A" else "B") + seed[11:])
     with pytest.raises(CredentialsError, match="begins with S"):
         KeyPair(KeyPair(seed).public)
-    with pytest.raises(CredentialsError, match="can not read"):
+    with pytest.raises(CredentialsError, match="cannot read"):
         read_credentials(tmp_path / "missing.creds")
     (tmp_path / "empty").write_text("")
     with pytest.raises(CredentialsError, match="no user JWT"):
@@ -205,7 +205,7 @@ async def test_the_key_of_a_certificate_may_have_a_password(
     files = {"tls_ca": authority.ca_file, "tls_certificate": certificate, "tls_key": key}
     async with await slipstream.connect(server.url, tls_key_password="open sesame", **files) as nc:
         await round_trip(nc)
-    with pytest.raises(ConnectError, match="the TLS files can not be used"):
+    with pytest.raises(ConnectError, match="the TLS files cannot be used"):
         await slipstream.connect(server.url, tls_key_password="wrong", **files)
 
 

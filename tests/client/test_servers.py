@@ -70,7 +70,7 @@ async def test_the_first_server_that_answers_is_taken(server_url: str) -> None:
 async def test_when_none_answers_the_error_says_what_each_said() -> None:
     async with FakeServer(b"HTTP/1.1 400 Bad Request\r\n") as web:
         urls = [web.url, "nats://127.0.0.1:1"]
-        with pytest.raises(ConnectError, match=r"HTTP/1\.1.*can not be reached") as caught:
+        with pytest.raises(ConnectError, match=r"HTTP/1\.1.*cannot be reached") as caught:
             await slipstream.connect(urls, randomize_servers=False)
         assert [url for url, _ in caught.value.failures] == urls
 

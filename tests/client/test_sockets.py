@@ -35,7 +35,7 @@ async def test_a_tunnel_that_fails_is_a_failed_connect(server_url: str) -> None:
     async def broken(host: str, port: int) -> socket.socket:
         raise ZeroDivisionError("no tunnel")
 
-    with pytest.raises(ConnectError, match=r"can not be reached: .*no tunnel"):
+    with pytest.raises(ConnectError, match=r"cannot be reached: .*no tunnel"):
         await slipstream.connect(server_url, open_socket=broken)
 
 

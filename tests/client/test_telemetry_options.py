@@ -219,7 +219,7 @@ async def test_the_metrics_of_several_connections_add_up(server_url: str) -> Non
             await nc.flush()
             assert nc.stats.dropped == 3
             assert nc._metrics is not None
-            nc._metrics.tell()
+            nc._metrics.record()
             await nc.reconnect()
     found = values(reader)
     assert found["messaging.client.published.messages"] == 10
@@ -237,5 +237,5 @@ async def test_what_is_new_is_told_at_each_interval(server_url: str) -> None:
     async with await slipstream.connect(server_url, meter_provider=MeterProvider([reader])) as nc:
         await nc.subscribe("one." + nc.new_id())
         assert nc._metrics is not None
-        nc._metrics.tell()
+        nc._metrics.record()
         assert values(reader)["nats.client.active_subscriptions"] == 1

@@ -131,7 +131,7 @@ def _read_file(path: str | Path) -> str:
     try:
         return Path(path).expanduser().read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise CredentialsError(f"can not read the credentials in {path}: {error}") from error
+        raise CredentialsError(f"cannot read the credentials in {path}: {error}") from error
 
 
 def auth_fields(
@@ -139,7 +139,7 @@ def auth_fields(
 ) -> dict[str, str]:
     """The fields for this server; what its URL says counts if the options say nothing.
 
-    Files are read anew each time, so that a key may be changed while the program runs.
+    Files are read each time, so that a key may be changed while the program runs.
     Raises `CredentialsError`.
     """
     if options.credentials:

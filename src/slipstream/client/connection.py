@@ -14,7 +14,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractContextManager
 from enum import StrEnum
-from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -53,7 +52,7 @@ from slipstream.client.subscriptions import (
     SinkSubscription,
     Subscription,
     Subscriptions,
-    settled,
+    wait_ended,
 )
 from slipstream.client.telemetry import NO_SPAN, Statistics, metrics_for, telemetry_for
 from slipstream.client.write_buffer import WriteBuffer
@@ -110,7 +109,7 @@ class Connection:
             self.events_hub.on(Event, options.on_event)
 
     async def start(self) -> None:
-        """Connect; raises `ConnectError` if no server takes us."""
+        """Connect; raises `ConnectError` if no server accepts the client."""
         try:
             await self._reconnector.start()
         except BaseException:
@@ -122,9 +121,9 @@ class Connection:
         assert self._reconnector.server is not None
         if self._metrics is not None:
             self._metrics.start()
-        self.events_hub.tell(Connected(self._reconnector.server.url))
+        self.events_hub.emit(Connected(self._reconnector.server.url))
 
-    # -- what happens to it --------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
     def events(self) -> EventIterator:
         """``async for event in nc.events()``: all that happens from now on, up to `Closed`."""
@@ -183,7 +182,7 @@ class Connection:
     ) -> int:
         """As `publish`, but never waits: raises `OutboundBufferFullError` instead.
 
-        Gives the message's position in the output; `Sink.on_disconnect` tells up to which
+        Gives the message's position in the output; `Sink.on_disconnect` says up to which
         position the server may have got it.
         """
         return self.write_buffer.publish(subject, data, reply, headers)
@@ -212,7 +211,7 @@ class Connection:
         return time.perf_counter() - begin
 
     async def reconnect(self) -> None:
-        """Leave the server for another (or the same) one; return once a connection stands.
+        """Leave the server for another (or the same) one; return once connected.
 
         Raises `ConnectionClosedError` if there will be none.
         """
@@ -244,7 +243,7 @@ class Connection:
 
         Members of one `queue` share the messages. The `handler` (a function or coroutine function)
         is called for one message after the other. `message.value` is of `type`, a type or codec;
-        what can not be read raises there, and the next message follows. The other arguments are
+        what cannot be read raises there, and the next message follows. The other arguments are
         as the options of the connection. Raises `InvalidSubjectError`.
         """
         self._check_not_draining(f"subscribe to {subject!r}")
@@ -423,8 +422,9 @@ class Connection:
 
     def jetstream(self, **options: Any) -> "JetStream":
         """The JetStream context; `options` are those of `JetStream`."""
-        context: JetStream = import_module("slipstream.client.jetstream").JetStream(self, **options)
-        return context
+        from slipstream.client.jetstream import JetStream
+
+        return JetStream(self, **options)
 
     # -- errors that no call can raise -----------------------------------------------------------
 
@@ -444,17 +444,17 @@ class Connection:
             f"({subscription.pending_bytes} bytes) wait to be taken, so new ones are dropped. Take "
             "them faster, or raise max_messages_pending or max_bytes_pending"
         )
-        self.events_hub.tell(SlowConsumer(subscription, error))
+        self.events_hub.emit(SlowConsumer(subscription, error))
 
     def report_error(self, error: Exception) -> None:
         """An error that no call could raise."""
-        self.events_hub.tell(ErrorEvent(error))
+        self.events_hub.emit(ErrorEvent(error))
 
     # -- status and counts ---------------------------------------------------------------------
 
     @property
     def status(self) -> Status:
-        """Where it is in its life; `events` tell of every change."""
+        """Where it is in its life; `events` report every change."""
         if self._closed:
             return Status.CLOSED
         if self._draining:
@@ -480,7 +480,7 @@ class Connection:
 
     @property
     def last_error(self) -> Exception | None:
-        """What went wrong last, as the events told it."""
+        """The error of the last event that had one."""
         return self.events_hub.last_error
 
     @property
@@ -500,7 +500,7 @@ class Connection:
 
     @property
     def discovered_servers(self) -> list[str]:
-        """Those of `servers` that a server told of."""
+        """Those of `servers` that a server announced."""
         return [server.url for server in self._reconnector.pool.line if server.discovered]
 
     def set_servers(self, urls: str | Iterable[str]) -> None:
@@ -559,7 +559,7 @@ class Connection:
             return
         self._draining = True
         self.drainer = asyncio.current_task()
-        self.events_hub.tell(Draining())
+        self.events_hub.emit(Draining())
         limit = seconds(self.options.drain_timeout)
         sinks: list[Sink] = []
         try:
@@ -587,7 +587,7 @@ class Connection:
         await self._end(None)
 
     async def give_up(self, error: Exception) -> None:
-        """End it because no connection can be had any more."""
+        """End it because no server accepts a connection."""
         await self._end(error)
 
     async def _end(self, error: Exception | None) -> None:
@@ -608,21 +608,21 @@ class Connection:
                 route.sink.finish()
             else:
                 self.subscriptions.fail(route, reason)
-        # All is ended before anything is awaited, so that whoever cancels this leaves nothing.
+        # All is ended before anything is awaited, so that a cancellation leaves nothing.
         tasks = [task for task in self.handler_tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
         tasks += [task for service in self._offered for task in service.abandon()]
         tasks += self._reconnector.abandon()
         try:
-            await settled(tasks)
+            await wait_ended(tasks)
             await self._reconnector.wait_lost()
         finally:
             self._reconnector.cut()
             if self._metrics is not None:
                 self._metrics.stop()
-            self.events_hub.tell(Closed(error))
-        await self.events_hub.settle()
+            self.events_hub.emit(Closed(error))
+        await self.events_hub.wait_for_callbacks()
 
     async def __aenter__(self) -> "Connection":
         return self

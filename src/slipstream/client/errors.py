@@ -162,7 +162,7 @@ class MaxPayloadError(ClientError, ValueError):
 
 
 class CredentialsError(ClientError, ConfigError):
-    """A seed, a JWT or a credentials file can not be read or used."""
+    """A seed, a JWT or a credentials file cannot be read or used."""
 
 
 # Those that refuse who we say we are.
@@ -203,7 +203,7 @@ _VIOLATION = re.compile(
 
 
 def parse_violation(text: str, server: str) -> PermissionsError | None:
-    """The error for a permissions violation; None if `text` is none."""
+    """The error for a permissions violation; None if `text` is another error."""
     found = _VIOLATION.match(text)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What happens to a connection, for whoever wants to know: callbacks and an async iterator."""
+"""What happens to a connection, as events: for callbacks and for an async iterator."""
 
 import asyncio
 import inspect
@@ -24,7 +24,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Connected(Event):
-    """The first connection stands."""
+    """The client is connected for the first time."""
 
     server: str
 
@@ -39,7 +39,7 @@ class Disconnected(Event):
 
 @dataclass(frozen=True, slots=True)
 class Reconnected(Event):
-    """A connection stands again, with all subscriptions."""
+    """The client is connected again, with all subscriptions."""
 
     server: str
 
@@ -54,7 +54,7 @@ class ConnectFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ServersDiscovered(Event):
-    """The server told of others that can be connected to."""
+    """The server announced others that can be connected to."""
 
     servers: list[str]
 
@@ -68,7 +68,7 @@ class LameDuck(Event):
 
 @dataclass(frozen=True, slots=True)
 class SlowConsumer(Event):
-    """A subscription's queue is full and messages are dropped; told once until it was emptied."""
+    """A subscription drops messages, its queue being full; once until the queue was emptied."""
 
     subscription: Any
     error: Exception
@@ -150,11 +150,11 @@ class EventIterator:
 
 
 class Events:
-    """Tells callbacks and iterators."""
+    """Gives events to callbacks and iterators."""
 
     def __init__(self) -> None:
-        # Whoever leaves an iteration without a word is forgotten with it; who waits is not, though
-        # nobody else may know of the task.
+        # An iterator that is dropped is forgotten. One that is awaited is not, though there may be
+        # no other reference to its task.
         self.iterators: weakref.WeakSet[EventIterator] = weakref.WeakSet()
         self.awaited: set[EventIterator] = set()
         self.last_error: Exception | None = None
@@ -181,7 +181,7 @@ class Events:
         self.iterators.add(iterator)
         return iterator
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """An event has happened."""
         logger.debug("%s", event)
         self.last_error = getattr(event, "error", None) or self.last_error
@@ -209,7 +209,7 @@ class Events:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def settle(self) -> None:
+    async def wait_for_callbacks(self) -> None:
         """Wait until all callbacks have returned."""
         tasks = self._tasks - {asyncio.current_task()}
         if tasks:

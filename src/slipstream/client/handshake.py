@@ -1,7 +1,7 @@
 """From nothing to a connection that may be used: socket, INFO, TLS, CONNECT, PONG.
 
-CONNECT has no answer of its own. So a PING follows it, and what comes back tells: PONG if the
-server took us, -ERR or the end of the socket if it did not (spec protocol.md section 4).
+CONNECT has no answer of its own. So a PING follows it, and the answer shows: PONG if the
+server accepted the client, -ERR or the end of the socket if it did not (protocol.md section 4).
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class SocketLink(Link, asyncio.BufferedProtocol):
 
 
 class Handshake:
-    """The peer of a link until the server has taken us."""
+    """The peer of a link until the server has accepted the client."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, server: ServerAddress) -> None:
         self.server = server
@@ -51,12 +51,12 @@ class Handshake:
             self.info.set_result(self.latest)
 
     def on_pong(self, link: Link) -> None:
-        """The server took us."""
+        """The server accepted the client."""
         if not self.taken.done():
             self.taken.set_result(None)
 
     def on_error(self, link: Link, text: str) -> None:
-        """The server says why it does not take us."""
+        """The server says why it refuses the client."""
         refused = authorization_error(text)
         if refused is not None:
             self._fail(
@@ -94,11 +94,11 @@ class Handshake:
         for future in (self.info, self.taken):
             if not future.done():
                 future.set_exception(self.error)
-                future.exception()  # it is raised by whoever awaits it, if anybody does
+                future.exception()  # it is raised where it is awaited, if it is
 
 
 def tls_context(options: ConnectOptions) -> ssl.SSLContext:
-    """The context that the options describe; raises `ConnectError` if files can not be used."""
+    """The context that the options describe; raises `ConnectError` if files cannot be used."""
     if isinstance(options.tls, ssl.SSLContext):
         return options.tls
     try:
@@ -109,7 +109,7 @@ def tls_context(options: ConnectOptions) -> ssl.SSLContext:
                 str(options.tls_certificate), key, options.tls_key_password or None
             )
     except (OSError, ssl.SSLError) as error:
-        raise ConnectError(f"connect: the TLS files can not be used: {error}") from error
+        raise ConnectError(f"connect: the TLS files cannot be used: {error}") from error
     return context
 
 
@@ -169,7 +169,7 @@ async def open_link(
         raise
     except (OSError, ssl.SSLError) as error:
         _abort(link)
-        raise ConnectError(f"{server.url} can not be reached: {error}") from error
+        raise ConnectError(f"{server.url} cannot be reached: {error}") from error
     except BaseException:
         _abort(link)
         raise
@@ -215,7 +215,7 @@ async def _where(server: ServerAddress, options: ConnectOptions) -> dict[str, An
             return {"sock": await options.open_socket(server.host, server.port)}
         except Exception as error:
             raise ConnectError(
-                f"{server.url} can not be reached: open_socket raised {error!r}"
+                f"{server.url} cannot be reached: open_socket raised {error!r}"
             ) from error
     where: dict[str, Any] = {"host": server.host, "port": server.port}
     if options.local_address:

@@ -40,7 +40,7 @@ class Peer(Protocol):
         """-ERR, without its quotes."""
 
     def on_malformed(self, link: "Link", start: bytes) -> None:
-        """The server does not speak NATS any more; `start` begins the read that shows it."""
+        """The server no longer speaks NATS; `start` begins the read that shows it."""
 
     def on_route_end(self, route: "Route") -> None:
         """A subscription got the last message that it asked for."""
@@ -74,7 +74,7 @@ class Link:
     # -- what asyncio calls --------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        """The socket stands."""
+        """The socket is connected."""
         self.transport = transport
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
 

@@ -106,7 +106,7 @@ class Message:
     def decode(self, type: "type[T]") -> T:
         """`data` as a value of `type`: a Struct, dataclass, pydantic model, `str`, or a `Codec`.
 
-        Raises `CodecError` if it is none.
+        Raises `CodecError` if it is not.
         """
         decoded: T = self._decoded(type)
         return decoded

@@ -35,7 +35,7 @@ class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     password: str = ""
     token: str | Callable[[], str] = ""
     nkey_seed: str | Path = ""  # the seed itself, or a file that has it
-    credentials: str | Path = ""  # a .creds file, read anew at each connect; or what stands in one
+    credentials: str | Path = ""  # a .creds file, read at each connect; or its text
     user_jwt: str | Callable[[], str] = ""  # with `sign`, for keys that live elsewhere
     nkey: str = ""  # public key to go with `sign` where there is no JWT
     sign: Callable[[bytes], bytes] | None = None  # the server's nonce to its signature

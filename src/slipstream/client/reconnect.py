@@ -80,7 +80,7 @@ class Reconnector:
     # -- connecting ----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect for the first time; raises `ConnectError` if no server takes us."""
+        """Connect for the first time; raises `ConnectError` if no server accepts the client."""
         rounds = 0
         while True:
             failures = await self._try_all(first=True)
@@ -92,7 +92,7 @@ class Reconnector:
             await asyncio.sleep(self._wait_seconds(rounds))
 
     async def _try_all(self, *, first: bool = False) -> list[tuple[str, Exception]] | None:
-        """Try each server once; None if one took us, else what each said.
+        """Try each server once; None if one accepted the client, else what each said.
 
         A wrong option or an unreadable file is raised the `first` time: no other server makes it
         better. Later it may pass, as when credentials are being replaced.
@@ -111,7 +111,7 @@ class Reconnector:
                     raise
                 failures.append((server.url, error))
                 self._note_failure(server, error)
-                self.events.tell(ConnectFailed(server.url, error))
+                self.events.emit(ConnectFailed(server.url, error))
                 continue
             if self._take(link, handshake):
                 return None
@@ -129,7 +129,7 @@ class Reconnector:
             return self.pool.next()
         server = self.pool.take(chosen)
         if server is None:
-            self.events.tell(
+            self.events.emit(
                 ErrorEvent(
                     ConfigError(
                         f"choose_server gave {chosen!r}, which is none of {', '.join(urls)}"
@@ -193,7 +193,7 @@ class Reconnector:
         return wait * (1 + options.reconnect_jitter * self._random.random())
 
     async def _reconnect(self, cause: Exception) -> None:
-        """Until a server takes us, or none is left."""
+        """Reconnect: until a server accepts the client, or none is left."""
         telemetry = self._connection.telemetry
         try:
             with NO_SPAN if telemetry is None else telemetry.reconnect():
@@ -202,14 +202,14 @@ class Reconnector:
             failures = [("", error)]
         self._task = None
         if failures is None:
-            self._tell_reconnected()
+            self._resume_sinks()
             return
         failure = _no_server(failures)
         failure.__cause__ = cause
         await self._connection.give_up(failure)
 
     async def _seek(self) -> list[tuple[str, Exception]] | None:
-        """Try all servers over and over; None if one took us, else what they said last."""
+        """Try all servers until one accepts the client (None) or none is left (what each said)."""
         rounds = 0
         failures: list[tuple[str, Exception]] | None = []
         while len(self.pool):
@@ -223,7 +223,7 @@ class Reconnector:
                 return None
         return failures
 
-    def _tell_reconnected(self) -> None:
+    def _resume_sinks(self) -> None:
         assert self.server is not None
         self.reconnects += 1
         for route in list(self._connection.subscriptions.routes.values()):
@@ -231,7 +231,7 @@ class Reconnector:
                 route.sink.on_reconnect()
             except Exception as error:
                 self.on_sink_error(route, error)
-        self.events.tell(Reconnected(self.server.url))
+        self.events.emit(Reconnected(self.server.url))
 
     # -- the peer of the link ------------------------------------------------------------------
 
@@ -240,12 +240,12 @@ class Reconnector:
         try:
             info = parse_info(text)
         except ProtocolError as error:
-            self.events.tell(ErrorEvent(error))
+            self.events.emit(ErrorEvent(error))
             return
         was_lame = self.info.ldm
         self._accept_info(info)
         if info.ldm and not was_lame and self.server is not None:
-            self.events.tell(LameDuck(self.server.url))
+            self.events.emit(LameDuck(self.server.url))
 
     def _accept_info(self, info: ServerInfo) -> None:
         self.info = info
@@ -256,10 +256,10 @@ class Reconnector:
         try:
             new = self.pool.discover(info.connect_urls, self.server)
         except ConfigError as error:
-            self.events.tell(ErrorEvent(error))
+            self.events.emit(ErrorEvent(error))
             return
         if new:
-            self.events.tell(ServersDiscovered(new))
+            self.events.emit(ServersDiscovered(new))
 
     def on_pong(self, link: Link) -> None:
         """The oldest PING is answered."""
@@ -284,10 +284,10 @@ class Reconnector:
         elif text.lower().startswith("stale connection"):
             error = StaleConnectionError(f"{self.server.url} got no answer to its pings")
         self._reason = error
-        self.events.tell(ErrorEvent(error))
+        self.events.emit(ErrorEvent(error))
 
     def on_malformed(self, link: Link, start: bytes) -> None:
-        """Nothing can be read any more: break the connection, and try another one."""
+        """Nothing more can be read: break the connection, and try another one."""
         assert self.server is not None
         self._break(
             ProtocolError(
@@ -301,7 +301,7 @@ class Reconnector:
 
     def on_sink_error(self, route: "Route", error: Exception) -> None:
         """A sink raised; the others go on."""
-        self.events.tell(ErrorEvent(error))
+        self.events.emit(ErrorEvent(error))
 
     def on_lost(self, link: Link, error: Exception | None) -> None:
         """The socket has ended."""
@@ -323,7 +323,7 @@ class Reconnector:
                 route.sink.on_disconnect(self.write_buffer.handed)
             except Exception as raised:
                 self.on_sink_error(route, raised)
-        self.events.tell(Disconnected(self.server.url, cause))
+        self.events.emit(Disconnected(self.server.url, cause))
         self.pool.prefer(self.server)
         if self._options.reconnect:
             self._task = self.loop.create_task(self._reconnect(cause), name="slipstream: reconnect")
@@ -376,7 +376,7 @@ class Reconnector:
     def _tick(self) -> None:
         if self.link is None or self.server is None:
             return
-        if self.link.active:  # a server that talks is not stale, even if its PONG is far behind
+        if self.link.active:  # a server that talks is not stale, even if its PONG is late
             self.link.active = False
             self._unanswered = 0
         if self._unanswered >= self._options.max_pings_outstanding:
@@ -414,7 +414,7 @@ class Reconnector:
     async def wait_lost(self) -> None:
         """Give what was written a moment to leave; then end the socket by force.
 
-        Whoever is cancelled here has no time for that.
+        A cancellation here ends the wait.
         """
         try:
             if self.link is not None:

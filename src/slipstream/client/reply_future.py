@@ -22,7 +22,7 @@ class ReplyFuture:
     """The future answer to one request."""
 
     def __init__(self, write_buffer: "WriteBuffer") -> None:
-        self._asyncio_future_blocking = False  # how a task tells who awaits properly
+        self._asyncio_future_blocking = False  # how a task recognises what it may await
         self._write_buffer = write_buffer
         self._is_done = False
         self._is_cancelled = False
@@ -43,7 +43,7 @@ class ReplyFuture:
         self._set()
 
     def set_exception(self, error: BaseException) -> None:
-        """There is none, because of `error`."""
+        """There is no answer, because of `error`."""
         self._error = error
         self._set()
 

@@ -41,7 +41,7 @@ class Request:
         self.sink = sink
         self.token = 0
         self.position = 0  # of the request in the write_buffer
-        self.timeout = -1.0  # seconds; less than 0: whoever asks looks after it
+        self.timeout = -1.0  # seconds; less than 0: the caller has a timeout of its own
         self.deadline = 0.0  # the loop's time
 
     def fail(self, error: Exception) -> None:
@@ -94,7 +94,7 @@ class Requests(Sink):
         self.pending.pop(request.token, None)
 
     def receive(self, frames: "ServerFrames", write_buffer: "WriteBuffer") -> None:
-        """An answer; one that nobody awaits any more is dropped."""
+        """An answer; one that no request awaits is dropped."""
         subject = frames.subject
         view = subject
         token = 0
@@ -193,7 +193,7 @@ class AnswerQueue(Sink):
         self.arrived.set()
 
     def failed(self, error: Exception) -> None:
-        """None will come any more."""
+        """No further answer comes."""
         self.error = error
         self.arrived.set()
 

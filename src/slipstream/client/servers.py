@@ -30,7 +30,7 @@ class ServerAddress:
     websocket: bool = False
     path: str = ""  # of a WebSocket's URL, with its query
     discovered: bool = False
-    tls_name: str = ""  # the host of the URL that led here, if a server told of this one
+    tls_name: str = ""  # the host of the URL that led here, if a server announced this one
     failures: int = 0  # in a row
     refusals: int = 0  # of our credentials, in a row
     rounds: int = 0  # how often it was tried since the connection was lost
@@ -49,8 +49,8 @@ class ServerAddress:
         return f"{'tls' if self.tls else 'nats'}://{self.netloc}"
 
     @property
-    def door(self) -> tuple[bool, str]:
-        """What tells it from others: one address has doors for each transport."""
+    def endpoint(self) -> tuple[bool, str]:
+        """What distinguishes it: one address may be reached by each transport."""
         return self.websocket, self.netloc
 
 
@@ -136,7 +136,7 @@ class ServerPool:
             self._line.append(server)
 
     def replace(self, servers: Sequence[ServerAddress]) -> None:
-        """Try these and no others, until one of them tells of more."""
+        """Try these and no others, until one of them announces more."""
         self._line = list(servers)
         if self._random is not None:
             self._random.shuffle(self._line)
@@ -146,19 +146,19 @@ class ServerPool:
         if server in self._line:
             self._line.remove(server)
 
-    def discover(self, addresses: Iterable[str], told_by: ServerAddress) -> list[str]:
+    def discover(self, addresses: Iterable[str], announced_by: ServerAddress) -> list[str]:
         """Take in what a server's INFO names; which are new.
 
-        Servers that were discovered earlier and are named no more are forgotten, except for the
-        one that tells.
+        Servers that were discovered earlier and are no longer named are forgotten, except for the
+        one that announced it.
         """
-        named = [_beside(told_by, address) for address in addresses]
+        named = [_beside(announced_by, address) for address in addresses]
         if not named:
             return []
-        keep = {server.door for server in named} | {told_by.door}
-        self._line = [s for s in self._line if not s.discovered or s.door in keep]
-        known = {server.door for server in self._line}
-        new = [server for server in named if server.door not in known]
+        keep = {server.endpoint for server in named} | {announced_by.endpoint}
+        self._line = [s for s in self._line if not s.discovered or s.endpoint in keep]
+        known = {server.endpoint for server in self._line}
+        new = [server for server in named if server.endpoint not in known]
         if self._random is not None:
             self._random.shuffle(new)
         # The one we are at stays the last to be tried.
@@ -167,15 +167,15 @@ class ServerPool:
         return [server.url for server in new]
 
 
-def _beside(told_by: ServerAddress, address: str) -> ServerAddress:
-    """The server at `address`, reached and spoken to as the one that told of it."""
+def _beside(announced_by: ServerAddress, address: str) -> ServerAddress:
+    """The server at `address`, reached and spoken to as the one that announced it."""
     server = parse_server(address)
     server.discovered = True
-    server.tls = told_by.tls
-    server.tls_name = told_by.tls_name or told_by.host
-    server.websocket, server.path = told_by.websocket, told_by.path
-    server.user, server.password = told_by.user, told_by.password
-    server.token = told_by.token
+    server.tls = announced_by.tls
+    server.tls_name = announced_by.tls_name or announced_by.host
+    server.websocket, server.path = announced_by.websocket, announced_by.path
+    server.user, server.password = announced_by.user, announced_by.password
+    server.token = announced_by.token
     return server
 
 
@@ -228,4 +228,4 @@ def parse_info(text: bytes) -> ServerInfo:
     try:
         return _decode(text)
     except msgspec.MsgspecError as error:
-        raise ProtocolError(f"a server's INFO can not be read: {error}") from error
+        raise ProtocolError(f"a server's INFO cannot be read: {error}") from error

@@ -340,7 +340,7 @@ _VERSION = re.compile(  # the regular expression of semver.org, in short
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?"
 )
 
-# "" takes the queue group of the group or service above; None is none at all.
+# "" takes the queue group of the group or service above; None is no queue group.
 QueueGroup = str | None
 
 
@@ -416,8 +416,8 @@ class Group:
 class Service(Group):
     """A service; `Connection.add_service` makes it. Leaving the context stops it.
 
-    `on_error` is called with the service and what no answer could tell: a subscription that is
-    refused, an answer that can not be sent. `on_stop` is called once when it has ended.
+    `on_error` is called with the service and an error that no answer could carry: a subscription
+    that is refused, an answer that cannot be sent. `on_stop` is called once when it has ended.
     """
 
     def __init__(
@@ -534,22 +534,22 @@ class Service(Group):
             if not self.connection.is_closed:
                 for monitor in self._monitors:
                     monitor.close()
-            self._tell_stopped()
+            self._call_on_stop()
 
     def abandon(self) -> list[asyncio.Task[None]]:
         """Stop at once, since the connection is closed; the tasks to wait for."""
         if not self._stopped:
             self._stopped = True
-            self._tell_stopped()
+            self._call_on_stop()
         return [task for endpoint in self.endpoints for task in endpoint.abandon()]
 
     def report(self, error: Exception) -> None:
-        """An error that no answer could tell."""
+        """An error that no answer could carry."""
         self.connection.report_error(error)
         if self._on_error is not None:
             self.connection.events_hub.call(self._on_error, self, error)
 
-    def _tell_stopped(self) -> None:
+    def _call_on_stop(self) -> None:
         if self._on_stop is not None:
             self.connection.events_hub.call(self._on_stop, self)
 
@@ -618,7 +618,7 @@ class Discovery:
                 except msgspec.DecodeError as error:
                     # Somebody else answers too; the services are to be found all the same.
                     self._connection.report_error(
-                        ProtocolError(f"services: an answer to {subject} can not be read: {error}")
+                        ProtocolError(f"services: an answer to {subject} cannot be read: {error}")
                     )
                     continue
                 yield said

@@ -48,7 +48,7 @@ class Sink:
         """A message."""
 
     def failed(self, error: Exception) -> None:
-        """No message will come any more: forbidden, or the connection was closed."""
+        """No further message comes: forbidden, or the connection was closed."""
 
     async def drain(self) -> None:
         """The connection will be closed: return when what has come is dealt with."""
@@ -57,7 +57,7 @@ class Sink:
         """The connection broke; what was published at a position over `handed` was not sent."""
 
     def on_reconnect(self) -> None:
-        """A connection stands again and the subscription with it."""
+        """The connection is back, and the subscription with it."""
 
 
 class ForeignSink(Sink):
@@ -71,18 +71,18 @@ class ForeignSink(Sink):
         self._target.deliver(message)
 
     def failed(self, error: Exception) -> None:
-        """Tell it, if it wants to know."""
-        self._tell("failed", error)
+        """Call the method of that name, if there is one."""
+        self._call("failed", error)
 
     def on_disconnect(self, handed: _int) -> None:
-        """Tell it, if it wants to know."""
-        self._tell("on_disconnect", handed)
+        """Call the method of that name, if there is one."""
+        self._call("on_disconnect", handed)
 
     def on_reconnect(self) -> None:
-        """Tell it, if it wants to know."""
-        self._tell("on_reconnect")
+        """Call the method of that name, if there is one."""
+        self._call("on_reconnect")
 
-    def _tell(self, name: str, *arguments: Any) -> None:
+    def _call(self, name: str, *arguments: Any) -> None:
         hook = getattr(self._target, name, None)
         if hook is not None:
             hook(*arguments)
@@ -123,7 +123,7 @@ Handler = Callable[[Message], Awaitable[None] | None]
 logger = logging.getLogger("slipstream.client")
 
 
-async def settled(tasks: "list[asyncio.Task[None]]") -> None:
+async def wait_ended(tasks: "list[asyncio.Task[None]]") -> None:
     """Return once all `tasks` have ended, however they did."""
     if tasks:
         await asyncio.wait(tasks)
@@ -230,15 +230,15 @@ class Subscription(Sink):
             self._bytes -= len(oldest.data) + len(oldest.header_block)
 
     def failed(self, error: Exception) -> None:
-        """No message will come any more, because of `error`."""
+        """No further message comes, because of `error`."""
         self._error = error
         self.finish()
 
     def finish(self) -> None:
-        """No message will come any more; what waits can still be taken."""
+        """No further message comes; what waits can still be taken."""
         self._ended = True
         self._wake()
-        self._tell_emptied()
+        self._wake_drainers()
 
     def _wake(self) -> None:
         waiting = self._waiting
@@ -304,10 +304,10 @@ class Subscription(Sink):
         if not self._messages:
             self._slow = False
             if self._emptied:
-                self._tell_emptied()
+                self._wake_drainers()
         return message
 
-    def _tell_emptied(self) -> None:
+    def _wake_drainers(self) -> None:
         if self._messages:
             return
         emptied = self._emptied
@@ -366,7 +366,7 @@ class Subscription(Sink):
         self._messages.clear()
         self._bytes = 0
         self.finish()
-        await settled(self.abandon())
+        await wait_ended(self.abandon())
 
     async def drain(self) -> None:
         """Ask for no more, and return once every message that has come was taken.

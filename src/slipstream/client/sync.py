@@ -56,7 +56,7 @@ class LoopThread:
         self._callbacks: weakref.WeakSet[ThreadPoolExecutor] = weakref.WeakSet()
         self._lock = threading.Lock()  # nothing is begun once the end has
         self._is_stopping = False
-        self._tellers = ThreadPoolExecutor(1, thread_name_prefix="slipstream: results")
+        self._callback_thread = ThreadPoolExecutor(1, thread_name_prefix="slipstream: results")
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="slipstream: event loop", daemon=True
         )
@@ -118,7 +118,8 @@ class LoopThread:
     def callback(self, function: Callable[..., Any]) -> Callable[..., "asyncio.Future[Any]"]:
         """`function` for use in the loop: called in a thread of its own, what it gives is awaited.
 
-        Whoever does not await it goes on at once; the calls come one after the other all the same.
+        A caller that does not await it goes on at once; the calls come one after the other all the
+        same.
         """
         threads = ThreadPoolExecutor(1, thread_name_prefix="slipstream: callback")
         self._callbacks.add(threads)
@@ -128,9 +129,9 @@ class LoopThread:
 
         return called
 
-    def tell(self, function: Callable[[], Any]) -> None:
-        """Call `function` in the thread that tells of results; what it raises is logged."""
-        self._tellers.submit(_logged, function)
+    def call_back(self, function: Callable[[], Any]) -> None:
+        """Call `function` in the thread for callbacks; what it raises is logged."""
+        self._callback_thread.submit(_logged, function)
 
     def stop(self) -> None:
         """End the loop and its thread; may be called twice, by several threads, in a callback.
@@ -150,7 +151,7 @@ class LoopThread:
             self._thread.join()
             with self._lock:
                 self._loop.close()
-            for threads in (*self._callbacks, self._tellers):
+            for threads in (*self._callbacks, self._callback_thread):
                 threads.shutdown(wait=False)
 
 
@@ -162,7 +163,7 @@ def _logged(function: Callable[[], Any]) -> None:
     try:
         function()
     except Exception:
-        logger.exception("a function that was told of a result raised")
+        logger.exception("a callback for a result raised")
 
 
 async def _cancel_others() -> None:
@@ -388,8 +389,8 @@ class PendingResult:
         return None
 
     def add_done_callback(self, function: Callable[["PendingResult"], Any]) -> None:
-        """Call `function` with this once it has come, in the thread that tells of results."""
-        self._thread.run(self._when_done(lambda _: self._thread.tell(lambda: function(self))))
+        """Call `function` with this once it has come, in the thread for callbacks."""
+        self._thread.run(self._when_done(lambda _: self._thread.call_back(lambda: function(self))))
 
     async def _when_done(self, function: Callable[[Any], Any]) -> None:
         self._future.add_done_callback(function)
@@ -458,7 +459,7 @@ def needs_facade(kind: type) -> bool:
     methods = [getattr(kind, name, None) for name in dir(kind) if not name.startswith("__")]
     if any(asyncio.iscoroutinefunction(m) or inspect.isasyncgenfunction(m) for m in methods):
         return True
-    # Compiled methods do not all tell; a container of such objects has nothing to await itself.
+    # Not all compiled methods show it; a container of such objects has nothing to await itself.
     return hasattr(kind, "__iter__") and hasattr(kind, "__len__")
 
 

@@ -11,7 +11,7 @@ conventions, with the additions that NATS.Net made (client-api.md section 3.4).
     subscribe   orders.* subscribe     CLIENT
     reconnect   reconnect              CLIENT     from the loss of a connection to the next one
 
-Handlers are called inside a `process` span. Whoever iterates says where processing begins:
+Handlers are called inside a `process` span. A program that iterates says where processing begins:
 
     async for message in subscription:
         with nc.processing(message):
@@ -425,7 +425,7 @@ COUNTERS = (
     ("in_messages", "messaging.client.consumed.messages", "{message}", "Messages received"),
     ("out_bytes", "nats.client.sent.bytes", "By", "Bytes sent"),
     ("in_bytes", "nats.client.received.bytes", "By", "Bytes received"),
-    ("reconnects", "nats.client.reconnects", "{reconnect}", "Connections made anew"),
+    ("reconnects", "nats.client.reconnects", "{reconnect}", "Reconnects"),
     ("dropped", "nats.client.messages.dropped", "{message}", "Messages that found no room"),
 )
 
@@ -448,25 +448,25 @@ class Metrics:
         self._subscriptions = meter.create_up_down_counter(
             "nats.client.active_subscriptions",
             unit="{subscription}",
-            description="Subscriptions that stand",
+            description="Active subscriptions",
         )
         self._told: dict[str, int] = {field: 0 for field, _ in self._counters}
         self._told_subscriptions = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Tell what is new, now and at each interval."""
-        self.tell()
+        """Record what is new, now and at each interval."""
+        self.record()
         self._timer = self._loop.call_later(INTERVAL_SECONDS, self.start)
 
     def stop(self) -> None:
-        """Tell what is new for the last time; no subscription is left."""
+        """Record what is new for the last time; no subscription is left."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.tell()
+        self.record()
 
-    def tell(self) -> None:
+    def record(self) -> None:
         """Add to the instruments what has been added to the counts."""
         now = self._read()
         labels = {"messaging.system": "nats"}

@@ -1,4 +1,4 @@
-"""NATS over WebSocket: a transport between the socket and the link (spec protocol.md section 15).
+"""NATS over WebSocket: a transport between the socket and the link (protocol.md section 15).
 
 The bytes are those of a plain connection, cut into binary frames whose edges mean nothing. What the
 link writes leaves as masked frames; what comes in frames, whole, fragmented or compressed, reaches
@@ -120,11 +120,11 @@ class WebSocketTransport(asyncio.Transport):
         self._socket.abort()
 
     def is_closing(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """Whether nothing more can be sent."""
         return self._socket.is_closing()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """When the link is told to pause: by what waits in the socket below."""
+        """When the link has to pause: by what waits in the socket below."""
         self._socket.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
@@ -160,7 +160,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._reason: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket stands: ask for the upgrade."""
+        """The socket is connected: ask for the upgrade."""
         socket = self._socket = cast("asyncio.Transport", transport)
         request = self._frames.connect()
         for name, value in self._headers.items():
@@ -231,7 +231,7 @@ class WebSocketProtocol(asyncio.Protocol):
                     "path; servers listen for WebSocket clients on a port of its own"
                 )
             )
-            self.opened.exception()  # it is raised by whoever awaits it, if anybody does
+            self.opened.exception()  # it is raised where it is awaited, if it is
 
     def eof_received(self) -> None:
         """The server has said its last; the socket closes."""

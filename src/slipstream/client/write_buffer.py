@@ -250,7 +250,7 @@ class WriteBuffer:
                     self._waiting.remove(future)
 
     def _admit(self) -> None:
-        """Wake whoever waits for room."""
+        """Wake the tasks that wait for room."""
         waiting = self._waiting
         self._waiting = []
         for future in waiting:

@@ -88,7 +88,7 @@ def require(package: str) -> ModuleType:
 
 
 def flags_of(columns: Iterable[str]) -> int:
-    """What `MessageColumns` is told to gather for these columns; raises ValueError for others."""
+    """The flags with which `MessageColumns` keeps these columns; raises ValueError for others."""
     wanted = 0
     for name in columns:
         if name not in _FLAGS:

@@ -23,9 +23,9 @@ BYTES_UNBOUNDED = 2**62
 
 WAITING = -2  # still reading
 FULL = 1  # as many rows as were asked for
-BEYOND = 2  # the next message is behind the wanted end
+BEYOND = 2  # the next message is after the wanted end
 GAP = 3  # a message is missing
-MALFORMED = -1  # the answer is none
+MALFORMED = -1  # not an answer to the request
 STATUS = 0  # the server has spoken: see `status`
 BROKEN = 4  # the connection broke, or was closed: see `error`
 
@@ -33,7 +33,7 @@ BROKEN = 4  # the connection broke, or was closed: see `error`
 class ColumnSink(Sink):
     """Appends to `columns` until `rows_wanted` are there or something ends the read.
 
-    A pull request also ends, without a word, when it has brought exactly `bytes_wanted` (0: no
+    A pull request also ends, without a status, when it has brought exactly `bytes_wanted` (0: no
     bound) as servers count them.
     """
 

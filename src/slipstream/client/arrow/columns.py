@@ -20,7 +20,7 @@ from calendar import timegm
 
 ADDED = 1
 STATUS = 0  # not a message: a status of the server, for the caller to read
-BEYOND = 2  # a message behind `last_wanted` or not before `time_end`; nothing was added
+BEYOND = 2  # a message after `last_wanted` or not before `time_end`; nothing was added
 GAP = 3  # at least one message is missing before this one; nothing was added
 MALFORMED = -1  # neither a direct get's answer nor a consumer's delivery
 
@@ -47,9 +47,9 @@ _Fields = list[tuple[bytes, bytes]]
 class MessageColumns:
     """Rows under construction; `wanted` is a sum of `SUBJECT`, `DATA` and so on.
 
-    Sequences are always kept. `rows` and `size` (bytes of subjects, headers, bodies) tell how much
-    there is; `sequence`, `timestamp` and `pending` (how many come behind it, -1 if the server does
-    not tell) speak of the message added last.
+    Sequences are always kept. `rows` and `size` (bytes of subjects, headers, bodies) say how much
+    there is; `sequence`, `timestamp` and `pending` (how many come after it, -1 if the server does
+    not say) are those of the message added last.
     """
 
     def __init__(self, wanted: int) -> None:

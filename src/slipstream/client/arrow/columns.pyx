@@ -254,7 +254,7 @@ cdef class MessageColumns:
         return 0
 
     cdef int _read_fields(self, const unsigned char *view, Py_ssize_t at, Py_ssize_t end) except -100:
-        """The fields of the block's lines behind its first, into `_fields`; how many."""
+        """The fields of the block's lines after its first, into `_fields`; how many."""
         cdef const unsigned char *found
         cdef Field *fields
         cdef Field *field

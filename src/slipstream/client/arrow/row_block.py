@@ -1,6 +1,6 @@
-"""Rows on their way out: Arrow columns become a run of HPUB frames without an object for each row.
+"""Rows to be published: Arrow columns become a run of HPUB frames without an object for each row.
 
-A `RowBlock` stands on the buffers of the columns of one record batch and knows, row by row, how far
+A `RowBlock` reads the buffers of the columns of one record batch and knows, row by row, how far
 each has come (`states`). `digest` gives each row its identity, `frames` writes the frames of the
 next rows that have not been sent, and acknowledgements are noted by the row's number, which is the
 last token of the reply subject.
@@ -108,7 +108,7 @@ class RowBlock:
         self.digests = b"".join(found)
 
     def tell_apart(self, key: bytes, places: "list[bytes]") -> None:
-        """Make each row's identity depend on its place in the source, too: `places` by row."""
+        """Make each row's identity depend on its place in the source as well: `places` by row."""
         made = (self.digests[at * 16 : at * 16 + 16] + place for at, place in enumerate(places))
         self.digests = b"".join(siphash(key, data) for data in made)
 
@@ -117,7 +117,7 @@ class RowBlock:
     ) -> bytes:
         """HPUB frames of the next rows to send: at most `rows_max`, and until they have `size`.
 
-        `inbox` ends with a dot and the row's token is put behind it; `lines` are header lines of
+        `inbox` ends with a dot and the row's token is appended to it; `lines` are header lines of
         all rows; `label` begins a header line that the identity in hexadecimal ends, none if
         empty (a label that is a message id is left out where a row has one of its own). A row
         that no server takes is `REFUSED`.

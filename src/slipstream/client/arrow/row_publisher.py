@@ -18,7 +18,7 @@ from slipstream.client.message import message_of
 from slipstream.client.subscriptions import Sink
 
 if TYPE_CHECKING:
-    from slipstream.client import Connection
+    from slipstream.client.connection import Connection
     from slipstream.client.write_buffer import WriteBuffer
     from slipstream.wire.server_frames import ServerFrames
 
@@ -29,7 +29,7 @@ class RowAcks(Sink):
     """The sink of one publisher's acknowledgements; the reply subjects begin with `prefix`.
 
     `blocks` are those that wait, `in_flight` counts their rows that do; `unheard` are rows that
-    nobody listened to, which may be sent again; `error` tells that nothing more will come.
+    nobody listened to, which may be sent again; `error` is set when nothing more will come.
     """
 
     def __init__(self, prefix: bytes) -> None:
@@ -100,9 +100,9 @@ class RowAcks(Sink):
             self._waiter.set_result(None)
 
     async def wait(self, level: _int, quiet: float) -> None:
-        """Return when at most `level` rows are in flight; sets `error` if that can not be.
+        """Return when at most `level` rows are in flight; sets `error` if that cannot be.
 
-        It can not if the connection breaks, or no answer comes for `quiet` seconds.
+        It cannot if the connection breaks, or no answer comes for `quiet` seconds.
         """
         loop = asyncio.get_running_loop()
         while self.in_flight > level and self.error is None:
@@ -239,5 +239,5 @@ class RowPublisher:
         return found
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._connection.subscriptions.drop(self._route)

@@ -9,7 +9,7 @@ these two are held.
 
 Where the stream allows direct gets, and one subject filter (or none) is asked for, batches are
 batched direct gets, which any replica answers. Otherwise an ordered consumer is read. Both are read
-the same way: every answer tells which message stands before it, so that one which was lost on the
+the same way: every answer names the message before it, so that one which was lost on the
 way shows and is read again; a broken connection, a server that does not answer and a consumer that
 is gone cost one more request, from after the last row. Holes in the stream (deletes, limits,
 expiry) are no loss: sequences rise, not always by one.
@@ -92,12 +92,12 @@ class Reader:
         self._bytes = size
 
     @property
-    def is_behind_end(self) -> bool:
+    def is_at_end(self) -> bool:
         """Whether the last wanted message has come."""
         return self._range.next > self._range.last
 
     def advance(self, columns: MessageColumns) -> None:
-        """Rows have come: go on behind them."""
+        """Rows have come: go on after them."""
         if columns.rows:
             self._range.next = columns.sequence + 1
             self._range.start_time = ""
@@ -114,7 +114,7 @@ class Reader:
         raise NotImplementedError
 
     def has_nothing_left(self, columns: MessageColumns) -> bool:
-        """Whether the server said with the last row that nothing matches behind it."""
+        """Whether the server said with the last row that nothing after it matches."""
         return columns.pending == 0
 
     async def is_exhausted(self) -> bool:
@@ -188,14 +188,14 @@ class DirectReader(Reader):
                 return True
             return False if columns.rows else None  # nothing came though something is left
         if code == 503:
-            return None  # between two leaders, or the stream is gone: the next try tells
+            return None  # between two leaders, or the stream is gone: the next try shows
         asked = f"scan of stream {self._stream!r}"
         raise ApiError(code, 0, status.description, asked)
 
     async def is_exhausted(self) -> bool:
         """A replica or mirror may lag behind: ask the leader whether something is left."""
         wanted = self._range
-        if wanted.start_time or self.is_behind_end:
+        if wanted.start_time or self.is_at_end:
             return True
         subject = self._subjects[0] if self._subjects else ">"
         found = await message_after(self._js, self._stream, subject, wanted.next - 1)
@@ -270,7 +270,7 @@ class ConsumerReader(Reader):
         self._delivered = columns.expected
 
     def has_nothing_left(self, columns: MessageColumns) -> bool:
-        """Whether the consumer had no message behind the last row."""
+        """Whether the consumer had no message after the last row."""
         return self._is_empty or super().has_nothing_left(columns)
 
     def meaning_of(self, status: Message, columns: MessageColumns) -> bool | None:
@@ -287,7 +287,7 @@ class ConsumerReader(Reader):
         return None
 
     def restart(self) -> None:
-        """Have another consumer made, which starts behind the last row."""
+        """Have another consumer made, which starts after the last row."""
         if self._consumer:
             delete_in_background(
                 self._js, self._stream, self._consumer, is_being_made=not self._is_made
@@ -312,7 +312,7 @@ class Scan:
     """An iterator of `pyarrow.RecordBatch`; made by `Stream.scan`.
 
     Batches are never empty. Leave the iteration with ``async with`` or `close` if it may not be
-    read to the end; `rows` and `sequence` tell how far it has come.
+    read to the end; `rows` and `sequence` say how far it has come.
     """
 
     def __init__(
@@ -412,7 +412,7 @@ class Scan:
     # -- batch after batch ---------------------------------------------------------------------
 
     async def _next_columns(self) -> MessageColumns | None:
-        """What the request under way has brought; asks for what comes behind it."""
+        """What the request under way has brought; asks for what comes after it."""
         reader = self._reader
         assert reader is not None
         sink = reader.sink
@@ -437,7 +437,7 @@ class Scan:
         assert sink is not None
         reader.advance(sink.columns)
         outcome = sink.outcome
-        if outcome == BEYOND or reader.is_behind_end:
+        if outcome == BEYOND or reader.is_at_end:
             return True
         nothing_left: bool | None = None
         if outcome == STATUS:
@@ -463,7 +463,7 @@ class Scan:
         if self._failures > _FAILURES_MAX:
             names = {WAITING: "the server is silent", GAP: "messages are lost on the way"}
             raise TimeoutError(
-                f"scan of stream {self._stream!r} behind sequence {self.sequence}: "
+                f"scan of stream {self._stream!r} after sequence {self.sequence}: "
                 f"{names.get(outcome, 'the server does not answer as asked')}, {_FAILURES_MAX} "
                 "times in a row"
             )
@@ -479,7 +479,7 @@ class Scan:
             self._reader = None
 
     def __del__(self) -> None:
-        # Whoever left an iteration without a word: nothing more is to be sent for it.
+        # The iteration was dropped without `close`: nothing more is to be sent for it.
         reader: Reader | None = getattr(self, "_reader", None)
         if reader is not None and not self._js.connection.loop.is_closed():
             self._js.connection.loop.call_soon_threadsafe(reader.close)

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from slipstream.client.jetstream.context import JetStream
 
 DEFAULT_PREFIX = "$JS.API"
+# Fields that an old server ignores in silence, and users would miss.
+_ECHOED_STREAM_FIELDS = ("subject_transform", "sources", "mirror", "republish")
+_ECHOED_UPSTREAM_FIELDS = ("filter_subject", "subject_transforms", "consumer")
+_ECHOED_CONSUMER_FIELDS = ("filter_subjects", "priority_groups")
 logger = logging.getLogger("slipstream.client.jetstream")
 
 
@@ -128,8 +132,27 @@ def read_answer(message: Message, endpoint: str) -> dict[str, Any]:
     return answer
 
 
-def check_echo(asked: dict[str, Any], answered: dict[str, Any], fields: tuple[str, ...]) -> None:
-    """Raise `FeatureError` if the server dropped one of `fields`, as old ones do with new ones."""
+def check_stream_echo(asked: dict[str, Any], answered: dict[str, Any]) -> None:
+    """Raise `FeatureError` if the server ignored a field of a stream that it does not know."""
+    _check_echo(asked, answered, _ECHOED_STREAM_FIELDS)
+    upstream = {"name": asked.get("name"), **_upstream_fields(asked)}
+    _check_echo(upstream, _upstream_fields(answered), _ECHOED_UPSTREAM_FIELDS)
+
+
+def check_consumer_echo(asked: dict[str, Any], answered: dict[str, Any], *, is_new: bool) -> None:
+    """Raise `FeatureError` if the server ignored a field of a consumer that it does not know."""
+    _check_echo(asked, answered, _ECHOED_CONSUMER_FIELDS)
+    if is_new:  # an update leaves a pause as it is
+        _check_echo(asked, answered, ("pause_until",))
+
+
+def _upstream_fields(config: dict[str, Any]) -> dict[str, Any]:
+    """Which fields the mirror or any of the sources has."""
+    upstreams = [*filter(None, [config.get("mirror")]), *(config.get("sources") or ())]
+    return {name: any(one.get(name) for one in upstreams) for name in _ECHOED_UPSTREAM_FIELDS}
+
+
+def _check_echo(asked: dict[str, Any], answered: dict[str, Any], fields: tuple[str, ...]) -> None:
     for name in fields:
         if asked.get(name) and not answered.get(name):
             raise FeatureError(
@@ -176,7 +199,7 @@ def new_name() -> str:
     return Nuid(random.SystemRandom()).next()
 
 
-# A consumer whose making nobody heard of is looked for this often, in 6 s altogether.
+# How often to delete a consumer whose creation had no answer: in 6 s altogether.
 TRIES_MAX = 7
 WAIT_FIRST_SECONDS = 0.05
 WAIT_FOR_ROOM_SECONDS = 0.25

@@ -1,4 +1,4 @@
-"""Publishing many messages as one: atomic batches and fast batches (spec streams.md 14 and 15).
+"""Publishing many messages as one: atomic batches and fast batches (streams.md 14 and 15).
 
     async with js.atomic_batch() as batch:
         await batch.add("orders.1", b"...")
@@ -70,7 +70,7 @@ class AtomicBatch:
         headers: HeadersLike | None = None,
         **options: Unpack[PublishOptions],
     ) -> None:
-        """Add a message. The first one, and one of every hundred, waits for the server's word.
+        """Add a message. The first one, and one of every hundred, waits for the server's answer.
 
         Raises `BatchError` if the batch has ended, `NoStreamError` if no stream listens, and the
         server's refusal as an `ApiError` (10174: the stream does not allow atomic batches).
@@ -99,7 +99,8 @@ class AtomicBatch:
         """Store everything, together with a last message if a subject is given.
 
         Raises the server's refusal as an `ApiError`; nothing is stored then. Whether something is
-        when the answer does not come, `PublishTimeoutError` and `PublishInterruptedError` tell.
+        when the answer does not come, `PublishTimeoutError` and `PublishInterruptedError` are
+        raised.
         """
         self._check(subject or self._last_subject)
         self._is_ended = True
@@ -137,7 +138,7 @@ class AtomicBatch:
         return with_fields(block_of(headers, options), fields)
 
     async def _request(self, subject: str, body: bytes, block: bytes, *, is_commit: bool) -> bytes:
-        """Publish, and await the server's word: empty while all is well. Else the batch ends."""
+        """Publish, and await the server's answer: empty while all is well. Else the batch ends."""
         try:
             answer = await self._answer(subject, body, block, is_commit)
         except BaseException:

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from slipstream.client.errors import TimeoutError
 from slipstream.client.jetstream.api import (
     Api,
+    check_consumer_echo,
     check_consumer_name,
-    check_echo,
+    check_stream_echo,
     check_stream_name,
     check_subject,
     new_name,
@@ -43,6 +44,7 @@ from slipstream.client.jetstream.model import (
     ConsumerConfig,
     ConsumerInfo,
     ConsumerPauseInfo,
+    Document,
     OrderedConsumerConfig,
     StreamConfig,
     StreamInfo,
@@ -69,13 +71,7 @@ RETRIES = 2
 RETRY_WAIT = 0.25
 
 C = TypeVar("C")
-
-# Fields that an old server ignores in silence, and users would miss. Whether a server knows
-# `pause_until` shows only in a new consumer: an update leaves a pause as it is.
-_ECHOED_STREAM_FIELDS = ("subject_transform", "sources", "mirror", "republish")
-_ECHOED_UPSTREAM_FIELDS = ("filter_subject", "subject_transforms", "consumer")
-_ECHOED_CONSUMER_FIELDS = ("filter_subjects", "priority_groups")
-_ECHOED_NEW_CONSUMER_FIELDS = (*_ECHOED_CONSUMER_FIELDS, "pause_until")
+D = TypeVar("D", bound=Document)
 
 
 class JetStream:
@@ -83,7 +79,7 @@ class JetStream:
 
     `timeout` bounds API requests and `publish`, `publish_ack_timeout` the wait of `publish_async`
     for an acknowledgement (0: no bound), both in seconds. `max_ack_pending` bounds the
-    acknowledgements in flight; `wait_when_full` tells whether `publish_async` waits then (up to
+    acknowledgements in flight; `wait_when_full` says whether `publish_async` waits then (up to
     `stall_timeout`, None: as long as it takes) or raises `TooManyInFlightError`. `on_publish_ack`
     and `on_publish_error` are called with the message and the outcome of every publish.
     """
@@ -277,7 +273,7 @@ class JetStream:
         return len(self._acks.pending)
 
     async def publish_async_complete(self, timeout: "float | timedelta | None" = None) -> None:
-        """Return when no acknowledgement is in flight any more, with whatever outcome.
+        """Return when no acknowledgement is in flight, whatever the outcomes.
 
         Raises `TimeoutError` after `timeout` seconds.
         """
@@ -318,28 +314,28 @@ class JetStream:
 
     async def create_stream(
         self, config: StreamConfig | None = None, *, pedantic: bool = False, **fields: Any
-    ) -> "Stream":
+    ) -> Stream:
         """Make a stream from a `config`, from its fields, or from both.
 
         Succeeds if it exists with the same configuration, else raises `StreamExistsError`.
         `pedantic` has the server refuse what it would correct in silence.
         """
-        return await self._put_stream("CREATE", _stream_config(config, fields), pedantic)
+        return await self._put_stream("CREATE", _config_of(StreamConfig, config, fields), pedantic)
 
     async def update_stream(
         self, config: StreamConfig | None = None, *, pedantic: bool = False, **fields: Any
-    ) -> "Stream":
+    ) -> Stream:
         """Give a stream another configuration: the whole of it, start from `info().config`.
 
         Raises `StreamNotFoundError`, and `ApiError` for what cannot be changed.
         """
-        return await self._put_stream("UPDATE", _stream_config(config, fields), pedantic)
+        return await self._put_stream("UPDATE", _config_of(StreamConfig, config, fields), pedantic)
 
     async def create_or_update_stream(
         self, config: StreamConfig | None = None, *, pedantic: bool = False, **fields: Any
-    ) -> "Stream":
+    ) -> Stream:
         """Update the stream if it exists, else make it."""
-        made = _stream_config(config, fields)
+        made = _config_of(StreamConfig, config, fields)
         try:
             return await self._put_stream("UPDATE", made, pedantic)
         except StreamNotFoundError:
@@ -347,46 +343,37 @@ class JetStream:
 
     async def get_or_create_stream(
         self, config: StreamConfig | None = None, **fields: Any
-    ) -> "Stream":
+    ) -> Stream:
         """The stream as it is; made if there is none."""
-        made = _stream_config(config, fields)
+        made = _config_of(StreamConfig, config, fields)
         try:
             return await self.stream(made.name)
         except StreamNotFoundError:
             return await self._put_stream("CREATE", made, False)
 
-    async def _put_stream(self, verb: str, config: StreamConfig, pedantic: bool) -> "Stream":
+    async def _put_stream(self, verb: str, config: StreamConfig, pedantic: bool) -> Stream:
         check_stream_name(config.name)
         asked = config.to_wire()
         if pedantic:
             asked["pedantic"] = True
         answer = await self.api.request(f"STREAM.{verb}.{config.name}", asked)
         info = StreamInfo.from_wire(answer)
-        answered = answer["config"]
-        check_echo(asked, answered, _ECHOED_STREAM_FIELDS)
-        check_echo(
-            {"name": config.name, **_of_upstreams(asked)},
-            _of_upstreams(answered),
-            _ECHOED_UPSTREAM_FIELDS,
-        )
-        return self._stream_of(info)
-
-    def _stream_of(self, info: StreamInfo) -> "Stream":
+        check_stream_echo(asked, answer["config"])
         return Stream(self, info)
 
-    async def stream(self, name: str) -> "Stream":
+    async def stream(self, name: str) -> Stream:
         """A stream. Raises `StreamNotFoundError`."""
         check_stream_name(name)
-        return self._stream_of(await self.stream_info(name))
+        return Stream(self, await self.stream_info(name))
 
-    def stream_handle(self, name: str) -> "Stream":
+    def stream_handle(self, name: str) -> Stream:
         """A stream that is taken to exist, without asking for it.
 
         Of use where the API of streams is forbidden: its `cached_info` has nothing but the name
         until `info` is called, and messages are read with ``direct=True`` if it allows that.
         """
         check_stream_name(name)
-        return self._stream_of(StreamInfo(config=StreamConfig(name=name), state=StreamState()))
+        return Stream(self, StreamInfo(config=StreamConfig(name=name), state=StreamState()))
 
     async def stream_info(
         self, name: str, *, subjects_filter: str = "", deleted_details: bool = False
@@ -480,7 +467,7 @@ class JetStream:
             404, 10059, "no stream listens on this subject", f"stream of subject {subject!r}"
         )
 
-    async def stream_by_subject(self, subject: str) -> "Stream":
+    async def stream_by_subject(self, subject: str) -> Stream:
         """The stream that stores `subject`. Raises `StreamNotFoundError`."""
         return await self.stream(await self.stream_name_by_subject(subject))
 
@@ -511,14 +498,14 @@ class JetStream:
         self, stream: str, config: ConsumerConfig | None = None, **fields: Any
     ) -> PullConsumer:
         """The pull consumer as it is; made if there is none."""
-        made = _consumer_config(config, fields)
+        made = _config_of(ConsumerConfig, config, fields)
         there = await _if_there(self.consumer, stream, made)
         return there or await self._put_pull(stream, made, {}, "create")
 
     async def _put_pull(
         self, stream: str, config: ConsumerConfig | None, fields: dict[str, Any], action: str
     ) -> PullConsumer:
-        made = _consumer_config(config, fields)
+        made = _config_of(ConsumerConfig, config, fields)
         if made.deliver_subject:
             raise NotPullConsumerError(
                 f"a consumer with a deliver_subject ({made.deliver_subject!r}) is a push consumer: "
@@ -557,14 +544,14 @@ class JetStream:
         self, stream: str, config: ConsumerConfig | None = None, **fields: Any
     ) -> PushConsumer:
         """The push consumer as it is; made if there is none."""
-        made = _consumer_config(config, fields)
+        made = _config_of(ConsumerConfig, config, fields)
         there = await _if_there(self.push_consumer, stream, made)
         return there or await self._put_push(stream, made, {}, "create")
 
     async def _put_push(
         self, stream: str, config: ConsumerConfig | None, fields: dict[str, Any], action: str
     ) -> PushConsumer:
-        made = _consumer_config(config, fields)
+        made = _config_of(ConsumerConfig, config, fields)
         if not made.deliver_subject:
             if made.durable_name:
                 raise NotPushConsumerError(
@@ -604,11 +591,7 @@ class JetStream:
             body["pedantic"] = True
         answer = await self.api.request(endpoint, body)
         info = ConsumerInfo.from_wire(answer)
-        check_echo(
-            asked,
-            answer["config"],
-            _ECHOED_NEW_CONSUMER_FIELDS if action == "create" else _ECHOED_CONSUMER_FIELDS,
-        )
+        check_consumer_echo(asked, answer["config"], is_new=action == "create")
         return info
 
     async def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
@@ -804,18 +787,6 @@ class JetStream:
             yield status
 
 
-def _of_upstreams(config: dict[str, Any]) -> dict[str, Any]:
-    """Which fields the mirror or any of the sources has."""
-    upstreams = [*filter(None, [config.get("mirror")]), *(config.get("sources") or ())]
-    return {name: any(one.get(name) for one in upstreams) for name in _ECHOED_UPSTREAM_FIELDS}
-
-
-def _stream_config(config: StreamConfig | None, fields: dict[str, Any]) -> StreamConfig:
-    if config is None:
-        return StreamConfig(**fields)
-    return config.replace(**fields) if fields else config
-
-
 async def _if_there(
     find: Callable[[str, str], Awaitable[C]], stream: str, config: ConsumerConfig
 ) -> C | None:
@@ -827,7 +798,8 @@ async def _if_there(
         return None
 
 
-def _consumer_config(config: ConsumerConfig | None, fields: dict[str, Any]) -> ConsumerConfig:
+def _config_of(kind: type[D], config: D | None, fields: dict[str, Any]) -> D:
+    """The configuration given as an object, as its fields, or as both."""
     if config is None:
-        return ConsumerConfig(**fields)
+        return kind(**fields)
     return config.replace(**fields) if fields else config

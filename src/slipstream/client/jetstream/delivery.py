@@ -1,8 +1,8 @@
-"""Messages between the socket and whoever takes them; the hot half of consuming.
+"""Messages between the socket and the task that takes them: the per-message half of consuming.
 
 Two sinks and an iterator. A `Batch` gathers the messages of one fetch. A `Delivery` is a queue
-that never ends: it counts what was asked for and what is held, tells its `source` when it is time
-to ask for more, and, for an ordered consumer, that a message is missing. Neither makes a task or a
+that never ends: it counts what was asked for and what is held, calls its `source` when it is time
+to ask for more, and, for an ordered consumer, when a message is missing. Neither makes a task or a
 timer per message; what is seldom (statuses, heartbeats, reconnecting) is the source's business.
 """
 
@@ -52,10 +52,10 @@ class Source(Protocol):
         """The connection broke."""
 
     def on_reconnect(self) -> None:
-        """A connection stands again."""
+        """The connection is back."""
 
     def on_failure(self, error: Exception) -> None:
-        """Nothing will come any more."""
+        """No further message comes."""
 
 
 class Batch(Sink):
@@ -112,7 +112,7 @@ class Batch(Sink):
         self._source.on_disconnect(handed)
 
     def on_reconnect(self) -> None:
-        """A connection stands again."""
+        """The connection is back."""
         self._source.on_reconnect()
 
 
@@ -248,7 +248,7 @@ class Delivery(Sink):
         self._wake()
 
     def end(self, error: Exception | None = None) -> None:
-        """No message will come any more; those that wait can still be taken."""
+        """No further message comes; those that wait can still be taken."""
         if not self.is_ended:
             self.is_ended = True
             self._error = error
@@ -295,7 +295,7 @@ class Delivery(Sink):
             self.source.on_disconnect(handed)
 
     def on_reconnect(self) -> None:
-        """A connection stands again."""
+        """The connection is back."""
         if self.source is not None:
             self.source.on_reconnect()
 
@@ -312,7 +312,7 @@ class Iteration:
 
     async def __anext__(self) -> JetStreamMessage:
         if self._delivery.taken >= self._rest_at:
-            # Before a message is taken: whoever is cancelled here loses none.
+            # Before a message is taken: a cancellation here loses none.
             self._rest_at = self._delivery.taken + MESSAGES_PER_TURN
             await asyncio.sleep(0)
         while True:

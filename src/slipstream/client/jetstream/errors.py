@@ -39,7 +39,7 @@
     │   ├── InvalidStreamNameError
     │   │   └── EmptyStreamNameError
     │   └── InvalidConsumerNameError
-    ├── InvalidAnswerError              an answer that is none of JetStream's
+    ├── InvalidAnswerError              an answer that is not JetStream's
     ├── PublishError                    a publish that was not acknowledged; `may_be_stored`
     │   ├── NoStreamError               no stream listens on the subject
     │   ├── PublishTimeoutError         the acknowledgement did not come in time
@@ -60,7 +60,7 @@
     │   ├── ServerShutdownError         the server goes away
     │   ├── NoConsumerResponseError     nobody answers for the consumer
     │   ├── OrderedGapError             messages were lost on the way; they are read again
-    │   ├── OrderedResetError           an ordered consumer could not be made anew
+    │   ├── OrderedResetError           an ordered consumer could not be recreated
     │   ├── OrderedNotCreatedError      info of an ordered consumer that has not read yet
     │   ├── OrderedBusyError            a second fetch of an ordered consumer at a time
     │   ├── AlreadyConsumingError       a second reader of a push consumer without a group
@@ -88,7 +88,7 @@ class JetStreamError(Error):
 class ApiError(JetStreamError):
     """The server's answer to an API request or publish is an error.
 
-    `code` is like an HTTP status, `err_code` names the error exactly (spec advisories-errors.md),
+    `code` is like an HTTP status, `err_code` names the error exactly (advisories-errors.md),
     `description` is the server's text, `asked` the request.
     """
 
@@ -191,7 +191,7 @@ class WrongStreamError(ApiError):
 class WrongLastSequenceError(ApiError):
     """The stream, or the subject in it, has gone on: the expected last sequence is not the last.
 
-    `last_sequence` is the actual one, or None when the server does not tell (a write in flight).
+    `last_sequence` is the actual one, or None when the server does not say (a write in flight).
     """
 
     @property
@@ -222,11 +222,11 @@ class ScheduleTargetError(ScheduleError):
 
 
 class ScheduleTtlError(ScheduleError):
-    """The time to live of what is produced is none."""
+    """The time to live of what is produced is not valid."""
 
 
 class ScheduleRollupError(ScheduleError):
-    """The rollup is none that schedules know."""
+    """Schedules do not know this rollup."""
 
 
 class ScheduleSourceError(ScheduleError):
@@ -313,13 +313,13 @@ class InvalidConsumerNameError(InvalidNameError):
 
 
 class InvalidAnswerError(JetStreamError):
-    """An answer that is none of JetStream's: something else listens on the subject."""
+    """An answer that is not JetStream's: something else listens on the subject."""
 
 
 class PublishError(JetStreamError):
     """A message was published and not acknowledged.
 
-    `may_be_stored` tells whether it may be in the stream all the same: publish it again with the
+    `may_be_stored` says whether it may be in the stream all the same: publish it again with the
     same `message_id` then, and the stream keeps one of the two.
     """
 
@@ -406,7 +406,7 @@ class OrderedGapError(ConsumeError):
 
 
 class OrderedResetError(ConsumeError):
-    """An ordered consumer lost its place and could not be made anew."""
+    """An ordered consumer lost its place and could not be recreated."""
 
 
 class OrderedNotCreatedError(ConsumeError):

@@ -1,6 +1,6 @@
 """A message that a consumer delivered: what a stream stored, and the means to acknowledge it.
 
-Where it comes from stands in its reply subject (spec consumers.md section 5.1), which is read when
+Its reply subject says where it comes from (consumers.md section 5.1), which is read when
 `metadata` is first asked for. An acknowledgement is a small publish to that subject. It is put into
 the connection's buffer by the call itself and leaves with everything else of the loop's turn, so
 that acknowledging a whole batch costs one write. Awaiting it waits only while the buffer is full:
@@ -35,7 +35,7 @@ _TOKENS_V2 = 11
 
 
 class Metadata:
-    """Where a delivered message stands in its stream and its consumer.
+    """The position of a delivered message in its stream and its consumer.
 
     `stream_sequence` and `consumer_sequence` are its numbers there, `num_delivered` counts its
     deliveries (1 for the first), `num_pending` what matches and is still to come, `timestamp_ns` is
@@ -108,7 +108,7 @@ class Metadata:
 
     @property
     def domain(self) -> _str:
-        """The JetStream domain; "" if there is none, or the server does not tell."""
+        """The JetStream domain; "" if there is none, or the server does not say."""
         if not self._is_v2:
             return ""
         domain = self._token(2)
@@ -116,7 +116,7 @@ class Metadata:
 
     @property
     def account_hash(self) -> _str:
-        """The server's short name of the account; "" if it does not tell."""
+        """The server's short name of the account; "" if it does not say."""
         return self._token(3) if self._is_v2 else ""
 
     @property
@@ -167,7 +167,10 @@ class JetStreamMessage(Message):
 
     @property
     def metadata(self) -> Metadata:
-        """Where the message stands; raises `NotJetStreamMessageError` if that is nowhere."""
+        """The position of the message.
+
+        Raises `NotJetStreamMessageError` if no consumer delivered it.
+        """
         if self._metadata is None:
             self._metadata = Metadata(self._reply)
         return self._metadata
@@ -195,7 +198,7 @@ class JetStreamMessage(Message):
         return self._finish(_term(reason))
 
     def in_progress(self) -> Awaitable[None]:
-        """Still at work: the consumer's `ack_wait` starts anew. May be called again and again."""
+        """Still at work: the consumer's `ack_wait` starts again. May be called repeatedly."""
         write_buffer = self._way_back()
         write_buffer.put_message(self._reply, b"", b"", b"+WPI")
         return Sent(write_buffer)

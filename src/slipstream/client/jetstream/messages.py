@@ -130,19 +130,19 @@ class MessageSource:
         """The connection broke."""
 
     def on_reconnect(self) -> None:
-        """A connection stands again."""
+        """The connection is back."""
 
     def on_failure(self, error: Exception) -> None:
         """The subscription was refused, or the connection is closed for good."""
         self.close()
-        self.delivery.give_up()  # nothing could be acknowledged any more
+        self.delivery.give_up()  # nothing could be acknowledged
         # Closing the connection is how a program ends: the iteration ends with it.
         self.delivery.end(None if isinstance(error, ConnectionClosedError) else error)
 
     # -- reporting -----------------------------------------------------------------------------
 
     def report(self, error: Exception) -> None:
-        """Tell of what was, or will be, repaired."""
+        """Report what was, or will be, repaired."""
         if self.on_error is None:
             logger.warning("%s", error)
             return
@@ -238,7 +238,7 @@ class MessageSource:
         self.route = self.connection.subscriptions.open(subject, queue, self.delivery)
 
     def drop_route(self) -> None:
-        """Receive nothing any more."""
+        """Receive no more."""
         if self.route is not None:
             self.connection.subscriptions.drop(self.route)
             self.route = None
@@ -257,7 +257,7 @@ class MessageSource:
                 task.cancel()
 
     def abandon(self) -> None:
-        """Close, called from whatever thread finds that nobody takes any more."""
+        """Close, from the thread that collects the abandoned object."""
         if not self.is_closed and not self.connection.loop.is_closed():
             self.connection.loop.call_soon_threadsafe(self.close)
 
@@ -282,7 +282,7 @@ class MessageSource:
 
 
 def hand_back(messages: list[JetStreamMessage]) -> None:
-    """Give messages that nobody will look at back to their consumer, to deliver them again now."""
+    """Hand messages that were not taken back to their consumer, which delivers them again now."""
     for message in messages:
         if message.is_acknowledged:
             continue
@@ -344,7 +344,7 @@ class Messages(Iteration):
         except BaseException:
             self._source.drop_route()
             if self._starting is starting:
-                self._starting = None  # whoever comes next tries again
+                self._starting = None  # the next task that takes tries again
             raise
         self._started = True
 
@@ -361,7 +361,7 @@ class Messages(Iteration):
     async def next(self, timeout: "float | timedelta | None" = None) -> JetStreamMessage | None:
         """The next message; None if none comes within `timeout` seconds (None: no bound).
 
-        Raises `ConsumeStoppedError` when there will be none any more.
+        Raises `ConsumeStoppedError` when there will be none.
         """
         try:
             async with asyncio.timeout(None if timeout is None else to_seconds(timeout)):
@@ -389,8 +389,8 @@ class Messages(Iteration):
             hand_back(held)
 
     def __del__(self) -> None:
-        # An iteration that was left with `break`, outside of `async with`: nobody takes messages
-        # any more, so nobody may ask for them.
+        # An iteration that was left with `break`, outside of `async with`: no task takes messages
+        # from it, so it must not ask for them.
         source = getattr(self, "_source", None)
         if source is not None:
             source.abandon()
@@ -398,7 +398,7 @@ class Messages(Iteration):
 
 def _looked_at(task: "asyncio.Task[None]") -> None:
     if not task.cancelled():
-        task.exception()  # whoever takes is told of it; perhaps nobody takes any more
+        task.exception()  # it is raised where messages are taken, if they are
 
 
 class ConsumeContext:

@@ -114,7 +114,7 @@ class Document(msgspec.Struct, kw_only=True, repr_omit_defaults=True):
     def from_wire(cls, raw: Mapping[str, Any]) -> Self:
         """Read a decoded JSON object; what is null or absent gets its default.
 
-        Raises `InvalidAnswerError` if it is none, or has fields of another kind.
+        Raises `InvalidAnswerError` if it is not one, or has fields of another kind.
         """
         try:
             return cls._read(raw)
@@ -394,7 +394,7 @@ class ConsumerConfig(Document, kw_only=True):
 class OrderedConsumerConfig(Document, kw_only=True):
     """What an ordered consumer reads; the rest of its configuration is fixed (section 8).
 
-    `max_reset_attempts` bounds the attempts at making the consumer anew after one loss (-1: no
+    `max_reset_attempts` bounds the attempts at recreating the consumer after one loss (-1: no
     bound). `inactive_threshold` is when the server may forget it. `push` chooses a push consumer
     with flow control in place of a pull consumer.
     """
@@ -438,7 +438,7 @@ class StreamState(Document, kw_only=True):
 
 
 class PeerInfo(Document, kw_only=True):
-    """A replica's state; `active` is the time since it was last heard of."""
+    """A replica's state; `active` is the time since the leader last heard from it."""
 
     name: str = ""
     current: bool = False
@@ -555,7 +555,7 @@ class PriorityGroupState(Document, kw_only=True):
 
 
 class ConsumerInfo(Document, kw_only=True):
-    """A consumer's configuration and state (spec consumers.md section 3)."""
+    """A consumer's configuration and state (consumers.md section 3)."""
 
     stream_name: str = ""
     name: str = ""
@@ -619,7 +619,7 @@ class AccountTier(Document, kw_only=True):
 
 
 class AccountInfo(AccountTier, kw_only=True):
-    """What JetStream tells about the account. With `tiers`, the limits are in those."""
+    """What JetStream reports about the account. With `tiers`, the limits are in those."""
 
     domain: str = ""
     api: ApiStats = field(default_factory=ApiStats)

@@ -67,7 +67,7 @@ RESET_WAIT_MAX = 10.0
 class EphemeralConsumers:
     """The consumers that an ordered consumer is on the server, one after the other.
 
-    Each starts behind `last_sequence`, the last message that was received.
+    Each starts after `last_sequence`, the last message that was received.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class EphemeralConsumers:
         self._was_made = False
         self.info: ConsumerInfo | None = None
         self.last_sequence = 0
-        self._new_behind: int | None = None  # where "new" began, for the next one to begin there
+        self._new_after: int | None = None  # where "new" began, for the next one to begin there
 
     @property
     def name(self) -> str:
@@ -127,8 +127,8 @@ class EphemeralConsumers:
                 continue
             self.info = made
             self._was_made = True
-            if self._config.deliver_policy == "new" and self._new_behind is None:
-                self._new_behind = made.delivered.stream_seq
+            if self._config.deliver_policy == "new" and self._new_after is None:
+                self._new_after = made.delivered.stream_seq
             return made
 
     def _check_attempts(self, attempts: int, error: Exception) -> None:
@@ -138,11 +138,11 @@ class EphemeralConsumers:
             raise error  # the first one ever is refused: the configuration is wrong
         if 0 <= bound <= attempts:
             raise OrderedResetError(
-                f"ordered consumer of stream {self._stream!r}: {attempts} attempts at making it "
-                f"anew failed, the last one with: {error}"
+                f"ordered consumer of stream {self._stream!r}: {attempts} attempts at recreating "
+                f"it failed, the last one with: {error}"
             ) from error
 
-    def go_on_behind(self, sequence: int) -> None:
+    def advance(self, sequence: int) -> None:
         """The message of this sequence was received."""
         self.last_sequence = max(self.last_sequence, sequence)
 
@@ -176,10 +176,10 @@ class EphemeralConsumers:
             made.filter_subjects = list(filters)
         if asked.deliver_policy == "last_per_subject" and not filters:
             made.filter_subject = ">"
-        behind = self.last_sequence or self._new_behind
-        if behind is not None:
+        start_after = self.last_sequence or self._new_after
+        if start_after is not None:
             made.deliver_policy = "by_start_sequence"
-            made.opt_start_seq = behind + 1
+            made.opt_start_seq = start_after + 1
             made.opt_start_time = None
         if deliver_subject:
             made.deliver_subject = deliver_subject
@@ -207,7 +207,7 @@ class Recreation:
     async def renew(self, listen: Callable[[], str] | None = None) -> None:
         """Make the next consumer; until it is there nobody else starts to.
 
-        Returns without one if the source is closed meanwhile: whoever waits here is let go.
+        Returns without one if the source is closed meanwhile: a task that waits here goes on.
         """
         making = self._making = asyncio.ensure_future(self._consumers.renew(listen))
         try:
@@ -234,7 +234,7 @@ class Recreation:
 
     async def _renew(self) -> None:
         source, consumers = self._source, self._consumers
-        consumers.go_on_behind(source.delivery.last_sequence)
+        consumers.advance(source.delivery.last_sequence)
         try:
             await self._begin()
         except ConnectionClosedError as error:
@@ -252,7 +252,7 @@ class Recreation:
 
 
 class RecreatingSource(MessageSource):
-    """A source that has its consumer made anew when that may have lost its place."""
+    """A source that recreates its consumer when that may have lost its place."""
 
     _recreation: Recreation
 
@@ -300,8 +300,8 @@ class OrderedPull(RecreatingSource, PullSource):
     async def start(self) -> None:
         """Make a consumer and ask it."""
         # An inbox of its own, so that nothing which was meant for the last one comes here; and
-        # already now, so that the end of the connection is heard of. Whoever takes what is held
-        # meanwhile asks nobody: the last consumer would send what the next one sends again.
+        # already now, so that the end of the connection is noticed. A task that takes what is held
+        # meanwhile asks no consumer: the last consumer would send what the next one sends again.
         self.subject = ""
         self._inbox = self.connection.new_inbox()
         self.open(self._inbox)
@@ -352,7 +352,7 @@ class OrderedPush(RecreatingSource, PushSource):
 
     def _listen(self) -> str:
         """Subscribe to a fresh inbox, where no consumer of an earlier attempt sends."""
-        self._consumers.go_on_behind(self.delivery.last_sequence)
+        self._consumers.advance(self.delivery.last_sequence)
         self.delivery.expected = 1
         self.subject = self.connection.new_inbox()
         self.open(self.subject)
@@ -410,7 +410,7 @@ class OrderedConsumer:
         made = self._latest.info if self._latest is not None else None
         if made is None:
             raise OrderedNotCreatedError(
-                f"info of the {self.who}: it is none on the server. Begin to read first"
+                f"info of the {self.who}: no consumer was made on the server. Begin to read first"
             )
         return made
 

@@ -115,7 +115,7 @@ class PublishOptions(TypedDict, total=False):
 def block_of(headers: HeadersLike | None, options: PublishOptions) -> bytes:
     """The header block for `headers` and `options`; b"" for neither.
 
-    Raises ValueError for what cannot stand in a header, TypeError for an unknown option.
+    Raises ValueError for what cannot be in a header, TypeError for an unknown option.
     """
     if not options:
         return b"" if headers is None else header_bytes(headers)
@@ -198,7 +198,7 @@ class PubAck(
     repr_omit_defaults=True,
     rename={"sequence": "seq", "value": "val", "batch_id": "batch", "batch_size": "count"},
 ):
-    """The stream's word that a message is stored, under `sequence`.
+    """The stream's acknowledgement that a message is stored, under `sequence`.
 
     `duplicate` means that a message of the same id was stored before, under that sequence. `value`
     is a counter's new total. `batch_id` and `batch_size` belong to the last message of a batch.
@@ -258,14 +258,14 @@ class Publication:
         self.position = 0
 
     def message(self) -> Message:
-        """What was published, to be told of or published again."""
+        """What was published, to be reported or published again."""
         return Message(self.subject.decode(), bytes(self.body), headers=self.block or None)
 
 
 class AckInbox(Sink):
     """The sink of a context's acknowledgements. `prefix` ends with a dot.
 
-    `on_ack(message, ack)` and `on_error(message, error)` are told of every outcome, if given.
+    `on_ack(message, ack)` and `on_error(message, error)` are called with every outcome, if given.
     """
 
     def __init__(
@@ -358,8 +358,8 @@ class AckInbox(Sink):
         if self.pending or write_buffer.batching:
             publication.position = self._put(subject, reply, block, body)
         else:
-            # Whoever publishes one message after the other waits for each: send it now, the turn's
-            # end would cost another round of the loop.
+            # A task that publishes one message after the other waits for each: send it now, the
+            # turn's end would cost another round of the loop.
             write_buffer.batching = True
             try:
                 publication.position = self._put(subject, reply, block, body)
@@ -400,7 +400,7 @@ class AckInbox(Sink):
                     raise
 
     def pass_on(self) -> None:
-        """Whoever `slot` let go on did not publish after all: let another one."""
+        """A task that `slot` let go on did not publish after all: let another one go on."""
         if len(self.pending) < self.in_flight_max:
             self._free_slot()
 
@@ -416,7 +416,7 @@ class AckInbox(Sink):
                     self._empty.remove(future)
 
     def retire(self, unsubscribe: Callable[[], None]) -> None:
-        """Nobody publishes here any more: `unsubscribe` when nothing is in flight."""
+        """Nothing more is published here: `unsubscribe` when nothing is in flight."""
         self._retired = unsubscribe
         if not self.pending:
             self._nothing_in_flight()
@@ -509,10 +509,10 @@ class AckInbox(Sink):
         future.set_exception(error)
         if self.on_error is None:
             return
-        future.exception()  # it was told to someone, so the loop need not log it
+        future.exception()  # it was reported, so the loop need not log it
         try:
             self.on_error(publication.message(), error)
-        except Exception:  # others fail with it, who are to be told as well
+        except Exception:  # others fail with it, which are to be reported as well
             logger.exception("on_publish_error raised")
 
     def _release(self, publication: Publication) -> None:

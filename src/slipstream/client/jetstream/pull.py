@@ -79,7 +79,7 @@ class GroupOptions(TypedDict, total=False):
 class Pin:
     """What a consumer's handle knows of the pin of its priority group; `id` is "" without one.
 
-    The server tells the id with each message, and serves only requests that give it back. So all
+    The server sends the id with each message, and serves only requests that give it back. So all
     that pulls through one handle shares it.
     """
 
@@ -190,7 +190,7 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def group_of(options: "PullOptions | GroupOptions") -> GroupOptions:
-    """What `options` say about priority groups; raises ValueError for a priority that is none."""
+    """What `options` say about priority groups; raises ValueError for a priority out of range."""
     group: GroupOptions = {}
     if options.get("group"):
         group["group"] = options["group"]
@@ -233,7 +233,7 @@ def request_body(
     return b",".join(fields) + b"}"
 
 
-# The server's word that the time is over should come before our own clock says so.
+# The server should report the end of the time before the client's own clock does.
 EARLIER_PART = 0.1
 EARLIER_MAX = 0.1
 NOT_BACK_YET = 0.25  # seconds between attempts while a restarted server finds its consumers
@@ -408,7 +408,7 @@ class Fetch:
         """The batch knows itself."""
 
     def on_gap(self, message: JetStreamMessage) -> None:
-        """Order is looked at by whoever fetches."""
+        """The caller of the fetch checks the order."""
 
 
 # How much longer than its `expires` a request without heartbeats is waited for.
@@ -455,7 +455,7 @@ class PullSource(MessageSource):
     def begin(self) -> None:
         """Start over with a full request.
 
-        The inbox stays: what an earlier request still brings is as good as any.
+        The inbox stays: messages for an earlier request are as good as others.
         """
         if self.is_closed:
             return
@@ -494,7 +494,7 @@ class PullSource(MessageSource):
         try:
             self._position = self.connection.publish_nowait(self.subject, body, reply=self._inbox)
         except OutboundBufferFullError:
-            # Whoever takes a message gets it all the same; what is still to come asks again.
+            # A message can be taken all the same; what is still to come asks again.
             if not delivery.requested:
                 self.later(self.retry_delay(), self._retry)
             return
@@ -617,6 +617,6 @@ class PullSource(MessageSource):
             self.delivery.requested, self.delivery.requested_bytes = self._last
 
     def on_reconnect(self) -> None:
-        """Ask anew, unless the last request was still to be sent."""
+        """Ask again, unless the last request was still to be sent."""
         if not self.is_closed and self.delivery.requested == 0:
             self.begin()

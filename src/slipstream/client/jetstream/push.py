@@ -1,4 +1,4 @@
-"""Push consumers: the server sends unasked (spec consumers.md section 7).
+"""Push consumers: the server sends unasked (consumers.md section 7).
 
 With flow control the server stops after a window of bytes and asks whether they are dealt with; it
 is told so when everything that came before the question has been taken, so the window, at most
@@ -83,7 +83,7 @@ class PushSource(MessageSource):
     def on_heartbeat(self, message: Message) -> None:
         """The server is alive; if it waits for an answer to flow control, give it.
 
-        Unless its question is here, behind messages that nobody has taken yet.
+        Unless its question is here, after messages that were not taken yet.
         """
         stalled = message.header("Nats-Consumer-Stalled")
         if stalled and not self._flow_requests:

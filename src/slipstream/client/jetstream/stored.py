@@ -259,7 +259,7 @@ class _Answers(AnswerQueue):
             self.failed(
                 ConnectionLostError(
                     f"{self._asked}: the connection broke before the last answer; ask again from "
-                    "behind the last message that came"
+                    "after the last message that came"
                 )
             )
 
@@ -296,7 +296,7 @@ async def message_at(js: "JetStream", stream: str, sequence: int, is_direct: boo
 
 
 async def message_after(js: "JetStream", stream: str, subject: str, sequence: int) -> Found | None:
-    """The first message on `subject` behind `sequence`, asked of the leader; None if none is."""
+    """The first message on `subject` after `sequence`, asked of the leader; None if none is."""
     return await _from_leader(js, stream, {"seq": sequence + 1, "next_by_subj": subject})
 
 

@@ -23,7 +23,7 @@ HEARTBEAT_SECONDS = 5.0
 
 
 class _Source(OrderedPush):
-    """Tells its watcher how much there is to deliver whenever a consumer has been made."""
+    """Reports to its watcher how much there is to deliver whenever a consumer has been made."""
 
     watcher: "weakref.ref[Watcher]"
 
@@ -80,7 +80,7 @@ class Watcher:
             self._delivery.put_control(Message("wake"))  # wakes who waits in `next`
 
     def is_all_here(self) -> None:
-        """No initial value comes any more but those that are held."""
+        """No further initial value comes than those that are held."""
         if self._awaits_done and self._left > 0:
             self.begin(0)
 
@@ -116,7 +116,7 @@ class Watcher:
         self._delivery.give_up()
 
     def __del__(self) -> None:
-        # Whoever left a watch without a word: nothing more is to be sent for it.
+        # The watch was dropped without `stop`: nothing more is to be sent for it.
         source = getattr(self, "_source", None)
         if source is not None:
             source.abandon()

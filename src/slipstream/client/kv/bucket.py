@@ -242,7 +242,7 @@ class KeyValue:
         return default if entry is None or entry.is_deleted else entry.value
 
     async def entry(self, key: str, *, revision: int | None = None) -> KeyValueEntry | None:
-        """As `get`, without its errors: a delete is an entry too, and None stands for nothing."""
+        """As `get`, without its errors: a delete is an entry too, None means no entry."""
         if revision is None:
             return await self._latest(key)
         return await self._at(key, revision)
@@ -289,11 +289,11 @@ class KeyValue:
     ) -> Watch:
         """Entries of the `keys` (a key, a pattern or several) as they are, then as they change.
 
-        The watch yields the latest entry of each key, then None once (all is told that there was),
-        then every change, until it is stopped. `include_history` begins with all kept entries,
-        `updates_only` with none, `resume_from` with those from a revision on; `ignore_deletes`
-        leaves deletes and purges out, `meta_only` the values. A server that is silent for twice
-        `heartbeat` seconds is asked anew.
+        The watch yields the latest entry of each key, then None once (all initial values are
+        given), then every change, until it is stopped. `include_history` begins with all kept
+        entries, `updates_only` with none, `resume_from` with those from a revision on;
+        `ignore_deletes` leaves deletes and purges out, `meta_only` the values. A server that is
+        silent for twice `heartbeat` seconds is asked anew.
 
             async with await kv.watch("orders.*") as watch:
                 async for entry in watch: ...
@@ -379,7 +379,7 @@ class KeyValue:
         stream = await self._js.stream(self._stream)
         for entry in deleted:
             stays = seconds >= 0 and entry.created_ns > limit_ns
-            # By sequence: a value that was put behind the marker meanwhile is not lost.
+            # By sequence: a value that was put after the marker meanwhile is not lost.
             behind = entry.revision if stays else entry.revision + 1
             await stream.purge(filter=self._from(entry.key), sequence=behind)
         return len(deleted)

@@ -211,7 +211,7 @@ class Watch:
         )
 
     async def stop(self) -> None:
-        """End it. Whoever iterates is let go."""
+        """End it; an iteration over it ends."""
         self._watcher.stop()
 
     def __aiter__(self) -> Self:

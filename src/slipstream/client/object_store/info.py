@@ -132,7 +132,7 @@ class ObjectStoreStatus:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether it can not be changed any more."""
+        """Whether it can no longer be changed."""
         return self.stream_info.config.sealed
 
     @property

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from slipstream.wire.server_frames import ServerFrames
 
 LOAD_BYTES = 1024 * 1024
-# Whoever brings more than this while a load is being hashed waits for it.
+# `update` waits when more than this is held while a load is being hashed.
 HELD_BYTES_MAX = 4 * 1024 * 1024
 
 
@@ -61,7 +61,7 @@ class Digest:
         self._job: asyncio.Future[None] | None = None
 
     async def update(self, chunk: bytes | memoryview) -> None:
-        """Take the next chunk, which may not change any more; waits while too much is held."""
+        """Take the next chunk, which must not change from now on; waits while too much is held."""
         self._held.append(chunk)
         self._held_bytes += len(chunk)
         is_busy = self._job is not None and not self._job.done()
@@ -291,7 +291,7 @@ class Chunks:
 
 
 def _has_more(answers: _Answers) -> int:
-    """The last sequence of a batch that came whole and left something behind it; else 0."""
+    """The last sequence of a batch that came in full and has messages after it; else 0."""
     status = answers.status
     if status is None or status.status != 204 or status.header("Nats-Num-Pending") == "0":
         return 0
@@ -385,7 +385,7 @@ class ObjectReader:
         return chunk
 
     async def _pass(self, chunk: bytes | memoryview) -> None:
-        """A chunk is about to be given out: hash it, tell of it, and check the last one."""
+        """A chunk is about to be given out: hash it, report progress, and check the last one."""
         await self._digest.update(chunk)
         if self._progress is not None:
             self._progress(self._bytes, self.info.size)
@@ -421,7 +421,7 @@ class ObjectReader:
             self._chunks = None
 
     def __del__(self) -> None:
-        # Whoever left an object half read, without a word: nothing more is to be sent for it.
+        # The reader was dropped before its end: nothing more is to be sent for it.
         chunks: Chunks | None = getattr(self, "_chunks", None)
         if chunks is not None:
             chunks.abandon()

@@ -72,12 +72,12 @@ async def to_the_end(steps: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         if not task.cancelled():
-            task.exception()  # was looked at: the cancellation is what is told
+            task.exception()  # was looked at: the cancellation is what is raised
         raise
 
 
-async def settled(futures: "Iterable[asyncio.Future[Any]]", timeout: float) -> None:
-    """Wait until all have come, or failed; after `timeout` seconds nobody awaits them any more."""
+async def wait_for_acks(futures: "Iterable[asyncio.Future[Any]]", timeout: float) -> None:
+    """Wait until all have come, or failed; after `timeout` seconds they are cancelled."""
     waiting = list(futures)
     if waiting:
         await asyncio.wait(waiting, timeout=timeout)
@@ -136,7 +136,8 @@ async def pieces_of(data: Data, size: int) -> AsyncIterator[memoryview]:
         return
     held = bytearray()
     async for given in _pieces(data):
-        # Whoever yields a bytearray may fill it anew as soon as the next piece is asked for.
+        # An iterable that yields a bytearray may overwrite it as soon as the next piece is asked
+        # for.
         piece = given if isinstance(given, bytes) else bytes(given)
         if not held and len(piece) % size == 0:
             yield memoryview(piece)
@@ -239,7 +240,7 @@ class ObjectWatch:
                 return info
 
     async def stop(self) -> None:
-        """End it. Whoever iterates is let go."""
+        """End it; an iteration over it ends."""
         self._watcher.stop()
 
     def __aiter__(self) -> Self:
@@ -336,7 +337,7 @@ class ObjectStore:
         try:
             await self._send_chunks(info, data, chunk_size, progress)
         except BaseException:
-            with contextlib.suppress(Error):  # what went wrong first is what is told
+            with contextlib.suppress(Error):  # what went wrong first is what is raised
                 await to_the_end(self._remove_chunks(info.nuid))
             raise
         return await to_the_end(self._complete(info, old))
@@ -358,7 +359,7 @@ class ObjectStore:
         try:
             stored = await self._find(info.name)
         except Error:
-            raise error from None  # nobody can tell: an info without its chunks would be worse
+            raise error from None  # it cannot be known: an info without its chunks would be worse
         if stored is not None and stored.nuid == info.nuid:
             return True
         with contextlib.suppress(Error):
@@ -393,7 +394,7 @@ class ObjectStore:
                 await awaited.popleft()
         except BaseException:
             # A server may purge before it has stored what it was sent: let that come to an end.
-            await to_the_end(settled(awaited, self._js.timeout))
+            await to_the_end(wait_for_acks(awaited, self._js.timeout))
             raise
         info.digest = digest_text(await digest.finish())
 
