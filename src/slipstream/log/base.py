@@ -73,6 +73,15 @@ class Log:
         """
         raise NotImplementedError
 
+    def begin_group(self, messages: _int, stored: _int, size: _int) -> None:
+        """The next `messages` sequences are a group, of which `stored` (2 or more) are appended:
+        after a crash all of these are there, or none. Nothing else may come between them.
+
+        `size` is how many bytes their subjects, header blocks and bodies have. Raises
+        `DiskFullError` (nothing has happened) or `StorageError` once failed; appending them does
+        neither then.
+        """
+
     def skip(self, ts: _int) -> _int:
         """Use up a sequence without storing anything (interest retention, nobody interested)."""
         raise NotImplementedError

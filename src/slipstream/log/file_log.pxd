@@ -30,6 +30,8 @@ cdef class FileLog(Log):
     cdef bint _written
     cdef object _lost
     cdef Py_ssize_t _reserved
+    cdef Py_ssize_t _group
+    cdef int _group_flags
     cdef Py_ssize_t _close_early
     cdef Py_ssize_t _committed
     cdef tuple _durable
@@ -42,8 +44,10 @@ cdef class FileLog(Log):
     cdef bytes _saved
 
     cpdef unsigned long long size_of(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size)
-    @cython.locals(segment=Segment, id="unsigned int", seq="unsigned long long", size="unsigned long long", length=Py_ssize_t, at=Py_ssize_t, out=OutBuffer, place="unsigned int")
+    @cython.locals(segment=Segment, id="unsigned int", seq="unsigned long long", size="unsigned long long", length=Py_ssize_t, at=Py_ssize_t, out=OutBuffer, place="unsigned int", kind=int)
     cpdef unsigned long long append(self, bytes subject, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end, long long ts) except 0
+    @cython.locals(after=int)
+    cdef int _next_of_group(self) except -1
     @cython.locals(segment=Segment)
     cpdef unsigned long long skip(self, long long ts) except 0
     @cython.locals(segment=Segment)

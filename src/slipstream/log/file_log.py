@@ -27,11 +27,13 @@ from slipstream.log.durability import Job, Lost, SyncBatch
 from slipstream.log.end_record import Copies, EndJob, EndRecord
 from slipstream.log.packing import PACK_MIN, pack
 from slipstream.log.record import (
+    AFTER,
     COMMIT,
     COMMIT_SIZE,
     END,
     FRONT,
     MESSAGE,
+    MORE,
     PACKED,
     SKIP,
     TOMBSTONE,
@@ -92,6 +94,8 @@ class FileLog(Log):
         self._written = False  # something was handed over that is not synced yet
         self._lost = Lost()
         self._reserved = 0  # how far the active segment can surely grow; 0 once failed
+        self._group = 0  # messages of a group that are still to come
+        self._group_flags = 0  # of the last message
         self._committed = 0  # how far COMMIT records cover the active segment
         # Positions are a segment's base and an offset in it.
         self._durable = (0, 0)  # up to here everything is durable
@@ -115,7 +119,7 @@ class FileLog(Log):
         length = 26 + len(subject) + end - header_start
         if (
             segment is None
-            or segment.records_end + length > self.segment_bytes
+            or (segment.records_end + length > self.segment_bytes and not self._group)
             or segment.offsets.size >= PLACES_MAX
         ):
             segment = self._fresh_segment(self.last_seq + 1, length)
@@ -128,12 +132,13 @@ class FileLog(Log):
         place = seq - segment.base
         pack_it = self.packs and end - body_start >= PACK_MIN
         small = pack(data, header_start, body_start, end) if pack_it else b""
+        kind = MESSAGE if self._group == 0 else self._next_of_group()
         if small:
-            kind, n = MESSAGE | PACKED, body_start - header_start
+            kind, n = kind | PACKED, body_start - header_start
             encode(out, kind, segment.salt, place, ts, subject, small, 0, n, len(small))
         else:
             n = header_start
-            encode(out, MESSAGE, segment.salt, place, ts, subject, data, n, body_start, end)
+            encode(out, kind, segment.salt, place, ts, subject, data, n, body_start, end)
         length = self._out.size - (at - segment.written)
         segment.records_end = at + length
         id = self.subjects.intern(subject)
@@ -158,6 +163,27 @@ class FileLog(Log):
         self._recorded_seq = seq
         self.last_ts = ts
         return seq
+
+    def begin_group(self, messages: _int, stored: _int, size: _int) -> None:
+        segment = self._active
+        need = size + 26 * stored + CONTROLS_ROOM
+        if (
+            segment is None
+            or segment.records_end + need > self.segment_bytes
+            or self.last_seq + 1 - segment.base + messages > PLACES_MAX
+        ):
+            segment = self._fresh_segment(self.last_seq + 1, need)
+        if segment.records_end + need >= self._reserved:
+            self._reserve(segment, segment.records_end + need + 1)
+        self._group = stored
+        self._group_flags = 0
+
+    def _next_of_group(self) -> _int:
+        """The kind of a message of a group, which says that there are others."""
+        self._group -= 1
+        after = AFTER if self._group_flags else 0
+        self._group_flags = after | (MORE if self._group else 0)
+        return MESSAGE | self._group_flags
 
     def skip(self, ts: _int) -> _int:
         segment: Any = self._active

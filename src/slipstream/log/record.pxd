@@ -26,6 +26,7 @@ cdef class Tally:
     cdef readonly long long last_ts
     cdef readonly Py_ssize_t committed
     cdef readonly Py_ssize_t durable
+    cdef readonly bint groups
 
     cpdef int add(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size, long long ts) except -1
 

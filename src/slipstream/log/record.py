@@ -36,11 +36,16 @@ VOID = 8  # was a tombstone or a front of a batch that a crash tore: it removes 
 MAGIC = 0xA5
 HAS_HEADER = 0x10
 PACKED = 0x20  # a message whose body is deflated, behind its size (u32); see `packing`
+MORE = 0x40  # a message of a group that goes on with the next message; see `groups`
+AFTER = 0x80  # a message of the same group as the message before it
 FIXED_SIZE = 24
 COMMIT_SIZE = 28
 _KINDS = frozenset(
     kind | flag
-    for kind in (*range(MESSAGE, VOID + 1), MESSAGE | PACKED)
+    for kind in (
+        *range(MESSAGE, VOID + 1),
+        *(MESSAGE | packed | group for packed in (0, PACKED) for group in range(0, 0x100, MORE)),
+    )
     for flag in (0, HAS_HEADER)
 )
 _FIXED = struct.Struct("<IIBBHIq")
@@ -203,6 +208,7 @@ class Tally:
         "committed",
         "durable",
         "first_ts",
+        "groups",
         "last_ts",
         "messages",
         "text_bytes",
@@ -217,6 +223,7 @@ class Tally:
         self.last_ts = 0
         self.committed = 0  # where the last COMMIT record ends
         self.durable = 0  # the most that one has called durable
+        self.groups = False  # whether there are messages of groups
 
     def add(self, subject_size: int, header_size: int, body_size: int, ts: int) -> int:
         """Count one message."""
@@ -271,6 +278,7 @@ def gather(
         if record.packed and body_size >= 4:
             body_size = int.from_bytes(data[record.body_start : record.body_start + 4], "little")
         tally.add(len(record.subject), header_size, body_size, record.ts)
+        tally.groups = tally.groups or data[at + 9] & (MORE | AFTER) != 0
         at = end
     return at
 

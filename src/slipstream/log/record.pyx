@@ -19,6 +19,8 @@ VOID = 8
 MAGIC = 0xA5
 HAS_HEADER = 0x10
 PACKED = 0x20
+MORE = 0x40
+AFTER = 0x80
 FIXED_SIZE = 24
 COMMIT_SIZE = 28
 
@@ -185,9 +187,9 @@ cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int
 
 
 cdef inline bint _is_kind(uint8_t kind) noexcept:
-    if kind & 0x20:
-        return (kind & ~0x30) == 1
-    return 1 <= (kind & 0x0F) <= 8 and (kind & 0xC0) == 0
+    if kind & 0xE0:
+        return (kind & 0x0F) == 1
+    return 1 <= (kind & 0x0F) <= 8
 
 
 cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record record) except -1:
@@ -317,7 +319,7 @@ cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectInd
             if size > tally.durable:
                 tally.durable = size
             continue
-        if (fixed.kind & ~0x30) != 1:
+        if (fixed.kind & 0x0F) != 1:
             break
         if fixed.kind & 0x10:
             if start + 2 > n:
@@ -337,6 +339,8 @@ cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectInd
             memcpy(&size, view + at + fixed.length - body, 4)
             body = size
         tally.add(fixed.subject_size, header_size, body, fixed.ts)
+        if fixed.kind & 0xC0:
+            tally.groups = True
         at += fixed.length
     return at
 

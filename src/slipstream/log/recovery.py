@@ -8,7 +8,8 @@
 * Removals are believed where a COMMIT record, a footer or the record of the log's end says that
   they were durable, and after that up to the last COMMIT before the first hole. The others were
   written by batches that a crash tore, perhaps for a message that the hole has swallowed: they
-  remove nothing, and are made void. What such a batch stored and can be read stays.
+  remove nothing, and are made void. What such a batch stored and can be read stays, unless it
+  belongs to a group (see `groups`) of which something is missing.
 * What the record of the log's end says was there, and is not, counts as lost.
 * Nothing is deleted because something else could not be read.
 """
@@ -24,6 +25,7 @@ from slipstream.log.columns import GONE
 from slipstream.log.disk import Disk, File
 from slipstream.log.end_record import Copies, EndRecord
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog, end_of
+from slipstream.log.groups import torn_groups
 from slipstream.log.record import (
     COMMIT,
     COMMIT_SIZE,
@@ -51,6 +53,7 @@ from slipstream.log.segment import (
     check_columns,
     decode_header,
     encode_header,
+    erased,
     first_format_salt,
     may_remove,
     read_footer,
@@ -109,6 +112,8 @@ class _Scan:
     commits: list[int] = field(default_factory=list)  # where the record ends
     holes: list[tuple[int, int, int]] = field(default_factory=list)
     # ... offset, first and last sequence that went with it; the last is less where none did
+    groups: bool = False  # whether there are messages of groups
+    ended: bool = False  # whether the segment was closed
 
     def prove(self, durable: int) -> None:
         """So much of the segment was durable."""
@@ -180,6 +185,29 @@ class _Found:
                 scan.believe(SEQUENCE_MAX if plain else max(ends, default=0))
                 torn = bool(holes)
             scan.make_void()
+            self._drop_torn_groups(scan, holes)
+
+    def _drop_torn_groups(self, scan: _Scan, holes: list[int]) -> None:
+        """Remove what a crash left of groups, also for later starts: the records are erased."""
+        segment = scan.segment
+        file = segment.file
+        if not scan.groups or file is None:
+            return
+        assert segment.ids is not None
+        assert segment.offsets is not None
+        start = max(scan.durable, HEADER_SIZE)
+        data = file.pread(start, max(segment.records_end - start, 0))
+        groups = torn_groups(data, start, segment, holes, scan.ended)
+        record = Record()
+        for first, last in groups:
+            for place in range(first, last + 1):
+                at = segment.offsets.get(place)
+                if decode(data, at - start, segment.salt, 0, record) and record.seq == place:
+                    if record.kind == MESSAGE:
+                        file.pwrite(at, erased(segment, place, record))
+            self.removed.append((segment.base + first, segment.base + last + 1, segment.base))
+        if groups:
+            file.sync()
 
     def _said_to_be_gone(self) -> list[tuple[int, int]]:
         """What any removal speaks of: a hole there is an erasure that was cut short."""
@@ -437,6 +465,8 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
     _settle_segment(log, segment, tally)
     if _end_segment(log, segment, data, at, "" if ended else following) and not ended:
         scan.holes.append((at, 1, 0))
+    scan.groups = tally.groups
+    scan.ended = ended
     if scan.durable:
         found.prove_all()
     found.scans.append(scan)
