@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from slipstream.server import Server
-from tests.compatibility import level_corpus, request_corpus, story_corpus, stream_corpus
+from tests.compatibility import (
+    batch_corpus,
+    level_corpus,
+    request_corpus,
+    story_corpus,
+    stream_corpus,
+)
 from tests.compatibility.compare import differences, run_on_both
 from tests.compatibility.corpus import Entry, whole_corpus
 from tests.compatibility.raw_client import RawClient
@@ -38,6 +44,7 @@ PARTS: dict[str, Callable[[], Iterable[Entry]]] = {"corpus": whole_corpus} | {
         *request_corpus.PARTS,
         *story_corpus.PARTS,
         *level_corpus.PARTS,
+        *batch_corpus.PARTS,
     )
 }
 

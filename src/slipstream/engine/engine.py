@@ -37,6 +37,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.permissions import Permissions
 from slipstream.engine.session.routing import Route, Subscription
 from slipstream.engine.session.session import API, LOGIN, PARKED, WRITES, ClientSession, Transport
+from slipstream.engine.stream.staging import OpenBatches
 from slipstream.errors import StorageError
 from slipstream.log.stream_store import Store
 from slipstream.wire.nuid import Nuid
@@ -134,6 +135,7 @@ class Engine:
         self._written = 0  # bytes since pending ones were counted
         self._count_at = 0
         self.stored = {"file": 0, "memory": 0}  # bytes in streams of accounts that are limited
+        self.staged = OpenBatches()
 
     def _describe(self) -> dict[str, Any]:
         return {"name": self.server_name, "id": self.server_id, "ver": VERSION}

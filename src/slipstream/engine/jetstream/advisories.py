@@ -57,6 +57,15 @@ class Advisories:
             fields["consumer"] = consumer
         self.publish(f"{PREFIX}.{kind}.FALLBACK.{name}", "advisory.v1.fallback", fields)
 
+    def batch_abandoned(self, stream: str, batch: str, reason: str) -> None:
+        """An atomic batch was dropped; the system account hears of it as well."""
+        subject = f"{PREFIX}.STREAM.BATCH_ABANDONED.{stream}"
+        kind = "advisory.v1.stream_batch_abandoned"
+        fields = {"stream": stream, "batch": batch, "reason": reason}
+        self.publish(subject, kind, fields)
+        named = {"account": self._js.account.name, **fields}
+        _publish(self._js.engine.system_account, subject, kind, named)
+
     def metric_ack(self, stream: str, consumer: str, **fields: Any) -> None:
         """A sampled acknowledgement."""
         subject = f"{METRIC_PREFIX}.CONSUMER.ACK.{stream}.{consumer}"

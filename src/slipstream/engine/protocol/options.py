@@ -22,6 +22,10 @@ class JetStreamLimits(msgspec.Struct, kw_only=True):
     max_request_batch: int = 0
     duplicate_window: int = 0
     default_max_consumers: int = 0  # of a stream that does not say
+    batch_max_inflight_per_stream: int = 50  # atomic batches that are open
+    batch_max_inflight_total: int = 1_000
+    batch_max_msgs: int = 1_000  # of one batch
+    batch_timeout: int = 10 * SECOND  # after a batch's last message
 
 
 class EngineOptions(msgspec.Struct, kw_only=True):

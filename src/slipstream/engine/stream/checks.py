@@ -3,6 +3,7 @@
 from slipstream.engine.protocol.errors import ApiError, config_error, pedantic_error
 from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.stream.config import StreamConfig, unsupported
+from slipstream.engine.stream.feature_checks import check_feature_configuration
 from slipstream.engine.stream.subject_claims import (
     Comparisons,
     SubjectClaims,
@@ -88,11 +89,10 @@ def check_filled(config: StreamConfig, shrunk: str, window_limit: int) -> None:
         if config.max_msgs_per_subject <= 0:
             raise config_error("discard new per subject requires max msgs per subject > 0")
     _check_markers(config)
+    check_feature_configuration(config)
     refusal = unsupported(config)
     if refusal is not None:
         raise refusal
-    if config.persist_mode == "async" and config.storage != "file":
-        raise config_error("async persist mode is only supported on file storage")
     check_subjects(config)
     _check_transform(config)
     _check_republish(config)

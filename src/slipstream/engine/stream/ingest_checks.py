@@ -26,6 +26,7 @@ class Verdict:
     duplicate_of: int = 0
     rollup: str = ""  # "sub" or "all"
     ttl: int = 0  # seconds; 0 is none, below that without an end
+    ack_end: bytes = b"}"  # how the JSON of its acknowledgement goes on after the sequence
 
 
 def check_headers(stream: "Stream", subject: bytes, message: Inbound) -> Verdict:
@@ -36,8 +37,6 @@ def check_headers(stream: "Stream", subject: bytes, message: Inbound) -> Verdict
         return find(message.data, message.header_start, message.body_start, name) or b""
 
     verdict = Verdict()
-    if value(b"Nats-Batch-Id"):
-        raise ApiError(10174)
     increment = value(b"Nats-Incr")
     if increment:
         raise ApiError(10168 if _INTEGER.fullmatch(increment) else 10171)

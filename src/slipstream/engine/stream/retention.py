@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
+from slipstream.engine.stream.staging import Staged
 from slipstream.log.record import Record
 from slipstream.log.subject_index import SubjectFilter
 
@@ -11,8 +12,15 @@ if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
 
 
-def check_room_for(stream: "Stream", subject: bytes, message: Inbound, rolls_up: bool) -> None:
-    """Refuse what does not fit: discard new, and what the account or server may store.
+def check_room_for(
+    stream: "Stream",
+    subject: bytes,
+    message: Inbound,
+    rolls_up: bool,
+    staged: Staged | None = None,
+) -> None:
+    """Refuse what does not fit: discard new, and what the account or server may store. `staged` is
+    to be stored before it.
 
     Raises `ApiError`.
     """
@@ -21,20 +29,25 @@ def check_room_for(stream: "Stream", subject: bytes, message: Inbound, rolls_up:
     header_size = message.body_start - message.header_start
     size = log.size_of(len(subject), header_size, message.end - message.body_start)
     if stream.js.has_storage_limits:
-        stream.js.check_storage(config.storage, size)
+        stream.js.check_storage(config.storage, size + (staged.bytes if staged else 0))
     if config.discard != "new":
         return
     if config.retention == "interest" and not stream.is_wanted(subject):
         return  # it is not stored
     id = log.subjects.find(subject)
     on_subject = log.subjects.count(id) if id >= 0 else 0
+    messages, stored = int(log.messages), int(log.bytes)
+    if staged is not None:
+        on_subject += staged.on_subject.get(subject, 0)
+        messages += staged.messages
+        stored += staged.bytes
     per_subject = config.max_msgs_per_subject
     replaces = per_subject > 0 and on_subject >= per_subject
     if replaces and config.discard_new_per_subject and not rolls_up:
         raise ApiError(10077, err="maximum messages per subject exceeded")
-    if config.max_msgs > 0 and log.messages >= config.max_msgs and not replaces:
+    if config.max_msgs > 0 and messages >= config.max_msgs and not replaces:
         raise ApiError(10077, err="maximum messages exceeded")
-    if config.max_bytes > 0 and log.bytes + size > config.max_bytes:
+    if config.max_bytes > 0 and stored + size > config.max_bytes:
         # Only what is no larger than the message that it replaces gets in.
         if not replaces or _size_of_oldest(stream, subject) < size:
             raise ApiError(10077, err="maximum bytes exceeded")

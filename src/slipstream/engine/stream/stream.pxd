@@ -63,6 +63,7 @@ cdef class Stream(Service):
     cdef object _age_timer
     cdef object _dedupe_timer
     cdef public object ttls
+    cdef public object batches
     cdef object _end_timer
     cdef bint _plain
     cdef bint _sealed
@@ -91,9 +92,9 @@ cdef class Stream(Service):
     cdef int _release_acks(self) except -1
     cdef int _remember(self, bytes message_id, unsigned long long seq) except -1
     cpdef watch_ids(self)
-    cdef int _promise(self, bytes reply, unsigned long long seq, bint duplicate) except -1
+    cdef int _promise(self, bytes reply, unsigned long long seq, bytes end) except -1
     @cython.locals(out=OutBuffer, message=Inbound, route=Route)
-    cdef int _ack(self, bytes reply, unsigned long long seq, bint duplicate) except -1
+    cdef int _ack(self, bytes reply, unsigned long long seq, bytes end) except -1
     @cython.locals(seq="unsigned long long", last="unsigned long long", count="unsigned long long")
     cdef int _announce(self) except -1
     cpdef int acked(self, object consumer, unsigned long long seq) except -1

@@ -16,10 +16,16 @@ from slipstream.engine.commit.commit import Progress
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
+from slipstream.engine.stream.atomic_batches import AtomicBatches
 from slipstream.engine.stream.config import StreamConfig
 from slipstream.engine.stream.dedupe import DuplicateWindow
 from slipstream.engine.stream.expectations import all_hold
-from slipstream.engine.stream.ingest_checks import check_headers, remove_request_info, remove_status
+from slipstream.engine.stream.ingest_checks import (
+    Verdict,
+    check_headers,
+    remove_request_info,
+    remove_status,
+)
 from slipstream.engine.stream.owner import Owner, Reader
 from slipstream.engine.stream.republish import Republisher
 from slipstream.engine.stream.retention import check_room_for, drop_unneeded
@@ -39,6 +45,10 @@ HEADER_BYTES_MAX: _int = 65_535
 EXPIRE_AT_ONCE_MAX: _int = 20_000  # messages that one turn lets go by age
 SHORTEST_TIMER_NS: _int = 50_000_000
 END_SAVED_AFTER_NS: _int = 1_000_000_000
+
+# How the JSON of an acknowledgement goes on after the sequence.
+ACK_END = b"}"
+DUPLICATE_END = b',"duplicate":true}'
 
 
 class Stream(Service):
@@ -79,7 +89,7 @@ class Stream(Service):
         self.transform: Transform | None = None
         self.republisher: Republisher | None = None
         self.direct: Any = None  # answers direct gets, where allowed
-        self._acks: list[Any] = []  # (durable at, sequence, reply, duplicate), by the first
+        self._acks: list[Any] = []  # (durable at, sequence, reply, end of the JSON), by the first
         self._changed: list[Any] = []  # callbacks for what was done since the last batch
         self._covered: list[Any] = []  # (number of a batch, callbacks for what it covers)
         self._prepared = 0  # batches so far
@@ -94,6 +104,7 @@ class Stream(Service):
         self._age_timer: Any = None
         self._dedupe_timer: Any = None
         self.ttls: MessageTtls | None = None  # where messages may have times of their own
+        self.batches: AtomicBatches | None = None  # where they may be published all or none
         self._end_timer: Any = None
         self.counted = 0  # bytes that the account, if its storage is limited, knows of
         self.configure(config)
@@ -134,6 +145,11 @@ class Stream(Service):
             if self.ttls is None:
                 self.ttls = MessageTtls(self)
             self.ttls.configure(config.subject_delete_marker_ttl)
+        if config.allow_atomic and self.batches is None:
+            self.batches = AtomicBatches(self)
+        elif not config.allow_atomic and self.batches is not None:
+            self.batches.stop()
+            self.batches = None
         self.watch_age()
 
     # -- storing -------------------------------------------------------------------------------
@@ -170,17 +186,17 @@ class Stream(Service):
                     if message_id:
                         known = self.dedupe.find(message_id)
                         if known:
-                            self._promise(message.reply, known, True)
+                            self._promise(message.reply, known, DUPLICATE_END)
                             return 1
                         seq = self.store_message(subject, message)
                         self._remember(message_id, seq)
-                        self._promise(message.reply, seq, False)
+                        self._promise(message.reply, seq, ACK_END)
                         return 1
                 if headers and verdict == 0:
                     return self._handle_headers(subject, message)
             seq = self.store_message(subject, message)
             self.last_msg_id = b""
-            self._promise(message.reply, seq, False)
+            self._promise(message.reply, seq, ACK_END)
         except ApiError as error:
             self.refuse(message.reply, error)
         except StorageError as error:
@@ -189,12 +205,26 @@ class Stream(Service):
 
     def _handle_headers(self, subject: bytes, message: Inbound) -> _int:
         """A message with headers that mean something to the stream."""
+        if find(message.data, message.header_start, message.body_start, b"Nats-Batch-Id"):
+            if self.batches is None:
+                raise ApiError(10174)
+            self.batches.take(subject, message)
+            return 1
         verdict = check_headers(self, subject, message)
         if verdict.duplicate_of:
-            self._promise(message.reply, verdict.duplicate_of, True)
+            self._promise(message.reply, verdict.duplicate_of, DUPLICATE_END)
             return 1
         remove_request_info(message)
-        seq = self.store_message(subject, message, verdict.rollup != "")
+        if not self._plain:
+            check_room_for(self, subject, message, verdict.rollup != "")
+        seq = self.store_checked(subject, message, verdict)
+        self._promise(message.reply, seq, verdict.ack_end)
+        return 1
+
+    def store_checked(self, subject: bytes, message: Inbound, verdict: Verdict) -> _int:
+        """Store a message for which there is room, and do what its headers ask for; its sequence.
+        Raises `StorageError`."""
+        seq = self.keep(subject, message)
         if verdict.ttl > 0 and self.ttls is not None:
             self.ttls.stored(seq, verdict.ttl)
         if verdict.message_id:
@@ -206,8 +236,7 @@ class Stream(Service):
             self.purged()
         elif verdict.rollup == "sub" and self.log.purge((subject,), seq, 0):
             self.purged(subject)
-        self._promise(message.reply, seq, False)
-        return 1
+        return seq
 
     def store_message(self, subject: bytes, message: Inbound, rolls_up: bool = False) -> _int:
         """Append, and enforce the limits; the sequence. Raises `ApiError`, `StorageError`."""
@@ -304,14 +333,18 @@ class Stream(Service):
 
     # -- acknowledging -------------------------------------------------------------------------
 
-    def _promise(self, reply: bytes, seq: _int, duplicate: bool) -> _int:
-        """Acknowledge `seq` as soon as everything stored so far is durable."""
+    def promise(self, reply: bytes, seq: _int, end: bytes) -> None:
+        """Acknowledge `seq` as soon as everything stored so far is durable; `end` is the end of the
+        acknowledgement's JSON."""
+        self._promise(reply, seq, end)
+
+    def _promise(self, reply: bytes, seq: _int, end: bytes) -> _int:
         if not reply or self._no_ack:
             return 0
         if self.ack_at_once:
-            self._ack(reply, seq, duplicate)
+            self._ack(reply, seq, end)
         else:
-            self._acks.append((self.log.last_seq, seq, reply, duplicate))
+            self._acks.append((self.log.last_seq, seq, reply, end))
             if not self.dirty and self.log.durable_seq >= self.log.last_seq:
                 self.mark_dirty()
         return 0
@@ -321,11 +354,11 @@ class Stream(Service):
         if reply and not self._no_ack:
             self.account.send(reply, b"", b"", self.js.refusal(self.name, error))
 
-    def _ack(self, reply: bytes, seq: _int, duplicate: bool) -> _int:
+    def _ack(self, reply: bytes, seq: _int, end: bytes) -> _int:
         out = self._scratch
         out.put(self._ack_head)
         out.put_int(seq)
-        out.put(b',"duplicate":true}' if duplicate else b"}")
+        out.put(end)
         message = self._reply
         message.subject = reply
         message.data = out.take()
@@ -587,6 +620,8 @@ class Stream(Service):
         self._age_timer = self._dedupe_timer = self._end_timer = None
         if self.ttls is not None:
             self.ttls.stop()
+        if self.batches is not None:
+            self.batches.stop()
         for subject in self.config.subjects:
             self.account.remove_service(subject.encode(), self)
         if self.direct is not None:

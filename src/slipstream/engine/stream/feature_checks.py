@@ -1,0 +1,15 @@
+"""Which features a stream may have together, in nats-server's order and words (streams.md 1.1)."""
+
+from slipstream.engine.protocol.errors import ApiError, config_error
+from slipstream.engine.stream.config import StreamConfig
+
+
+def check_feature_configuration(config: StreamConfig) -> None:
+    """Counters, batches, schedules and how messages become durable. Raises `ApiError`."""
+    if config.persist_mode == "async":
+        if config.storage != "file":
+            raise config_error("async persist mode is only supported on file storage")
+        if config.allow_atomic:
+            raise config_error("async persist mode is not supported with atomic batch publish")
+    if config.mirror is not None and config.allow_atomic:
+        raise ApiError(10198)
