@@ -13,6 +13,7 @@ import pytest
 from slipstream.server import Server
 from tests.compatibility import (
     batch_corpus,
+    counter_corpus,
     level_corpus,
     request_corpus,
     story_corpus,
@@ -45,6 +46,7 @@ PARTS: dict[str, Callable[[], Iterable[Entry]]] = {"corpus": whole_corpus} | {
         *story_corpus.PARTS,
         *level_corpus.PARTS,
         *batch_corpus.PARTS,
+        *counter_corpus.PARTS,
     )
 }
 

@@ -33,11 +33,11 @@ from slipstream.engine.session.facts import (
     Traffic,
     session_facts,
 )
+from slipstream.engine.session.host import OpenBatches
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.permissions import Permissions
 from slipstream.engine.session.routing import Route, Subscription
 from slipstream.engine.session.session import API, LOGIN, PARKED, WRITES, ClientSession, Transport
-from slipstream.engine.stream.staging import OpenBatches
 from slipstream.errors import StorageError
 from slipstream.log.stream_store import Store
 from slipstream.wire.nuid import Nuid

@@ -17,6 +17,14 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Route, Subscription
 
 
+class OpenBatches:
+    """What batches that are not committed take on the whole server."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.bytes = 0  # of memory, about
+
+
 class Host(Protocol):
     """The engine, as those see it that it hosts."""
 
@@ -31,6 +39,7 @@ class Host(Protocol):
     default_account: Account
     system_account: Account
     stored: dict[str, int]  # bytes in streams of accounts that are limited, by storage
+    staged: OpenBatches
     is_crowded: bool  # clients have more than half of what they may have pending
     on_problem: Callable[[str], None]  # takes what an operator has to know
 

@@ -177,7 +177,7 @@ class AtomicBatches:
         staged.check(stream.log.last_seq, message)
         if stream.ttls is None and find(message.data, 0, message.body_start, b"Nats-TTL"):
             raise ApiError(10166)
-        verdict = check_headers(stream, message.subject, message)
+        verdict = check_headers(stream, message.subject, message, staged)
         if verdict.duplicate_of:
             raise ApiError(10201)
         staged.check_rollup(message.subject, verdict.rollup)

@@ -3,7 +3,10 @@
 from slipstream.engine.protocol.errors import ApiError, config_error, pedantic_error
 from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.stream.config import StreamConfig, unsupported
-from slipstream.engine.stream.feature_checks import check_feature_configuration
+from slipstream.engine.stream.feature_checks import (
+    check_counter_configuration,
+    check_feature_configuration,
+)
 from slipstream.engine.stream.subject_claims import (
     Comparisons,
     SubjectClaims,
@@ -83,6 +86,7 @@ def check_filled(config: StreamConfig, shrunk: str, window_limit: int) -> None:
         raise config_error("duplicates window needs to be >= 100ms")
     if config.deny_purge and config.allow_rollup_hdrs:
         raise config_error("roll-ups require the purge permission")
+    check_counter_configuration(config)
     if config.discard_new_per_subject:
         if config.discard != "new":
             raise config_error("discard new per subject requires discard new policy to be set")
@@ -212,6 +216,8 @@ def check_update(old: StreamConfig, new: StreamConfig) -> None:
         raise config_error("stream configuration update can not cancel deny purge")
     if old.allow_msg_ttl and not new.allow_msg_ttl:
         raise config_error("message TTL status can not be disabled")
+    if old.allow_msg_counter != new.allow_msg_counter:
+        raise config_error("stream configuration update can not change message counter setting")
     if old.persist_mode != new.persist_mode:
         raise config_error("stream configuration update can not change persist mode")
 

@@ -187,7 +187,7 @@ def emit(config: StreamConfig) -> dict[str, Any]:
 
 def required_level(config: StreamConfig) -> int:
     """The lowest API level of a server that has all that the stream needs."""
-    if config.allow_atomic or config.persist_mode == "async":
+    if config.allow_atomic or config.allow_msg_counter or config.persist_mode == "async":
         return 2
     return 1 if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0 else 0
 
@@ -206,7 +206,6 @@ def unsupported(config: StreamConfig) -> ApiError | None:
     asked = {
         "stream mirrors are": config.mirror is not None,
         "stream sources are": bool(config.sources),
-        "message counters are": config.allow_msg_counter,
         "fast batch publishing is": config.allow_batched,
         "message schedules are": config.allow_msg_schedules,
     }

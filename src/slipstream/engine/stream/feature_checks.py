@@ -4,6 +4,20 @@ from slipstream.engine.protocol.errors import ApiError, config_error
 from slipstream.engine.stream.config import StreamConfig
 
 
+def check_counter_configuration(config: StreamConfig) -> None:
+    """What a stream of counters may not have. Raises `ApiError`."""
+    if not config.allow_msg_counter:
+        return
+    if config.discard == "new":
+        raise config_error("counter stream cannot use discard new")
+    if config.allow_msg_ttl:
+        raise config_error("counter stream cannot use message TTLs")
+    if config.allow_msg_schedules:
+        raise config_error("counter stream cannot use message schedules")
+    if config.retention != "limits":
+        raise config_error("counter stream can only use limits retention")
+
+
 def check_feature_configuration(config: StreamConfig) -> None:
     """Counters, batches, schedules and how messages become durable. Raises `ApiError`."""
     if config.persist_mode == "async":
@@ -11,5 +25,7 @@ def check_feature_configuration(config: StreamConfig) -> None:
             raise config_error("async persist mode is only supported on file storage")
         if config.allow_atomic:
             raise config_error("async persist mode is not supported with atomic batch publish")
+    if config.mirror is not None and config.allow_msg_counter:
+        raise ApiError(10173)
     if config.mirror is not None and config.allow_atomic:
         raise ApiError(10198)

@@ -1,12 +1,13 @@
 """What headers ask of a publish, in the order in which nats-server looks (streams.md 6.2)."""
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.json_body import read_number
 from slipstream.engine.session.message import Inbound
+from slipstream.engine.stream.counters import add_up, check_increment
+from slipstream.engine.stream.staging import Staged
 from slipstream.engine.stream.ttl import INVALID, parse_ttl, raise_ttl
 from slipstream.wire.headers import find, without, without_status
 
@@ -15,22 +16,24 @@ if TYPE_CHECKING:
 
 DIGITS_MAX = 20  # of a number with 64 bits
 
-_INTEGER = re.compile(rb"[+-]?[0-9]+")
-
 
 @dataclass(slots=True)
 class Verdict:
     """What the headers lead to, where they do not refuse the message."""
 
     message_id: bytes = b""
+    increment: int | None = None  # of a counter
     duplicate_of: int = 0
     rollup: str = ""  # "sub" or "all"
     ttl: int = 0  # seconds; 0 is none, below that without an end
     ack_end: bytes = b"}"  # how the JSON of its acknowledgement goes on after the sequence
 
 
-def check_headers(stream: "Stream", subject: bytes, message: Inbound) -> Verdict:
-    """Look at every header that means something. Raises `ApiError`."""
+def check_headers(
+    stream: "Stream", subject: bytes, message: Inbound, staged: Staged | None = None
+) -> Verdict:
+    """Look at every header that means something; `staged` is what the message's batch has brought
+    before. Raises `ApiError`."""
 
     def value(name: bytes) -> bytes:
         """The header's value; one without a value is as good as none."""
@@ -39,7 +42,7 @@ def check_headers(stream: "Stream", subject: bytes, message: Inbound) -> Verdict
     verdict = Verdict()
     increment = value(b"Nats-Incr")
     if increment:
-        raise ApiError(10168 if _INTEGER.fullmatch(increment) else 10171)
+        verdict.increment = check_increment(stream, message, increment)
     expected_stream = value(b"Nats-Expected-Stream")
     if expected_stream and expected_stream != stream.name.encode():
         raise ApiError(10060)
@@ -68,6 +71,10 @@ def check_headers(stream: "Stream", subject: bytes, message: Inbound) -> Verdict
     rollup = value(b"Nats-Rollup")
     if rollup:
         verdict.rollup = _rollup(stream, rollup)
+    if stream.config.allow_msg_counter:
+        if verdict.increment is None:
+            raise ApiError(10169)
+        verdict.ack_end = add_up(stream, subject, message, verdict.increment, staged)
     if ttl == INVALID:
         if stream.config.retention != "interest" or stream.is_wanted(subject):
             raise ApiError(10165)

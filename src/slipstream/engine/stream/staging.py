@@ -7,14 +7,6 @@ from slipstream.log.base import Log
 from slipstream.wire.headers import find
 
 
-class OpenBatches:
-    """What batches that are not committed take on the whole server."""
-
-    def __init__(self) -> None:
-        self.batches = 0
-        self.bytes = 0  # of memory, about
-
-
 class Staged:
     """The messages of one batch, in order, up to the one that is being checked."""
 

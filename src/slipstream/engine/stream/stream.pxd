@@ -67,6 +67,7 @@ cdef class Stream(Service):
     cdef object _end_timer
     cdef bint _plain
     cdef bint _sealed
+    cdef bint _thorough
     cdef bint _limited
     cdef bint _interest
     cdef bint _no_ack

@@ -136,6 +136,7 @@ class Stream(Service):
         if republish is not None and republish.dest:
             self.republisher = Republisher(self, republish)
         self._sealed = config.sealed
+        self._thorough = config.allow_msg_counter  # also a message without headers is looked at
         # No message is refused for want of room.
         self._plain = config.discard == "old" and not self.js.has_storage_limits
         self._counts = self.js.has_storage_limits
@@ -174,7 +175,7 @@ class Stream(Service):
                 if size < 12 or message.data[message.header_start + 8] != 13:
                     remove_status(message)
                 verdict = 0
-                if headers:
+                if headers and not self._thorough:
                     verdict = all_hold(
                         self._name, self.log, subject, message.data,
                         message.header_start, message.body_start,
@@ -192,8 +193,10 @@ class Stream(Service):
                         self._remember(message_id, seq)
                         self._promise(message.reply, seq, ACK_END)
                         return 1
-                if headers and verdict == 0:
+                if (headers and verdict == 0) or self._thorough:
                     return self._handle_headers(subject, message)
+            elif self._thorough:
+                return self._handle_headers(subject, message)
             seq = self.store_message(subject, message)
             self.last_msg_id = b""
             self._promise(message.reply, seq, ACK_END)
