@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src"
-PACKAGES = ("slipstream.client",)
+PACKAGES = ("slipstream.client", "slipstream.engine", "slipstream.log")
 
 # For each module with doors, the folders that they open.
 DOORS = {
