@@ -22,6 +22,7 @@ from slipstream.engine.protocol.options import SECOND
 from slipstream.log.record import FRONT, MESSAGE, SKIP, encode
 from slipstream.log.segment import HEADER_SIZE, decode_header, first_format_salt, scan_records
 from slipstream.testing.driver import BEGIN, Client, Driver, HandRunner, Message
+from slipstream.testing.invariants import check_invariants
 from slipstream.testing.ledger import Ledger, Published, Reader, ViolationError
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.wire.buffer import OutBuffer
@@ -74,7 +75,7 @@ class Simulation:
         self._describing: dict[str, str] = {}  # descriptions that the stream is to have, by inbox
         self._descriptions = [""]  # that it may have: the last one answered, and attempts since
         self._segment_bytes = self.random.choice((1_000, 4_000, 1 << 20))
-        self.jobers: dict[str, Worker] = {}
+        self.workers: dict[str, Worker] = {}
         self.driver = self._begin(BEGIN)
         self._awake_since = BEGIN  # when the server was started last
         self.publisher = self.driver.client()
@@ -147,7 +148,7 @@ class Simulation:
             asked = {"stream_name": STREAM, "config": durable}
             self._api(f"CONSUMER.DURABLE.CREATE.{STREAM}.{name}", asked)
             ledger.readers[name] = Reader(name, pattern, room_max)
-            self.jobers[name] = Worker(self.driver.client(), ledger.readers[name])
+            self.workers[name] = Worker(self.driver.client(), ledger.readers[name])
         return ledger
 
     def _api(self, subject: str, body: Any) -> Any:
@@ -171,6 +172,7 @@ class Simulation:
             for _ in range(steps):
                 (move,) = self.random.choices(moves, weights)
                 move()
+                check_invariants(self.driver.engine)
                 self._collect()
             self._rest()
             self._crash()
@@ -187,7 +189,7 @@ class Simulation:
         """What clients have been sent meanwhile."""
         for message in self.publisher.take():
             self._take_answer(message)
-        for worker in self.jobers.values():
+        for worker in self.workers.values():
             for message in worker.client.take():
                 self._take(worker, message)
 
@@ -279,7 +281,7 @@ class Simulation:
         self.publisher.publish(subject, body, inbox, headers or None)
 
     def _pull(self) -> None:
-        worker = self.random.choice(list(self.jobers.values()))
+        worker = self.random.choice(list(self.workers.values()))
         if len(worker.requests) >= 3:
             return
         self._ask(worker, self.random.randint(1, 6), self.random.randint(1, 40) * SECOND)
@@ -297,7 +299,7 @@ class Simulation:
         )
 
     def _settle(self) -> None:
-        worker = self.random.choice(list(self.jobers.values()))
+        worker = self.random.choice(list(self.workers.values()))
         if not worker.reader.out:
             return
         seq = self.random.choice(sorted(worker.reader.out))
@@ -314,7 +316,7 @@ class Simulation:
         worker.client.publish(worker.replies[seq], text, inbox)
 
     def _refuse(self) -> None:
-        worker = self.random.choice(list(self.jobers.values()))
+        worker = self.random.choice(list(self.workers.values()))
         if worker.reader.out:
             seq = self.random.choice(sorted(worker.reader.out))
             text = self.random.choice((b"-NAK", b'-NAK {"delay":1000000000}', b"+WPI"))
@@ -419,7 +421,7 @@ class Simulation:
         self.ledger.check_stored(stored, self._lost(), failed)
         if self._awake_since <= self.driver.clock.now - LATE_MAX:
             self.ledger.check_expired(stored, LATE_MAX)
-        for worker in self.jobers.values():
+        for worker in self.workers.values():
             self.ledger.check_served(worker.reader, len(worker.requests), stored)
 
     def _lost(self) -> list[int]:
@@ -485,7 +487,7 @@ class Simulation:
         self._awake_since = self.driver.clock.now
         self.publisher = self.driver.client()
         self.ledger.restarted()
-        for worker in self.jobers.values():
+        for worker in self.workers.values():
             worker.client = self.driver.client()
             worker.requests.clear()
             worker.confirming.clear()
@@ -545,7 +547,7 @@ class Simulation:
 
     def _drain(self) -> None:
         """Work off all that is left: it ends, and everything stored was delivered."""
-        for worker in self.jobers.values():
+        for worker in self.workers.values():
             for _ in range(len(self.ledger.attempts) + 2):
                 self.driver.advance(ACK_WAIT + SECOND)
                 if not worker.requests:

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from slipstream.testing.driver import Driver, HandRunner, Message
+from slipstream.testing.invariants import check_invariants
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 from .checker import MS, ConsumerModel, Request
@@ -294,6 +295,7 @@ class World:
 
     def _check(self) -> None:
         """Collect what came, and see whether anything is missing."""
+        check_invariants(self.driver.engine)
         self._collect()
         for model in self.consumers.values():
             model.give_up(self.live, self.now, self.driver.runner.held)
