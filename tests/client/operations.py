@@ -190,12 +190,12 @@ async def next_message(nc: slipstream.Connection, world: World) -> None:
         await message.ack_sync(TIMEOUT)
 
 
-async def take(messages: Messages, count: int, patience: float = 0.05) -> list[JetStreamMessage]:
-    """Up to `count` messages, as they come; fewer when none comes within `patience` seconds."""
+async def take(messages: Messages, count: int, quiet: float = 0.05) -> list[JetStreamMessage]:
+    """Up to `count` messages, as they come; fewer when none comes within `quiet` seconds."""
     found = []
     async with messages:
         while len(found) < count:
-            message = await messages.next(timeout=patience)
+            message = await messages.next(timeout=quiet)
             if message is None:
                 break
             found.append(message)

@@ -186,7 +186,7 @@ async def test_a_server_that_refuses_us_twice_is_not_asked_again() -> None:
         assert nc.is_closed
 
 
-async def test_other_complaints_of_the_server_are_events() -> None:
+async def test_other_errors_of_the_server_are_events() -> None:
     async with FakeServer(info()) as server, await slipstream.connect(server.url) as nc:
         events = nc.events()
         server.say(b"-ERR 'maximum subscriptions exceeded'\r\n")

@@ -118,7 +118,7 @@ class PermissionsError(ClientError):
 
 
 class ServerError(ClientError):
-    """A complaint of the server in its own words (`text`)."""
+    """An error of the server in its own words (`text`)."""
 
     def __init__(self, text: str, server: str) -> None:
         super().__init__(f"{server} says: {text}")

@@ -1,4 +1,4 @@
-"""A consumer that nobody wants any more is gone from the server, whatever comes in between."""
+"""A consumer that is deleted in the background is gone, whatever comes in between."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ def deletions(server: ScriptedServer) -> list[str]:
     return [asked.subject for asked in server.asked]
 
 
-async def test_the_word_that_a_broken_connection_took_along_is_said_on_the_next() -> None:
+async def test_a_deletion_that_is_lost_with_its_connection_is_sent_on_the_next() -> None:
     def script(asked: Asked) -> bytes | None:
         return asked.answer(DELETED) if server.accepted == 2 else None
 
@@ -43,7 +43,7 @@ async def test_a_consumer_that_was_still_being_made_is_deleted_when_it_is_there(
         await until(lambda: nc.requests_pending == 0)
 
 
-async def test_one_that_had_been_made_is_not_looked_for_again(
+async def test_a_consumer_that_had_been_made_is_deleted_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("slipstream.client.jetstream.api.WAIT_FIRST_SECONDS", 0.0)
@@ -58,7 +58,7 @@ async def test_one_that_had_been_made_is_not_looked_for_again(
         assert len(server.asked) == 1
 
 
-async def test_an_answer_that_is_none_ends_it() -> None:
+async def test_an_answer_that_cannot_be_read_ends_the_deletion() -> None:
     async with (
         ScriptedServer(lambda asked: asked.answer(b"[]")) as server,
         await slipstream.connect(server.url) as nc,
@@ -67,7 +67,7 @@ async def test_an_answer_that_is_none_ends_it() -> None:
         await until(lambda: nc.requests_pending == 0)
 
 
-async def test_a_closed_connection_says_nothing() -> None:
+async def test_a_closed_connection_sends_no_deletion() -> None:
     async with ScriptedServer(lambda asked: None) as server:
         nc = await slipstream.connect(server.url)
         js = nc.jetstream()

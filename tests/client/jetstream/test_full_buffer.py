@@ -47,7 +47,7 @@ async def test_a_message_that_is_taken_is_given_though_no_other_can_be_asked_for
                 assert message is not None
                 assert message.metadata.consumer_sequence == number
             nc.write_buffer.resume()
-            assert await messages.next(5) is not None  # patience has asked again
+            assert await messages.next(5) is not None  # a retry has asked again
 
 
 async def test_a_fetch_waits_for_room() -> None:

@@ -256,7 +256,7 @@ async def test_a_server_that_waits_for_a_slow_taker_is_not_told_to_go_on() -> No
         assert server.lines.count("PUB go.on 0") == 1
 
 
-def feed(nc: slipstream.Connection) -> Watcher:
+def watcher_of(nc: slipstream.Connection) -> Watcher:
     config = OrderedConsumerConfig(deliver_policy="last_per_subject", push=True)
     return Watcher(nc.jetstream(), "S", config)
 
@@ -270,7 +270,7 @@ async def test_a_watch_gives_its_mark_though_what_was_to_come_is_removed_meanwhi
 
     inboxes: list[str] = []
     async with ScriptedServer(script) as server, await slipstream.connect(server.url) as nc:
-        watch = feed(nc)
+        watch = watcher_of(nc)
         await watch.start()
         sid = server.sid(inboxes[0])
         server.say(frame("s.a", sid, b"1", reply=delivery(1, left=2)))
@@ -287,7 +287,7 @@ async def test_a_watch_that_is_dropped_ends() -> None:
         ScriptedServer(make_and_delete) as server,
         await slipstream.connect(server.url) as nc,
     ):
-        watch = feed(nc)
+        watch = watcher_of(nc)
         await watch.start()
         before = nc.stats.subscriptions
         del watch

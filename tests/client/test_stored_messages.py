@@ -1,4 +1,4 @@
-"""What is gone and what only does not answer at the moment are told apart."""
+"""What is gone and what only does not answer at the moment are distinguished."""
 
 import msgspec
 import pytest
