@@ -16,6 +16,7 @@ from tests.compatibility import (
     counter_corpus,
     level_corpus,
     request_corpus,
+    schedule_corpus,
     story_corpus,
     stream_corpus,
 )
@@ -47,6 +48,7 @@ PARTS: dict[str, Callable[[], Iterable[Entry]]] = {"corpus": whole_corpus} | {
         *level_corpus.PARTS,
         *batch_corpus.PARTS,
         *counter_corpus.PARTS,
+        *schedule_corpus.PARTS,
     )
 }
 

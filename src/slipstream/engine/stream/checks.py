@@ -218,6 +218,8 @@ def check_update(old: StreamConfig, new: StreamConfig) -> None:
         raise config_error("message TTL status can not be disabled")
     if old.allow_msg_counter != new.allow_msg_counter:
         raise config_error("stream configuration update can not change message counter setting")
+    if old.allow_msg_schedules and not new.allow_msg_schedules:
+        raise config_error("message schedules can not be disabled")
     if old.persist_mode != new.persist_mode:
         raise config_error("stream configuration update can not change persist mode")
 

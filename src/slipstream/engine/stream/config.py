@@ -187,7 +187,8 @@ def emit(config: StreamConfig) -> dict[str, Any]:
 
 def required_level(config: StreamConfig) -> int:
     """The lowest API level of a server that has all that the stream needs."""
-    if config.allow_atomic or config.allow_msg_counter or config.persist_mode == "async":
+    features = (config.allow_atomic, config.allow_msg_counter, config.allow_msg_schedules)
+    if any(features) or config.persist_mode == "async":
         return 2
     return 1 if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0 else 0
 
@@ -207,7 +208,6 @@ def unsupported(config: StreamConfig) -> ApiError | None:
         "stream mirrors are": config.mirror is not None,
         "stream sources are": bool(config.sources),
         "fast batch publishing is": config.allow_batched,
-        "message schedules are": config.allow_msg_schedules,
     }
     for feature, wanted in asked.items():
         if wanted:

@@ -20,6 +20,13 @@ def check_counter_configuration(config: StreamConfig) -> None:
 
 def check_feature_configuration(config: StreamConfig) -> None:
     """Counters, batches, schedules and how messages become durable. Raises `ApiError`."""
+    if config.allow_msg_schedules:
+        if config.discard == "new":
+            raise config_error("message scheduling cannot use discard new")
+        if config.pedantic and not config.allow_rollup_hdrs:
+            raise config_error("message scheduling cannot be set if roll-ups are disabled")
+        config.allow_rollup_hdrs = True
+        config.deny_purge = False
     if config.persist_mode == "async":
         if config.storage != "file":
             raise config_error("async persist mode is only supported on file storage")
@@ -29,3 +36,7 @@ def check_feature_configuration(config: StreamConfig) -> None:
         raise ApiError(10173)
     if config.mirror is not None and config.allow_atomic:
         raise ApiError(10198)
+    if config.mirror is not None and config.allow_msg_schedules:
+        raise ApiError(10186)
+    if config.sources and config.allow_msg_schedules:
+        raise ApiError(10187)

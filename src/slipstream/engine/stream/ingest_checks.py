@@ -7,6 +7,7 @@ from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.json_body import read_number
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.counters import add_up, check_increment
+from slipstream.engine.stream.schedule_checks import Schedule, check_cancel, check_schedule
 from slipstream.engine.stream.staging import Staged
 from slipstream.engine.stream.ttl import INVALID, parse_ttl, raise_ttl
 from slipstream.wire.headers import find, without, without_status
@@ -23,6 +24,8 @@ class Verdict:
 
     message_id: bytes = b""
     increment: int | None = None  # of a counter
+    schedule: Schedule | None = None  # that the message is
+    cancels: bytes = b""  # the subject of the schedule that ends with it
     duplicate_of: int = 0
     rollup: str = ""  # "sub" or "all"
     ttl: int = 0  # seconds; 0 is none, below that without an end
@@ -54,9 +57,8 @@ def check_headers(
     expected = value(b"Nats-Expected-Last-Sequence")
     if expected and read_number(expected, DIGITS_MAX) != stream.log.last_seq:
         raise ApiError(10071, seq=stream.log.last_seq)
-    _check_schedule(
-        subject, value(b"Nats-Schedule"), value(b"Nats-Scheduler"), value(b"Nats-Schedule-Next")
-    )
+    verdict.schedule = check_schedule(stream, subject, message)
+    verdict.cancels = check_cancel(stream, subject, message)
     if value(b"Nats-Stream-Source"):
         raise ApiError(10227)
     message_id = value(b"Nats-Msg-Id")
@@ -84,15 +86,6 @@ def check_headers(
             raise_ttl(message, ttl)
         verdict.ttl = ttl
     return verdict
-
-
-def _check_schedule(subject: bytes, schedule: bytes, scheduler: bytes, following: bytes) -> None:
-    """Schedules are not there yet; what can not be one anyway is told apart."""
-    if schedule:
-        raise ApiError(10188)
-    if scheduler or following:
-        is_valid = following == b"purge" and scheduler and scheduler != subject
-        raise ApiError(10188 if is_valid else 10212)
 
 
 def _check_subject_sequence(

@@ -64,6 +64,7 @@ cdef class Stream(Service):
     cdef object _dedupe_timer
     cdef public object ttls
     cdef public object batches
+    cdef public object schedules
     cdef object _end_timer
     cdef bint _plain
     cdef bint _sealed

@@ -29,6 +29,7 @@ from slipstream.engine.stream.ingest_checks import (
 from slipstream.engine.stream.owner import Owner, Reader
 from slipstream.engine.stream.republish import Republisher
 from slipstream.engine.stream.retention import check_room_for, drop_unneeded
+from slipstream.engine.stream.schedules import Schedules
 from slipstream.engine.stream.ttl import MessageTtls
 from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.base import Log
@@ -104,6 +105,7 @@ class Stream(Service):
         self._age_timer: Any = None
         self._dedupe_timer: Any = None
         self.ttls: MessageTtls | None = None  # where messages may have times of their own
+        self.schedules: Schedules | None = None  # where they may be published later
         self.batches: AtomicBatches | None = None  # where they may be published all or none
         self._end_timer: Any = None
         self.counted = 0  # bytes that the account, if its storage is limited, knows of
@@ -146,6 +148,8 @@ class Stream(Service):
             if self.ttls is None:
                 self.ttls = MessageTtls(self)
             self.ttls.configure(config.subject_delete_marker_ttl)
+        if config.allow_msg_schedules and self.schedules is None:
+            self.schedules = Schedules(self)
         if config.allow_atomic and self.batches is None:
             self.batches = AtomicBatches(self)
         elif not config.allow_atomic and self.batches is not None:
@@ -239,6 +243,10 @@ class Stream(Service):
             self.purged()
         elif verdict.rollup == "sub" and self.log.purge((subject,), seq, 0):
             self.purged(subject)
+        if verdict.schedule is not None and self.schedules is not None:
+            self.schedules.stored(seq, verdict.schedule)
+        if verdict.cancels and self.log.purge((verdict.cancels,), 0, 0):
+            self.purged(verdict.cancels)
         return seq
 
     def store_message(self, subject: bytes, message: Inbound, rolls_up: bool = False) -> _int:
@@ -625,6 +633,8 @@ class Stream(Service):
             self.ttls.stop()
         if self.batches is not None:
             self.batches.stop()
+        if self.schedules is not None:
+            self.schedules.stop()
         for subject in self.config.subjects:
             self.account.remove_service(subject.encode(), self)
         if self.direct is not None:
