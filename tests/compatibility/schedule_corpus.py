@@ -57,7 +57,8 @@ _PATTERNS = (
     "@every 10h", "@every 1h30m", "@every 999ms", "@every 0s", "@every -1h", "@every 1d", "@every",
     "@every  10h", "@every 36000", "@every 1e3s", "@every 2562047h", "@every 9999999h",
     "@yearly", "@annually", "@monthly", "@weekly", "@reboot", "@Yearly", "@yearly ",
-    "0 0 5 1 1 *", "0 0 5 1 *", "0 0 5 1 1 * 2100", "0 0 5 1 jan *", "0 0 5 1 JAN *", "0 0 5 1 January *",
+    "0 0 5 1 1 *", "0 0 5 1 *", "0 0 5 1 1 * 2100", "0 0 5 1 jan *", "0 0 5 1 JAN *",
+    "0 0 5 1 January *",
     "0 0 5 1 1 sun", "0 0 5 1 1 7", "0 0 5 1 1 6", "0 0 5 1 1 mon-fri", "0 0 5 1 1 fri-mon",
     "0 0 5 ? 1 ?", "0 0 5 * 1 ?", "0 0 5 L 1 *", "0 0 5 1W 1 *", "0 0 5 1 1 1#1", "0 0 5 1/2 1 *",
     "0 0 5 1-9/3 1 *", "0 0 5 */40 1 *", "0 0 5 */0 1 *", "0 0 5 1-9/0 1 *", "0 0 5 9-1 1 *",
@@ -65,8 +66,10 @@ _PATTERNS = (
     "0 0 5 1 0 *", "0 0 5 31 2 *", "0 0 5 30 2 *", "0 0 5 29 2 *", "0,1,2 0 5 1 1 *",
     "0,1,,2 0 5 1 1 *", ",1 0 5 1 1 *", "1, 0 5 1 1 *", "1- 0 5 1 1 *", "-1 0 5 1 1 *",
     "1-2-3 0 5 1 1 *", "1/2/3 0 5 1 1 *", "*/ 0 5 1 1 *", "/5 0 5 1 1 *", "*-5 0 5 1 1 *",
-    "?-5 0 5 1 1 *", "*,5 0 5 1 1 *", "*/5,3 0 5 1 1 *", "+5 0 5 1 1 *", "05 0 5 1 1 *", "  0  0 5 1 1 * ",
-    "0\t0 5 1 1 *", "TZ=UTC 0 0 5 1 1 *", "CRON_TZ=UTC 0 0 5 1 1 *", "x", "* * * * *", "0 0 5 1 1 0-7",
+    "?-5 0 5 1 1 *", "*,5 0 5 1 1 *", "*/5,3 0 5 1 1 *", "+5 0 5 1 1 *", "05 0 5 1 1 *",
+    "  0  0 5 1 1 * ",
+    "0\t0 5 1 1 *", "TZ=UTC 0 0 5 1 1 *", "CRON_TZ=UTC 0 0 5 1 1 *", "x", "* * * * *",
+    "0 0 5 1 1 0-7",
     "0 0 5 1 jan-mar *", "0 0 5 1 1 sun-sat/2", "0 0 5 1 x *", "0 0 5 1-jan 1 *", "0x1 0 5 1 1 *",
     "99999999999 0 5 1 1 *", "0 0 5 jan 1 *",
 )  # fmt: skip
@@ -98,15 +101,18 @@ def schedule_headers() -> Iterator[Entry]:
         target = f"{low}.b"
         for headers in (
             {"Nats_Schedule_TTL": "1h"}, {"Nats_Schedule_TTL": "x"}, {"Nats_Schedule_TTL": ""},
-            {"Nats_Schedule_TTL": "0"}, {"Nats_Schedule_TTL": "never"}, {"Nats_TTL": "1h"}, {"Nats_TTL": "x"},
+            {"Nats_Schedule_TTL": "0"}, {"Nats_Schedule_TTL": "never"}, {"Nats_TTL": "1h"},
+            {"Nats_TTL": "x"},
             {"Nats_Schedule_TTL": "500ms"},
             {"Nats_Schedule_Source": f"{low}.data"}, {"Nats_Schedule_Source": f"{low}.none"},
             {"Nats_Schedule_Source": f"{low}.a"}, {"Nats_Schedule_Source": f"{low}.b"},
             {"Nats_Schedule_Source": "x.y"}, {"Nats_Schedule_Source": f"{low}.*"},
             {"Nats_Schedule_Source": ""}, {"Nats_Schedule_Source": f"{low}..a"},
-            {"Nats_Schedule_Rollup": "sub"}, {"Nats_Schedule_Rollup": "all"}, {"Nats_Schedule_Rollup": ""},
+            {"Nats_Schedule_Rollup": "sub"}, {"Nats_Schedule_Rollup": "all"},
+            {"Nats_Schedule_Rollup": ""},
             {"Nats_Schedule_Rollup": "SUB"}, {"Nats_Schedule_Rollup": "x"},
-            {"Nats_Rollup": "sub"}, {"Nats_Rollup": "SUB"}, {"Nats_Rollup": "all"}, {"Nats_Rollup": "x"},
+            {"Nats_Rollup": "sub"}, {"Nats_Rollup": "SUB"}, {"Nats_Rollup": "all"},
+            {"Nats_Rollup": "x"},
             {"Nats_Rollup": ""}, {"Nats_Msg_Id": "m"}, {"Nats_Msg_Id": "m"},
             {"Nats_Expected_Last_Subject_Sequence": "0"}, {"Nats_Incr": "1"},
             {"Nats_Scheduler": f"{low}.x"}, {"Nats_Schedule_Next": "purge"},
@@ -125,7 +131,8 @@ def schedule_headers() -> Iterator[Entry]:
         for text, to in (("x", "x.b"), (FAR, "x.b")):
             for headers in (
                 {"Nats_Schedule_TTL": "x"}, {"Nats_Schedule_Source": "x"},
-                {"Nats_Schedule_Rollup": "x"}, {"Nats_Schedule_Time_Zone": "x"}, {"Nats_Rollup": "all"},
+                {"Nats_Schedule_Rollup": "x"}, {"Nats_Schedule_Time_Zone": "x"},
+                {"Nats_Rollup": "all"},
             ):  # fmt: skip
                 yield plan(f"{low}.a", text, to, **headers)
         yield from look(name, 25)
@@ -138,8 +145,10 @@ def cancelling() -> Iterator[Entry]:
     yield plan("s.a", FAR, A="2")
     yield pub("s.plain")
     for scheduler, following in (
-        ("s.none", "purge"), ("s.plain", "purge"), ("s.done", "purge"), ("s.*", "purge"), ("s.a", "x"),
-        ("x.a", "purge"), ("s.a", "2100-01-01T00:00:00Z"), ("s.a", ""), ("", "purge"), ("s..a", "purge"),
+        ("s.none", "purge"), ("s.plain", "purge"), ("s.done", "purge"), ("s.*", "purge"),
+        ("s.a", "x"),
+        ("x.a", "purge"), ("s.a", "2100-01-01T00:00:00Z"), ("s.a", ""), ("", "purge"),
+        ("s..a", "purge"),
         ("s.>", "purge"), ("s.a", "PURGE"), ("s.a", "purge"), ("s.a", "purge"),
     ):  # fmt: skip
         yield pub("s.done", Nats_Scheduler=scheduler, Nats_Schedule_Next=following)

@@ -51,6 +51,10 @@ def engine_options(options: ServerOptions) -> EngineOptions:
             max_request_batch=js.limits.max_request_batch,
             duplicate_window=js.limits.duplicate_window,
             default_max_consumers=js.limits.default_max_consumers,
+            batch_max_inflight_per_stream=js.limits.batch.max_inflight_per_stream,
+            batch_max_inflight_total=js.limits.batch.max_inflight_total,
+            batch_max_msgs=js.limits.batch.max_msgs,
+            batch_timeout=js.limits.batch.timeout,
         ),
     )
 

@@ -138,6 +138,15 @@ class AccountOptions(msgspec.Struct, kw_only=True):
     max_payload: int = -1
 
 
+class BatchLimits(msgspec.Struct, kw_only=True):
+    """`jetstream { limits { batch {} } }`: bounds of atomic batches; the time in ns."""
+
+    max_inflight_per_stream: int = 50
+    max_inflight_total: int = 1_000
+    max_msgs: int = 1_000
+    timeout: int = 10 * SECOND
+
+
 class JetStreamLimits(msgspec.Struct, kw_only=True):
     """`jetstream { limits {} }`: ceilings on what API requests may ask for; 0 is none."""
 
@@ -145,6 +154,7 @@ class JetStreamLimits(msgspec.Struct, kw_only=True):
     max_request_batch: int = 0
     duplicate_window: int = 0
     default_max_consumers: int = 0  # of a stream that does not say
+    batch: BatchLimits = msgspec.field(default_factory=BatchLimits)
 
 
 class JetStreamOptions(msgspec.Struct, kw_only=True):
@@ -382,4 +392,7 @@ def _jetstream(options: ServerOptions) -> Iterator[str]:
 
 def _counts(jetstream: JetStreamOptions) -> Iterator[tuple[str, Any]]:
     for name in JetStreamLimits.__struct_fields__:
-        yield f"limits.{name}", getattr(jetstream.limits, name)
+        if name != "batch":
+            yield f"limits.{name}", getattr(jetstream.limits, name)
+    for name in BatchLimits.__struct_fields__:
+        yield f"limits.batch.{name}", getattr(jetstream.limits.batch, name)

@@ -9,6 +9,7 @@ from nats.js.errors import APIError
 
 from slipstream import Server
 from slipstream.server.config import load_text
+from tests.compatibility.raw_client import RawClient
 
 
 def server(directory: Path, jetstream: str) -> Server:
@@ -63,6 +64,27 @@ async def test_a_stream_that_does_not_say_may_have_so_many_consumers(tmp_path: P
             await js.add_consumer("S", durable_name="c")
         assert raised.value.err_code == 10026
         await client.close()
+
+
+def test_atomic_batches_have_the_bounds_of_the_configuration(tmp_path: Path) -> None:
+    bounds = "max_msgs: 2, max_inflight_per_stream: 2, max_inflight_total: 3, timeout: 1h"
+    with (
+        server(tmp_path, f"limits {{ batch {{ {bounds} }} }}") as one,
+        RawClient(one.port) as client,
+    ):
+        for name in "st":
+            config = {"name": name, "subjects": [name], "allow_atomic": True}
+            client.api(f"STREAM.CREATE.{name}", config)
+
+        def add(stream: str, batch: str, number: int) -> int:
+            headers = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+            reply = client.request(stream, b"x", headers)
+            assert reply is not None
+            return int(reply.json()["error"]["err_code"]) if reply.body else 0
+
+        assert [add("s", "a", number) for number in (1, 2, 3)] == [0, 0, 10199]
+        assert [add("s", batch, 1) for batch in "abc"] == [0, 0, 10210]
+        assert [add("t", batch, 1) for batch in "ab"] == [0, 10210]
 
 
 async def test_publishers_are_not_slowed_down_where_that_is_off(tmp_path: Path) -> None:

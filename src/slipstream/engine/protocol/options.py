@@ -5,10 +5,11 @@ import msgspec
 SECOND = 1_000_000_000
 
 # What INFO and the API say this server is. Clients compare the version to decide which features
-# they may use. API level 1 has message TTLs, delete markers, paused consumers and priority groups;
-# level 2 would have counters, atomic batches and schedules as well.
+# they may use. API level 2 has counters, atomic batches, schedules and asynchronous persistence
+# beside the TTLs, delete markers, paused consumers and priority groups of level 1; level 4 would
+# have fast batches, the `flow_control` ack policy and durable sourcing as well.
 VERSION = "2.12.0"
-API_LEVEL = 1
+API_LEVEL = 2
 
 
 class JetStreamLimits(msgspec.Struct, kw_only=True):

@@ -19,7 +19,7 @@ from slipstream.server.config.kinds import (
     read_string,
 )
 from slipstream.server.config.tree import Value
-from slipstream.server.options import JetStreamLimits, JetStreamOptions
+from slipstream.server.options import BatchLimits, JetStreamLimits, JetStreamOptions
 
 ALWAYS = 0
 
@@ -50,10 +50,17 @@ StoreDirectory = Kind("path", read_store_dir)
 BATCH = Block(
     "batch",
     (
-        no_effect("max_inflight_per_stream", Integer, "Open batches of a stream."),
-        no_effect("max_inflight_total", Integer, "Open batches."),
-        no_effect("max_msgs", Integer, "Messages of a batch."),
-        no_effect("timeout", Duration, "How long a batch may stay open."),
+        optional(
+            "max_inflight_per_stream", Count, "Batches that a stream has open.", reloadable=True
+        ),
+        optional("max_inflight_total", Count, "Open batches of the server.", reloadable=True),
+        optional("max_msgs", Count, "Messages of a batch.", reloadable=True),
+        optional(
+            "timeout",
+            Duration,
+            "How long an open batch waits for its next message.",
+            reloadable=True,
+        ),
     ),
 )
 
@@ -82,7 +89,12 @@ LIMITS = Block(
             reloadable=True,
         ),
         no_effect("max_ha_assets", Integer, "Replicated streams and consumers."),
-        no_effect("batch", block_kind(BATCH, JetStreamLimits), "Batch publishing."),
+        optional(
+            "batch",
+            block_kind(BATCH, BatchLimits),
+            "Bounds of atomic batches.",
+            inner=BATCH,
+        ),
     ),
 )
 

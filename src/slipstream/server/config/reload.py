@@ -23,7 +23,15 @@ from slipstream.server.options import ServerOptions
 
 # Options whose parts are compared one by one; any other struct is compared as a whole.
 _GROUPS = frozenset(
-    {"limits", "logging", "monitoring", "authorization", "jetstream", "jetstream.limits"}
+    {
+        "limits",
+        "logging",
+        "monitoring",
+        "authorization",
+        "jetstream",
+        "jetstream.limits",
+        "jetstream.limits.batch",
+    }
 )
 _SILENT = frozenset({"config_file", "config_digest"})
 _SECRET = frozenset({"authorization.password", "authorization.token", "authorization.user"})
