@@ -28,6 +28,12 @@ def _heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def _sit_at_terminal() -> None:
+    """In a child: its input is the terminal that Ctrl-C comes from."""
+    _heed_interrupts()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 @dataclass(slots=True)
 class Done:
     """How a command ended. On a terminal both outputs are one."""
@@ -97,6 +103,49 @@ class Cli:
                 break
         os.close(main)
         return Done(process.wait(10), shown.decode().replace("\r\n", "\n"), "")
+
+    def interrupted(self, *words: str, at: str) -> Done:
+        """On a terminal of its own: Ctrl-C when `at` is shown, then a "y" as a hasty person types.
+
+        Fails if the process does not end.
+        """
+        main, side = pty.openpty()
+        process = subprocess.Popen(
+            self.command(words),
+            stdin=side,
+            stdout=side,
+            stderr=side,
+            env=self.env,
+            cwd=self.home,
+            start_new_session=True,
+            preexec_fn=_sit_at_terminal,
+        )
+        os.close(side)
+        shown = b""
+        pressed = False
+        deadline = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < deadline and process.poll() is None:
+            if not select.select([main], [], [], 0.1)[0]:
+                continue
+            try:
+                shown += os.read(main, 65536)
+                if not pressed and at.encode() in shown:
+                    pressed = True
+                    os.write(main, b"\x03")
+                    os.write(main, b"y\ny\n")
+            except OSError:  # the terminal has gone with the process
+                break
+        status: int | None = None
+        try:
+            status = process.wait(10 if pressed else 0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        os.close(main)
+        text = shown.decode().replace("\r\n", "\n")
+        assert pressed, f"{words}: {at!r} was not asked: {text}"
+        assert status is not None, f"{words}: goes on after Ctrl-C: {text}"
+        return Done(status, text, "")
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
         """A command that goes on by itself."""

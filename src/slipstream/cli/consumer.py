@@ -191,7 +191,9 @@ async def rm(stream: StreamName = "", name: Name = "", force: Force = False) -> 
     """Remove a consumer."""
     async with jetstream() as js:
         stream, name = await choose_consumer(js, stream, name)
-        confirm(f"Really delete Consumer {stream} > {name}?", force)
+        if not force:
+            await js.consumer_info(stream, name)
+            confirm(f"Really delete Consumer {stream} > {name}?", force)
         await js.delete_consumer(stream, name)
     done("", success=True)
 
@@ -205,8 +207,10 @@ async def pause(
 ) -> None:
     """Deliver nothing for a while."""
     when = later(until)
-    confirm(f"Really pause Consumer {stream} > {name} until {show_time(when)}?", force)
     async with jetstream() as js:
+        if not force:
+            await js.consumer_info(stream, name)
+            confirm(f"Really pause Consumer {stream} > {name} until {show_time(when)}?", force)
         answer = await js.pause_consumer(stream, name, when)
     if wants_json():
         print_json(answer)
@@ -218,8 +222,10 @@ async def pause(
 @command(app, "resume")
 async def resume(stream: StreamName, name: Name, force: Force = False) -> None:
     """Deliver again."""
-    confirm(f"Really resume Consumer {stream} > {name}?", force)
     async with jetstream() as js:
+        if not force:
+            await js.consumer_info(stream, name)
+            confirm(f"Really resume Consumer {stream} > {name}?", force)
         await js.resume_consumer(stream, name)
     done(f"Consumer {stream} > {name} was resumed", success=True)
 
@@ -227,8 +233,10 @@ async def resume(stream: StreamName, name: Name, force: Force = False) -> None:
 @command(app, "unpin")
 async def unpin(stream: StreamName, name: Name, group: str, force: Force = False) -> None:
     """Let another client of a group take over."""
-    confirm(f"Really unpin client from group {stream} > {name} > {group}?", force)
     async with jetstream() as js:
+        if not force:
+            await js.consumer_info(stream, name)
+            confirm(f"Really unpin client from group {stream} > {name} > {group}?", force)
         await js.unpin_consumer(stream, name, group)
     done(f"Group {group} of {stream} > {name} was unpinned", success=True)
 

@@ -100,6 +100,7 @@ def rm(
     force: Annotated[bool, typer.Option("--force", "-f", help="Do not ask")] = False,
 ) -> None:
     """Forget a context."""
+    context_files.load(name)
     confirm(f'Really delete context "{name}"?', force)
     context_files.remove(name)
     done("", name=name)

@@ -1,16 +1,18 @@
 """`slipstream kv`: key-value buckets."""
 
-import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from slipstream.cli.message_text import say_bytes
 from slipstream.cli.output import done, print_json, properties, say, table
-from slipstream.cli.prompts import confirm
+from slipstream.cli.prompts import confirm, read_stdin
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, show_duration, show_size, show_stamp, show_time, size
+from slipstream.client.jetstream.context import JetStream
 from slipstream.client.kv import KeyValueConfig, KeyValueEntry, KeyValueStatus
+from slipstream.client.kv.errors import KeyDeletedError
 
 app = new_app("Key-value buckets.")
 
@@ -24,7 +26,7 @@ Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask")]
 
 
 def _value_of(value: str | None) -> bytes:
-    return sys.stdin.buffer.read() if value is None else value.encode("utf-8", "surrogateescape")
+    return read_stdin() if value is None else value.encode("utf-8", "surrogateescape")
 
 
 def _show_status(status: KeyValueStatus, title: str) -> None:
@@ -166,32 +168,44 @@ async def delete(
     force: Force = False,
 ) -> None:
     """Delete a key (its history stays), or a whole bucket."""
-    what = f"key {bucket} > {key}" if key else f"bucket {bucket}"
-    confirm(f"Delete {what}?", force)
     async with jetstream() as js:
-        if key:
-            await (await js.key_value(bucket)).delete(key)
-        else:
-            await js.delete_key_value(bucket)
+        if not key:
+            await _remove_bucket(js, bucket, force)
+            return
+        kv = await js.key_value(bucket)
+        if not force:
+            await kv.get(key)
+            confirm(f"Delete key {bucket} > {key}?", force)
+        await kv.delete(key)
+    done("", success=True)
+
+
+async def _remove_bucket(js: JetStream, bucket: str, force: bool) -> None:
+    if not force:
+        await js.key_value(bucket)
+        confirm(f"Delete bucket {bucket}?", force)
+    await js.delete_key_value(bucket)
     done("", success=True)
 
 
 @command(app, "purge")
 async def purge(bucket: Bucket, key: Key, force: Force = False) -> None:
     """Delete a key with its history."""
-    confirm(f"Purge key {bucket} > {key}?", force)
     async with jetstream() as js:
-        await (await js.key_value(bucket)).purge(key)
+        kv = await js.key_value(bucket)
+        if not force:
+            with suppress(KeyDeletedError):  # its history may still be purged
+                await kv.get(key)
+            confirm(f"Purge key {bucket} > {key}?", force)
+        await kv.purge(key)
     done("", success=True)
 
 
 @command(app, "rm")
 async def rm(bucket: Bucket, force: Force = False) -> None:
     """Remove a bucket with all its keys."""
-    confirm(f"Delete bucket {bucket}?", force)
     async with jetstream() as js:
-        await js.delete_key_value(bucket)
-    done("", success=True)
+        await _remove_bucket(js, bucket, force)
 
 
 @command(app, "history")
@@ -307,7 +321,8 @@ async def info(bucket: Bucket) -> None:
 @command(app, "compact")
 async def compact(bucket: Bucket, force: Force = False) -> None:
     """Remove what is left of deleted keys."""
-    confirm(f"Remove all delete markers of {bucket}?", force)
     async with jetstream() as js:
-        gone = await (await js.key_value(bucket)).purge_deletes(-1)
+        kv = await js.key_value(bucket)
+        confirm(f"Remove all delete markers of {bucket}?", force)
+        gone = await kv.purge_deletes(-1)
     done(f"{gone:,} deleted keys were removed", purged=gone)

@@ -9,7 +9,7 @@ import typer
 
 from slipstream.cli.config_options import pairs_of
 from slipstream.cli.output import bytes_bar, done, note, print_json, properties, say, table
-from slipstream.cli.prompts import confirm
+from slipstream.cli.prompts import confirm, stdin_chunks
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, show_duration, show_size, show_time, size
 from slipstream.client.object_store import (
@@ -106,7 +106,7 @@ async def put(
             task = bar.add_task("", total=total, visible=not no_progress)
             info = await store.put(
                 name,
-                sys.stdin.buffer if file == "-" else path,
+                stdin_chunks() if file == "-" else path,
                 description=description,
                 headers=headers,
                 metadata=pairs_of(metadata),
@@ -240,12 +240,17 @@ async def rm(
     force: Force = False,
 ) -> None:
     """Remove an object, or a whole store."""
-    what = f"object {bucket} > {name}" if name else f"bucket {bucket} with all its objects"
-    confirm(f"Delete {what}?", force)
     async with jetstream() as js:
         if name:
-            await (await js.object_store(bucket)).delete(name)
+            store = await js.object_store(bucket)
+            if not force:
+                await store.info(name)
+                confirm(f"Delete object {bucket} > {name}?", force)
+            await store.delete(name)
         else:
+            if not force:
+                await js.object_store(bucket)
+                confirm(f"Delete bucket {bucket} with all its objects?", force)
             await js.delete_object_store(bucket)
     done("", success=True)
 
@@ -278,7 +283,10 @@ async def watch(
 @command(app, "seal")
 async def seal(bucket: Bucket, force: Force = False) -> None:
     """Let nothing change in a store any more. There is no way back."""
-    confirm(f"Really seal Bucket {bucket}? Sealed buckets can not be unsealed or modified.", force)
     async with jetstream() as js:
-        await (await js.object_store(bucket)).seal()
+        store = await js.object_store(bucket)
+        confirm(
+            f"Really seal Bucket {bucket}? Sealed buckets can not be unsealed or modified.", force
+        )
+        await store.seal()
     done(f"Bucket {bucket} was sealed", success=True)

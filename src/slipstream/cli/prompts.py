@@ -1,7 +1,14 @@
-"""Questions, asked on a terminal only; without one the answers that are ready count."""
+"""Questions, asked on a terminal only; without one the answers that are ready count.
 
+Whatever waits for a person waits inside `interruptible`, so that Ctrl-C ends the command there.
+"""
+
+import asyncio
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import typer
 
@@ -13,13 +20,46 @@ def may_ask() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end what waits for a person; raises `typer.Abort` then.
+
+    Under `asyncio.run` the first Ctrl-C only cancels the task, which takes effect at its next
+    `await`: a question would stay, and its answer would still be acted on. In here Ctrl-C
+    interrupts at once, and one that came before, or just after the answer, counts as well.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        _heed_cancelling()
+        yield
+    except (KeyboardInterrupt, typer.Abort):
+        typer.echo(err=True)  # the terminal has shown ^C: what follows begins a line of its own
+        raise typer.Abort from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+    _heed_cancelling()
+
+
+def _heed_cancelling() -> None:
+    with suppress(RuntimeError):  # no loop is running
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise typer.Abort
+
+
+def _prompt(label: str, **options: Any) -> str:
+    with interruptible():
+        answer: str = typer.prompt(label, **options)
+    return answer
+
+
 def ask(label: str, default: str, choices: Sequence[str] = ()) -> str:
     """An answer; `default` when nobody can be asked."""
     if not may_ask():
         return default
     hint = f" ({', '.join(choices)})" if choices else ""
     while True:
-        answer: str = typer.prompt(label + hint, default=default, show_default=default != "")
+        answer = _prompt(label + hint, default=default, show_default=default != "")
         if not choices or answer in choices:
             return answer
 
@@ -30,17 +70,19 @@ def require(label: str, value: str, option: str) -> str:
         return value
     if not may_ask():
         raise UsageError(f"{label} is missing: give {option}")
-    answer: str = typer.prompt(label)
-    return answer
+    return _prompt(label)
 
 
 def confirm(question: str, force: bool) -> None:
-    """Go on only if somebody says yes, or `--force` did."""
+    """Go on only if somebody says yes, or `--force` did. Raises `typer.Abort` for a no."""
     if force:
         return
     if not may_ask():
         raise UsageError(f"{question} Nobody can be asked without a terminal: give --force")
-    typer.confirm(question, abort=True)
+    with interruptible():
+        agreed = typer.confirm(question)
+    if not agreed:
+        raise typer.Abort
 
 
 def pick(label: str, choices: Sequence[str]) -> str:
@@ -48,11 +90,33 @@ def pick(label: str, choices: Sequence[str]) -> str:
     for number, choice in enumerate(choices, 1):
         typer.echo(f"  {number:>3}  {choice}", err=True)
     while True:
-        answer: str = typer.prompt(label, default="1" if len(choices) == 1 else None)
+        answer = _prompt(label, default="1" if len(choices) == 1 else None)
         if answer in choices:
             return answer
         if answer.isdigit() and 0 < int(answer) <= len(choices):
             return choices[int(answer) - 1]
+
+
+def read_stdin() -> bytes:
+    """All of standard input; a person at a terminal ends it with Ctrl-D, or stops with Ctrl-C."""
+    found = bytearray()
+    with interruptible():
+        if sys.stdin.isatty():
+            typer.echo("Reading from standard input; end with Ctrl-D", err=True)
+        # Not `read()`: that takes a line which came just after Ctrl-C, and goes on reading.
+        while chunk := sys.stdin.buffer.read1():
+            found += chunk
+    return bytes(found)
+
+
+def stdin_chunks() -> Iterator[bytes]:
+    """Standard input as it comes; a person at a terminal may stop it with Ctrl-C."""
+    while True:
+        with interruptible():
+            chunk = sys.stdin.buffer.read1()
+        if not chunk:
+            return
+        yield chunk
 
 
 class Pager:
@@ -67,4 +131,5 @@ class Pager:
         self._shown += 1
         if not self._size or self._shown % self._size:
             return True
-        return typer.confirm("Next Page?", default=True)
+        with interruptible():
+            return typer.confirm("Next Page?", default=True)

@@ -12,6 +12,7 @@ import typer
 from slipstream.cli.config_options import header_of
 from slipstream.cli.message_text import received_json, say_bytes, show_headers
 from slipstream.cli.output import clock, count_bar, note, print_json, say
+from slipstream.cli.prompts import interruptible, read_stdin
 from slipstream.cli.session import command, connection, context_of, new_app, settings, wants_json
 from slipstream.cli.templates import Template
 from slipstream.cli.values import duration, show_duration
@@ -53,9 +54,7 @@ class Draft:
 def _body_of(body: str | None, force_stdin: bool) -> str:
     if body is not None and not force_stdin:
         return body
-    if sys.stdin.isatty():
-        note("Reading the body from standard input; end with Ctrl-D")
-    return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+    return read_stdin().decode("utf-8", "surrogateescape")
 
 
 @command(pub_app, "pub")
@@ -79,7 +78,8 @@ async def pub(
     pause = duration(sleep)
     async with connection() as nc:
         if send_on == "newline" and body is None:
-            drafts = [Draft(line.rstrip("\n"), header, templates) for line in sys.stdin]
+            with interruptible():
+                drafts = [Draft(line.rstrip("\n"), header, templates) for line in sys.stdin]
         else:
             drafts = [Draft(_body_of(body, force_stdin), header, templates)] * count
         if jetstream or atomic:

@@ -143,7 +143,9 @@ async def rm(name: OptionalName = "", force: Force = False) -> None:
     """Remove a stream with everything in it."""
     async with jetstream() as js:
         name = await choose_stream(js, name)
-        confirm(f"Really delete Stream {name}?", force)
+        if not force:
+            await js.stream_info(name)
+            confirm(f"Really delete Stream {name}?", force)
         with spinner(f"Removing {name}"):
             await js.delete_stream(name)
     done("", success=True)
@@ -154,8 +156,8 @@ async def seal(name: OptionalName = "", force: Force = False) -> None:
     """Let nothing change in a stream any more. There is no way back."""
     async with jetstream() as js:
         name = await choose_stream(js, name)
-        confirm(f"Really seal Stream {name}? Sealed streams can not be modified again.", force)
         stream = await js.stream(name)
+        confirm(f"Really seal Stream {name}? Sealed streams can not be modified again.", force)
         info = await stream.update(stream.config.replace(sealed=True))
     if wants_json():
         print_json(info)

@@ -105,9 +105,11 @@ async def rmm(
     keep_bytes: Annotated[bool, typer.Option("--no-erase", help="Leave its bytes on disk")] = False,
 ) -> None:
     """Remove one message; its bytes on disk are destroyed."""
-    confirm(f"Really remove message {sequence} from Stream {name}?", force)
     async with jetstream() as js:
         stream = await js.stream(name)
+        if not force:
+            await stream.get_message(sequence)
+            confirm(f"Really remove message {sequence} from Stream {name}?", force)
         if keep_bytes:
             await stream.delete_message(sequence)
         else:
