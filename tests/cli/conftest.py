@@ -161,7 +161,7 @@ class Cli:
 
     def command(self, words: tuple[str, ...]) -> list[str]:
         """What is run."""
-        return [sys.executable, "-m", "slipstream.cli.main", *words]
+        return [sys.executable, "-m", "slipstream", *words]
 
 
 @pytest.fixture(scope="module", params=("slipstream", "nats-server"))

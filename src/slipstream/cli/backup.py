@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from slipstream.cli.output import bytes_bar, note, print_json
+from slipstream.cli.output import note, print_json
+from slipstream.cli.progress import bytes_bar
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import show_size
 from slipstream.client.jetstream.context import JetStream

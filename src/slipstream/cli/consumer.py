@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from slipstream.cli import consumer_read
 from slipstream.cli.choose import choose_consumer, choose_stream
 from slipstream.cli.config_options import read_config, with_config_options
 from slipstream.cli.consumer_options import (
@@ -231,7 +230,12 @@ async def resume(stream: StreamName, name: Name, force: Force = False) -> None:
 
 
 @command(app, "unpin")
-async def unpin(stream: StreamName, name: Name, group: str, force: Force = False) -> None:
+async def unpin(
+    stream: StreamName,
+    name: Name,
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group")],
+    force: Force = False,
+) -> None:
     """Let another client of a group take over."""
     async with jetstream() as js:
         if not force:
@@ -239,6 +243,3 @@ async def unpin(stream: StreamName, name: Name, group: str, force: Force = False
             confirm(f"Really unpin client from group {stream} > {name} > {group}?", force)
         await js.unpin_consumer(stream, name, group)
     done(f"Group {group} of {stream} > {name} was unpinned", success=True)
-
-
-app.add_typer(consumer_read.app)

@@ -1,5 +1,6 @@
 """The options of the connection, which may stand anywhere on the line."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,11 @@ from slipstream.errors import Error
 
 class UsageError(Error):
     """The line can not be understood."""
+
+
+def did_you_mean(names: Sequence[str]) -> str:
+    """The end of a complaint about an unknown name: `names` that are close; "" for none."""
+    return f"; did you mean {' or '.join(names)}?" if names else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from slipstream.cli.output import count_bar, print_json, say
+from slipstream.cli.output import print_json, say
+from slipstream.cli.progress import count_bar
 from slipstream.cli.session import (
     DEFAULT_SERVER,
     command,

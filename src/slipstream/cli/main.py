@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from slipstream.cli.global_options import OPTIONS, UsageError, take_options
+from slipstream.cli.global_options import OPTIONS, UsageError, did_you_mean, take_options
 from slipstream.errors import Error
 
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130  # exit codes; see docs/cli.md
 
 # Command -> (module, what it has there, summary). `serve` reads its own words; the rest is Typer.
 COMMANDS: dict[str, tuple[str, str, str]] = {
-    "serve": ("slipstream.server.command", "serve", "Run a server with JetStream"),
+    "serve": ("slipstream.cli.serve", "serve", "Run a server with JetStream"),
     "pub": ("slipstream.cli.publish", "pub_app", "Publish messages"),
     "sub": ("slipstream.cli.subscribe", "sub_app", "Show the messages of subjects"),
     "request": ("slipstream.cli.publish", "request_app", "Send a request and show the answers"),
@@ -40,6 +40,23 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "top": ("slipstream.cli.top", "app", "Watch streams, consumers and rates"),
     "cheat": ("slipstream.cli.cheat", "app", "Show examples"),
     "completion": ("slipstream.cli.completion", "app", "Completion for bash, zsh and fish"),
+}
+# Groups of which parts lie in modules of their own, so that only the one asked for is imported.
+PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "stream": {
+        "slipstream.cli.stream_show": (
+            "ls",
+            "info",
+            "state",
+            "report",
+            "subjects",
+            "gaps",
+            "find",
+        ),
+        "slipstream.cli.stream_messages": ("get", "view", "rmm"),
+        "slipstream.cli.backup": ("backup", "restore"),
+    },
+    "consumer": {"slipstream.cli.consumer_read": ("next", "sub")},
 }
 ALIASES = {  # as the `nats` tool has them
     "a": "account",
@@ -105,25 +122,64 @@ def _dispatch(words: list[str]) -> int:
         print(usage())
         return OK
     if name not in COMMANDS:
-        raise UsageError(f'there is no command "{name}": `slipstream --help` lists them')
+        raise UsageError(_no_command(name))
     return run(name, rest[1:], given)
 
 
+def _no_command(name: str) -> str:
+    from difflib import get_close_matches
+
+    begun = [command for command in COMMANDS if command.startswith(name)]
+    close = get_close_matches(name, [*COMMANDS, *ALIASES], n=2)
+    meant = dict.fromkeys(ALIASES.get(word, word) for word in begun or close)
+    ending = did_you_mean(list(meant)) or ";"
+    return f'there is no command "{name}"{ending} `slipstream --help` lists them'
+
+
 def load(name: str) -> Any:
+    """A whole command, with all its sub-commands."""
     module, attribute, _ = COMMANDS[name]
-    return getattr(import_module(module), attribute)
+    found = getattr(import_module(module), attribute)
+    for part in PARTS.get(name, {}):
+        found.add_typer(import_module(part).app)
+    return found
+
+
+def _part(name: str, words: list[str]) -> tuple[Any, list[str]]:
+    """The app that has the command which `words` begin with, and `words` with its own name."""
+    from slipstream.cli.session import ALIASES as OTHERS
+
+    module, attribute, _ = COMMANDS[name]
+    parts = PARTS.get(name, {})
+    for word in (words[0], OTHERS.get(words[0], "")) if words else ():
+        for part, commands in parts.items():
+            if word in commands:
+                return import_module(part).app, [word, *words[1:]]
+    app = getattr(import_module(module), attribute)
+    own = {command.name for command in app.registered_commands}
+    if words and words[0] not in own and OTHERS.get(words[0]) in own:
+        words = [OTHERS[words[0]], *words[1:]]
+    return app, words
 
 
 def run(name: str, words: list[str], given: dict[str, Any]) -> int:
     """Run a command with the options of the connection that were given; its exit status."""
     import typer
 
+    from slipstream.cli.line import command_of
     from slipstream.cli.session import Settings, use
 
-    command = typer.main.get_command(load(name))
+    found = command_of(*_part(name, words))
     with use(Settings(**given)):
         try:
-            status = command(words, prog_name=f"slipstream {name}", standalone_mode=False)
+            if found is not None:
+                callback, arguments = found
+                status = callback(**arguments)
+            else:
+                command = typer.main.get_command(load(name))
+                status = command(words, prog_name=f"slipstream {name}", standalone_mode=False)
+        except typer.Exit as ending:
+            return ending.exit_code
         except typer.Abort:
             return INTERRUPTED
         except typer.TyperException as error:

@@ -8,7 +8,8 @@ import msgspec
 import typer
 
 from slipstream.cli.config_options import pairs_of
-from slipstream.cli.output import bytes_bar, done, note, print_json, properties, say, table
+from slipstream.cli.output import done, note, print_json, properties, say, table
+from slipstream.cli.progress import bytes_bar
 from slipstream.cli.prompts import confirm, stdin_chunks
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, show_duration, show_size, show_time, size
@@ -101,9 +102,9 @@ async def put(
         store = await js.object_store(bucket)
         if not force and await _holds(store, name):
             confirm(f"Replace existing object {bucket} > {name}?", force)
-        with bytes_bar("Storing") as bar:
+        with bytes_bar("Storing", wanted=not no_progress) as bar:
             total = path.stat().st_size if file != "-" else None
-            task = bar.add_task("", total=total, visible=not no_progress)
+            task = bar.add_task("", total=total)
             info = await store.put(
                 name,
                 stdin_chunks() if file == "-" else path,
@@ -165,8 +166,8 @@ async def get(
         target = Path(output or Path(name).name)
         if target.exists():
             confirm(f"Overwrite {target}?", force)
-        with bytes_bar("Fetching") as bar:
-            task = bar.add_task("", total=None, visible=not no_progress)
+        with bytes_bar("Fetching", wanted=not no_progress) as bar:
+            task = bar.add_task("", total=None)
             info = await store.get_file(
                 name,
                 target,

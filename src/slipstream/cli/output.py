@@ -4,47 +4,20 @@ Colours are used on a terminal only, and not where NO_COLOR is set.
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from unicodedata import combining, east_asian_width
 
 import msgspec
 import typer
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Table
-from rich.text import Text
 
-from slipstream.client.jetstream.model import Document
+if TYPE_CHECKING:
+    from slipstream.client.jetstream.model import Document
 
 FOLDED_MIN = 16  # a column of words is never made narrower than this
-
-
-class _Output(Console):
-    def on_broken_pipe(self) -> None:
-        """Whoever reads has seen enough; `main` ends quietly."""
-        raise BrokenPipeError
-
-
-def console() -> Console:
-    """Where results go; as wide as it takes when that is not a terminal."""
-    piped = not sys.stdout.isatty()
-    return _Output(width=1000 if piped else None, highlight=False, soft_wrap=piped)
 
 
 def styled(text: str, code: str) -> str:
@@ -86,7 +59,7 @@ def done(text: str, **found: Any) -> None:
 
 def plain(value: Any) -> Any:
     """Documents as dictionaries with the names of the wire."""
-    if isinstance(value, Document):
+    if hasattr(value, "to_wire"):
         return _whole(value)
     if isinstance(value, dict):
         return {name: plain(part) for name, part in value.items()}
@@ -95,7 +68,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _whole(document: Document) -> dict[str, Any]:
+def _whole(document: "Document") -> dict[str, Any]:
     """Every field of a document, also those at their default, so that programs find each."""
     sent = document.to_wire()
     made: dict[str, Any] = dict(document.extra)
@@ -103,9 +76,9 @@ def _whole(document: Document) -> dict[str, Any]:
         value = getattr(document, name)
         if name == "extra" or value is None:
             continue
-        if isinstance(value, Document):
+        if hasattr(value, "to_wire"):
             made[name] = _whole(value)
-        elif isinstance(value, list) and value and isinstance(value[0], Document):
+        elif isinstance(value, list) and value and hasattr(value[0], "to_wire"):
             made[name] = [_whole(one) for one in value]
         elif name in sent:
             made[name] = sent[name]
@@ -120,10 +93,9 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     Nothing is ever cut off. On a narrow terminal long words are folded, empty columns and the
     space around cells go, and where that is not enough each row becomes a block of its own.
     """
-    out = console()
     cells = [list(row) for row in rows]
     shown = [_Column(name, [row[at] for row in cells]) for at, name in enumerate(columns)]
-    room = out.width if sys.stdout.isatty() else sys.maxsize
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     padding = 1
     if _width(shown, padding) > room:
         shown = [column for column in shown if any(column.cells)] or shown
@@ -137,18 +109,62 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> 
         ]
         properties(title, blocks)
         return
-    made = Table(
-        title=Text(title, style="bold"), box=box.ROUNDED, title_justify="center",
-        padding=(0, padding),
-    )  # fmt: skip
     spare = room - _width(shown, padding)
     for column in shown:
-        width = min(column.most, column.least + spare)
-        spare -= width - column.least
-        made.add_column(Text(column.name), justify=column.justify, width=width, overflow="fold")
-    for row in zip(*(column.cells for column in shown), strict=True):
-        made.add_row(*map(Text, row))
-    out.print(made)
+        column.width = min(column.most, column.least + spare)
+        spare -= column.width - column.least
+    _draw(title, shown, padding)
+
+
+def _draw(title: str, columns: list["_Column"], padding: int) -> None:
+    widths = [column.width + 2 * padding for column in columns]
+    lines = ["─" * width for width in widths]
+    say(styled(title.center(sum(widths) + len(widths) + 1).rstrip(), "1"))
+    say("╭" + "┬".join(lines) + "╮")
+    for row in _rows([[column.name] for column in columns], columns, padding):
+        say("│" + "│".join(styled(cell, "1") for cell in row) + "│")
+    say("├" + "┼".join(lines) + "┤")
+    for row in _rows([column.cells for column in columns], columns, padding):
+        say("│" + "│".join(row) + "│")
+    say("╰" + "┴".join(lines) + "╯")
+
+
+def _rows(
+    found: list[list[str]], columns: list["_Column"], padding: int
+) -> Iterator[tuple[str, ...]]:
+    """The lines of a table: a row takes as many as its longest cell."""
+    space = " " * padding
+    for row in zip(*found, strict=True):
+        cells = [_folded(cell, column.width) for cell, column in zip(row, columns, strict=True)]
+        for at in range(max(map(len, cells))):
+            yield tuple(
+                space + column.set(cell[at] if at < len(cell) else "") + space
+                for cell, column in zip(cells, columns, strict=True)
+            )
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """`text` in lines that are at most `width` cells wide, broken between words if possible."""
+    lines = []
+    for line in text.splitlines() or [""]:
+        while cell_len(line) > width:
+            end, taken = 0, 0
+            while (taken := taken + cell_len(line[end])) <= width:
+                end += 1
+            end = max(end, 1)
+            space = line.rfind(" ", 1, end + 1)
+            lines.append(line[: space if space > 0 else end].rstrip())
+            line = line[space + 1 if space > 0 else end :]
+        lines.append(line)
+    return lines
+
+
+def cell_len(text: str) -> int:
+    """How many cells of a terminal `text` takes."""
+    if text.isascii():
+        return len(text)
+    wide = sum(east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(combining(letter) > 0 for letter in text)
 
 
 class _Column:
@@ -158,10 +174,16 @@ class _Column:
         self.name = name
         self.cells = cells
         numbers = bool(cells) and all(map(_is_number, cells))
-        self.justify: JustifyMethod = "right" if numbers else "left"
+        self.is_number = numbers
+        self.width = 0
         widest = max(map(cell_len, cells), default=0)
         self.least = max(min(widest, FOLDED_MIN), max(map(len, name.split())))
         self.most = max(widest, len(name))
+
+    def set(self, text: str) -> str:
+        """`text` in the width of the column: numbers right, the rest left."""
+        space = " " * (self.width - cell_len(text))
+        return space + text if self.is_number else text + space
 
 
 def _width(columns: list[_Column], padding: int) -> int:
@@ -188,28 +210,3 @@ def properties(title: str, sections: Sequence[tuple[str, Sequence[tuple[str, str
             say(f"{label:>{width}}: {first}")
             for line in more:
                 say(f"{'':>{width}}  {line}")
-
-
-@contextmanager
-def spinner(what: str) -> Iterator[None]:
-    """What the server does in one go, with the time it takes; on a terminal's stderr only."""
-    columns = (SpinnerColumn(), TextColumn(what), TimeElapsedColumn())
-    with _progress(*columns) as bar:
-        bar.add_task("", total=None)
-        yield
-
-
-def count_bar(what: str) -> Progress:
-    """A progress bar of things; it draws on stderr, and only on a terminal."""
-    return _progress(TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-
-
-def bytes_bar(what: str) -> Progress:
-    """A progress bar of bytes; it draws on stderr, and only on a terminal."""
-    columns = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    return _progress(TextColumn(what), BarColumn(), *columns)
-
-
-def _progress(*columns: ProgressColumn) -> Progress:
-    drawn = sys.stderr.isatty()
-    return Progress(*columns, console=Console(stderr=True), disable=not drawn, transient=True)

@@ -4,6 +4,7 @@ Whatever waits for a person waits inside `interruptible`, so that Ctrl-C ends th
 """
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,8 @@ from typing import Any
 import typer
 
 from slipstream.cli.global_options import UsageError
+
+CHUNK_BYTES = 128 * 1024
 
 
 def may_ask() -> bool:
@@ -103,8 +106,8 @@ def read_stdin() -> bytes:
     with interruptible():
         if sys.stdin.isatty():
             typer.echo("Reading from standard input; end with Ctrl-D", err=True)
-        # Not `read()`: that takes a line which came just after Ctrl-C, and goes on reading.
-        while chunk := sys.stdin.buffer.read1():
+        # `sys.stdin.read()` would take a line that came just after Ctrl-C, and go on reading.
+        while chunk := os.read(sys.stdin.fileno(), CHUNK_BYTES):
             found += chunk
     return bytes(found)
 
@@ -113,7 +116,7 @@ def stdin_chunks() -> Iterator[bytes]:
     """Standard input as it comes; a person at a terminal may stop it with Ctrl-C."""
     while True:
         with interruptible():
-            chunk = sys.stdin.buffer.read1()
+            chunk = os.read(sys.stdin.fileno(), CHUNK_BYTES)
         if not chunk:
             return
         yield chunk

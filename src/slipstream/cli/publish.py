@@ -11,7 +11,8 @@ import typer
 
 from slipstream.cli.config_options import header_of
 from slipstream.cli.message_text import received_json, say_bytes, show_headers
-from slipstream.cli.output import clock, count_bar, note, print_json, say
+from slipstream.cli.output import clock, note, print_json, say
+from slipstream.cli.progress import count_bar
 from slipstream.cli.prompts import interruptible, read_stdin
 from slipstream.cli.session import command, connection, context_of, new_app, settings, wants_json
 from slipstream.cli.templates import Template
@@ -87,8 +88,8 @@ async def pub(
             return
         quiet = quiet or wants_json()
         size = 0
-        with count_bar("Published") as bar:
-            task = bar.add_task("", total=len(drafts), visible=len(drafts) > 1)
+        with count_bar("Published", wanted=len(drafts) > 1) as bar:
+            task = bar.add_task("", total=len(drafts))
             for n, draft in enumerate(drafts, 1):
                 data, headers = draft.message(n)
                 size += len(data)

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from slipstream.cli import backup, stream_messages, stream_show
 from slipstream.cli.choose import choose_stream
 from slipstream.cli.config_options import read_config, with_config_options
-from slipstream.cli.output import done, note, print_json, say, spinner
+from slipstream.cli.output import done, note, print_json, say
+from slipstream.cli.progress import spinner
 from slipstream.cli.prompts import confirm, require
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.stream_copy import copy_messages
@@ -185,7 +185,3 @@ async def purge(
         else:
             note(f"{gone:,} messages were removed")
             show_stream(info)
-
-
-for part in (stream_show.app, stream_messages.app, backup.app):
-    app.add_typer(part)

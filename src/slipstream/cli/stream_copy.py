@@ -6,7 +6,7 @@ Sequences and times of storing are the new stream's own; headers tell where a me
 
 import asyncio
 
-from slipstream.cli.output import count_bar
+from slipstream.cli.progress import count_bar
 from slipstream.client.jetstream import Stream, StreamConfig
 from slipstream.client.jetstream.context import JetStream
 from slipstream.client.jetstream.model import StreamSource

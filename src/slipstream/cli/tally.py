@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from slipstream.cli.output import count_bar
+from slipstream.cli.progress import count_bar
 
 WIDTH = 8
 BARS_MAX = 8  # more workers share one bar
