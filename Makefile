@@ -4,6 +4,7 @@
 #   make lint    style, types, layers
 #   make fuzz    look for inputs that break the parsers, the API or recovery, SECONDS=60 for each target
 #   make sanitize  tests and inputs under AddressSanitizer and UndefinedBehaviorSanitizer (needs gcc)
+#   make wheels  manylinux wheels for the CPythons of this machine, each tried without a compiler
 #   make bench   table and plots against nats-server (needs rustc); PARTS="loads scale curves"
 PYTHON ?= python3
 VENV   ?= .venv
@@ -13,11 +14,11 @@ JOBS   ?= auto
 SECONDS ?= 60
 SEED   ?= 0
 
-.PHONY: demo ready test test-compiled test-plain lint fuzz sanitize bench build clean help
+.PHONY: demo ready test test-compiled test-plain lint fuzz sanitize bench build wheels clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,8s/^#   //p' Makefile
+	@sed -n '2,9s/^#   //p' Makefile
 
 demo: ready $(VENV)/.demo build
 	$(PY) -m examples.flights
@@ -65,7 +66,7 @@ SANITIZED_TARGETS = arrow buffers client_frames columns headers records recovery
 
 sanitize: $(VENV)/.dev $(VENV)/.fuzz
 	@echo "==> compiled modules with AddressSanitizer and UndefinedBehaviorSanitizer"
-	SLIPSTREAM_SANITIZE=1 $(PY) setup.py -q build_ext --parallel 2 \
+	SLIPSTREAM_SANITIZE=1 $(PY) setup.py -q build_ext \
 		--build-lib build/sanitize --build-temp build/sanitize-temp
 	cd src && find slipstream -name '*.py*' -not -name '*.pyc' -o -name '*.pxd' -o -name 'py.typed' \
 		| tar cf - -T - | tar xf - -C ../build/sanitize
@@ -81,7 +82,10 @@ bench: $(VENV)/.bench build
 
 build: $(VENV)/.base
 	@echo "==> compiled modules"
-	@$(PY) setup.py -q build_ext --inplace --parallel 2
+	@$(PY) setup.py -q build_ext --inplace
+
+wheels:
+	$(PYTHON) tools/build_wheels.py $(PYTHONS)
 
 $(VENV)/.base: pyproject.toml
 	@echo "==> virtual environment in $(VENV)"
@@ -112,5 +116,5 @@ $(VENV)/.bench: $(VENV)/.base
 	@touch $@
 
 clean:
-	rm -rf build $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache
 	find src -name '*.so' -delete
