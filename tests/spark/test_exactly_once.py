@@ -13,6 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 import slipstream
 import slipstream.sync
 from slipstream.errors import ConfigError
+from slipstream.spark import markers
 from slipstream.spark.exactly_once import ChangedRowsError, ReusedWriterError
 from slipstream.spark.publishing import FencedError, RowError
 from slipstream.spark.sink import Attempt, StreamSink, Task, Written
@@ -361,5 +362,5 @@ def test_a_new_batch_costs_a_task_few_requests(jetstream_url: str) -> None:
         sink.run(iter([rows(name, "b")]), Task("q", 1, 0, "second"))
         watch.drain()
     assert [subject for subject in seen if ".MSG.GET." in subject or "DIRECT" in subject] == [
-        f"$JS.API.STREAM.MSG.GET.{name}"
+        f"$JS.API.STREAM.MSG.GET.{markers.STREAM}"
     ] * 2

@@ -12,9 +12,9 @@ from slipstream.cli.output import say, table
 from slipstream.cli.pipeline_output import short_name
 from slipstream.cli.pipeline_project import Project
 from slipstream.client.jetstream.errors import StreamNotFoundError
+from slipstream.spark import earlier_markers, markers
 from slipstream.spark.checkpoints import Flow, Reading, flows
 from slipstream.spark.environment import from_environment, to_environment
-from slipstream.spark.exactly_once import progress_prefix
 from slipstream.spark.options import ServerOptions, parse
 from slipstream.spark.streams import StreamView, connect, jetstream
 
@@ -81,6 +81,7 @@ async def status_of(project: Project, given: dict[str, str]) -> Status:
         names = {read.stream for flow in found for read in flow.readings}
         names |= {name for names_of in written.values() for name in names_of}
         views = {name: view for name in sorted(names) if (view := await _view(js, name))}
+        others = {name: _markers_in(js, view) for name, view in views.items()}
         lines = [
             FlowStatus(
                 flow=short_name(flow.name),
@@ -88,17 +89,15 @@ async def status_of(project: Project, given: dict[str, str]) -> Status:
                 batches=flow.batches,
                 unfinished=flow.is_unfinished,
                 query_id=flow.query_id,
-                reads=[await _read(read, views.get(read.stream)) for read in flow.readings],
+                reads=[
+                    await _read(read, views.get(read.stream), others.get(read.stream))
+                    for read in flow.readings
+                ],
                 writes=written[flow.query_id],
             )
             for flow in found
         ]
-    streams = [
-        StreamStatus(
-            name, view.info.state.messages, view.info.state.bytes, max(view.first, 1), view.next
-        )
-        for name, view in views.items()
-    ]
+        streams = [await _stream(view, others[name]) for name, view in views.items()]
     servers = ",".join(options.server_list)
     return Status(project.name, project.storage, servers, lines, streams)
 
@@ -110,27 +109,48 @@ async def _view(js: "JetStream", name: str) -> StreamView | None:
         return None
 
 
+def _markers_in(js: "JetStream", view: StreamView) -> StreamView | None:
+    """The markers that an earlier version has put among the messages; None if there are none."""
+    if not earlier_markers.may_have(view.info):
+        return None
+    return StreamView(js, view.info, [f"{earlier_markers.prefix_of(view.name)}.>"])
+
+
+async def _count(view: StreamView, others: StreamView | None, start: int) -> int:
+    """Messages from a sequence on, without markers among them."""
+    count = await view.count_from(start)
+    return count if others is None else count - await others.count_from(start)
+
+
+async def _stream(view: StreamView, others: StreamView | None) -> StreamStatus:
+    count = await _count(view, others, 1)
+    return StreamStatus(view.name, count, view.info.state.bytes, max(view.first, 1), view.next)
+
+
 async def _written(js: "JetStream", found: list[Flow]) -> dict[str, list[str]]:
-    """The streams that have a marker of a flow's query."""
-    written: dict[str, list[str]] = {flow.query_id: [] for flow in found}
-    async for name in js.stream_names(progress_prefix("*", "") + ".>"):
-        prefix = progress_prefix(name, "")
+    """The streams in which a flow's query has progress, now or with an earlier version."""
+    written: dict[str, set[str]] = {flow.query_id: set() for flow in found}
+    for name, writers in (await markers.writers(js)).items():
+        for writer in writers & set(written):
+            written[writer].add(name)
+    async for name in js.stream_names(f"{earlier_markers.prefix_of('*')}.>"):
+        prefix = earlier_markers.prefix_of(name)
         info = await js.stream_info(name, subjects_filter=f"{prefix}.>")
         writers = {
             subject.removeprefix(f"{prefix}.").split(".")[0] for subject in info.state.subjects
         }
         for writer in writers & set(written):
-            written[writer].append(name)
-    return written
+            written[writer].add(name)
+    return {query: sorted(names) for query, names in written.items()}
 
 
-async def _read(read: Reading, view: StreamView | None) -> Read:
+async def _read(read: Reading, view: StreamView | None, others: StreamView | None) -> Read:
     if view is None:
         return Read(read.stream, read.next, 0, MISSING)
     if read.created and read.created != view.created:
-        return Read(read.stream, read.next, view.info.state.messages, MADE_ANEW)
+        return Read(read.stream, read.next, await _count(view, others, 1), MADE_ANEW)
     state = LOST if read.next < view.first and view.info.config.retention == "limits" else OK
-    return Read(read.stream, read.next, await view.count_from(read.next), state)
+    return Read(read.stream, read.next, await _count(view, others, read.next), state)
 
 
 def print_status(status: Status) -> None:

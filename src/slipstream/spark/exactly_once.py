@@ -1,50 +1,61 @@
-"""Exactly once into a stream, without transactions: fences, and rows that can be found again.
+"""Exactly once into a stream, without transactions: one attempt at a time, and rows found again.
 
-A writer (a query) has a marker subject in the stream, and one below it for each partition. Its own
-says which batch is being written, by which *run*: a run is one job of Spark, which has cut the
-batch into partitions in one way. That of a partition says that an attempt has begun or is done.
-A task
+A writer (a query) has a marker in a stream of markers (`slipstream.spark.markers`), and one below
+it for each partition. Its own says which batch is being written, by which *run*: a run is one job
+of Spark, which has cut the batch into partitions in one way. That of a partition says that an
+attempt has begun or is done. A task
 
-1. reads the writer's marker, from the stream's leader. If the batch, or a later one, is done,
-   nothing is published. If it names another batch or another run, the task puts one for its own
-   run, on condition that the marker read is still the last: it takes the batch over. If there was
-   another run of this batch before, the attempts of that run are fenced: each partition's marker
-   that it has begun gets one of this run behind it.
+1. reads the writer's marker, from the leader of the stream of markers. If the batch, or a later
+   one, is done, nothing is published. If it names another batch or another run, the task puts one
+   for its own run, on condition that the marker read is still the last: it takes the batch over.
+   If there was another run of this batch before, it waits until the attempts of that run have gone
+   (`slipstream.spark.presence`).
 2. puts *begun* on its partition's marker, on condition that the writer's is still the one of its
    run; so no run adds anything any more once another has taken over.
-3. looks whether that is the first marker of its partition in this run. If it is not, an earlier
-   attempt of the task may have stored some of its rows: it reads the stream up to *begun*, and
-   leaves out the rows that are there. Each message carries its row's identity in a header.
+3. looks whether that is the first marker of its partition in this run. If it is not, it waits until
+   the earlier attempts at the task have gone. These may have stored some of its rows: it reads the
+   stream to its end, and leaves out the rows that are there. Each message carries its row's
+   identity in a header, with the sequence of its attempt's *begun*.
 4. If an earlier run may have stored rows, they are found in the same way. They need not be those of
    this partition, if the batch was cut in another way: `slipstream.spark.claims` says which task
    leaves out which of them.
-5. publishes its other rows, each on condition that *begun* is the last marker of the partition,
-   and *done* behind them, on the same condition.
+5. publishes its other rows, and puts *done*, on condition that its *begun* is the last marker of
+   the partition.
 
 When all tasks are done, the driver puts *done* on the writer's marker. docs/spark-sink.md has the
 argument. No time enters it: neither the duplicate window nor how late a batch is retried.
 """
 
 import asyncio
+from base64 import urlsafe_b64decode
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from slipstream.client.arrow.row_block import STORED, TO_SEND, RowBlock
+from slipstream.client.arrow.row_block import LEFT_OUT, STORED, TO_SEND, RowBlock
 from slipstream.client.jetstream.errors import MessageNotFoundError, WrongLastSequenceError
 from slipstream.errors import ConfigError, Error
+from slipstream.spark import earlier_markers, markers, presence
 from slipstream.spark.claims import Claims
+from slipstream.spark.earlier_markers import EarlierMarkers
+from slipstream.spark.markers import BEGUN, DONE, FENCED, Marker
+from slipstream.spark.presence import Presence
 from slipstream.spark.publishing import FencedError
 from slipstream.spark.sink_rows import ROW_HEADER, RowReader
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import pyarrow
+
     from slipstream.client.jetstream import JetStream, Stream
     from slipstream.client.jetstream.model import StreamConfig
 
-BEGUN, DONE, FENCED = "begun", "done", "fenced"
 _RACES_MAX = 50
 _RACE_WAIT_SECONDS = 0.02
+_DIGEST_SIZE = 22  # of an identity, 16 bytes in base64
+_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 class ChangedRowsError(Error):
@@ -64,66 +75,58 @@ class Task(msgspec.Struct, frozen=True):
     run: str = ""
 
 
-class Marker(msgspec.Struct, frozen=True):
-    """How far a batch is.
+class Writer:
+    """The progress of a writer within one stream, over one connection.
 
-    `since`: there was a run before, and its first marker's sequence. `claimed`: how many of its
-    rows the task has found among those that earlier runs have stored.
+    `rows` is the stream that is written, `stream` that of the markers. `prefix` says where an
+    earlier version had its markers among the rows.
     """
 
-    batch: int
-    state: str
-    run: str = ""
-    since: int = 0
-    rows: int = 0
-    digest: str = ""
-    claimed: int = 0
-
-
-class Writer:
-    """The progress of a writer within one stream, over one connection."""
-
-    def __init__(self, js: "JetStream", stream: "Stream", prefix: str, writer: str) -> None:
+    def __init__(self, js: "JetStream", rows: "Stream", prefix: str, writer: str) -> None:
         self.js = js
-        self.stream = stream
-        self.subject = f"{prefix}.{writer}"
+        self.rows = rows
+        self.stream = js.stream_handle(markers.STREAM)
+        self.subject = f"{markers.subject_of(rows.cached_info)}.{writer}"
+        self._name = writer
+        has_earlier = earlier_markers.may_have(rows.cached_info, prefix)
+        where = earlier_markers.prefix_of(rows.name, prefix)
+        self.earlier = EarlierMarkers(js, rows, where, writer) if has_earlier else None
 
     def of(self, partition: int) -> str:
         """The marker subject of a partition."""
         return f"{self.subject}.{partition}"
 
-    async def last(self, subject: str) -> tuple[Marker | None, int]:
-        """The last marker on a subject and its sequence."""
-        try:
-            found = await self.stream.get_last_message(subject, direct=False)
-        except MessageNotFoundError:
-            return None, 0
-        return msgspec.json.decode(found.data, type=Marker), found.sequence
+    async def last(self) -> tuple[Marker | None, int]:
+        """The writer's last marker and its sequence; None and 0 before its first batch."""
+        while True:
+            last, at = await markers.last_of(self.stream, self.subject)
+            if last is not None or self.earlier is None:
+                return last, at
+            inherited = await self.earlier.last()
+            if inherited is None:
+                return None, 0
+            try:
+                return inherited, await self.put(self.subject, inherited, self.subject, 0)
+            except WrongLastSequenceError:
+                continue
 
     async def put(self, subject: str, marker: Marker, of: str, expected: int) -> int:
         """Put a marker if the last sequence of `of` is as expected: else WrongLastSequenceError."""
-        ack = await self.js.publish(
-            subject,
-            msgspec.json.encode(marker),
-            expected_stream=self.stream.name,
-            expected_last_sequence_per_subject=expected,
-            expected_last_sequence_subject=of,
-        )
-        return ack.sequence
+        return await markers.put(self.js, markers.STREAM, subject, marker, of, expected)
 
-    async def finish(self, task: Task, rows: int, digest: str) -> None:
+    async def finish(self, task: Task, rows: int, digest: str, *, is_checked: bool = True) -> None:
         """All tasks of a run are done.
 
         Raises `ChangedRowsError` and `ReusedWriterError` where the tasks have published nothing
         though the rows are not in the stream, and `FencedError`.
         """
         for _ in range(_RACES_MAX):
-            last, at = await self.last(self.subject)
+            last, at = await self.last()
             if last is None:
-                return  # the stream was purged: every row was acknowledged before
+                return  # the stream was made anew: every row was acknowledged before
             if last.batch > task.batch or (last.batch == task.batch and last.state == DONE):
-                done = await self._done(task.batch, at)
-                self._check_same(task, rows, digest, done, last)
+                if is_checked:
+                    self._check_same(task, rows, digest, await self._done(task.batch, at), last)
                 return
             if (last.batch, last.run) != (task.batch, task.run):
                 break
@@ -133,18 +136,18 @@ class Writer:
             except WrongLastSequenceError:
                 await asyncio.sleep(_RACE_WAIT_SECONDS)
                 continue
+            await markers.prune(self.stream, self.subject, last.since or at, task.batch)
             return
         raise FencedError(f"{self.subject}: another run has taken over batch {task.batch}")
 
     async def _done(self, number: int, at: int) -> Marker | None:
         """The marker that says that a batch is done, among those up to sequence `at`."""
-        scan = self.stream.scan(1, at, subjects=self.subject, columns=["data"])
         found = None
-        async for batch in scan:
-            for data in batch.column("data").to_pylist():
-                marker = msgspec.json.decode(data, type=Marker)
-                if (marker.batch, marker.state) == (number, DONE):
-                    found = marker
+        for _, _, marker in await markers.history(self.stream, self.subject, 1, at):
+            if (marker.batch, marker.state) == (number, DONE):
+                found = marker
+        if found is None and self.earlier is not None:
+            return await self.earlier.done(number)
         return found
 
     def _check_same(
@@ -154,13 +157,13 @@ class Writer:
         right only if it was done with the same rows."""
         if done is None:
             raise ReusedWriterError(
-                f"{self.subject}: batch {task.batch} ({rows} rows) was not published: the stream "
-                f"has no record of it, and a later one, batch {last.batch}, was written under this "
+                f"{self._name}: batch {task.batch} ({rows} rows) was not published: there "
+                f"is no record of it, and a later one, batch {last.batch}, was written under this "
                 f"writer id. {WHO_WRITES}"
             )
         if (done.rows, done.digest) != (rows, digest):
             raise ChangedRowsError(
-                f"{self.subject}: batch {task.batch} was written with {done.rows} rows, and comes "
+                f"{self._name}: batch {task.batch} was written with {done.rows} rows, and comes "
                 f"again with other ones ({rows}), of which none was published; the last batch of "
                 f"this writer id is {last.batch}. {WHO_WRITES} Or the query has changed: "
                 f"{WHAT_TO_DO}"
@@ -168,17 +171,30 @@ class Writer:
 
 
 class Progress:
-    """The progress of a task; outlives its connections."""
+    """The progress of a task; outlives its connections.
 
-    def __init__(self, task: Task) -> None:
+    With `finds` false rows are not looked for: writing one twice changes nothing.
+    """
+
+    def __init__(self, task: Task, patience: float, *, finds: bool = True) -> None:
         self._task = task
+        self._patience = patience
+        self._finds = finds
         self._writer: Writer | None = None
+        self._presence: Presence | None = None
+        self._subjects: list[str] = []
         self._fence = 0
         self._taken_at = 0
+        self._run = Marker(task.batch, BEGUN)  # what the writer's marker says of this run
         self._done: Marker | None = None
+        self._gone: set[int] = set()  # attempts that can add nothing any more, by *begun*
+        self._own_tokens: set[str] = set()
+        self._earlier_tokens: set[str] = set()
         self._own: Counter[bytes] = Counter()  # stored by earlier attempts, not met yet
         self._claims: Claims | None = None
         self._has_begun = False
+        self.is_recalled = False  # all that was stored before is known
+        self.floor = 0  # rows that this attempt stores have higher sequences
 
     @property
     def earlier(self) -> int:
@@ -192,89 +208,135 @@ class Progress:
             return self._done.claimed
         return self._claims.met if self._claims is not None else 0
 
-    async def begin(self, writer: Writer) -> bool:
-        """Take the partition; False if nothing is to be published. Raises `FencedError`."""
-        self._writer = writer
+    @property
+    def label(self) -> bytes:
+        """What begins the header line with a row's identity."""
+        return f"{ROW_HEADER}: {token_of(self._fence)}".encode()
+
+    async def begin(self, writer: Writer, presence: Presence, subjects: list[str]) -> bool:
+        """Take the partition; False if nothing is to be published. Raises `FencedError`.
+
+        One of `subjects` may be published to.
+        """
+        self._writer, self._presence, self._subjects = writer, presence, subjects
         task = self._task
         for _ in range(_RACES_MAX):
-            last, at = await writer.last(writer.subject)
+            last, at = await writer.last()
             if last is not None:
                 if last.batch > task.batch or (last.batch == task.batch and last.state == DONE):
                     return False
                 if self._has_begun and (last.batch, last.run) != (task.batch, task.run):
                     break
             try:
-                since, at = await self._take_over(last, at)
-                if since and not self._has_begun:
-                    await self._fence_others(since, at)
-                begun = Marker(task.batch, BEGUN, task.run)
+                run, at = await self._take_over(last, at)
+                if run.since and not self.is_recalled:
+                    await self._outlive_others(run)
+                begun = Marker(task.batch, BEGUN, task.run, inbox=presence.inbox)
                 self._fence = await writer.put(writer.of(task.partition), begun, writer.subject, at)
             except WrongLastSequenceError:
                 await asyncio.sleep(_RACE_WAIT_SECONDS)
                 continue
-            if self._has_begun:
-                return True
-            self._taken_at = at
+            self._run, self._taken_at = run, at
             self._has_begun = True
-            return await self._recall(since)
+            history = await self._history()
+            if self.is_recalled:
+                await self._outlive_own(history)
+                return True
+            is_wanted = await self._recall(history)
+            self.is_recalled = True
+            return is_wanted
         raise FencedError(f"{writer.subject}: other attempts keep taking over batch {task.batch}")
 
-    async def _take_over(self, last: Marker | None, at: int) -> tuple[int, int]:
-        """The first marker's sequence of runs before this one (0: none), and this run's."""
+    async def _take_over(self, last: Marker | None, at: int) -> tuple[Marker, int]:
+        """What the writer's marker says of this run, and its sequence."""
         assert self._writer is not None
-        task = self._task
+        task, writer = self._task, self._writer
         if last is not None and (last.batch, last.run) == (task.batch, task.run):
-            return last.since, at
-        since = (last.since or at) if last is not None and last.batch == task.batch else 0
-        marker = Marker(task.batch, BEGUN, task.run, since)
-        subject = self._writer.subject
-        return since, await self._writer.put(subject, marker, subject, at)
+            return last, at
+        if last is not None and last.batch == task.batch:
+            marker = msgspec.structs.replace(last, run=task.run, since=last.since or at)
+        else:
+            floor = writer.rows.cached_info.state.last_seq
+            marker = Marker(task.batch, BEGUN, task.run, floor=floor)
+        return marker, await writer.put(writer.subject, marker, writer.subject, at)
 
-    async def _fence_others(self, since: int, at: int) -> None:
-        """Put a marker behind each that earlier runs have begun: their messages are refused."""
-        writer, task = self._writer, self._task
+    async def _outlive_others(self, run: Marker) -> None:
+        """Wait until no attempt of an earlier run of this batch can add anything."""
+        writer, task, presence = self._writer, self._task, self._presence
         assert writer is not None
-        begun: dict[str, tuple[int, Marker]] = {}
-        scan = writer.stream.scan(
-            since, at, subjects=f"{writer.subject}.*", columns=["subject", "sequence", "data"]
-        )
-        async for batch in scan:
-            columns = (batch.column(name).to_pylist() for name in ("subject", "sequence", "data"))
-            for subject, sequence, data in zip(*columns, strict=True):
-                if subject.rpartition(".")[2].isdigit():
-                    begun[subject] = (sequence, msgspec.json.decode(data, type=Marker))
-        fence = Marker(task.batch, FENCED, task.run)
-        for subject, (sequence, marker) in begun.items():
-            if (marker.batch, marker.state) != (task.batch, BEGUN) or marker.run == task.run:
+        assert presence is not None
+        if run.is_inherited and writer.earlier is not None:
+            await writer.earlier.end(task.run)
+        left: dict[str, dict[int, Marker]] = {}
+        last: dict[str, int] = {}
+        for subject, at, marker in await markers.history(
+            writer.stream, f"{writer.subject}.*", run.since
+        ):
+            if marker.batch != task.batch or (marker.run == task.run and marker.state != FENCED):
                 continue
+            last[subject] = at
+            if marker.state == BEGUN:
+                self._earlier_tokens.add(token_of(at))
+                left.setdefault(subject, {})[at] = marker
+            else:
+                left[subject] = {}  # whoever put this has outlived those before
+        await presence.outlive(
+            (marker.inbox for begun in left.values() for marker in begun.values()), self._patience
+        )
+        fence = Marker(task.batch, FENCED, task.run)
+        for subject in (subject for subject, begun in left.items() if begun):
             try:
-                await writer.put(subject, fence, subject, sequence)
+                await writer.put(subject, fence, subject, last[subject])
             except WrongLastSequenceError:
-                continue  # there is a later one, which serves as well
+                continue  # another task of this run was quicker
 
-    async def _recall(self, since: int) -> bool:
-        """Find what earlier attempts have stored; False if one of this run is done."""
+    async def _history(self) -> list[tuple[int, Marker]]:
+        """The markers of this partition in this run before *begun*. Raises `FencedError`."""
         writer, task = self._writer, self._task
         assert writer is not None
         subject = writer.of(task.partition)
-        first = await writer.stream.get_next(self._taken_at + 1, subject, direct=False)
-        has_begun = False
-        if first.sequence != self._fence:
-            scan = writer.stream.scan(
-                self._taken_at + 1, self._fence - 1, subjects=subject, columns=["data"]
-            )
-            async for batch in scan:
-                for data in batch.column("data").to_pylist():
-                    marker = msgspec.json.decode(data, type=Marker)
-                    has_begun |= marker.state == BEGUN
-                    if marker.state == DONE:
-                        self._done = marker
+        try:
+            first = await writer.stream.get_next(self._taken_at + 1, subject, direct=False)
+            while first.sequence < self._fence:
+                found = await markers.history(
+                    writer.stream, subject, self._taken_at + 1, self._fence
+                )
+                if found and found[-1][1] == self._fence:
+                    return [(at, marker) for _, at, marker in found[:-1]]
+                # A replica that is not up to date, or all was pruned: then it is not there at all.
+                await writer.stream.get_message(self._fence, direct=False)
+                await asyncio.sleep(_RACE_WAIT_SECONDS)
+        except MessageNotFoundError:
+            first = None
+        if first is None or first.sequence != self._fence:
+            raise FencedError(f"{subject}: batch {task.batch} was finished without this attempt")
+        return []
+
+    async def _outlive_own(self, history: list[tuple[int, Marker]]) -> None:
+        """Wait until no earlier attempt at this task can add anything."""
+        assert self._presence is not None
+        begun = {at: marker for at, marker in history if marker.state == BEGUN}
+        self._own_tokens |= {token_of(at) for at in (*begun, self._fence)}
+        left = [marker.inbox for at, marker in begun.items() if at not in self._gone]
+        await self._presence.outlive(left, self._patience)
+        self._gone |= set(begun)
+
+    async def _recall(self, history: list[tuple[int, Marker]]) -> bool:
+        """Find what earlier attempts have stored; False if one of this run is done."""
+        writer, task = self._writer, self._task
+        assert writer is not None
+        self.floor = self._run.floor
+        for _, marker in history:
+            if marker.state == DONE:
+                self._done = marker
         if self._done is not None:
             return False
-        if not since and not has_begun:
+        await self._outlive_own(history)
+        has_earlier = self._run.since > 0
+        if not self._finds or (not has_earlier and len(self._own_tokens) == 1):
             return True
-        earlier, own = await self._find(since or self._taken_at, with_earlier=bool(since))
-        self._own.update(own)
+        earlier, own = await self._find(self._run.floor + 1, with_earlier=has_earlier)
+        self._own = Counter(own)
         if earlier:
             self._claims = Claims(writer.subject, task.partition, task.run, self._taken_at, earlier)
             await self._claims.connect(writer.js, writer.stream)
@@ -282,6 +344,8 @@ class Progress:
 
     async def resume(self, floor: int, blocks: list[RowBlock]) -> None:
         """After `begin` on a new connection: find which rows in doubt are stored above `floor`."""
+        if not self._finds:
+            return
         writer = self._writer
         assert writer is not None
         _, own = await self._find(floor + 1, with_earlier=False)
@@ -291,6 +355,7 @@ class Progress:
             for row, state in enumerate(block.states):
                 if state == STORED:
                     found[block.digests[row * 16 : row * 16 + 16]] -= 1
+                    block.states[row] = LEFT_OUT  # it is below the next floor
         self._own.update(+found)
         if self._claims is not None:
             await self._claims.connect(writer.js, writer.stream)
@@ -310,29 +375,6 @@ class Progress:
             await self._claims.leave_out(block)
         return before - block.left
 
-    @property
-    def label(self) -> bytes:
-        """What begins the header line with a row's identity."""
-        task = self._task
-        prefix = f"{task.writer}.{task.batch}.{task.run}.{task.partition}."
-        return f"{ROW_HEADER}: {prefix}".encode()
-
-    @property
-    def lines(self) -> bytes:
-        """The condition on the fence."""
-        assert self._writer is not None
-        subject = self._writer.of(self._task.partition)
-        return (
-            f"Nats-Expected-Stream: {self._writer.stream.name}\r\n"
-            f"Nats-Expected-Last-Subject-Sequence: {self._fence}\r\n"
-            f"Nats-Expected-Last-Subject-Sequence-Subject: {subject}\r\n"
-        ).encode()
-
-    @property
-    def fence(self) -> int:
-        """The sequence of *begun*."""
-        return self._fence
-
     async def finish(self, rows: RowReader) -> None:
         """All rows are stored. Raises `ChangedRowsError`, `FencedError`."""
         writer, task = self._writer, self._task
@@ -348,7 +390,7 @@ class Progress:
         try:
             await writer.put(subject, done, subject, self._fence)
         except WrongLastSequenceError as error:
-            last, _ = await writer.last(subject)
+            last, _ = await markers.last_of(writer.stream, subject)
             if last != done:  # else it was this one, and its acknowledgement was lost
                 raise FencedError(f"{subject}: another attempt has taken over") from error
 
@@ -362,28 +404,60 @@ class Progress:
             )
 
     async def _find(self, since: int, *, with_earlier: bool) -> tuple[list[bytes], list[bytes]]:
-        """Identities of the batch's rows between `since` and the fence: of earlier runs, in the
-        stream's order, and those that this run has stored for this partition."""
-        import pyarrow.compute as pc
-
+        """Identities of the batch's rows from `since` on: of earlier runs, in an order that is the
+        same for all tasks, and those that this run has stored for this partition."""
         writer, task = self._writer, self._task
         assert writer is not None
-        batch_prefix = f"{task.writer}.{task.batch}."
-        run_prefix = f"{batch_prefix}{task.run}."
-        own_prefix = f"{run_prefix}{task.partition}."
+        end = await presence.settled(writer.js, writer.rows, self._subjects, self._patience)
+        self.floor = end
+        inherited: list[bytes] = []
         earlier: list[bytes] = []
         own: list[bytes] = []
-        async for batch in writer.stream.scan(since, self._fence, columns=["sequence", "headers"]):
+        wanted = f"{task.writer}.{task.batch}."
+        async for batch in _scan(writer.rows, since, end):
             headers = batch.column("headers")
-            names = headers.items.filter(pc.equal(headers.keys, ROW_HEADER)).flatten()
-            wanted = batch_prefix if with_earlier else own_prefix
-            for name in names.filter(pc.starts_with(names, wanted)).to_pylist():
-                digest = bytes.fromhex(name.rpartition(".")[2])
-                if name.startswith(own_prefix):
-                    own.append(digest)
-                elif not name.startswith(run_prefix):
-                    earlier.append(digest)
-        return earlier, own
+            for text in _values(headers, ROW_HEADER):
+                token, digest = text[:-_DIGEST_SIZE], text[-_DIGEST_SIZE:]
+                if token in self._own_tokens:
+                    own.append(urlsafe_b64decode(digest + "=="))
+                elif with_earlier and token in self._earlier_tokens:
+                    earlier.append(urlsafe_b64decode(digest + "=="))
+            if with_earlier and self._run.is_inherited:
+                for text in _values(headers, earlier_markers.ROW_HEADER):
+                    if text.startswith(wanted):
+                        inherited.append(bytes.fromhex(text.rpartition(".")[2]))
+        return inherited + earlier, own
+
+
+def token_of(sequence: int) -> str:
+    """The sequence of an attempt's *begun*, as the header of its rows has it."""
+    text = ""
+    while sequence:
+        sequence, digit = divmod(sequence, 64)
+        text = _DIGITS[digit] + text
+    return text
+
+
+async def _scan(stream: "Stream", start: int, end: int) -> "AsyncIterator[pyarrow.RecordBatch]":
+    """The messages of a range, all that the stream's leader has: a replica may be behind."""
+    while start <= end:
+        async for batch in stream.scan(start, end, columns=["sequence", "headers"]):
+            start = batch.column("sequence")[-1].as_py() + 1
+            yield batch
+        try:
+            start = (await stream.get_next(start, direct=False)).sequence
+        except MessageNotFoundError:
+            return
+        if start <= end:
+            await asyncio.sleep(_RACE_WAIT_SECONDS)
+
+
+def _values(headers: "pyarrow.MapArray", name: str) -> list[str]:
+    """The values of a header, of the messages that have it."""
+    import pyarrow.compute as pc
+
+    found: list[str] = headers.items.filter(pc.equal(headers.keys, name)).flatten().to_pylist()
+    return found
 
 
 WHO_WRITES = (
@@ -409,38 +483,11 @@ def why_not(config: "StreamConfig") -> str:
     return ""
 
 
-def progress_prefix(stream: str, wanted: str) -> str:
-    """The subject below which a stream's progress markers are."""
-    return wanted or f"_slipstream.progress.{stream}"
-
-
-async def prepare(stream: "Stream", prefix: str) -> None:
-    """See to it that the stream takes the markers. Raises `ConfigError`."""
-    config = stream.config
+def check(config: "StreamConfig") -> None:
+    """Raise `ConfigError` for a stream that cannot be written to exactly once."""
     reason = why_not(config)
     if reason:
         raise ConfigError(
-            f"jetstream: stream {stream.name} cannot be written to exactly once: {reason}. Take "
+            f"jetstream: stream {config.name} cannot be written to exactly once: {reason}. Take "
             "mode deduplicated"
         )
-    if any(_covers(subject, f"{prefix}.>") for subject in config.subjects or ()):
-        return
-    try:
-        await stream.update(subjects=[*(config.subjects or ()), f"{prefix}.>"])
-    except Error as error:
-        raise ConfigError(
-            f"jetstream: exactly once keeps its progress on {prefix}.>, and stream {stream.name} "
-            f"does not take that subject and cannot be changed ({error}). Add it to the stream's "
-            "subjects, set progressPrefix to one it takes, or take mode deduplicated"
-        ) from error
-
-
-def _covers(filter_: str, wanted: str) -> bool:
-    """Whether all subjects of `wanted` (with a last token >) are among those of `filter_`."""
-    left, right = filter_.split("."), wanted.split(".")
-    for position, token in enumerate(left):
-        if token == ">":
-            return position < len(right)
-        if position >= len(right) or right[position] == ">" or token not in ("*", right[position]):
-            return False
-    return len(left) == len(right)

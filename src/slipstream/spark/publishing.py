@@ -72,6 +72,11 @@ class Publisher:
         """Why rows are in doubt: the connection is no good any more."""
         return self._rows.error
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether rows are stored in the order of their blocks; not if some were sent again."""
+        return self._rows.is_ordered
+
     async def send(self, block: RowBlock) -> None:
         """Put the rows that are to be sent on their way."""
         await self._rows.send(block)

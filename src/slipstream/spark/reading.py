@@ -15,7 +15,7 @@ import msgspec
 import uvloop
 
 from slipstream.client.errors import TimeoutError
-from slipstream.spark import loss
+from slipstream.spark import earlier_markers, loss
 from slipstream.spark.options import SourceOptions
 from slipstream.spark.ranges import Part
 from slipstream.spark.rows import RowMaker, scan_columns
@@ -71,7 +71,9 @@ async def scan_part(
         if loss.is_another(stream.cached_info, part.created):
             await _report(connection, part, part.start, part.end - part.start)
             return
-        wanted = columns if "sequence" in columns else ["sequence", *columns]
+        has_markers = earlier_markers.may_have(stream.cached_info, filters=part.subjects)
+        needed = ("sequence", "subject") if has_markers else ("sequence",)
+        wanted = [*(name for name in needed if name not in columns), *columns]
         scan = stream.scan(
             start=part.start,
             end=part.end - 1,
@@ -91,9 +93,20 @@ async def scan_part(
                     lost = await _check(stream, part, position, sequences[0].as_py(), fail)
                     await _report(connection, part, position, lost)
                 position = sequences[len(sequences) - 1].as_py() + 1
-                yield batch
+                if has_markers:
+                    batch = _without_markers(batch, part.stream)
+                if batch.num_rows:
+                    yield batch
         lost = await _check(stream, part, position, part.end, fail)
         await _report(connection, part, position, lost)
+
+
+def _without_markers(batch: "pyarrow.RecordBatch", stream: str) -> "pyarrow.RecordBatch":
+    """The rows but for markers that an earlier version of the sink has put among them."""
+    import pyarrow.compute as pc
+
+    prefix = f"{earlier_markers.prefix_of(stream)}."
+    return batch.filter(pc.invert(pc.starts_with(batch.column("subject"), prefix)))
 
 
 async def _next(

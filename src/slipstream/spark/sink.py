@@ -29,10 +29,11 @@ from pyspark.sql.datasource import (
 from slipstream.client.arrow.row_block import RowBlock
 from slipstream.client.jetstream.errors import PublishError
 from slipstream.errors import ConfigError, Error
-from slipstream.spark import exactly_once
+from slipstream.spark import exactly_once, markers
 from slipstream.spark.exactly_once import Task
 from slipstream.spark.kv import KeyReader, key_columns
-from slipstream.spark.publishing import Publisher
+from slipstream.spark.presence import Presence, some_subject
+from slipstream.spark.publishing import FencedError, Publisher
 from slipstream.spark.sink_options import SinkOptions, check_sink
 from slipstream.spark.sink_rows import (
     Identity,
@@ -138,11 +139,11 @@ class StreamSink:
     async def _commit(self, task: Task, rows: int, digest: str) -> None:
         async with self._connected() as (_, js):
             stream = await js.stream(self.options.stream)
-            writer = exactly_once.Writer(js, stream, self.prefix, task.writer)
+            writer = exactly_once.Writer(js, stream, self.options.progress_prefix, task.writer)
             await writer.finish(task, rows, digest)
 
     async def _prepare(self, streaming: bool) -> str:
-        """The mode; and the stream's subjects have those of the markers."""
+        """The mode; where it needs one, there is a stream of markers."""
         options = self.options
         async with self._connected() as (_, js):
             if options.bucket:
@@ -159,7 +160,8 @@ class StreamSink:
                 exact = lasts and not exactly_once.why_not(stream.config)
                 mode = EXACTLY_ONCE if exact else self._weaker_mode(streaming)
             if mode == EXACTLY_ONCE:
-                await exactly_once.prepare(stream, self.prefix)
+                exactly_once.check(stream.config)
+                await markers.prepare(js, stream)
             return mode
 
     def _weaker_mode(self, streaming: bool) -> str:
@@ -183,15 +185,12 @@ class StreamSink:
             return Identity.CONTENT
         return self._lasting_identity(streaming) if self.mode == DEDUPLICATED else Identity.NONE
 
-    @property
-    def prefix(self) -> str:
-        """The subject below which progress is kept."""
-        return exactly_once.progress_prefix(self.options.stream, self.options.progress_prefix)
-
     @asynccontextmanager
     async def _connected(self) -> "AsyncIterator[tuple[Connection, JetStream]]":
+        """A connection that ends when it breaks: the attempt goes on over another one."""
         options = self.options
-        async with await connect(options, "spark-sink", patient=True) as connection:
+        found = await connect(options, "spark-sink", patient=True, lasting=False)
+        async with found as connection:
             yield (
                 connection,
                 connection.jetstream(
@@ -214,8 +213,11 @@ class StreamSink:
     async def _run(self, batches: "Iterator[pyarrow.RecordBatch]", task: Task) -> Written:
         rows = self.reader(task)
         attempt = Attempt(self, task, rows)
-        batch = next(batches, None)
+        # Spark's batches are awaited in a thread, so that the attempt answers who asks for it.
+        batch = await asyncio.to_thread(next, batches, None)
         has_ended = batch is None
+        if batch is not None:
+            attempt.subject = rows.first_subject(batch)
         deadline = time.monotonic() + self.options.retry_timeout
         while True:
             reason: Exception | None = None
@@ -231,7 +233,7 @@ class StreamSink:
                             if await attempt.settle(0):
                                 return await attempt.finish()
                         else:
-                            batch = next(batches, None)
+                            batch = await asyncio.to_thread(next, batches, None)
                             has_ended = batch is None
                     reason = attempt.error
             except Error as error:
@@ -240,6 +242,7 @@ class StreamSink:
                 reason = error
             except OSError as error:
                 reason = error
+            attempt.check_present()
             if time.monotonic() > deadline:
                 raise Error(
                     f"{task}: no progress for {self.options.retry_timeout:g} s"
@@ -257,7 +260,11 @@ class Attempt:
         self._task = task
         self._rows = rows
         self._written = Written(task=task)
-        self._progress = exactly_once.Progress(task) if sink.mode == EXACTLY_ONCE else None
+        self._progress: exactly_once.Progress | None = None
+        if sink.mode == EXACTLY_ONCE:
+            self._progress = exactly_once.Progress(task, sink.options.retry_timeout)
+        self._presence = Presence()
+        self.subject = ""  # of the first row
         self._publisher: Publisher | None = None
         self._is_done = False
         self._refused: dict[int, Exception | None] = {}
@@ -271,6 +278,11 @@ class Attempt:
         """Why the connection is no good any more."""
         return self._publisher.error if self._publisher is not None else None
 
+    def check_present(self) -> None:
+        """Raise `FencedError` if a later attempt has asked this one to go."""
+        if self._presence.was_asked:
+            raise FencedError(f"{self._task}: another attempt has taken over; this one ends")
+
     async def begin(self, connection: "Connection", js: "JetStream") -> None:
         """Start on a connection: in mode exactly-once, take over the partition."""
         sink, task, progress = self._sink, self._task, self._progress
@@ -280,15 +292,19 @@ class Attempt:
         if sink.mode == DEDUPLICATED:
             label = f"Nats-Msg-Id: {sink.scope(task)}.".encode()
         if progress is not None:
+            await self._presence.connect(connection)
             stream = await js.stream(options.stream)
-            again = progress.fence > 0
-            writer = exactly_once.Writer(js, stream, sink.prefix, task.writer)
-            self._is_done = not await progress.begin(writer)
+            again = progress.is_recalled
+            writer = exactly_once.Writer(js, stream, options.progress_prefix, task.writer)
+            subjects = [self.subject, some_subject(stream)]
+            self._is_done = not await progress.begin(writer, self._presence, subjects)
             if again and not self._is_done:
                 floor = self._pending[0][2] if self._pending else self._highest()
                 await progress.resume(floor, [block for _, block, _ in self._pending])
-            lines, label = progress.lines, progress.label
-            self._floor = self._floor or progress.fence
+                known = progress.floor  # up to here all is known, and what follows comes after it
+                self._pending = deque((first, block, known) for first, block, _ in self._pending)
+            label = progress.label
+            self._floor = max(self._floor, progress.floor)
         self._publisher = Publisher(connection, js, options, lines, label, self._refused)
         if self._is_done:
             self._pending.clear()
@@ -302,6 +318,7 @@ class Attempt:
         The last `behind` blocks are left to be acknowledged while others are sent.
         """
         assert self._publisher is not None
+        self.check_present()
         for first, block in blocks:
             if self._is_done:
                 self._written.found += block.count
@@ -310,7 +327,7 @@ class Attempt:
             if self._progress is not None:
                 self._written.found += await self._progress.leave_out(block)
             await self._publisher.send(block)
-        return await self.settle(behind)
+        return await self.settle(behind if self._publisher.is_ordered else 0)
 
     async def settle(self, behind: int) -> bool:
         """Await acknowledgements of all but the last `behind` blocks."""
@@ -321,6 +338,9 @@ class Attempt:
                 return False
             self._floor = self._highest()
             self._pending.popleft()
+            if self._pending and self._publisher.is_ordered:
+                first, later, floor = self._pending[0]
+                self._pending[0] = first, later, max(floor, block.sequence)
         return True
 
     def _highest(self) -> int:

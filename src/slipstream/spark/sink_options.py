@@ -17,8 +17,8 @@ class SinkOptions(ServerOptions, kw_only=True, frozen=True, rename="camel", omit
     writer_id: the name under which progress is kept and ids are made; by default the query's id,
         which its checkpoint keeps. Batch writes in mode exactly-once need one. Two queries, and two
         checkpoints of a query, need different ones.
-    progress_prefix: subject prefix of the progress markers; by default
-        ``_slipstream.progress.<stream>``, which is added to the stream's subjects if need be.
+    progress_prefix: where in the stream an earlier version has kept its markers; by default below
+        ``_slipstream.progress.<stream>``. Progress is now in a stream of its own.
     dead_letter_subject: where rows go that cannot be stored, instead of failing the query.
     """
 

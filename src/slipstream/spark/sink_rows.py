@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
-ROW_HEADER = "Slipstream-Row"
+ROW_HEADER = "Slip-Row"  # short: each row that is written exactly once carries it
+OWN_HEADERS = (ROW_HEADER, "Slipstream-Row")  # the second one is of an earlier version
 TIMESTAMP_HEADER = "Timestamp"
 _ALIASES = {"value": "data", "messageId": "message_id"}
 _LEFT_OUT = ("stream", "sequence", "timestamp_ns", "size")
@@ -170,6 +171,12 @@ class RowReader:
             return self._subject.encode()
         return buffers_of(batch.column(self._columns["subject"]))
 
+    def first_subject(self, batch: "pyarrow.RecordBatch") -> str:
+        """The subject of the first row; "" if there is none."""
+        if self._subject or not batch.num_rows:
+            return self._subject
+        return batch.column(self._columns["subject"])[0].as_py() or ""
+
     def headers_of(self, value: dict[str, Any]) -> list[tuple[str, str]]:
         """The headers of a row."""
         return _headers(value)
@@ -240,7 +247,7 @@ def buffers_of(column: "pyarrow.Array") -> tuple[int, Any, Any]:
 def _headers(value: dict[str, Any]) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for name, held in value.get("headers") or ():
-        if name.lower().startswith("nats-") or name == ROW_HEADER:
+        if name.lower().startswith("nats-") or name in OWN_HEADERS:
             continue
         many = held if isinstance(held, list) else [held]
         pairs += [(name, one or "") for one in many]

@@ -28,6 +28,7 @@ from slipstream.client.errors import (
 from slipstream.client.jetstream.errors import ApiError, MessageNotFoundError
 from slipstream.client.jetstream.model import ConsumerConfig, StreamInfo, time_to_wire
 from slipstream.errors import ConfigError, Error
+from slipstream.spark import markers
 from slipstream.spark.loss import LossReports
 from slipstream.spark.options import ServerOptions, SourceOptions
 from slipstream.wire.subjects import overlaps
@@ -45,9 +46,16 @@ _RETRY_WAIT_SECONDS = 0.25
 _PASSING = (ConnectionClosedError, ConnectionLostError, NoRespondersError, TimeoutError)
 
 
-async def connect(options: ServerOptions, name: str, *, patient: bool = False) -> "Connection":
-    """A connection; a `patient` one waits for a server for up to `retryTimeout`."""
-    settings = msgspec.structs.replace(options.connect_options(name), wait_for_server=patient)
+async def connect(
+    options: ServerOptions, name: str, *, patient: bool = False, lasting: bool = True
+) -> "Connection":
+    """A connection; a `patient` one waits for a server for up to `retryTimeout`.
+
+    One that is not `lasting` ends when it breaks.
+    """
+    settings = msgspec.structs.replace(
+        options.connect_options(name), wait_for_server=patient, reconnect=lasting
+    )
     try:
         async with asyncio.timeout(options.retry_timeout):
             return await slipstream.connect(options.server_list, settings)
@@ -138,7 +146,8 @@ class Planner:
         if options.subscribe_pattern:
             js = await self.jetstream()
             found = [name async for name in js.stream_names()]
-            names = sorted(n for n in found if re.fullmatch(options.subscribe_pattern, n))
+            pattern = options.subscribe_pattern
+            names = sorted(n for n in found if re.fullmatch(pattern, n) and n != markers.STREAM)
         views = [await self.view(name, subjects) for name in names]
         check_subjects([view.info for view in views], options.subject_list)
         return views

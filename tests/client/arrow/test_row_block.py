@@ -1,6 +1,7 @@
 """Arrow columns become frames, on raw memory as in the plain twin; each row is accounted for."""
 
 import struct
+from base64 import urlsafe_b64encode
 from typing import Any
 
 import pytest
@@ -51,7 +52,8 @@ def test_a_row_is_a_frame_with_its_headers_and_its_number() -> None:
     block = RowBlock(1, b"orders", column([b"body"], 3), column([b"C: d\r\n"]), column([b"id"], 1))
     block.digest(KEY)
     block.first_token = 40
-    headers = f"NATS/1.0\r\nA: b\r\nC: d\r\nRow: q.{block.digests.hex()}\r\nNats-Msg-Id: id\r\n\r\n"
+    identity = urlsafe_b64encode(block.digests).decode().rstrip("=")
+    headers = f"NATS/1.0\r\nA: b\r\nC: d\r\nRow: q.{identity}\r\nNats-Msg-Id: id\r\n\r\n"
     line = f"HPUB orders _INBOX.x.40 {len(headers)} {len(headers) + 4}\r\n"
     assert frames(block) == f"{line}{headers}body\r\n".encode()
     assert (block.left, block.in_flight, list(block.states)) == (1, 1, [SENT])

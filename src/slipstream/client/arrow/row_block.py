@@ -14,6 +14,7 @@ plain twin and test oracle.
 """
 
 import struct
+from base64 import urlsafe_b64encode
 
 TO_SEND = 0
 SENT = 1
@@ -118,8 +119,9 @@ class RowBlock:
         """HPUB frames of the next rows to send: at most `rows_max`, and until they have `size`.
 
         `inbox` ends with a dot and the row's token is appended to it; `lines` are header lines of
-        all rows; `label` begins a header line that the identity in hexadecimal ends, none if
-        empty (a label that is a message id is left out where a row has one of its own). A row
+        all rows; `label` begins a header line that the identity ends, none if empty. The identity
+        is hexadecimal in a message id, else base64 for URLs without padding (RFC 4648), which is
+        shorter. A label that is a message id is left out where a row has one of its own. A row
         that no server takes is `REFUSED`.
         """
         made: list[bytes] = []
@@ -150,8 +152,11 @@ class RowBlock:
     def _block(self, row: int, lines: bytes, label: bytes) -> bytes:
         own = self.message_id(row)
         fields = lines + self.extra(row)
-        if label and not (own and label.startswith(b"Nats-Msg-Id")):
-            fields += label + self.digests[row * 16 : row * 16 + 16].hex().encode() + b"\r\n"
+        is_id = label.startswith(b"Nats-Msg-Id")
+        if label and not (own and is_id):
+            digest = self.digests[row * 16 : row * 16 + 16]
+            text = digest.hex().encode() if is_id else urlsafe_b64encode(digest)[:22]
+            fields += label + text + b"\r\n"
         if own:
             fields += b"Nats-Msg-Id: " + own + b"\r\n"
         return b"NATS/1.0\r\n" + fields + b"\r\n" if fields else b""

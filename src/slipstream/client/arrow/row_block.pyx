@@ -29,6 +29,7 @@ cdef enum:
 cdef char *VERSION = "NATS/1.0\r\n"
 cdef char *MESSAGE_ID = "Nats-Msg-Id: "
 cdef char *HEX = "0123456789abcdef"
+cdef char *BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 cdef class Cells:
@@ -148,6 +149,29 @@ cdef unsigned char *put_number(unsigned char *to, uint64_t value) noexcept nogil
     return put(to, digits + at, _DIGITS_MAX - at)
 
 
+
+
+cdef unsigned char *put_hex(unsigned char *to, const unsigned char *digest) noexcept nogil:
+    cdef int i
+    for i in range(16):
+        to[0] = HEX[digest[i] >> 4]
+        to[1] = HEX[digest[i] & 15]
+        to += 2
+    return to
+
+
+cdef unsigned char *put_base64(unsigned char *to, const unsigned char *digest) noexcept nogil:
+    """16 bytes as 22 characters: five groups of three bytes, and one byte that is left."""
+    cdef int i
+    for i in range(0, 15, 3):
+        to[0] = BASE64[digest[i] >> 2]
+        to[1] = BASE64[(digest[i] & 3) << 4 | digest[i + 1] >> 4]
+        to[2] = BASE64[(digest[i + 1] & 15) << 2 | digest[i + 2] >> 6]
+        to[3] = BASE64[digest[i + 2] & 63]
+        to += 4
+    to[0] = BASE64[digest[15] >> 2]
+    to[1] = BASE64[(digest[15] & 3) << 4]
+    return to + 2
 
 
 cdef bint is_sound(const unsigned char *subject, Py_ssize_t n) noexcept nogil:
@@ -297,7 +321,7 @@ cdef class RowBlock:
 
     cpdef bytes frames(self, bytes inbox, bytes lines, bytes label, Py_ssize_t payload_max, Py_ssize_t rows_max, Py_ssize_t size):
         cdef Slice subject, body, extra, own, prefix, fields, mark
-        cdef Py_ssize_t row, header, total, needed, i
+        cdef Py_ssize_t row, header, total, needed
         cdef Py_ssize_t written = 0
         cdef Py_ssize_t rows = 0
         cdef Py_ssize_t room = size + 65536
@@ -329,7 +353,7 @@ cdef class RowBlock:
                 labelled = mark.size > 0 and not (is_id and own.size > 0)
                 header = fields.size + extra.size
                 if labelled:
-                    header += mark.size + 34
+                    header += mark.size + (34 if is_id else 24)
                 if own.size:
                     header += own.size + 15
                 if header:
@@ -365,10 +389,10 @@ cdef class RowBlock:
                     to = put(to, extra.data, extra.size)
                     if labelled:
                         to = put(to, mark.data, mark.size)
-                        for i in range(16):
-                            to[0] = HEX[digest[row * 16 + i] >> 4]
-                            to[1] = HEX[digest[row * 16 + i] & 15]
-                            to += 2
+                        if is_id:
+                            to = put_hex(to, digest + row * 16)
+                        else:
+                            to = put_base64(to, digest + row * 16)
                         to = put(to, b"\r\n", 2)
                     if own.size:
                         to = put(to, MESSAGE_ID, 13)

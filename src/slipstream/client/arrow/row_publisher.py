@@ -176,6 +176,7 @@ class RowPublisher:
         self._inbox = inbox.encode()
         self._acks = RowAcks(self._inbox)
         self._token = 0
+        self.is_ordered = True  # rows have sequences in the order of the blocks
         self._route = connection.subscriptions.open(f"{inbox}*", "", self._acks)
 
     @property
@@ -225,6 +226,7 @@ class RowPublisher:
             if not unheard or acks.error is not None:
                 break
             block.rewind()
+            self.is_ordered = False
             if attempt == UNHEARD_RETRIES:
                 for row in unheard:
                     block.refuse(row)
@@ -232,6 +234,8 @@ class RowPublisher:
                 break
             await asyncio.sleep(UNHEARD_WAIT_SECONDS)  # perhaps it is about to come up
             await self.send(block)
+        if acks.in_flight == 0:
+            self.is_ordered = True
         found = [(row, answer) for held, row, answer in acks.problems if held is block]
         acks.problems = [entry for entry in acks.problems if entry[0] is not block]
         if block.in_flight == 0:
