@@ -396,7 +396,7 @@ class Progress:
 
     def check_same(self, rows: RowReader) -> None:
         """The task was done before: raise `ChangedRowsError` if it was done with other rows."""
-        done = self._done
+        done = self._done if self._finds else None
         if done is not None and (done.rows, done.digest) != (rows.count, rows.digest):
             raise ChangedRowsError(
                 f"{self._task}: the task was done with {done.rows} rows, and comes again with "

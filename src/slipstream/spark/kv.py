@@ -4,8 +4,10 @@
     prices = slipstream.spark.kv.table(spark, "prices", servers=url)
 
 A row whose value is null deletes its key. A put that is repeated changes nothing but the key's
-revision, so a batch may be written again; rows of one key that must win over others have to be in
-one partition, in their order (``repartition("key").sortWithinPartitions(...)``).
+revision, so a batch that was not finished is written again as a whole. What is late changes
+nothing: an attempt writes only when those before it have gone (`slipstream.spark.exactly_once`),
+and a batch that is done is not written over a newer one. Rows of one key that must win over others
+have to be in one partition, in their order (``repartition("key").sortWithinPartitions(...)``).
 """
 
 from typing import TYPE_CHECKING, Any

@@ -119,8 +119,8 @@ async def prepare(js: "JetStream", stream: "Stream") -> None:
         except Error as error:
             raise ConfigError(
                 f"jetstream: progress is kept in a stream {STREAM}, which is not there and cannot "
-                f"be made ({error}). Have it made, with the subject {ROOT}.>, or take mode "
-                "deduplicated"
+                f"be made ({error}). Have it made, with the subject {ROOT}.>; mode deduplicated "
+                "does without"
             ) from error
     if not any(overlaps(f"{ROOT}.x".encode(), s.encode()) for s in progress.config.subjects or ()):
         raise ConfigError(

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from slipstream.client import Connection
-    from slipstream.client.jetstream import JetStream
+    from slipstream.client.jetstream import JetStream, Stream
 
 log = logging.getLogger("slipstream.spark")
 
@@ -113,7 +113,9 @@ class StreamSink:
         """The task that runs here."""
         context = TaskContext.get()
         assert context is not None
-        writer = self.options.writer_id or context.getLocalProperty(_QUERY_ID) or self._job
+        # A bucket's rows need no name that outlives the query: an upsert may be repeated.
+        name = "" if self.options.bucket else self.options.writer_id
+        writer = name or context.getLocalProperty(_QUERY_ID) or self._job
         batch = int(context.getLocalProperty(_BATCH_ID) or 0)
         run = f"{self._job[:12]}-{context.stageId()}"
         return Task(writer, batch, context.partitionId(), run)
@@ -122,7 +124,7 @@ class StreamSink:
         """All tasks of a run are done. Raises `ChangedRowsError`, `FencedError`."""
         written = [message for message in messages if message is not None]
         task = next((message.task for message in written if message.task is not None), None)
-        if self.mode != EXACTLY_ONCE or task is None:
+        if task is None or not self.has_progress:
             return
         rows = sum(message.rows for message in written)
         digest = digest_of(sum(m.low for m in written), sum(m.high for m in written))
@@ -138,9 +140,36 @@ class StreamSink:
 
     async def _commit(self, task: Task, rows: int, digest: str) -> None:
         async with self._connected() as (_, js):
-            stream = await js.stream(self.options.stream)
-            writer = exactly_once.Writer(js, stream, self.options.progress_prefix, task.writer)
-            await writer.finish(task, rows, digest)
+            writer = self.writer(js, await js.stream(self.target), task.writer)
+            await writer.finish(task, rows, digest, is_checked=self.mode == EXACTLY_ONCE)
+        await self._forget(task.writer)
+
+    def abort(self) -> None:
+        """A write has failed, and will not be tried again."""
+        if self.has_progress:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._forget(self._job))
+
+    async def _forget(self, writer: str) -> None:
+        """Remove the progress of a write that has no name under which it could come again."""
+        if writer == self._job:
+            async with self._connected() as (_, js):
+                known = self.writer(js, await js.stream(self.target), writer)
+                await markers.forget(known.stream, known.subject)
+
+    @property
+    def target(self) -> str:
+        """The stream that is written."""
+        return f"KV_{self.options.bucket}" if self.options.bucket else self.options.stream
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether attempts put markers, so that a late one can add nothing."""
+        return self.mode == EXACTLY_ONCE or bool(self.options.bucket)
+
+    def writer(self, js: "JetStream", stream: "Stream", name: str) -> exactly_once.Writer:
+        """The progress of a writer in the stream that is written."""
+        return exactly_once.Writer(js, stream, self.options.progress_prefix, name)
 
     async def _prepare(self, streaming: bool) -> str:
         """The mode; where it needs one, there is a stream of markers."""
@@ -148,6 +177,7 @@ class StreamSink:
         async with self._connected() as (_, js):
             if options.bucket:
                 await js.key_value(options.bucket)
+                await markers.prepare(js, await js.stream(self.target))
                 return AT_LEAST_ONCE
             if not options.stream:
                 return options.mode or self._weaker_mode(streaming)
@@ -261,8 +291,9 @@ class Attempt:
         self._rows = rows
         self._written = Written(task=task)
         self._progress: exactly_once.Progress | None = None
-        if sink.mode == EXACTLY_ONCE:
-            self._progress = exactly_once.Progress(task, sink.options.retry_timeout)
+        if sink.has_progress:
+            finds = sink.mode == EXACTLY_ONCE
+            self._progress = exactly_once.Progress(task, sink.options.retry_timeout, finds=finds)
         self._presence = Presence()
         self.subject = ""  # of the first row
         self._publisher: Publisher | None = None
@@ -284,7 +315,7 @@ class Attempt:
             raise FencedError(f"{self._task}: another attempt has taken over; this one ends")
 
     async def begin(self, connection: "Connection", js: "JetStream") -> None:
-        """Start on a connection: in mode exactly-once, take over the partition."""
+        """Start on a connection: where there is progress, take over the partition."""
         sink, task, progress = self._sink, self._task, self._progress
         options = sink.options
         lines = f"Nats-Expected-Stream: {options.stream}\r\n".encode() if options.stream else b""
@@ -293,9 +324,9 @@ class Attempt:
             label = f"Nats-Msg-Id: {sink.scope(task)}.".encode()
         if progress is not None:
             await self._presence.connect(connection)
-            stream = await js.stream(options.stream)
+            stream = await js.stream(sink.target)
             again = progress.is_recalled
-            writer = exactly_once.Writer(js, stream, options.progress_prefix, task.writer)
+            writer = sink.writer(js, stream, task.writer)
             subjects = [self.subject, some_subject(stream)]
             self._is_done = not await progress.begin(writer, self._presence, subjects)
             if again and not self._is_done:
@@ -303,7 +334,7 @@ class Attempt:
                 await progress.resume(floor, [block for _, block, _ in self._pending])
                 known = progress.floor  # up to here all is known, and what follows comes after it
                 self._pending = deque((first, block, known) for first, block, _ in self._pending)
-            label = progress.label
+            label = progress.label if sink.mode == EXACTLY_ONCE else b""
             self._floor = max(self._floor, progress.floor)
         self._publisher = Publisher(connection, js, options, lines, label, self._refused)
         if self._is_done:
@@ -374,6 +405,10 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: "list[WriterCommitMessage | None]") -> None:
         """All tasks are done."""
         self.sink.commit(cast("list[Written | None]", messages))
+
+    def abort(self, messages: "list[WriterCommitMessage | None]") -> None:
+        """The write has failed."""
+        self.sink.abort()
 
 
 class StreamWriter(DataSourceStreamArrowWriter):

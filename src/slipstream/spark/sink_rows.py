@@ -173,9 +173,10 @@ class RowReader:
 
     def first_subject(self, batch: "pyarrow.RecordBatch") -> str:
         """The subject of the first row; "" if there is none."""
-        if self._subject or not batch.num_rows:
+        at = self._columns.get("subject")
+        if self._subject or at is None or not batch.num_rows:
             return self._subject
-        return batch.column(self._columns["subject"])[0].as_py() or ""
+        return batch.column(at)[0].as_py() or ""
 
     def headers_of(self, value: dict[str, Any]) -> list[tuple[str, str]]:
         """The headers of a row."""
