@@ -25,7 +25,11 @@ from slipstream.client.errors import (
     NoRespondersError,
     TimeoutError,
 )
-from slipstream.client.jetstream.errors import ApiError, MessageNotFoundError
+from slipstream.client.jetstream.errors import (
+    ApiError,
+    JetStreamNotEnabledError,
+    MessageNotFoundError,
+)
 from slipstream.client.jetstream.model import ConsumerConfig, StreamInfo, time_to_wire
 from slipstream.errors import ConfigError, Error
 from slipstream.spark import markers
@@ -96,17 +100,21 @@ class Planner:
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What the coroutine returns or raises.
 
-        It is begun anew while a server that has answered before is away, for up to `retryTimeout`;
-        then `TimeoutError` is raised. A server that never answered is not waited for.
+        It is begun anew while the server is away, for up to `retryTimeout`; then `TimeoutError` is
+        raised. A server that has no JetStream is told from one that comes back: it is not waited
+        for if it has never answered.
         """
         deadline = time.monotonic() + self._options.retry_timeout
         while True:
             try:
                 done = asyncio.run_coroutine_threadsafe(work(), self._loop).result()
             except Error as error:
-                if not self._was_answered or not may_pass(error):
+                is_without = isinstance(error, JetStreamNotEnabledError) and not self._was_answered
+                if is_without or not may_pass(error):
                     raise
                 if time.monotonic() > deadline:
+                    if self._connection is None:
+                        raise  # it says that no server is there
                     raise TimeoutError(
                         f"the server has not answered for {self._options.retry_timeout:g} s "
                         f"({error}): is it there? The option retryTimeout sets the wait"
@@ -119,7 +127,7 @@ class Planner:
     async def jetstream(self) -> "JetStream":
         """The context, connected on first use."""
         if self._connection is None:
-            self._connection = await connect(self._options, "spark-planner")
+            self._connection = await connect(self._options, "spark-planner", patient=True)
         return jetstream(self._connection, self._options)
 
     async def report_to(self) -> str:
