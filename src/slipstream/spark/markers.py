@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from slipstream.client.jetstream.model import time_to_wire
 from slipstream.client.jetstream.errors import MessageNotFoundError, StreamNotFoundError
+from slipstream.client.jetstream.model import time_to_wire
 from slipstream.errors import ConfigError, Error
 from slipstream.wire.subjects import overlaps
 
