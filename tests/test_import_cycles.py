@@ -3,9 +3,9 @@
 Three kinds of imports are read from the sources. Those at the top of a module run when it is
 imported. Those under TYPE_CHECKING never run, and those inside a function run when it is called. A
 cycle of the first kind breaks the program; one of any kind makes a reader open every file of it.
-Inside one folder, imports for types may go both ways. A door is a method that opens a folder above,
-such as `Connection.jetstream`: its module names the type that the method returns, and loads it on
-first use.
+Inside one folder, imports for types may go both ways. A factory method, such as
+`Connection.jetstream`, makes an object of a folder above: its module names the type that it
+returns, and imports the folder when it is first called.
 """
 
 import ast
@@ -19,8 +19,8 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src"
 PACKAGES = ("slipstream.client", "slipstream.engine", "slipstream.log")
 
-# For each module with doors, the folders that they open.
-DOORS = {
+# For each module with factory methods, the folders whose objects they make.
+FACTORIES = {
     "slipstream.client.connection": {"slipstream.client.jetstream"},
     "slipstream.client.jetstream.context": {
         "slipstream.client.kv",
@@ -96,9 +96,9 @@ def folder_of(module: str, source: Path = SOURCE) -> str:
     return module if is_folder else module.rpartition(".")[0]
 
 
-def is_door(edge: Import) -> bool:
-    """Whether it is one that `DOORS` names: for types, or run when a method is called."""
-    return not edge.runs and folder_of(edge.imported) in DOORS.get(edge.importer, ())
+def is_for_a_factory(edge: Import) -> bool:
+    """Whether it is one that `FACTORIES` names: for types, or run when a method is called."""
+    return not edge.runs and folder_of(edge.imported) in FACTORIES.get(edge.importer, ())
 
 
 def cycle_in(edges: list[tuple[str, str]]) -> list[str]:
@@ -125,17 +125,19 @@ def test_no_folder_imports_itself_through_others_even_for_types(package: str) ->
     # A folder's face is the sum of its modules, and imported from above alone.
     inner = [edge for edge in imports_of(package) if edge.importer != package]
     folders = [
-        (folder_of(edge.importer), folder_of(edge.imported)) for edge in inner if not is_door(edge)
+        (folder_of(edge.importer), folder_of(edge.imported))
+        for edge in inner
+        if not is_for_a_factory(edge)
     ]
     assert not cycle_in([(a, b) for a, b in folders if a != b])
 
 
-def test_each_door_is_there() -> None:
-    opened: dict[str, set[str]] = {}
+def test_each_factory_is_there() -> None:
+    made: dict[str, set[str]] = {}
     for package in PACKAGES:
-        for edge in filter(is_door, imports_of(package)):
-            opened.setdefault(edge.importer, set()).add(folder_of(edge.imported))
-    assert opened == DOORS
+        for edge in filter(is_for_a_factory, imports_of(package)):
+            made.setdefault(edge.importer, set()).add(folder_of(edge.imported))
+    assert made == FACTORIES
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,28 @@
-"""The asyncio client: `connect`, and the names that go with it."""
+r"""The asyncio client: `connect`, and the names that go with it.
+
+Imports point down; only factory methods (`Connection.jetstream`, `JetStream.key_value`,
+`Stream.scan`...) name the types of a folder above.
+
+    sync                                    the same API without await
+    kv    object_store    arrow             buckets, objects, record batches
+      \        |         /
+           jetstream            services    streams and consumers; named endpoints
+                |              /
+            connection                      what programs hold
+                |
+    reconnect, handshake, websocket         from a broken socket to the next one
+                |
+    requests, subscriptions, link           answers, sinks by subscription id, one socket
+                |
+    write_buffer, message, payload          frames to be sent, messages, bytes of values
+                |
+    options, telemetry, events
+                |
+    auth, servers, codecs, errors
+
+A call becomes a frame in the `write_buffer`. A frame that comes goes from the `link` to the sink of
+its subscription, inside the read. When the socket breaks, `reconnect` opens another one.
+"""
 
 from slipstream.client.auth import Identity
 from slipstream.client.connection import Connection, Status, connect
