@@ -208,7 +208,6 @@ def test_a_configuration_that_can_not_be_is_refused_in_nats_servers_words(
     [
         ({"mirror": {"name": "X"}}, "stream mirrors are"),
         ({"sources": [{"name": "X"}]}, "stream sources are"),
-        ({"allow_batched": True}, "fast batch publishing is"),
     ],
 )
 def test_a_feature_of_a_later_day_is_refused_by_its_name(

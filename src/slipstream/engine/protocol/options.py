@@ -7,7 +7,7 @@ SECOND = 1_000_000_000
 # What INFO and the API say this server is. Clients compare the version to decide which features
 # they may use. API level 2 has counters, atomic batches, schedules and asynchronous persistence
 # beside the TTLs, delete markers, paused consumers and priority groups of level 1; level 4 would
-# have fast batches, the `flow_control` ack policy and durable sourcing as well.
+# have the `flow_control` ack policy and durable sourcing as well, beside fast batches.
 VERSION = "2.12.0"
 API_LEVEL = 2
 

@@ -23,6 +23,7 @@ class OpenBatches:
     def __init__(self) -> None:
         self.batches = 0
         self.bytes = 0  # of memory, about
+        self.fast = 0  # fast batches
 
 
 class Host(Protocol):

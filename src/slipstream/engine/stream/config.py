@@ -187,6 +187,8 @@ def emit(config: StreamConfig) -> dict[str, Any]:
 
 def required_level(config: StreamConfig) -> int:
     """The lowest API level of a server that has all that the stream needs."""
+    if config.allow_batched:
+        return 4
     features = (config.allow_atomic, config.allow_msg_counter, config.allow_msg_schedules)
     if any(features) or config.persist_mode == "async":
         return 2
@@ -207,7 +209,6 @@ def unsupported(config: StreamConfig) -> ApiError | None:
     asked = {
         "stream mirrors are": config.mirror is not None,
         "stream sources are": bool(config.sources),
-        "fast batch publishing is": config.allow_batched,
     }
     for feature, wanted in asked.items():
         if wanted:

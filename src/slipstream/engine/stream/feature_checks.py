@@ -36,6 +36,8 @@ def check_feature_configuration(config: StreamConfig) -> None:
         raise ApiError(10173)
     if config.mirror is not None and config.allow_atomic:
         raise ApiError(10198)
+    if config.mirror is not None and config.allow_batched:
+        raise ApiError(10209)
     if config.mirror is not None and config.allow_msg_schedules:
         raise ApiError(10186)
     if config.sources and config.allow_msg_schedules:

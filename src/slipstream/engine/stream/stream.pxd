@@ -65,6 +65,7 @@ cdef class Stream(Service):
     cdef public object ttls
     cdef public object batches
     cdef public object schedules
+    cdef public object fast
     cdef object _end_timer
     cdef bint _plain
     cdef bint _sealed

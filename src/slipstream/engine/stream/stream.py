@@ -20,6 +20,7 @@ from slipstream.engine.stream.atomic_batches import AtomicBatches
 from slipstream.engine.stream.config import StreamConfig
 from slipstream.engine.stream.dedupe import DuplicateWindow
 from slipstream.engine.stream.expectations import all_hold
+from slipstream.engine.stream.fast_batches import FastBatches
 from slipstream.engine.stream.ingest_checks import (
     Verdict,
     check_headers,
@@ -107,6 +108,7 @@ class Stream(Service):
         self.ttls: MessageTtls | None = None  # where messages may have times of their own
         self.schedules: Schedules | None = None  # where they may be published later
         self.batches: AtomicBatches | None = None  # where they may be published all or none
+        self.fast: FastBatches | None = None  # where they may be acknowledged together
         self._end_timer: Any = None
         self.counted = 0  # bytes that the account, if its storage is limited, knows of
         self.configure(config)
@@ -155,6 +157,11 @@ class Stream(Service):
         elif not config.allow_atomic and self.batches is not None:
             self.batches.stop()
             self.batches = None
+        if config.allow_batched and self.fast is None:
+            self.fast = FastBatches(self)
+        elif not config.allow_batched and self.fast is not None:
+            self.fast.stop()
+            self.fast = None
         self.watch_age()
 
     # -- storing -------------------------------------------------------------------------------
@@ -165,6 +172,11 @@ class Stream(Service):
         try:
             if self.transform is not None:
                 subject = self.transform.map(subject)
+            if len(message.reply) > 4 and message.reply[-1] == 73 and message.reply[-4:] == b".$FI":
+                if self.fast is None:
+                    raise ApiError(10205)
+                self.fast.take(subject, message)
+                return 1
             if self._sealed:
                 raise ApiError(10109)
             if self._max_size >= 0 and message.end - message.header_start > self._max_size:
@@ -346,7 +358,7 @@ class Stream(Service):
 
     def promise(self, reply: bytes, seq: _int, end: bytes) -> None:
         """Acknowledge `seq` as soon as everything stored so far is durable; `end` is the end of the
-        acknowledgement's JSON."""
+        acknowledgement's JSON, or all of it."""
         self._promise(reply, seq, end)
 
     def _promise(self, reply: bytes, seq: _int, end: bytes) -> _int:
@@ -367,8 +379,9 @@ class Stream(Service):
 
     def _ack(self, reply: bytes, seq: _int, end: bytes) -> _int:
         out = self._scratch
-        out.put(self._ack_head)
-        out.put_int(seq)
+        if end[0] != 123:  # else it is all there is to say, and begins with a brace
+            out.put(self._ack_head)
+            out.put_int(seq)
         out.put(end)
         message = self._reply
         message.subject = reply
@@ -635,6 +648,8 @@ class Stream(Service):
             self.batches.stop()
         if self.schedules is not None:
             self.schedules.stop()
+        if self.fast is not None:
+            self.fast.stop()
         for subject in self.config.subjects:
             self.account.remove_service(subject.encode(), self)
         if self.direct is not None:

@@ -1,0 +1,131 @@
+"""Many messages that are acknowledged together; `tests/compatibility/test_fast_batches.py` has the
+answers in each case."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from slipstream.engine import fast_batches
+from slipstream.engine.protocol.options import SECOND
+from slipstream.testing.driver import Client, Driver
+from slipstream.testing.simulated_disk import SimulatedDisk
+
+START, APPEND, COMMIT, END, PING = range(5)
+
+
+def create(client: Client, name: str = "S", **options: Any) -> None:
+    """A stream that takes fast batches."""
+    config = {"name": name, "subjects": [f"{name.lower()}.>"], "allow_batched": True, **options}
+    answer = client.api(f"STREAM.CREATE.{name}", config)
+    assert "error" not in answer, answer
+
+
+def send(
+    client: Client, batch: str, number: int, operation: int = APPEND, flow: int = 10,
+    mode: str = "fail", subject: str = "s.a", **headers: str,
+) -> list[Any]:  # fmt: skip
+    """Publish a message of a batch; what came back."""
+    reply = f"_INBOX.f.{batch}.{flow}.{mode}.{number}.{operation}.$FI"
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    client.publish(subject, b"%d" % number, reply, fields or None)
+    return [message.json() for message in client.take()]
+
+
+@pytest.fixture
+def publisher(client: Client) -> Client:
+    """A connection that hears all that its batches are sent."""
+    client.send(b"SUB _INBOX.f.> 3\r\n")
+    return client
+
+
+def test_messages_are_acknowledged_together(publisher: Client) -> None:
+    create(publisher)
+    assert send(publisher, "b", 1, START, flow=3) == [{"type": "ack", "seq": 0, "msgs": 3}]
+    assert send(publisher, "b", 2) == []
+    assert send(publisher, "b", 3) == [{"type": "ack", "seq": 3, "msgs": 3}]
+    final = {"stream": "S", "seq": 4, "batch": "b", "count": 4}
+    assert send(publisher, "b", 4, COMMIT) == [final]
+
+
+def test_batches_share_what_may_be_on_its_way(publisher: Client) -> None:
+    create(publisher)
+    assert send(publisher, "a", 1, START, flow=400)[0]["msgs"] == 400
+    assert [ack["msgs"] for ack in send(publisher, "b", 1, START, flow=400)] == [1, 2]
+    found = [send(publisher, "b", number) for number in range(2, 600)]
+    assert max(ack["msgs"] for acks in found for ack in acks) == 250
+
+
+@pytest.mark.parametrize("mode", ["fail", "ok"])
+def test_a_gap_is_told_and_ends_a_batch_that_may_have_none(publisher: Client, mode: str) -> None:
+    create(publisher)
+    send(publisher, "b", 1, START, mode=mode)
+    gap = {"type": "gap", "last_seq": 2, "seq": 3}
+    final = {"stream": "S", "seq": 1, "batch": "b", "count": 1}
+    assert send(publisher, "b", 3) == ([gap, final] if mode == "fail" else [gap])
+
+
+def test_a_refused_message_is_told(publisher: Client) -> None:
+    create(publisher)
+    send(publisher, "b", 1, START, mode="ok")
+    answer = send(publisher, "b", 2, Nats_Expected_Last_Sequence="9")
+    assert (answer[0]["type"], answer[0]["error"]["err_code"]) == ("err", 10071)
+    assert send(publisher, "b", 3, COMMIT)[0]["count"] == 3
+
+
+def test_acknowledgements_wait_until_the_messages_are_durable() -> None:
+    driver = Driver(SimulatedDisk(Random(1))).start()
+    client = driver.client()
+    client.send(b"SUB _INBOX.f.> 3\r\n")
+    create(client)
+    client.take()
+    driver.runner.hold()
+    assert send(client, "b", 1, START, flow=2) == send(client, "b", 2) == []
+    assert send(client, "b", 3, COMMIT) == []
+    driver.runner.release()
+    driver.finish()
+    driver.runner.release()
+    driver.finish()
+    answers = [message.json() for message in client.take()]
+    assert [answer.get("type", "final") for answer in answers] == ["ack", "ack", "final"]
+
+
+def test_a_batch_that_goes_quiet_is_forgotten(publisher: Client) -> None:
+    create(publisher)
+    send(publisher, "b", 1, START)
+    publisher.driver.advance(9 * SECOND)
+    send(publisher, "b", 2)
+    publisher.driver.advance(9 * SECOND)
+    assert publisher.driver.engine.staged.fast == 1
+    publisher.driver.advance(SECOND)
+    assert publisher.driver.engine.staged.fast == 0
+    assert send(publisher, "b", 3)[0]["error"]["err_code"] == 10208
+    assert publisher.api("STREAM.INFO.S")["state"]["messages"] == 2
+
+
+def test_the_number_of_open_batches_has_bounds(
+    publisher: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast_batches, "INFLIGHT_PER_STREAM", 2)
+    monkeypatch.setattr(fast_batches, "INFLIGHT_TOTAL", 3)
+    create(publisher)
+    create(publisher, "T")
+    for batch in "ab":
+        assert "type" in send(publisher, batch, 1, START)[0]
+    assert send(publisher, "c", 1, START)[0]["error"]["code"] == 429
+    assert "type" in send(publisher, "a", 1, START, subject="t.a")[0]
+    assert send(publisher, "b", 1, START, subject="t.a")[0]["error"]["err_code"] == 10211
+
+
+def test_a_stream_without_fast_batches_stores_nothing_of_one(publisher: Client) -> None:
+    create(publisher, allow_batched=False)
+    assert send(publisher, "b", 1, START)[0]["error"]["err_code"] == 10205
+    assert publisher.api("STREAM.INFO.S")["state"]["messages"] == 0
+
+
+def test_switching_fast_batches_off_ends_those_that_are_open(publisher: Client) -> None:
+    create(publisher)
+    send(publisher, "b", 1, START)
+    publisher.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"]})
+    assert publisher.driver.engine.staged.fast == 0
+    assert send(publisher, "b", 2)[0]["error"]["err_code"] == 10205
