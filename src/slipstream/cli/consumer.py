@@ -14,7 +14,12 @@ from slipstream.cli.consumer_options import (
     config_fields,
     new_config,
 )
-from slipstream.cli.consumer_tables import list_consumers, report_consumers, show_consumer
+from slipstream.cli.consumer_tables import (
+    list_consumers,
+    report_consumers,
+    show_consumer,
+    show_consumer_state,
+)
 from slipstream.cli.output import done, print_json, say
 from slipstream.cli.prompts import confirm, require
 from slipstream.cli.session import command, jetstream, new_app, wants_json
@@ -80,12 +85,7 @@ async def edit(
     async with jetstream() as js:
         stream, name = await choose_consumer(js, stream, name)
         before = (await js.consumer_info(stream, name)).config
-        fields = config_fields(given)
-        if "filter_subject" in fields:
-            fields["filter_subjects"] = []
-        elif "filter_subjects" in fields:
-            fields["filter_subject"] = ""
-        after = before.replace(**fields)
+        after = before.replace(**_filtered(config_fields(given)))
         old, new = before.to_wire(), after.to_wire()
         changed = sorted(field for field in {*old, *new} if old.get(field) != new.get(field))
         if not changed:
@@ -195,6 +195,73 @@ async def rm(stream: StreamName = "", name: Name = "", force: Force = False) -> 
             confirm(f"Really delete Consumer {stream} > {name}?", force)
         await js.delete_consumer(stream, name)
     done("", success=True)
+
+
+@command(app, "copy")
+@with_config_options(CONSUMER_OPTIONS)
+async def copy(
+    *,
+    stream: StreamName,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The consumer to copy")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The new consumer")],
+    given: dict[str, Any],
+) -> None:
+    """Create a consumer with another one's configuration; it begins at the start of its own."""
+    async with jetstream() as js:
+        before = (await js.consumer_info(stream, source)).config
+        fields = _filtered(config_fields(given))
+        if before.deliver_subject and "deliver_subject" not in fields:
+            raise ConfigError(
+                f"consumer copy: both would deliver to {before.deliver_subject}; give --target"
+            )
+        name = {"name": target, "durable_name": target if before.durable_name else ""}
+        made = before.replace(**name, **fields)
+        if made.deliver_subject:
+            info = (await js.create_push_consumer(stream, made)).cached_info
+        else:
+            info = (await js.create_consumer(stream, made)).cached_info
+    _show(info, "")
+
+
+def _filtered(fields: dict[str, Any]) -> dict[str, Any]:
+    """`fields` in which one kind of filter takes the place of the other."""
+    if "filter_subject" in fields:
+        return fields | {"filter_subjects": []}
+    if "filter_subjects" in fields:
+        return fields | {"filter_subject": ""}
+    return fields
+
+
+@command(app, "state")
+async def state(stream: StreamName = "", name: Name = "") -> None:
+    """Show how far a consumer is; as JSON all that the server says of it."""
+    async with jetstream() as js:
+        stream, name = await choose_consumer(js, stream, name)
+        found = await js.consumer_info(stream, name)
+    if wants_json():
+        print_json(found)
+    else:
+        show_consumer_state(found)
+
+
+@command(app, "reset")
+async def reset(
+    stream: StreamName,
+    name: Name,
+    sequence: Annotated[
+        int,
+        typer.Argument(metavar="SEQUENCE", help="Of the stream; 0: after the last ack"),
+    ] = 0,
+    force: Force = False,
+) -> None:
+    """Have a consumer deliver again from a sequence on (nats-server 2.14)."""
+    async with jetstream() as js:
+        if not force:
+            await js.consumer_info(stream, name)
+            where = f"to sequence {sequence}" if sequence else "to its last acknowledged message"
+            confirm(f"Really reset Consumer {stream} > {name} {where}?", force)
+        found = await js.reset_consumer(stream, name, sequence)
+    _show(found, f"Consumer {stream} > {name} was reset")
 
 
 @command(app, "pause")

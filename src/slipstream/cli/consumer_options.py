@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import typer
+
 from slipstream.cli.config_options import ConfigOption, pairs_of, words_of
 from slipstream.cli.prompts import ask
 from slipstream.cli.values import duration, later, moment, one_of
@@ -21,7 +23,11 @@ CONSUMER_OPTIONS = (
                  one_of("instant", "original")),
     ConfigOption("--wait", "ack_wait", str, "How long to wait for an ack, like 30s", duration),
     ConfigOption("--max-deliver", "max_deliver", int, "Deliveries of a message at most"),
-    ConfigOption("--backoff", "backoff", list[str], "Waits between deliveries: 1s,5s,1m"),
+    ConfigOption("--backoff", "backoff", list[str],
+                 "Waits between deliveries: 1s,5s,1m, or none, or linear with --backoff-..."),
+    ConfigOption("--backoff-steps", "backoff_steps", int, "Linear: how many waits (10)"),
+    ConfigOption("--backoff-min", "backoff_min", str, "Linear: the shortest (1m)", duration),
+    ConfigOption("--backoff-max", "backoff_max", str, "Linear: the longest (20m)", duration),
     ConfigOption("--max-pending", "max_ack_pending", int, "Messages out for ack at most"),
     ConfigOption("--max-waiting", "max_waiting", int, "Pull requests waiting at most"),
     ConfigOption("--max-pull-batch", "max_batch", int, "Messages in a pull at most"),
@@ -56,8 +62,7 @@ def config_fields(given: dict[str, Any]) -> dict[str, Any]:
         filters = words_of(fields.pop("filters"))
         single = len(filters) == 1
         fields |= {"filter_subject": filters[0]} if single else {"filter_subjects": filters}
-    if "backoff" in fields:
-        fields["backoff"] = [duration(word) for word in words_of(fields["backoff"])]
+    _set_backoff(fields)
     if "metadata" in fields:
         fields["metadata"] = pairs_of(fields["metadata"])
     for option, policy in (
@@ -71,6 +76,30 @@ def config_fields(given: dict[str, Any]) -> dict[str, Any]:
                 "priority_policy": policy,
             }
     return fields
+
+
+def _set_backoff(fields: dict[str, Any]) -> None:
+    """The waits themselves, from a list of them or from the steps of a linear policy."""
+    said = {name: fields.pop(f"backoff_{name}", None) for name in ("steps", "min", "max")}
+    given = any(value is not None for value in said.values())
+    words = words_of(fields.get("backoff", ["linear"] if given else []))
+    if words == ["linear"]:
+        steps = said["steps"] or 10
+        least = said["min"] if said["min"] is not None else 60.0
+        most = said["max"] if said["max"] is not None else 1200.0
+        if least > most:
+            raise typer.BadParameter("--backoff-min is longer than --backoff-max")
+        each = (most - least) / (steps - 1) if steps > 1 else 0.0
+        fields["backoff"] = [round(least + n * each, 9) for n in range(steps)]
+        # Each wait is of use only if the message may be delivered once more after it.
+        if fields.get("max_deliver", steps + 1) <= steps:
+            raise typer.BadParameter(
+                f"{steps} waits need --max-deliver of {steps + 1} or more, or fewer --backoff-steps"
+            )
+    elif given:
+        raise typer.BadParameter("--backoff-steps, -min and -max go with --backoff linear")
+    elif words:
+        fields["backoff"] = [] if words == ["none"] else [duration(word) for word in words]
 
 
 def deliver_policy(text: str) -> dict[str, Any]:

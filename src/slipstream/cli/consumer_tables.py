@@ -21,6 +21,11 @@ def show_consumer(info: ConsumerInfo, title: str = "") -> None:
     properties(head, sections)
 
 
+def show_consumer_state(info: ConsumerInfo) -> None:
+    """How far a consumer is."""
+    properties(f"State for Consumer {info.stream_name} > {info.name}", [("", _state(info))])
+
+
 def _configuration(info: ConsumerInfo) -> Pairs:
     config = info.config
     pairs: Pairs = [("Name", info.name)]

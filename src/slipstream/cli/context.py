@@ -1,5 +1,9 @@
 """`slipstream context`: named connections, in the files that the `nats` tool uses."""
 
+import asyncio
+import os
+import shlex
+import subprocess
 from typing import Annotated, Any
 
 import typer
@@ -8,7 +12,15 @@ from slipstream.cli import context_files
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import done, print_json, say, table
 from slipstream.cli.prompts import confirm
-from slipstream.cli.session import given_settings, new_app, wants_json
+from slipstream.cli.session import (
+    Settings,
+    connection,
+    given_settings,
+    new_app,
+    use,
+    wants_json,
+)
+from slipstream.errors import ConfigError, Error
 
 app = new_app("Named connections, shared with the nats tool.")
 
@@ -36,6 +48,88 @@ def add(
     if select:
         context_files.select(name)
     show(name)
+
+
+@app.command("copy")
+def copy(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The context to copy")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The new one")],
+    description: Annotated[str, typer.Option("--description", help="What it is for")] = "",
+    select: Annotated[bool, typer.Option("--select", help="Use it from now on")] = False,
+) -> None:
+    """Save a context like another, changed by the options of the connection."""
+    fields = context_files.load(source)
+    if target in context_files.names():
+        raise ConfigError(f'context copy: there is a context "{target}" already')
+    context_files.save(target, fields)
+    add(target, description or str(fields.get("description", "")), select)
+
+
+@app.command("edit")
+def edit(name: Name) -> None:
+    """Change the file of a context with $EDITOR; it is kept only if it can be read."""
+    before = context_files.path_of(name).read_bytes() if context_files.load(name) else b""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    path = context_files.path_of(name)
+    if subprocess.run([*shlex.split(editor), str(path)], check=False).returncode:
+        path.write_bytes(before)
+        raise ConfigError(f"context edit: {editor} has failed; {name} is as it was")
+    try:
+        context_files.load(name)
+    except ConfigError:
+        path.write_bytes(before)
+        raise
+    show(name)
+
+
+@app.command("validate")
+def validate(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Without one: all")] = "",
+    connect: Annotated[bool, typer.Option("--connect", help="Try to connect, too")] = False,
+) -> None:
+    """Check that contexts can be read and that the files they name are there."""
+    found = {one: _problems(one, connect) for one in ([name] if name else context_files.names())}
+    if wants_json():
+        print_json(found)
+    else:
+        for one, problems in found.items():
+            say(f"{one}: {'; '.join(problems) or 'OK'}")
+    if any(found.values()):
+        raise typer.Exit(1)
+
+
+def _problems(name: str, connect: bool) -> list[str]:
+    try:
+        fields = context_files.load(name)
+    except ConfigError as error:
+        return [str(error)]
+    named = [str(fields.get(field) or "") for field in ("creds", "nkey", "cert", "key", "ca")]
+    problems = [
+        f"there is no file {path}"
+        for path in named
+        if path and not os.path.exists(os.path.expanduser(path))
+    ]
+    if connect and not problems:
+        try:
+            asyncio.run(_connect(name))
+        except Error as error:
+            problems.append(str(error))
+    return problems
+
+
+async def _connect(name: str) -> None:
+    with use(Settings(context=name)):
+        async with connection(reconnect=False) as nc:
+            await nc.flush()
+
+
+@app.command("previous")
+def previous() -> None:
+    """Use the context that was selected before."""
+    name = context_files.previous()
+    if not name:
+        raise ConfigError("context previous: no other context was selected before")
+    select(name)
 
 
 @app.command("ls")

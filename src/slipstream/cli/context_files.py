@@ -61,7 +61,16 @@ def select(name: str) -> None:
     if name:
         load(name)
     config_home().mkdir(parents=True, exist_ok=True)
+    former = selected()
+    if former and former != name:
+        (config_home() / "previous-context.txt").write_text(former)
     (config_home() / "context.txt").write_text(name)
+
+
+def previous() -> str:
+    """The context that was selected before; "" for none."""
+    path = config_home() / "previous-context.txt"
+    return path.read_text().strip() if path.exists() else ""
 
 
 def load(name: str) -> dict[str, Any]:

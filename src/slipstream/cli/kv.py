@@ -1,12 +1,13 @@
 """`slipstream kv`: key-value buckets."""
 
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from slipstream.cli.global_options import UsageError
 from slipstream.cli.message_text import say_bytes
-from slipstream.cli.output import done, print_json, properties, say, table
+from slipstream.cli.output import done, note, print_json, properties, say, table
 from slipstream.cli.prompts import confirm, read_stdin
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, show_duration, show_size, show_stamp, show_time, size
@@ -87,6 +88,43 @@ async def add(
     async with jetstream() as js:
         made = await js.create_key_value(config)
         _show_status(await made.status(), f"Information for Key-Value Store Bucket {bucket}")
+
+
+@command(app, "edit")
+async def edit(
+    bucket: Bucket,
+    history: Annotated[int | None, typer.Option("--history", help="Values kept of a key")] = None,
+    ttl: Annotated[str | None, typer.Option("--ttl", help="How long values live")] = None,
+    replicas: Annotated[int | None, typer.Option("--replicas", help="In a cluster")] = None,
+    max_value_size: Annotated[str | None, typer.Option("--max-value-size", help="1MB")] = None,
+    max_bucket_size: Annotated[str | None, typer.Option("--max-bucket-size", help="1GB")] = None,
+    description: Annotated[str | None, typer.Option("--description", help="For what")] = None,
+    compress: Annotated[bool | None, typer.Option("--compress/--no-compress")] = None,
+    force: Force = False,
+) -> None:
+    """Change a bucket; what is not said stays."""
+    age = duration(ttl) if ttl is not None else None
+    said: dict[str, Any] = {
+        "max_msgs_per_subject": history,
+        "max_age": age,
+        "num_replicas": replicas,
+        "max_msg_size": size(max_value_size) if max_value_size is not None else None,
+        "max_bytes": size(max_bucket_size) if max_bucket_size is not None else None,
+        "description": description,
+        "compression": None if compress is None else "s2" if compress else "none",
+    }
+    fields = {name: value for name, value in said.items() if value is not None}
+    if not fields:
+        raise UsageError(f"kv edit: nothing of {bucket} would change; give an option")
+    async with jetstream() as js:
+        kv = await js.key_value(bucket)
+        confirm(f"Really edit bucket {bucket}?", force)
+        stream = await js.stream(kv.stream_name)
+        window_ns = stream.config.to_wire().get("duplicate_window", 0)
+        if age and window_ns > age * 1e9:  # it may not be longer than values live
+            fields["duplicate_window"] = age
+        await stream.update(stream.config.replace(**fields))
+        _show_status(await kv.status(), f"Information for Key-Value Store Bucket {bucket}")
 
 
 @command(app, "put")
@@ -208,11 +246,35 @@ async def rm(bucket: Bucket, force: Force = False) -> None:
         await _remove_bucket(js, bucket, force)
 
 
+@command(app, "revert")
+async def revert(
+    bucket: Bucket,
+    key: Key,
+    revision: Annotated[int, typer.Argument(metavar="REVISION", help="The one to go back to")],
+    force: Force = False,
+) -> None:
+    """Store again the value that a key had, unless somebody changes it meanwhile."""
+    async with jetstream() as js:
+        kv = await js.key_value(bucket)
+        entries = await kv.history(key)
+        old = await kv.get(key, revision=revision)
+        if not force:
+            note(f"Revision: {revision}\n\n{_text(old.data)}\n")
+            confirm(f"Really revert to revision {revision}?", force)
+        await kv.update(key, old.data, entries[-1].revision)
+        entries = await kv.history(key)
+    _show_history(bucket, key, entries)
+
+
 @command(app, "history")
 async def history(bucket: Bucket, key: Key) -> None:
     """Show the values that a key has had."""
     async with jetstream() as js:
         entries = await (await js.key_value(bucket)).history(key)
+    _show_history(bucket, key, entries)
+
+
+def _show_history(bucket: str, key: str, entries: list[KeyValueEntry]) -> None:
     if wants_json():
         print_json([_json(entry) for entry in entries])
         return
@@ -265,30 +327,49 @@ async def watch(
 async def ls(
     bucket: Annotated[str, typer.Argument(metavar="BUCKET", help="Without one: buckets")] = "",
     key: Annotated[str, typer.Argument(metavar="KEYS", help="Only these")] = ">",
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With the values")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More about each")] = False,
+    names: Annotated[bool, typer.Option("--names", "-n", help="Only their names")] = False,
+    display_value: Annotated[
+        bool, typer.Option("--display-value", help="With the values, in the table of --verbose")
+    ] = False,
 ) -> None:
     """List buckets, or the keys of one."""
+    verbose = (verbose or display_value) and not names
     async with jetstream() as js:
         if not bucket:
-            await _list_buckets([status async for status in js.key_values()])
+            await _list_buckets([status async for status in js.key_values()], names)
             return
         kv = await js.key_value(bucket)
         keys = await kv.keys(key)
         entries = [await kv.get(one) for one in keys] if verbose else []
     if wants_json():
         print_json([_json(entry) for entry in entries] if verbose else keys)
-    elif verbose:
+    elif verbose and keys:
+        columns = ("Key", "Created", "Delta", "Revision", "Value")
         rows = [
-            (e.key, str(e.revision), show_time(e.created), e.data.decode("utf-8", "replace")[:60])
+            (e.key, show_time(e.created), str(e.delta), str(e.revision), _text(e.data))
             for e in entries
         ]
-        table(f"Contents for bucket {bucket}", ("Key", "Revision", "Created", "Value"), rows)
+        width = len(columns) if display_value else len(columns) - 1
+        title = f"Contents for bucket '{bucket}'"
+        table(title, columns[:width], [row[:width] for row in rows])
     else:
         say("\n".join(keys) or f"No keys found in bucket {bucket}")
 
 
-async def _list_buckets(statuses: list[KeyValueStatus]) -> None:
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+async def _list_buckets(statuses: list[KeyValueStatus], names: bool) -> None:
     statuses.sort(key=lambda status: status.bucket)
+    if names:
+        found = [status.bucket for status in statuses]
+        if wants_json():
+            print_json(found)
+        elif found:
+            say("\n".join(found))
+        return
     if wants_json():
         print_json([status.stream_info for status in statuses])
         return

@@ -57,6 +57,9 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
         "slipstream.cli.backup": ("backup", "restore"),
     },
     "consumer": {"slipstream.cli.consumer_read": ("next", "sub")},
+    "server": {
+        "slipstream.cli.server_fleet": ("ls", "ping", "report", "request", "watch", "passwd")
+    },
 }
 ALIASES = {  # as the `nats` tool has them
     "a": "account",

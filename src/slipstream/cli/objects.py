@@ -1,5 +1,6 @@
 """`slipstream object`: stores of large objects."""
 
+import base64
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -125,6 +126,12 @@ async def _holds(store: ObjectStore, name: str) -> bool:
     return True
 
 
+def _digest(text: str) -> str:
+    """Of "SHA-256=<base64>" the words of the nats tool, which `sha256sum` writes too."""
+    kind, mark, value = text.partition("=")
+    return f"{kind} {base64.urlsafe_b64decode(value).hex()}" if mark else text
+
+
 def _show_info(info: ObjectInfo) -> None:
     if wants_json():
         print_json(msgspec.to_builtins(info))
@@ -134,7 +141,7 @@ def _show_info(info: ObjectInfo) -> None:
         ("Size", show_size(info.size)),
         ("Modification Time", show_time(info.modified)),
         ("Chunks", f"{info.chunks:,}"),
-        ("Digest", info.digest),
+        ("Digest", _digest(info.digest)),
         ("ID", info.nuid),
     ]
     if info.deleted:

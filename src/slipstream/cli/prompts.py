@@ -67,13 +67,13 @@ def ask(label: str, default: str, choices: Sequence[str] = ()) -> str:
             return answer
 
 
-def require(label: str, value: str, option: str) -> str:
+def require(label: str, value: str, option: str, hidden: bool = False) -> str:
     """A value that has no default: asked for, or an error that names the option."""
     if value:
         return value
     if not may_ask():
         raise UsageError(f"{label} is missing: give {option}")
-    return _prompt(label)
+    return _prompt(label, hide_input=hidden)
 
 
 def confirm(question: str, force: bool) -> None:

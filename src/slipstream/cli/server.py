@@ -7,8 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from slipstream.cli.global_options import UsageError
-from slipstream.cli.output import print_json, properties, say, table
+from slipstream.cli.output import print_json, properties, say
 from slipstream.cli.session import (
     command,
     connection,
@@ -19,9 +18,8 @@ from slipstream.cli.session import (
     settings,
     wants_json,
 )
-from slipstream.cli.system import ask_connections, ask_servers
 from slipstream.cli.values import duration, show_duration, show_size
-from slipstream.errors import ConfigError, Error
+from slipstream.errors import Error
 
 app = new_app("Look after a server.")
 check_app = new_app("Checks for Nagios and the like: exit code 0 OK, 1 warning, 2 critical.")
@@ -29,7 +27,6 @@ app.add_typer(check_app, name="check")
 
 OK, WARNING, CRITICAL = 0, 1, 2
 WORDS = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
-SYSTEM_HELP = "only a user of the system account may ask that; connect as one"
 
 
 class Check:
@@ -40,10 +37,15 @@ class Check:
         self.status = OK
         self._said: list[str] = []
         self._values: dict[str, float] = {}
+        self._performance: list[str] = []
 
     def value(self, name: str, value: float, warn: float, critical: float, unit: str = "") -> None:
         """Take in a value that is too high above its bounds (0: none)."""
         self._values[name] = value
+        digits = 4 if unit == "s" else 0
+        bounds = [f"{bound:.{digits}f}" if bound else "" for bound in (warn, critical)]
+        text = ";".join([f"{name}={value:.{digits}f}{unit}", *bounds])
+        self._performance.append(text.rstrip(";"))
         for status, bound in ((CRITICAL, critical), (WARNING, warn)):
             if bound and value > bound:
                 self.status = max(self.status, status)
@@ -62,7 +64,7 @@ class Check:
             print_json({**found, "problems": self._said})
         else:
             text = "; ".join(self._said) or "all fine"
-            values = " ".join(f"{name}={value:g}" for name, value in self._values.items())
+            values = " ".join(self._performance)  # as the plugins of Nagios write it
             say(f"{self.name} {WORDS[self.status]}: {text}" + (f" | {values}" if values else ""))
         raise typer.Exit(self.status)
 
@@ -81,7 +83,7 @@ async def check_connection(
         async with connection() as nc:
             took = perf_counter() - began
             rtt = await round_trip(nc)
-        check.value("connect", took, duration(connect_warn), duration(connect_critical), "s")
+        check.value("connect_time", took, duration(connect_warn), duration(connect_critical), "s")
         check.value("rtt", rtt, duration(rtt_warn), duration(rtt_critical), "s")
     except Error as error:
         check.fail(str(error))
@@ -214,82 +216,3 @@ async def info() -> None:
         ("RTT", show_duration(rtt)),
     ]
     properties("Server Information", [("", pairs)])
-
-
-@command(app, "ping")
-async def ping() -> None:
-    """Measure the round trip to every server of the cluster (system account)."""
-    async with connection() as nc:
-        began = perf_counter()
-        answers = await ask_servers(nc, "$SYS.REQ.SERVER.PING")
-        took = perf_counter() - began
-    if not answers:
-        raise ConfigError(f"server ping: nobody answered; {SYSTEM_HELP}")
-    if wants_json():
-        print_json(answers)
-        return
-    for answer in answers:
-        server = answer.get("server", {})
-        say(f"{server.get('name', '?'):<60} rtt={show_duration(took)}")
-
-
-@command(app, "report")
-async def report(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="jetstream or connections")] = (
-        "jetstream"
-    ),
-) -> None:
-    """Compare servers (jetstream; system account), or the account's connections."""
-    if kind == "connections":
-        await _report_connections()
-        return
-    if kind != "jetstream":
-        raise UsageError(f'there is no report "{kind}": ask for jetstream or connections')
-    async with connection() as nc:
-        answers = await ask_servers(nc, "$SYS.REQ.SERVER.PING.JSZ")
-    if not answers:
-        raise ConfigError(f"server report: nobody answered; {SYSTEM_HELP}")
-    if wants_json():
-        print_json(answers)
-        return
-    rows = []
-    for answer in answers:
-        data, server = answer.get("data", {}), answer.get("server", {})
-        rows.append(
-            (
-                str(server.get("name", "")),
-                f"{data.get('streams', 0):,}",
-                f"{data.get('consumers', 0):,}",
-                f"{data.get('messages', 0):,}",
-                show_size(data.get("bytes", 0)),
-                show_size(data.get("memory", 0)),
-                show_size(data.get("storage", 0)),
-            )
-        )
-    columns = ("Server", "Streams", "Consumers", "Messages", "Bytes", "Memory", "File")
-    table("JetStream Summary", columns, rows)
-
-
-async def _report_connections() -> None:
-    async with connection() as nc:
-        found = await ask_connections(nc)
-    if wants_json():
-        print_json(found)
-        return
-    rows = [
-        (
-            str(one.get("cid", "")),
-            str(one.get("name", "")),
-            f"{one.get('ip', '')}:{one.get('port', '')}",
-            str(one.get("uptime", "")),
-            f"{one.get('in_msgs', 0):,}",
-            f"{one.get('out_msgs', 0):,}",
-            show_size(one.get("in_bytes", 0)),
-            show_size(one.get("out_bytes", 0)),
-            f"{one.get('subscriptions', 0):,}",
-        )
-        for one in found
-    ]
-    columns = ("CID", "Name", "IP", "Uptime", "In Msgs", "Out Msgs", "In Bytes", "Out Bytes",
-               "Subs")  # fmt: skip
-    table(f"Top {len(rows)} Connections", columns, rows)

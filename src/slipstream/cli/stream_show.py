@@ -25,14 +25,14 @@ async def ls(
     names: Annotated[bool, typer.Option("--names", "-n", help="Only their names")] = False,
     all_streams: Annotated[bool, typer.Option("--all", "-a", help="Also KV and objects")] = False,
 ) -> None:
-    """List streams."""
+    """List streams; as JSON their names, as the nats tool does (`report` has the rest)."""
     async with jetstream() as js:
         infos = [info async for info in js.streams(subject)]
     if not all_streams:
         infos = [info for info in infos if not info.name.startswith(("KV_", "OBJ_"))]
     infos.sort(key=lambda info: info.name)
     if wants_json():
-        print_json([info.name for info in infos] if names else infos)
+        print_json([info.name for info in infos])
     elif names:
         for info in infos:
             say(info.name)
@@ -47,12 +47,15 @@ async def info(
     name: Name = "",
     no_select: Annotated[bool, typer.Option("--no-select", help="Do not ask which")] = False,
     config_only: Annotated[bool, typer.Option("--config", help="Only its configuration")] = False,
+    state_only: Annotated[bool, typer.Option("--state", help="Only what it holds")] = False,
 ) -> None:
     """Show a stream's configuration and state."""
     async with jetstream() as js:
         name = await choose_stream(js, name, may_ask() and not no_select)
         found = await js.stream_info(name)
-    if config_only:
+    if state_only:
+        _show_state(found)
+    elif config_only:
         if wants_json():
             print_json(found.config)
         else:
@@ -69,12 +72,16 @@ async def state(name: Name = "") -> None:
     async with jetstream() as js:
         name = await choose_stream(js, name)
         found = await js.stream_info(name)
+    _show_state(found)
+
+
+def _show_state(found: StreamInfo) -> None:
     if wants_json():
         print_json(found.state)
         return
     now = found.state
     properties(
-        f"State for Stream {name}",
+        f"State for Stream {found.name}",
         [
             (
                 "",

@@ -10,12 +10,18 @@ from slipstream.client.errors import NoRespondersError, PermissionsError, Timeou
 STALL_SECONDS = 0.3  # after so long a silence every server has answered
 
 
-async def ask_servers(nc: Connection, subject: str, stall: float = STALL_SECONDS) -> list[Any]:
+async def ask_servers(
+    nc: Connection,
+    subject: str,
+    stall: float = STALL_SECONDS,
+    body: dict[str, Any] | None = None,
+) -> list[Any]:
     """Every server's answer; none where this user may not ask."""
+    request = msgspec.json.encode(body) if body else b""
     try:
         found = [
             msgspec.json.decode(message.data)
-            async for message in nc.request_many(subject, b"", stall=stall)
+            async for message in nc.request_many(subject, request, stall=stall)
         ]
     except (NoRespondersError, PermissionsError, TimeoutError):
         found = []
