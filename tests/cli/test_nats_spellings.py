@@ -192,15 +192,11 @@ def test_a_password_is_hashed_for_a_configuration_file(offline: Cli) -> None:
     assert "22 letters" in offline("server", "passwd", "--pass", "short", status=2).err
 
 
-@pytest.fixture(scope="module", params=("slipstream", "nats-server"))
-def with_system_account(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """A server with a system account, whose user is `boss`."""
-    directory = tmp_path_factory.mktemp("system")
+def _serving(kind: str, configuration: str, directory: Path) -> Iterator[str]:
+    """The URL of a server of a kind, while it runs with a configuration file."""
     file = directory / "server.conf"
-    file.write_text(SYSTEM)
-    if request.param == "slipstream":
+    file.write_text(configuration)
+    if kind == "slipstream":
         options = load_options(str(file))
         options.port = -1
         options.jetstream = JetStreamOptions(enabled=True, store_dir=str(directory / "store"))
@@ -211,6 +207,14 @@ def with_system_account(
     yield real.url
     real.process.terminate()
     real.process.wait(10)
+
+
+@pytest.fixture(scope="module", params=("slipstream", "nats-server"))
+def with_system_account(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A server with a system account, whose user is `boss`."""
+    yield from _serving(request.param, SYSTEM, tmp_path_factory.mktemp("system"))
 
 
 def test_servers_are_listed_reported_and_asked(with_system_account: str, tmp_path: Path) -> None:
@@ -229,3 +233,40 @@ def test_servers_are_listed_reported_and_asked(with_system_account: str, tmp_pat
     assert "did you mean connections" in cli("server", "request", "connexions", status=2).err
     refused = cli("server", "ls", "--user", "app", "--password", "secret", status=1).err
     assert "system account" in refused
+
+
+FORBIDDING = """
+authorization { users = [
+  { user: guest, password: secret
+    permissions: { publish: { deny: "no.>" }, subscribe: { deny: "no.>" } } }
+] }
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["pub", "no.way", "x"],
+        ["pub", "no.way", "x", "--count", "3"],
+        ["pub", "no.way", "x", "--jetstream"],
+        ["request", "no.way", "x"],
+        ["sub", "no.way"],
+        ["reply", "no.way", "x"],
+    ],
+)
+def test_what_the_server_forbids_is_said_once_and_fails(
+    forbidding: str, tmp_path: Path, words: list[str]
+) -> None:
+    cli = Cli(forbidding, tmp_path)
+    refused = cli(*words, "--user", "guest", "--password", "secret", status=1)
+    assert refused.out == ""
+    assert refused.err.count("forbids it") == 1
+    assert "Published" not in refused.err
+
+
+@pytest.fixture(scope="module", params=("slipstream", "nats-server"))
+def forbidding(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A server on which `guest` may not use `no.>`."""
+    yield from _serving(request.param, FORBIDDING, tmp_path_factory.mktemp("forbidding"))

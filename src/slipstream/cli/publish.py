@@ -94,16 +94,15 @@ async def pub(
                 data, headers = draft.message(n)
                 size += len(data)
                 await nc.publish(subject, data, reply=reply, headers=headers)
-                if len(drafts) == 1 and not quiet:
-                    note(f'{clock()} Published {len(data)} bytes to "{subject}"')
                 bar.advance(task)
                 if pause and n < len(drafts):
                     await asyncio.sleep(pause)
         await nc.flush()
         if wants_json():
             print_json({"subject": subject, "messages": len(drafts), "bytes": size})
-        elif len(drafts) > 1 and not quiet:
-            note(f'{clock()} Published {len(drafts):,} messages to "{subject}"')
+        elif not quiet:
+            what = f"{len(drafts):,} messages" if len(drafts) > 1 else f"{size} bytes"
+            note(f'{clock()} Published {what} to "{subject}"')
 
 
 async def _publish_acked(

@@ -131,14 +131,38 @@ def wants_json() -> bool:
 
 @asynccontextmanager
 async def connection(server: str = "", **options: Any) -> "AsyncIterator[Connection]":
-    """An open connection; it is closed at the end, after what was published is sent."""
-    from slipstream.client import connect
+    """An open connection; it is closed at the end, after what was published is sent.
+
+    What the server forbids ends the command with that `PermissionsError`, also where no call would
+    raise it.
+    """
+    from slipstream.client import PermissionsError, connect
+    from slipstream.client.events import ErrorEvent
 
     asked = settings()
+    refused: list[Exception] = []
+    task = asyncio.current_task()
+
+    def heed(event: object) -> None:
+        if not isinstance(event, ErrorEvent):
+            return
+        if not isinstance(event.error, PermissionsError):
+            typer.echo(f"slipstream: {event.error}", err=True)
+        elif not refused and task is not None:
+            refused.append(event.error)
+            task.cancel()
+
     urls = (server or asked.server or DEFAULT_SERVER).split(",")
-    nc = await connect(urls, **asked.connect_options() | options)
-    async with nc:
-        yield nc
+    nc = await connect(urls, **asked.connect_options() | {"on_event": heed} | options)
+    try:
+        async with nc:
+            yield nc
+    except asyncio.CancelledError:
+        if not refused or task is None:
+            raise
+        task.uncancel()
+    if refused:
+        raise refused[0]
 
 
 @asynccontextmanager
