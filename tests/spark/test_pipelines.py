@@ -3,9 +3,10 @@
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def cli(tmp_path: Path) -> Cli:
     def run(*words: str, folder: Path = tmp_path) -> "subprocess.CompletedProcess[str]":
         env = {name: text for name, text in os.environ.items() if not name.startswith("NATS_")}
         env |= {"PYTHONPATH": str(SOURCE), "XDG_CONFIG_HOME": str(tmp_path / "config")}
-        env["SPARK_TESTING"] = "1"  # Connect takes any free port, so that runs may stand beside
+        env.pop("SPARK_TESTING", None)  # it would have Spark take any free port by itself
         return subprocess.run(
             [sys.executable, "-m", "slipstream.cli.main", "pipeline", *words],
             cwd=folder,
@@ -44,8 +45,20 @@ def cli(tmp_path: Path) -> Cli:
     return run
 
 
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    """Spark Connect's own port, which another process of this machine has."""
+    try:
+        with socket.create_server(("127.0.0.1", 15002)):
+            yield 15002
+    except OSError:
+        yield 15002  # somebody has it indeed
+
+
 @pytest.mark.timeout(600)  # Java and Spark start twice, on a machine that may be busy
-def test_a_new_project_runs_and_runs_on_and_says_where_it_stands(cli: Cli, tmp_path: Path) -> None:
+def test_a_new_project_runs_and_runs_on_and_says_where_it_stands(
+    cli: Cli, tmp_path: Path, taken_port: int
+) -> None:
     made = cli("init", "shop")
     assert made.returncode == 0
     assert "cd shop && slipstream pipeline run" in made.stdout
@@ -62,6 +75,8 @@ def test_a_new_project_runs_and_runs_on_and_says_where_it_stands(cli: Cli, tmp_p
     orders, large = sorted(status["flows"], key=lambda flow: flow["flow"] != "orders")
     assert [(r["stream"], r["next"], r["backlog"]) for r in orders["reads"]] == [("ORDERS", 7, 0)]
     assert large["writes"] == ["LARGE_ORDERS"]
+    messages = {stream["name"]: stream["messages"] for stream in status["streams"]}
+    assert messages == {"ORDERS": 6, "LARGE_ORDERS": 3}
 
     with Server(store_dir=str(shop / ".slipstream" / "store")) as server:
         assert asyncio.run(_large(server.url)) == [2, 4, 6]

@@ -36,11 +36,6 @@ HINTS = (
         re.compile(r"StatusCode\.UNAVAILABLE|failed to connect to all addresses"),
         "nothing answers at the address given with --remote: is a Spark Connect server there?",
     ),
-    (
-        re.compile(r"authentication token|UNAUTHENTICATED", re.I),
-        "another Spark on this machine has the port 15002: wait for its end, or run on it with "
-        "--remote sc://localhost",
-    ),
 )
 
 

@@ -10,7 +10,6 @@ import os
 import queue
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -25,10 +24,11 @@ from urllib.parse import urlsplit
 
 from slipstream.cli.pipeline_project import Project
 from slipstream.errors import ConfigError
+from slipstream.spark import local_connect
 from slipstream.spark.environment import to_environment
 
 LOCAL = "local[*]"
-CONNECT_PORT = 15002  # of a local Spark: the client looks for it there
+_PIPELINES_CLASS = "org.apache.spark.deploy.SparkPipelines"
 _TICK_SECONDS = 2.0
 
 
@@ -40,8 +40,12 @@ def command(project: Project, verb: str, remote: str, words: Sequence[str]) -> l
             f"{executable} is not there: pipelines need Spark 4.1 or newer "
             "(pip install 'slipstream[spark]', and no older SPARK_HOME)"
         )
-    line = [str(executable), verb, "--spec", str(project.spec), "--remote", remote]
-    return [*line, *words]
+    line = [str(executable)]
+    if not remote.startswith("sc://"):
+        # What the script `spark-pipelines` runs, with our way in to its Python part.
+        module = Path(local_connect.__file__)
+        line = [str(executable.parent / "spark-class"), _PIPELINES_CLASS, str(module)]
+    return [*line, verb, "--spec", str(project.spec), "--remote", remote, *words]
 
 
 def home() -> str:
@@ -67,10 +71,17 @@ def split_config(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return config, rest
 
 
+def _python_of_spark() -> list[str]:
+    """Where SPARK_HOME has PySpark, as the script `spark-pipelines` has it in PYTHONPATH."""
+    folder = Path(home()) / "python"
+    return [str(folder), *(str(path) for path in sorted(folder.glob("lib/py4j-*-src.zip")))]
+
+
 def _config(project: Project, remote: str) -> dict[str, str]:
     from slipstream.spark.session import REDACTED
 
     config = {"spark.redaction.regex": REDACTED, "spark.sql.redaction.options.regex": REDACTED}
+    config["spark.connect.grpc.binding.port"] = "0"  # any free one: `local_connect` finds it
     if is_local(remote):
         state = project.state
         config |= {
@@ -97,21 +108,11 @@ def check(remote: str, servers: str) -> None:
         from slipstream.spark.session import check_java
 
         check_java()
-        if "SPARK_TESTING" not in os.environ and _is_taken(CONNECT_PORT):
-            raise ConfigError(
-                f"another Spark on this machine has the port {CONNECT_PORT}: wait for its end, or "
-                "run on it with --remote sc://localhost"
-            )
     elif not remote.startswith("local") and not _is_here(remote) and _is_here(servers):
         raise ConfigError(
             f"the Spark at {remote} can not reach the server at {servers}, which is on this "
             "machine: give --server with an address that the cluster reaches"
         )
-
-
-def _is_taken(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _is_here(urls: str) -> bool:
@@ -134,6 +135,7 @@ def environment(
     made["PYTHONUNBUFFERED"] = "1"
     if not remote.startswith("sc://"):
         made["SPARK_API_MODE"] = "connect"  # takes any master in place of a Connect server
+        made["PYTHONPATH"] = os.pathsep.join([*_python_of_spark(), made.get("PYTHONPATH", "")])
         settings = [f"{name}={value}" for name, value in _config(project, remote).items()]
         words = [word for setting in (*settings, *config) for word in ("--conf", setting)]
         made["PYSPARK_SUBMIT_ARGS"] = shlex.join([*words, "pyspark-shell"])
