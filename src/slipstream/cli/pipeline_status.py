@@ -161,7 +161,7 @@ def print_status(status: Status) -> None:
     rows = []
     for flow in status.flows:
         done = f"{flow.batches:,}" + (" and a part" if flow.unfinished else "")
-        into = f"stream {', '.join(flow.writes)}" if flow.writes else flow.dataset
+        into = f"stream {', '.join(flow.writes)}, exactly once" if flow.writes else flow.dataset
         rows += [
             (flow.flow, f"stream {read.stream}", into, done, f"{read.next:,}", f"{read.backlog:,}")
             for read in flow.reads

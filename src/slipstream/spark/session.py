@@ -1,15 +1,10 @@
 """A Spark session that just works: the right interpreter in the workers, Arrow on, Java checked.
 
 `session()` returns the active session if there is one and changes nothing about it but the data
-source's registration. Otherwise it starts a local one. What it sets, any builder can set too:
-
-    PYSPARK_PYTHON                              sys.executable: workers find this environment
-    spark.sql.python.filterPushdown.enabled     for the source's option pushFilters
-    spark.sql.execution.arrow.maxRecordsPerBatch   rows of one Arrow batch
-    spark.redaction.regex                       hides secrets in the user interface and in logs
-    spark.sql.streaming.checkpointFileManagerClass   checkpoints through Hadoop's FileSystem, for a
-        local master: its other way to rename starts a `readlink` process eight times for each file
-        on a local disk, half of what a small micro-batch costs
+source's registration. Otherwise it starts a local one. What it sets, any builder can set too;
+docs/spark.md says what each setting is for. The checkpoints of a local master go through Hadoop's
+FileSystem because its other way to rename starts a `readlink` process eight times for each file on
+a local disk, half of what a small micro-batch costs.
 """
 
 import importlib.util

@@ -93,6 +93,7 @@ class StreamSink:
                 "jetstream: a batch write in mode exactly-once needs the option writerId: a name "
                 "that is the same when the same rows are written again"
             )
+        self.mode = ""
         self.mode = asyncio.run(self._prepare(streaming))
         self.identity = self._identity(streaming)
         if self.mode == DEDUPLICATED and self.identity == Identity.NONE:
@@ -102,7 +103,14 @@ class StreamSink:
                 "columns stream and sequence of the source they are read from; or take mode "
                 "exactly-once or at-least-once"
             )
-        log.info("%s is written %s", options.stream or options.bucket or "a stream", self.mode)
+        is_weak = self.mode == AT_LEAST_ONCE and not (options.mode or bucket)
+        log.log(
+            logging.WARNING if is_weak else logging.INFO,
+            "%s is written %s%s",
+            bucket or options.stream or "what listens on the subjects",
+            self.mode,
+            ": a batch that is written again is there twice (option mode)" if is_weak else "",
+        )
 
     def run(self, batches: "Iterator[pyarrow.RecordBatch]", task: Task) -> Written:
         """Write the rows of one task."""
@@ -219,7 +227,8 @@ class StreamSink:
     async def _connected(self) -> "AsyncIterator[tuple[Connection, JetStream]]":
         """A connection that ends when it breaks: the attempt goes on over another one."""
         options = self.options
-        found = await connect(options, "spark-sink", patient=True, lasting=False)
+        name = f"spark-sink {self.mode}".rstrip()  # the server's monitoring shows it
+        found = await connect(options, name, patient=True, lasting=False)
         async with found as connection:
             yield (
                 connection,
