@@ -260,6 +260,35 @@ def test_ranges_are_cut_by_bytes_where_messages_grow_along_the_stream(either_url
     assert max(part.end - part.start for part in few) <= 250
 
 
+@pytest.mark.parametrize("holes", ["few", "many"])
+def test_a_cut_costs_one_request_where_holes_are_few(either_url: str, holes: str) -> None:
+    count, parts_wanted = 6400, 64
+    name = fill(either_url, count)
+    with slipstream.sync.connect(either_url) as nc:
+        stream = nc.jetstream().stream(name)
+        for sequence in range(7, count, 90 if holes == "few" else 3):
+            stream.delete_message(sequence)
+        left = stream.info().state.messages
+        asked: list[str] = []
+        watch = nc.subscribe(
+            f"$JS.API.DIRECT.GET.{name}", handler=lambda m: asked.append(m.subject)
+        )
+        nc.flush()
+        parts = parts_of(either_url, name, count + 1, minPartitions=str(parts_wanted))
+        watch.drain()
+        sizes = [_count_in(stream, part) for part in parts]
+    assert len(parts) == parts_wanted
+    assert sum(sizes) == left
+    assert max(sizes) - min(sizes) <= 0.1 * left / parts_wanted
+    most = 1.1 if holes == "few" else 3
+    assert len(asked) <= parts_wanted * most
+
+
+def _count_in(stream: Any, part: Part) -> int:
+    """Messages of a part."""
+    return len(stream.scan(part.start, part.end - 1, columns=["sequence"]).to_table())
+
+
 def test_sizes_that_change_from_message_to_message_do_not_move_a_cut() -> None:
     mixed = shrunk([[10, 1000, 10, 1000]] * 4 + [[1000, 10, 10, 10]] * 4)
     assert max(mixed) - min(mixed) < 0.2 * max(mixed)

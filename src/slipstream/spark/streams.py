@@ -201,6 +201,7 @@ class StreamView:
         self.created = time_to_wire(info.created) if info.created is not None else ""
         self.first = info.state.first_seq
         self.next = info.state.last_seq + 1
+        self._counts: dict[int, int] = {}  # by sequence: what was asked is not asked again
 
     @property
     def is_dense(self) -> bool:
@@ -225,9 +226,10 @@ class StreamView:
             return 0
         if self.is_dense:
             return self.next - start
-        if self.has_direct_get:
-            return await self._count_by_direct_get(start)
-        return await self._count_by_consumer(start)
+        if start not in self._counts:
+            ask = self._count_by_direct_get if self.has_direct_get else self._count_by_consumer
+            self._counts[start] = await ask(start)
+        return self._counts[start]
 
     async def count(self, start: int, end: int) -> int:
         """Wanted messages from `start` to before `end`."""
@@ -246,10 +248,14 @@ class StreamView:
         if self.is_dense:
             return low + wanted
         low_taken, high_taken = 0, total_left - end_left
+        # Where holes are few, so many sequences have enough messages, and never too many.
+        has_few_holes = high_taken >= (high - low) * _NEAR
         for step in range(_STEPS_MAX):
             if high - low <= 1 or low_taken >= wanted * _NEAR:
                 break
-            if step % 2:
+            if step == 0 and has_few_holes:
+                middle = low + wanted
+            elif step % 2:
                 middle = (low + high) // 2
             else:
                 share = (wanted - low_taken) / (high_taken - low_taken)
