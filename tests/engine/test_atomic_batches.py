@@ -207,8 +207,8 @@ def test_a_crash_leaves_all_of_a_batch_or_nothing(seed: int) -> None:
             driver.finish()
         done |= {m.subject[9:] for m in client.take() if b'"count"' in m.body}
     for item in driver.runner.waiting:
-        if item.stream is not None:
-            item.work.flush()
+        if item.batch is not None:
+            item.batch.flush()
     disk.crash()
     client = Driver(disk, segment_bytes=8_000).start().client()
     state = client.api("STREAM.INFO.S", {"subjects_filter": ">"})["state"]

@@ -226,8 +226,8 @@ def test_a_crash_publishes_nothing_twice_and_forgets_nothing(seed: int) -> None:
     driver.runner.hold()
     driver.advance(random.randint(0, 10) * SECOND)
     for item in driver.runner.waiting:
-        if item.stream is not None:
-            item.work.flush()
+        if item.batch is not None:
+            item.batch.flush()
     disk.crash()
     driver = Driver(disk, now=driver.clock.now).start()
     driver.advance(30 * SECOND)
@@ -254,7 +254,7 @@ def test_a_full_disk_delays_what_is_due() -> None:
 def test_schedules_that_were_replaced_take_no_memory(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slipstream.engine.schedules.SWEEP_MIN", 10)
+    monkeypatch.setattr("slipstream.engine.stream.schedules.SWEEP_MIN", 10)
     create(client)
     for _ in range(200):
         plan(client, "s.a", after(client, 3600))
