@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import slipstream.sync
+from slipstream.cli.pipeline_project import find_project
+from slipstream.cli.pipeline_status import status_of
+from slipstream.cli.pipeline_template import write_project
 from slipstream.client.jetstream.errors import WrongLastSequenceError
 from slipstream.errors import Error
 from slipstream.spark import markers
@@ -132,6 +136,33 @@ def test_markers_of_the_earlier_version_are_no_rows(spark: "SparkSession", eithe
     assert sorted(row.data.decode() for row in frame.collect()) == ["a", "b", "c"]
     only = spark.read.format("jetstream").options(servers=either_url, stream=old.stream)
     assert only.schema("sequence bigint").load().count() == 3
+
+
+def test_markers_of_the_earlier_version_are_not_counted_by_the_status_of_a_pipeline(
+    either_url: str, tmp_path: Path
+) -> None:
+    old = EarlierWriter(either_url)
+    old.finish(0, "a", "b")
+    old.finish(1, "c")
+    new = stream_of(either_url)
+    run_tasks(sink_of(either_url, new), "run", rows(new, "a"))
+    write_project(tmp_path / "shop")
+    project = find_project(tmp_path / "shop" / "spark-pipeline.yml")
+    flow = tmp_path / "shop/.slipstream/storage/_checkpoints/shop/copy/0"
+    offset = json.dumps({old.stream: {"next": 2, "created": ""}})
+    for name, text in (
+        ("metadata", '{"id": "q"}'),
+        ("offsets/0", f"v1\n{{}}\n{offset}"),
+        ("commits/0", "v1\n{}"),
+    ):
+        (flow / name).parent.mkdir(parents=True, exist_ok=True)
+        (flow / name).write_text(text)
+    found = asyncio.run(status_of(project, {"servers": either_url}))
+    (line,) = found.flows
+    assert {old.stream, new} <= set(line.writes)  # by markers of both kinds
+    counts = {stream.name: stream.messages for stream in found.streams}
+    assert (counts[old.stream], counts[new]) == (3, 1)
+    assert [read.backlog for read in line.reads] == [3]
 
 
 def test_several_tasks_of_the_new_version_take_over_at_once(jetstream_url: str) -> None:
