@@ -1,8 +1,13 @@
 """Progress of exactly-once writers: kept apart from the rows, pruned, and right after any kill."""
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -341,6 +346,53 @@ def test_an_attempt_that_does_not_answer_is_waited_for_and_nothing_is_written_tw
     assert raised  # what it has stored is found by the next one
     sink.run(iter([rows(name, "b", "a")]), task)
     assert sorted(written(either_url, name)) == [b"a", b"b"]
+
+
+PROCESS = """
+import sys
+from slipstream.spark.exactly_once import Task
+from tests.spark.test_exactly_once import rows, sink_of
+
+url, name = sys.argv[1:]
+
+def batches():
+    yield rows(name, "a")
+    yield rows(name, "b")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    yield rows(name, "c")
+
+sink_of(url, name).run(batches(), Task("q", 0, 0))
+"""
+
+
+@pytest.mark.parametrize("end", ["continued", "killed"])
+def test_a_process_that_was_stopped_adds_nothing_when_it_goes_on(either_url: str, end: str) -> None:
+    name = stream_of(either_url)
+    sink, task = sink_of(either_url, name, retry_timeout=1.0), Task("q", 0, 0)
+    folders = [str(Path(slipstream.__file__).parents[1]), str(Path(__file__).parents[2])]
+    zombie = subprocess.Popen(
+        [sys.executable, "-c", PROCESS, either_url, name],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(folders)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert zombie.stdout is not None
+    assert zombie.stdout.readline() == "ready\n"
+    zombie.send_signal(signal.SIGSTOP)
+    with pytest.raises(PresentError):
+        sink.run(iter([rows(name, "a", "b", "c")]), task)
+    if end == "killed":
+        zombie.kill()
+    zombie.send_signal(signal.SIGCONT)
+    patient = sink_of(either_url, name)
+    patient.run(iter([rows(name, "c", "b", "a")]), task)
+    _, said = zombie.communicate("go\n" if end == "continued" else None, timeout=60)
+    if end == "continued":
+        assert "FencedError" in said
+    assert sorted(written(either_url, name)) == [b"a", b"b", b"c"]
 
 
 def test_all_attempts_of_an_earlier_run_have_gone_before_the_next_one_writes(
