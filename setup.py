@@ -19,8 +19,10 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).parent
 BUILD = runpy.run_path(str(ROOT / "src" / "slipstream" / "build.py"))
 
-# -O3, which Python's own flags ask for, makes these modules no faster (measured) and takes longer
-# to compile; nobody debugs the generated code.
+# -O3, which Python's own flags ask for, makes the wire's tight loops 3% to 10% faster. The log's
+# benchmark does not gain from it, and compiling takes a quarter longer than with -O2. With -g it
+# takes half as long again, and nobody debugs the generated code.
+TIGHT_LOOPS = "slipstream.wire."
 OPTIMISED = ["-O2", "-g0"]
 # -O1 compiles in half the time. Two checks are left out: an unaligned read of a number is what a
 # column of bytes is for, and a copy of no bytes from or to nowhere copies nothing.
@@ -53,6 +55,7 @@ def extensions() -> list[Extension]:
             [source_of(module)],
             extra_compile_args=[
                 *(SANITIZED if sanitize else OPTIMISED),
+                *(["-O3"] if module.startswith(TIGHT_LOOPS) and not sanitize else []),
                 "-fno-strict-aliasing",
                 "-fwrapv",
                 # Of no use in generated code.
@@ -64,6 +67,13 @@ def extensions() -> list[Extension]:
         for module in BUILD["COMPILED_MODULES"]
         if only in module
     ]
+
+
+def cores() -> int:
+    """How many this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def what_is_missing() -> str:
@@ -90,7 +100,7 @@ class BuildModules(build_ext):
     def finalize_options(self) -> None:
         super().finalize_options()
         if self.parallel is None:
-            self.parallel = len(os.sched_getaffinity(0))
+            self.parallel = cores()
 
     def run(self) -> None:
         if self.extensions:

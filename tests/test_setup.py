@@ -1,6 +1,5 @@
 """The build: on all cores, and without a compiler one line that says what to do."""
 
-import os
 import runpy
 import subprocess
 import sys
@@ -54,7 +53,7 @@ def test_all_cores_compile_unless_a_number_is_given(monkeypatch: pytest.MonkeyPa
 
     made: dict[str, Any] = runpy.run_path("setup.py", run_name="setup")
     distribution = Distribution({"ext_modules": made["extensions"]()})
-    for given, used in ((None, len(os.sched_getaffinity(0))), (3, 3)):
+    for given, used in ((None, made["cores"]()), (3, 3)):
         command = made["BuildModules"](distribution)
         command.parallel = given
         command.finalize_options()
