@@ -143,6 +143,20 @@ def test_a_consumer_is_copied_and_its_state_shown(cli: Cli) -> None:
     assert "Ack Policy" not in shown
 
 
+def test_a_consumer_is_sent_back_and_drawn(cli: Cli) -> None:
+    _new(cli, "AGAIN")
+    cli("pub", "again.a", "x", "--count", "3", "--jetstream")
+    cli("consumer", "add", "AGAIN", "c", "--pull", "--defaults")
+    cli("consumer", "next", "AGAIN", "c", "--count", "3")
+    assert "Unprocessed Messages: 0" in cli("consumer", "state", "AGAIN", "c").out
+    cli("consumer", "reset", "AGAIN", "c", "2", "--force")
+    again = cli("consumer", "next", "AGAIN", "c", "--no-ack").out
+    assert "str seq: 2" in again
+    drawn = cli("consumer", "graph", "AGAIN", "c", "--count", "2", "--interval", "10ms").out
+    assert re.search(r"Unprocessed: +1  [▁█]{2}$", drawn, re.M)
+    assert drawn.count("Delivered a second") == 1
+
+
 def test_contexts_are_copied_edited_checked_and_switched_back(offline: Cli) -> None:
     offline.env.pop("NATS_URL")
     offline("context", "add", "a", "--server", "nats://127.0.0.1:1", "--description", "first")

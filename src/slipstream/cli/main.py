@@ -56,7 +56,10 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
         "slipstream.cli.stream_messages": ("get", "view", "rmm"),
         "slipstream.cli.backup": ("backup", "restore"),
     },
-    "consumer": {"slipstream.cli.consumer_read": ("next", "sub")},
+    "consumer": {
+        "slipstream.cli.consumer_read": ("next", "sub"),
+        "slipstream.cli.consumer_graph": ("graph",),
+    },
     "server": {
         "slipstream.cli.server_fleet": ("ls", "ping", "report", "request", "watch", "passwd")
     },
