@@ -194,6 +194,10 @@ def batch_sizes() -> Iterator[Entry]:
     for number in range(1, 1001):
         yield batched("a.1", "fits", number)
     yield batched("a.1", "fits", 1001, "eob")
+    yield batched("a.1", "jump", 1)
+    yield batched("a.1", "jump", 1001)
+    yield batched("a.1", "jump", 1001)
+    yield batched("a.1", "jump", 5000)
     for n in range(52):
         yield batched("a.1", f"open{n}", 1)
     yield batched("a.1", "open0", 2, "1")

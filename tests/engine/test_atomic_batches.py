@@ -84,9 +84,8 @@ def test_a_batch_waits_ten_seconds_for_its_next_message(client: Client) -> None:
 
 @pytest.mark.parametrize(
     ("number", "headers", "reason"),
-    [(3, {}, "incomplete"), (2, {"Nats_Required_Api_Level": "99"}, "unsupported"),
-     (1002, {}, "large")],
-)  # fmt: skip
+    [(3, {}, "incomplete"), (2, {"Nats_Required_Api_Level": "99"}, "unsupported")],
+)
 def test_who_listens_is_told_why_a_batch_was_abandoned(
     client: Client, number: int, headers: dict[str, str], reason: str
 ) -> None:

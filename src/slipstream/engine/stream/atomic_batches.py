@@ -69,7 +69,8 @@ class AtomicBatches:
         batch = self._open.get(id)
         commit = value(b"Nats-Batch-Commit")
         most = self._stream.engine.options.jetstream_limits.batch_max_msgs
-        if number - (commit == b"eob") > most:
+        follows = batch is None or number == len(batch.messages) + 1
+        if follows and number - (commit == b"eob") > most:
             if batch is not None:
                 self._abandon(batch, "large")
             raise ApiError(10199, size=most)

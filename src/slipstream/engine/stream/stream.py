@@ -172,7 +172,8 @@ class Stream(Service):
         try:
             if self.transform is not None:
                 subject = self.transform.map(subject)
-            if len(message.reply) > 4 and message.reply[-1] == 73 and message.reply[-4:] == b".$FI":
+            size = len(message.reply)
+            if size > 4 and message.reply[size - 1] == 73 and message.reply.endswith(b".$FI"):
                 if self.fast is None:
                     raise ApiError(10205)
                 self.fast.take(subject, message)
