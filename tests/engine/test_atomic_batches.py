@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine import atomic_batches
 from slipstream.engine.protocol.options import SECOND, EngineOptions, JetStreamLimits
+from slipstream.engine.stream import atomic_batches
 from slipstream.testing.driver import Client, Driver, Message
 from slipstream.testing.simulated_disk import SimulatedDisk
 

@@ -10,7 +10,6 @@ come twice are due twice.
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo
 
 from slipstream.engine.protocol.durations import parse_duration
 from slipstream.engine.protocol.options import SECOND
@@ -127,6 +126,8 @@ def read_pattern(text: str, zone: tzinfo | None) -> Pattern:
 
 def read_zone(name: str) -> tzinfo:
     """The time zone of that name in the IANA's database. Raises ValueError."""
+    from zoneinfo import ZoneInfo  # few schedules name a zone, and each start would pay for it
+
     try:
         return ZoneInfo(name)
     except (OSError, KeyError, ValueError) as error:
