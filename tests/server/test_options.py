@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from slipstream.errors import ConfigError
+from slipstream.server.engine_options import engine_options
 from slipstream.server.options import (
     SECOND,
     AccountJetStreamOptions,
@@ -32,6 +33,12 @@ def test_the_defaults_are_those_of_nats_and_valid() -> None:
 
 def test_an_acknowledgement_means_on_disk_by_default() -> None:
     assert JetStreamOptions().sync_always
+
+
+def test_only_a_configured_interval_puts_off_the_sync_of_a_relaxed_stream() -> None:
+    assert engine_options(ServerOptions()).sync_interval == 0  # the engine takes a second
+    relaxed = JetStreamOptions(sync_always=False, sync_interval=5 * SECOND)
+    assert engine_options(ServerOptions(jetstream=relaxed)).sync_interval == 5 * SECOND
 
 
 def test_tls_gives_clients_longer_to_authenticate() -> None:

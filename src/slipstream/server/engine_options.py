@@ -40,7 +40,7 @@ def engine_options(options: ServerOptions) -> EngineOptions:
         domain=js.domain,
         strict=js.strict,
         sync_always=js.sync_always,
-        sync_interval=js.sync_interval,
+        sync_interval=0 if js.sync_always else js.sync_interval,
         request_queue_limit=js.request_queue_limit,
         jetstream_limits=EngineLimits(
             max_memory=js.max_memory_store,
