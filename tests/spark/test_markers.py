@@ -267,7 +267,7 @@ def test_connections_that_break_again_and_again_leave_equal_rows_as_many_as_they
         for number in range(12):
             if number % 3 == 2:
                 connection = lives[-1]
-                loop = connection.outbox.loop
+                loop = connection.write_buffer.loop
                 loop.call_soon_threadsafe(connection._lifeline.link.transport.abort)
             yield rows(name, *(f"{i % 7}" for i in range(200)))
 
