@@ -8,7 +8,7 @@ import pytest
 
 from slipstream.engine.protocol.options import SECOND
 from slipstream.log.stream_store import StateSave
-from slipstream.testing.driver import Client, Driver
+from slipstream.testing.driver import Client, Driver, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 MESSAGES = 6
@@ -514,3 +514,48 @@ def test_a_position_beyond_what_a_power_failure_left_is_moved_back_for_good(
     second.publish("$JS.API.CONSUMER.MSG.NEXT.S.D", b"20", "in")
     second.driver.finish()
     assert [m.body for m in second.take() if m.sid == "2"] == [b"durable"]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_an_erasure_that_a_crash_tears_costs_a_batch_nothing_else(seed: int) -> None:
+    disk = SimulatedDisk(Random(seed))
+    driver = Driver(disk).start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "allow_atomic": True})
+    driver.runner.hold()
+    for number in range(1, 10):
+        fields = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": str(number)}
+        if number == 9:
+            fields["Nats-Batch-Commit"] = "1"
+        client.publish(f"s.{number}", bytes(1500), "_INBOX.batch", fields)
+    driver.runner.step()  # the batch is synced, and the engine has not been told
+    client.publish("$JS.API.STREAM.MSG.DELETE.S", b'{"seq":9}', "_INBOX.deleted")
+    driver.runner.step()
+    driver.finish()
+    state = again(driver, disk).api("STREAM.INFO.S")["state"]
+    assert (state["messages"], state["last_seq"]) == (8, 9)
+
+
+def test_a_skipped_sequence_that_a_full_disk_cannot_record_is_not_acknowledged() -> None:
+    disk = SimulatedDisk(Random(3))
+    driver = Driver(disk, segment_bytes=40_000).start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "retention": "interest"})
+    durable = {"durable_name": "c", "ack_policy": "explicit", "filter_subject": "s.w.>"}
+    client.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": durable})
+    for _ in range(5):
+        client.store("s.w.1", bytes(1000))
+    disk.capacity = disk.used()
+    acknowledged = []
+    for number in range(12):  # an erasure is one more reason for a sync
+        erasure = b'{"seq":%d}' % (number // 4 + 2)
+        client.send(
+            encode("$JS.API.STREAM.MSG.DELETE.S", erasure, "_INBOX.t.deleted")
+            + encode("s.v.1", b"x", "_INBOX.t.stored")
+        )
+        stored = [m.json() for m in client.take() if m.subject == "_INBOX.t.stored"]
+        acknowledged += [answer["seq"] for answer in stored if "seq" in answer]
+    disk.crash()
+    disk.capacity = 1 << 40
+    client = Driver(disk, now=driver.clock.now + SECOND).start().client()
+    assert client.api("STREAM.INFO.S")["state"]["last_seq"] >= max(acknowledged)

@@ -2,6 +2,7 @@
 what it hits."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -193,3 +194,41 @@ def test_whatever_a_crash_leaves_no_group_is_in_parts(seed: int) -> None:
         durable = log.last_seq if set(range(1, log.last_seq + 1)) <= found else durable
         fill(log, 2)
         commit(log)
+
+
+class Killed(Exception):
+    """The process ends in the middle of a start."""
+
+
+def killed_at_write(disk: SimulatedDisk, number: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Open the log, but end at the `number`th overwriting; False if there are not so many."""
+    begin = SimulatedDisk.begin
+    writes = 0
+
+    def counting(self: SimulatedDisk, operation: str, *given: Any) -> Any:
+        nonlocal writes
+        writes += operation == "pwrite"
+        if writes == number:
+            raise Killed
+        return begin(self, operation, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimulatedDisk, "begin", counting)
+        try:
+            opened(disk, 100_000)
+        except Killed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("torn", [7, 9, 12])
+def test_a_start_that_is_cut_short_leaves_no_part_of_a_torn_group_to_the_next(
+    torn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 20):
+        disk = with_torn(torn)
+        was_killed = killed_at_write(disk, number, monkeypatch)
+        assert not set(range(7, 13)).intersection(sequences(opened(disk, 100_000)))
+        if not was_killed:
+            return
+    raise AssertionError("the start never came to its end")

@@ -1,12 +1,13 @@
 """A batch that a crash tore removes nothing; damage to one that was acknowledged undoes nothing."""
 
+import base64
 from random import Random
 from typing import Any
 
 import pytest
 
 from slipstream.log.segment import decode_header, scan_records
-from slipstream.testing.driver import Client, Driver
+from slipstream.testing.driver import Client, Driver, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
 from tests.log.storing import commit, fill, opened, put, readable
 
@@ -234,3 +235,29 @@ def test_whatever_a_crash_tears_no_acknowledged_message_goes_for_one_that_is_not
         for subject in subjects:
             while log.subjects.count(log.subjects.find(subject)) > 1:
                 log.remove(log.first_of(subject), False)
+
+
+def test_a_removal_that_a_crash_tore_excuses_no_hole() -> None:
+    """A key is written twice in one batch over two segments, and both of these writes are torn."""
+    disk = SimulatedDisk(Random(1))
+    driver = Driver(disk, segment_bytes=8000).start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "max_msgs_per_subject": 1})
+    client.store("s.zero")
+    client.store("s.key", b"acknowledged")
+    driver.runner.hold()
+    turn = [("s.key", b"X" * 1600)]
+    turn += [(f"s.other{number}", bytes(700)) for number in range(12)]
+    turn += [("s.key", b"Y" * 1600)]
+    client.send(b"".join(encode(subject, body, "_INBOX.t") for subject, body in turn))
+    for held in driver.runner.waiting:
+        if held.batch is not None:
+            held.batch.flush()
+    for path in disk.files(".seg"):
+        for body in (b"X" * 1600, b"Y" * 1600):
+            at = disk.read(path).find(body)
+            if at >= 0:
+                disk.overwrite(path, at + 600, bytes(24))
+    client = Driver(disk, segment_bytes=8000).start().client()
+    found = client.api("STREAM.MSG.GET.S", {"last_by_subj": "s.key"})
+    assert base64.b64decode(found["message"]["data"]) == b"acknowledged"

@@ -22,7 +22,7 @@ from slipstream.log.base import Log
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.columns import GONE, Column
 from slipstream.log.compaction import Compactor, Neighbours
-from slipstream.log.disk import Disk
+from slipstream.log.disk import Disk, File
 from slipstream.log.durability import Job, Lost, SyncBatch
 from slipstream.log.end_record import Copies, EndJob, EndRecord
 from slipstream.log.packing import PACK_MIN, pack
@@ -381,7 +381,9 @@ class FileLog(Log):
             return instead_of
         files = list(dict.fromkeys(s.file for s in self._unsynced if s.file is not None))
         directory = self.directory if self.dir_dirty else ""
-        batch = SyncBatch(self.disk, files, directory, self.last_seq)
+        # What was skipped and could not be recorded is given out again after a crash.
+        last_seq = self.last_seq if told else self._recorded_seq
+        batch = SyncBatch(self.disk, files, directory, last_seq)
         batch.end = self._closed_at
         if self._active is not None:
             batch.end = (self._active.base, self._active.records_end)
@@ -644,16 +646,27 @@ class FileLog(Log):
 
     def _put_something_behind(self, segment: Segment) -> None:
         """Blocks. Before a record of a batch that may count as torn is written over, it is durable
-        that it was removed: torn by a crash, it would void what its batch removed. If it were the
+        that it was removed, and a durable COMMIT record says that its batch is: torn by a crash,
+        the record would void what its batch removed, or cost the rest of its group. If it were the
         last one, a message could get its sequence once more."""
-        files = [self.reader.file_of(segment)]
-        active = self._active
-        if active is not None:
-            self._recorded_seq = 0  # so that it is recorded again
-            self._write_controls(active)
-            self._put_commit(active)
-            self._write_out()
-            files.append(self.reader.file_of(active))
+        active = self._active or self._fresh_segment(self.last_seq + 1, 0)
+        self._recorded_seq = 0  # so that it is recorded again
+        self._write_controls(active)
+        self._put_commit(active)
+        self._write_out()
+        waiting = [*self._unsynced, *(one for batch in self._batches for one in batch.segments)]
+        files = [self.reader.file_of(one) for one in (*waiting, segment, active)]
+        self._sync_at_once(files)
+        # All that is appended so far is durable now.
+        self._durable = max(self._durable, (active.base, active.records_end))
+        self._committed = 0  # so that there is a COMMIT record that says so
+        self._put_commit(active)
+        self._write_out()
+        self._sync_at_once([self.reader.file_of(active)])
+        self._proven = max(self._proven, self._claimed)
+
+    def _sync_at_once(self, files: list[File]) -> None:
+        """Blocks. What a batch under way has failed to make durable, nothing else does."""
         try:
             for file in dict.fromkeys(files):
                 file.sync()
@@ -661,6 +674,9 @@ class FileLog(Log):
                 self.disk.sync_dir(self.directory)
         except OSError as error:
             self._fail(error)
+        for batch in self._batches:
+            if batch.error is not None:
+                self._fail(batch.error)
 
     def _dropped(self, block: Any) -> None:
         segment = block

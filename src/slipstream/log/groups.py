@@ -6,8 +6,8 @@ group that a crash tore is known by what is left of it: a hole follows a message
 more, or comes before one that had others before it, or the log ends too early. What is left of it
 was never acknowledged and is overwritten, as if it had been erased.
 
-A record that was erased says nothing of its group any more. It is no hole: a message is erased only
-once its whole group is durable.
+A record that was erased counts as a hole here. A message is erased for a client only once its whole
+group is said to be durable, so this one was erased by a start that was cut short.
 """
 
 from slipstream.log.columns import GONE
@@ -40,14 +40,13 @@ def torn_groups(
         while waiting and waiting[-1] < at:
             after_hole = True
             waiting.pop()
-        is_torn = is_torn or (after_hole and bool(group))
         kind = data[at - start + _KIND_AT]
         if segment.ids.get(place) == GONE:  # used without a record, lost or erased
             own = data[at - start + _PLACE_AT : at - start + _PLACE_END]
             if kind & 0x0F == ERASED and own == place.to_bytes(4, "little"):
-                group = group if is_torn else []
-                after_hole = False
+                after_hole = True
             continue
+        is_torn = is_torn or (after_hole and bool(group))
         if group and not kind & AFTER:
             if is_torn:
                 found.append((group[0], group[-1]))
@@ -61,6 +60,6 @@ def torn_groups(
             if is_torn:
                 found.append((group[0], group[-1]))
             group, is_torn = [], False
-    if group and (is_torn or waiting or not ended):
+    if group and (is_torn or after_hole or waiting or not ended):
         found.append((group[0], group[-1]))
     return found

@@ -188,7 +188,8 @@ class _Found:
             self._drop_torn_groups(scan, holes)
 
     def _drop_torn_groups(self, scan: _Scan, holes: list[int]) -> None:
-        """Remove what a crash left of groups, also for later starts: the records are erased."""
+        """Remove what a crash left of groups, also for later starts: the records are erased. What a
+        start that is cut short has erased shows the next one that the rest is torn."""
         segment = scan.segment
         file = segment.file
         if not scan.groups or file is None:
@@ -210,17 +211,13 @@ class _Found:
             file.sync()
 
     def _said_to_be_gone(self) -> list[tuple[int, int]]:
-        """What any removal speaks of: a hole there is an erasure that was cut short."""
+        """What removals speak of that count: a hole there is an erasure that was cut short."""
         gone = [(1, self.front - 1)]
         for segment in self.log.blocks:
             gone += [
                 (first, first + count - 1) for first, count in RANGE.iter_unpack(segment.tombs)
             ]
             gone.append((1, segment.front - 1))
-        for scan in self.scans:
-            for _, kind, body, _ in scan.removals:
-                if kind == TOMBSTONE:
-                    gone += [(f, f + count - 1) for f, count in RANGE.iter_unpack(body)]
         return _merged(gone)
 
     def settle(self) -> None:
