@@ -50,6 +50,9 @@ def _farewell(process: subprocess.Popen[bytes], port: int) -> list[tuple[str, by
                         f"$JS.API.CONSUMER.MSG.NEXT.{name}.{consumer}", body, reply=inbox
                     )
                     client.flush()
+            # nats-server takes requests in by and by; the last one was sent to this consumer.
+            while client.api(f"CONSUMER.INFO.{name}.paused")["num_waiting"] < len(ASKED):
+                pass
         process.send_signal(signal.SIGTERM)
         with suppress(ConnectionError):
             while True:
