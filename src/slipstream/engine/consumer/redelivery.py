@@ -105,7 +105,7 @@ def give_up(consumer: "Consumer", seq: int) -> None:
 
 
 def acked_late(consumer: "Consumer", seq: int) -> None:
-    """One that nobody waits for is acknowledged: if it was given up, it is done after all."""
+    """A late acknowledgement: nobody waits for it. A message that was given up counts as done."""
     if consumer.redelivered.pop(seq, 0):
         consumer.changed()
     if consumer.retains and not consumer.needs(seq):
