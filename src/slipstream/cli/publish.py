@@ -46,7 +46,7 @@ class Draft:
         if not self._templates:
             return self._body.encode("utf-8", "surrogateescape"), self._headers or None
         headers = {
-            Template(key).render(count).decode(): Template(value).render(count).decode()
+            _text(Template(key).render(count)): _text(Template(value).render(count))
             for key, value in self._headers.items()
         }
         return Template(self._body).render(count), headers or None
@@ -55,7 +55,17 @@ class Draft:
 def _body_of(body: str | None, force_stdin: bool) -> str:
     if body is not None and not force_stdin:
         return body
-    return read_stdin().decode("utf-8", "surrogateescape")
+    return _text(read_stdin())
+
+
+def _text(data: bytes) -> str:
+    """`data` as text which gives the same bytes again, also where it is not UTF-8."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _line(line: bytes) -> str:
+    """A line without its end."""
+    return _text(line.removesuffix(b"\n").removesuffix(b"\r"))
 
 
 @command(pub_app, "pub")
@@ -80,7 +90,7 @@ async def pub(
     async with connection() as nc:
         if send_on == "newline" and body is None:
             with interruptible():
-                drafts = [Draft(line.rstrip("\n"), header, templates) for line in sys.stdin]
+                drafts = [Draft(_line(line), header, templates) for line in sys.stdin.buffer]
         else:
             drafts = [Draft(_body_of(body, force_stdin), header, templates)] * count
         if jetstream or atomic:

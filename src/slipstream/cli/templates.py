@@ -17,7 +17,11 @@ _PLACEHOLDER = re.compile(r"\{\{\s*\.?(\w+)((?:\s+[^}\s]+)*)\s*\}\}")
 
 
 class Template:
-    """A text whose placeholders are filled in anew for each message."""
+    """A text whose placeholders are filled in anew for each message.
+
+    Bytes that are not UTF-8 are surrogates in the text (`surrogateescape`, as in the arguments of
+    a process) and are rendered as the bytes that they were.
+    """
 
     def __init__(self, text: str, source: random.Random | None = None) -> None:
         self._text = text
@@ -29,7 +33,7 @@ class Template:
     ) -> bytes:
         """The text for message number `count`; unknown placeholders stay as they are."""
         if "{{" not in self._text:
-            return self._text.encode()
+            return self._text.encode("utf-8", "surrogateescape")
         now = datetime.now(UTC)
         known: dict[str, Callable[[list[str]], str]] = {
             "Count": lambda _: str(count),
@@ -39,7 +43,7 @@ class Template:
             "UnixNano": lambda _: str(time.time_ns()),
             "ID": lambda _: self._nuid.next(),
             "Random": self._letters,
-            "Request": lambda _: request.decode("utf-8", "replace"),
+            "Request": lambda _: request.decode("utf-8", "surrogateescape"),
             "Header": lambda words: (headers or {}).get(words[0].strip('"'), "") if words else "",
         }
 
@@ -47,7 +51,7 @@ class Template:
             maker = known.get(match[1])
             return maker(match[2].split()) if maker else match[0]
 
-        return _PLACEHOLDER.sub(fill, self._text).encode()
+        return _PLACEHOLDER.sub(fill, self._text).encode("utf-8", "surrogateescape")
 
     def _letters(self, words: list[str]) -> str:
         bounds = [int(word) for word in words if word.isdigit()] or [10]
