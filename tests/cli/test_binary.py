@@ -3,6 +3,7 @@
 import base64
 import json
 import subprocess
+from typing import Any
 
 from tests.cli.conftest import WAIT_SECONDS, Cli
 
@@ -48,3 +49,38 @@ def test_a_binary_request_comes_back_in_the_answer(cli: Cli) -> None:
     assert replier.wait(20) == 0
     replier.stdout.close()
     replier.stderr.close()
+
+
+def test_a_body_that_is_no_text_is_base64_in_json(cli: Cli) -> None:
+    cli("stream", "add", "RAW", "--subjects", "raw", "--defaults", "--storage", "memory")
+    cli("consumer", "add", "RAW", "c", "--pull", "--defaults")
+    _run(cli, "pub", "raw", "--jetstream", stdin=BINARY)
+    _run(cli, "pub", "raw", "--jetstream", stdin="é".encode())
+    for words in (("consumer", "next", "RAW", "c", "--no-ack"), ("sub", "raw", "--all")):
+        first, second = _objects(cli(*words, "--count", "2", "--json").out)
+        assert (base64.b64decode(first["data"]), first["encoding"]) == (BINARY, "base64")
+        assert second["data"] == "é"
+        assert "encoding" not in second
+    cli("stream", "rm", "RAW", "--force")
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    """JSON objects, one after the other."""
+    found = []
+    while text := text.strip():
+        one, end = json.JSONDecoder().raw_decode(text)
+        found.append(one)
+        text = text[end:]
+    return found
+
+
+def test_a_value_that_is_no_text_is_base64_in_json(cli: Cli) -> None:
+    cli("kv", "add", "BIN", "--history", "2")
+    cli("kv", "put", "BIN", "key", "text")
+    _run(cli, "kv", "put", "BIN", "key", stdin=BINARY)
+    found = json.loads(cli("kv", "get", "BIN", "key", "--json").out)
+    assert (base64.b64decode(found["value"]), found["encoding"]) == (BINARY, "base64")
+    history = json.loads(cli("kv", "history", "BIN", "key", "--json").out)
+    assert [one.get("encoding") for one in history] == [None, "base64"]
+    assert history[0]["value"] == "text"
+    cli("kv", "rm", "BIN", "--force")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from slipstream.cli.choose import choose_consumer
-from slipstream.cli.message_text import say_bytes, show_headers
+from slipstream.cli.message_text import json_field, say_bytes, show_headers
 from slipstream.cli.output import note, print_json, say
 from slipstream.cli.prompts import Pager
 from slipstream.cli.session import command, jetstream, new_app, wants_json
@@ -43,8 +43,8 @@ def _show(message: JetStreamMessage, raw: bool) -> None:
                 "deliveries": meta.num_delivered,
                 "pending": meta.num_pending,
                 "headers": headers,
-                "data": message.data.decode("utf-8", "replace"),
             }
+            | json_field("data", message.data)
         )
         return
     say(

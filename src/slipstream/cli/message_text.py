@@ -50,16 +50,23 @@ def show_stored(message: StoredMessage, raw: bool, translate: str) -> None:
     say()
 
 
+def json_field(name: str, data: bytes) -> dict[str, str]:
+    """`data` under `name` as text; where it is not UTF-8 in base64, and `encoding` says so."""
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {name: base64.b64encode(data).decode(), "encoding": "base64"}
+
+
 def received_json(message: Message) -> dict[str, Any]:
-    """A message that was received: subject, reply, headers as lists, data as text."""
+    """A message that was received: subject, reply, headers as lists, data as `json_field`."""
     found: dict[str, Any] = {"subject": message.subject}
     if message.reply:
         found["reply"] = message.reply
     headers = {key: message.headers.get_all(key) for key in message.headers}
     if headers:
         found["headers"] = headers
-    found["data"] = message.data.decode("utf-8", "replace")
-    return found
+    return found | json_field("data", message.data)
 
 
 def json_message(message: StoredMessage) -> dict[str, Any]:
