@@ -2,6 +2,10 @@
 
 import json
 
+import pytest
+
+from slipstream.cli.advice import one_line
+from slipstream.client.jetstream.errors import ApiError
 from tests.cli.conftest import Cli
 
 
@@ -86,6 +90,27 @@ def test_a_mistake_is_one_line_that_says_what_to_do(cli: Cli, offline: Cli) -> N
     alone = offline("stream", "ls", status=1)
     assert alone.err.count("\n") == 1
     assert "127.0.0.1:1" in alone.err
+
+
+def test_stream_get_shows_each_header_as_it_was_sent(cli: Cli) -> None:
+    cli("stream", "add", "HEADS", "--subjects", "heads", "--defaults", "--storage", "memory")
+    cli("pub", "heads", "x", "-H", "A: b", "--jetstream")
+    assert "\n  A: b\n" in cli("stream", "get", "HEADS", "1").out
+    cli("stream", "rm", "HEADS", "--force")
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("invalid subject", "words between dots"),
+        ("mirror not supported by this server yet", "docs/compatibility.md"),
+        ("maximum messages can not be negative", ""),
+    ],
+)
+def test_advice_about_a_configuration_is_for_what_is_wrong_with_it(text: str, advice: str) -> None:
+    said = one_line(ApiError(500, 10052, text))
+    assert advice in said
+    assert advice or said == f"{text} (500/10052)"
 
 
 def test_why_says_what_holds_a_consumer_up(cli: Cli) -> None:

@@ -15,12 +15,17 @@ BY_CODE = {
     10037: "`slipstream stream state STREAM` shows which sequences there are",
     10039: "use an account with JetStream: --user, --creds or --context",
     10047: "`slipstream account info` shows what is left",
-    10052: "words between dots, none of them empty; * and > stand for whole words",
     10058: "`slipstream stream edit` changes a stream",
     10059: "`slipstream stream ls --all` lists the streams",
     10065: "`slipstream stream ls --subject SUBJECT` names the stream that stores it",
     10076: "start the server with JetStream: `slipstream serve`, or `nats-server -js`",
     10148: "`slipstream consumer edit` changes a consumer",
+}
+# By the server's text: 10052 stands for whatever may be wrong with a configuration.
+INVALID_CONFIG = 10052
+BY_TEXT = {
+    "invalid subject": "words between dots, none of them empty; * and > stand for whole words",
+    "not supported by this server": "docs/compatibility.md says what a Slipstream server supports",
 }
 # By the name of the error's class; the first that fits, from the class up.
 BY_NAME = {
@@ -43,7 +48,10 @@ _ADVICE_TO_PROGRAMS = re.compile(r"\.? Make it with `create_\w+`")
 def one_line(error: Error) -> str:
     """What happened and what to do, without line breaks."""
     text = _ADVICE_TO_PROGRAMS.sub("", " ".join(str(error).split()))
-    advice = BY_CODE.get(getattr(error, "err_code", 0), "")
+    code = getattr(error, "err_code", 0)
+    advice = BY_CODE.get(code, "")
+    if code == INVALID_CONFIG:
+        advice = next((help_for_it for said, help_for_it in BY_TEXT.items() if said in text), "")
     for kind in type(error).__mro__:
         if advice:
             break

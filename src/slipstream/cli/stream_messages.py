@@ -42,7 +42,7 @@ async def get(
     say(f"Item: {name}#{message.sequence} received {received} on Subject {message.subject}\n")
     if message.headers:
         say("Headers:")
-        for key, value in message.headers.items():
+        for key, value in message.headers.multi_items():
             say(f"  {key}: {value}")
         say()
     show_body(message.data, translate)
