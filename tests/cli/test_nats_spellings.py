@@ -39,6 +39,9 @@ def test_stream_state_is_shown_alone_and_lists_are_names(cli: Cli) -> None:
     state = json.loads(cli("stream", "info", "STATE", "--state", "--json").out)
     assert state["messages"] == 1
     assert "STATE" in json.loads(cli("stream", "ls", "--json").out)
+    cli("consumer", "add", "STATE", "c", "--pull", "--defaults")
+    assert json.loads(cli("consumer", "ls", "STATE", "--json").out) == ["c"]
+    assert json.loads(cli("consumer", "report", "STATE", "--json").out)[0]["name"] == "c"
 
 
 @pytest.mark.parametrize(
