@@ -38,6 +38,45 @@ def test_a_misspelt_sub_command_or_option_names_what_was_meant(
 
 
 @pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("--jsn stream ls", '"--jsn"; did you mean --json?'),
+        ("stream ls --jsn", "--jsn; did you mean --json?"),
+        ("--sorver x stream ls", '"--sorver"; did you mean --server?'),
+        ("stream ls --sorver=x", "--sorver; did you mean --server?"),
+        ("--versoin", '"--versoin"; did you mean --version?'),
+        ("stream ls --server", "--server needs a value"),
+        ("stream ls --timeout soon", '--timeout (NATS_TIMEOUT): "soon" is no duration'),
+        ("stream ls --context x --no-context -s nats://h:x", "--server (NATS_URL, context): "),
+        ("stream ls -s http://h", "the scheme 'http' is not known"),
+        ("stream ls -s nats://h:99999", "Port out of range"),
+    ],
+)
+def test_a_mistake_in_an_option_of_the_connection_names_it_and_the_help_that_has_it(
+    capsys: pytest.CaptureFixture[str], line: str, meant: str
+) -> None:
+    said = _said(capsys, *line.split())
+    assert meant in said
+    assert "`slipstream --help`" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["stream"], "Manage streams"),
+        (["str", "add"], "--subjects"),
+        (["serve"], "Usage: slipstream serve"),
+    ],
+)
+def test_help_about_a_command_is_that_of_the_command(
+    capsys: pytest.CaptureFixture[str], words: list[str], shown: str
+) -> None:
+    assert main(["help", *words]) == OK
+    assert shown in capsys.readouterr().out
+    assert "did you mean stream?" in _said(capsys, "help", "strem")
+
+
+@pytest.mark.parametrize(
     ("flag", "meant"),
     [
         ("--jetsream", "did you mean --jetstream?"),

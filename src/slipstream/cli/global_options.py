@@ -6,6 +6,8 @@ from typing import Any
 
 from slipstream.errors import Error
 
+MORE_HELP = "(`slipstream --help` says more)"
+
 
 class UsageError(Error):
     """The line can not be understood."""
@@ -55,6 +57,16 @@ OPTIONS = (
 )
 
 
+def close_options(name: str) -> list[str]:
+    """The options which may stand anywhere on the line that are written almost like `name`."""
+    from difflib import get_close_matches
+
+    known = [one[2:] for option in OPTIONS for one in option.names if one.startswith("--")]
+    wanted = name.partition("=")[0].lstrip("-")
+    close = get_close_matches(wanted, [*known, "help", "version"], n=2, cutoff=0.7)
+    return [f"--{one}" for one in close]
+
+
 def take_options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
     """The options of the connection, as fields of `Settings`, and the words that are left.
 
@@ -79,6 +91,6 @@ def take_options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
         else:
             following = next(left, None)
             if following is None:
-                raise UsageError(f"{name} needs a value: {option.usage()}")
+                raise UsageError(f"{name} needs a value: {option.usage()} {MORE_HELP}")
             given[option.field] = following
     return given, rest

@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from slipstream.cli.global_options import OPTIONS, UsageError, did_you_mean, take_options
+from slipstream.cli.global_options import (
+    MORE_HELP,
+    OPTIONS,
+    UsageError,
+    close_options,
+    did_you_mean,
+    take_options,
+)
 from slipstream.errors import Error
 
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130  # exit codes; see docs/cli.md
@@ -124,6 +131,8 @@ def _dispatch(words: list[str]) -> int:
     name = ALIASES.get(rest[0], rest[0]) if rest else "--help"
     if name in ("--version", "version"):
         return _print_version()
+    if name == "help" and len(rest) > 1:
+        return _dispatch([*rest[1:], "--help"])
     if name in ("--help", "-h", "help"):
         print(usage())
         return OK
@@ -135,6 +144,9 @@ def _dispatch(words: list[str]) -> int:
 def _no_command(name: str) -> str:
     from difflib import get_close_matches
 
+    if name.startswith("-"):
+        ending = did_you_mean(close_options(name)) or ";"
+        return f'there is no option "{name}"{ending} `slipstream --help` lists them'
     begun = [command for command in COMMANDS if command.startswith(name)]
     close = get_close_matches(name, [*COMMANDS, *ALIASES], n=2)
     meant = dict.fromkeys(ALIASES.get(word, word) for word in begun or close)
@@ -192,9 +204,18 @@ def run(name: str, words: list[str], given: dict[str, Any]) -> int:
             text = " ".join(error.format_message().split())
             if not text:  # a group without a command has shown its help
                 return MISUSED
-            path = getattr(getattr(error, "ctx", None), "command_path", f"slipstream {name}")
-            raise UsageError(f"{text} (`{path} --help` says more)") from error
+            raise UsageError(f"{text}{_where_to_look(error, name)}") from error
     return status if isinstance(status, int) else OK
+
+
+def _where_to_look(error: Exception, name: str) -> str:
+    """The end of a complaint of Typer's: the option of the connection that was meant, or help."""
+    if hasattr(error, "possibilities"):  # there is no such option
+        close = close_options(getattr(error, "option_name", ""))
+        if close:
+            return f"{did_you_mean(close)} {MORE_HELP}"
+    path = getattr(getattr(error, "ctx", None), "command_path", f"slipstream {name}")
+    return f" (`{path} --help` says more)"
 
 
 def usage() -> str:

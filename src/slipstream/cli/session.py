@@ -14,7 +14,9 @@ import typer
 import typer.core
 
 from slipstream.cli import context_files
+from slipstream.cli.global_options import MORE_HELP, UsageError
 from slipstream.cli.values import duration
+from slipstream.errors import ConfigError
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection
@@ -97,8 +99,26 @@ class Settings(msgspec.Struct, kw_only=True):
             if value:
                 options[option] = os.path.expanduser(value) if isinstance(value, str) else value
         if self.timeout:
-            options["timeout"] = duration(self.timeout)
+            options["timeout"] = self.timeout_seconds()
         return options
+
+    def timeout_seconds(self) -> float:
+        """How long to wait for an answer. Raises `UsageError` if it is no duration."""
+        try:
+            return duration(self.timeout)
+        except typer.BadParameter as error:
+            raise UsageError(f"--timeout (NATS_TIMEOUT): {error} {MORE_HELP}") from error
+
+
+def server_urls(text: str) -> list[str]:
+    """The URLs of `text`, with commas between them. Raises `UsageError` for one that is none."""
+    from slipstream.client.servers import parse_servers
+
+    try:
+        parse_servers(text)
+    except ConfigError as error:
+        raise UsageError(f"--server (NATS_URL, context): {error} {MORE_HELP}") from error
+    return text.split(",")
 
 
 _given: ContextVar[Settings] = ContextVar("settings of the running command")
@@ -152,7 +172,7 @@ async def connection(server: str = "", **options: Any) -> "AsyncIterator[Connect
             refused.append(event.error)
             task.cancel()
 
-    urls = (server or asked.server or DEFAULT_SERVER).split(",")
+    urls = server_urls(server or asked.server or DEFAULT_SERVER)
     nc = await connect(urls, **asked.connect_options() | {"on_event": heed} | options)
     try:
         async with nc:
@@ -180,7 +200,7 @@ def context_of(nc: "Connection", asked: Settings, **wanted: Any) -> "JetStream":
     elif asked.js_api_prefix:
         wanted["prefix"] = asked.js_api_prefix
     if asked.timeout:
-        wanted["timeout"] = duration(asked.timeout)
+        wanted["timeout"] = asked.timeout_seconds()
     made: JetStream = nc.jetstream(**wanted)
     return made
 
