@@ -119,6 +119,10 @@ def test_top_is_drawn_and_left_with_q(cli: Cli) -> None:
     cli("stream", "rm", "DRAWN", "--force")
 
 
+def test_ctrl_c_ends_top_as_it_ends_other_commands(cli: Cli) -> None:
+    assert cli.interrupted("top", at="Consumers").status == 130
+
+
 def test_help_imports_nothing_heavy() -> None:
     asked = (
         "import sys; from slipstream.cli.main import main; main(['--help']); print(*sys.modules)"

@@ -163,7 +163,10 @@ async def top(
             raise UsageError("top needs a terminal; --once prints one look")
         from slipstream.cli.top_screen import Top  # textual: other commands do without
 
-        await Top(look, interval).run_async()
+        screen = Top(look, interval)
+        await screen.run_async()
+    if screen.return_code:
+        raise typer.Exit(screen.return_code)
 
 
 def _print(look: Look) -> None:

@@ -9,6 +9,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static
 
+from slipstream.cli.session import INTERRUPTED
 from slipstream.cli.top import (
     CONNECTION_COLUMNS,
     CONSUMER_COLUMNS,
@@ -59,6 +60,8 @@ class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     BINDINGS = [
         ("q", "quit", "Quit"),
+        # The terminal gives Ctrl-C as a key here, and textual would only name the key that quits.
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
         Binding("w", "why", "Why (consumer)"),
         Binding("p", "pause", "Pause"),
         Binding("tab", "focus_next", "Next table", show=True),
@@ -118,6 +121,10 @@ class Top(App[None]):
             table.add_row(*(_cell(cell) for cell in cells))
         table.move_cursor(row=row, column=column, scroll=False)
         table.scroll_to(*offset, animate=False)
+
+    def action_interrupt(self) -> None:
+        """End as every command does that Ctrl-C stops."""
+        self.exit(return_code=INTERRUPTED)
 
     def action_pause(self) -> None:
         """Stand still, or go on."""
