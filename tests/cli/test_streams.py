@@ -92,6 +92,17 @@ def test_a_mistake_is_one_line_that_says_what_to_do(cli: Cli, offline: Cli) -> N
     assert "127.0.0.1:1" in alone.err
 
 
+def test_advice_names_what_the_line_names(cli: Cli) -> None:
+    cli("stream", "add", "NAMED", "--subjects", "named", "--defaults", "--storage", "memory")
+    missing = cli("consumer", "info", "NAMED", "nobody", status=1).err
+    assert "`slipstream consumer ls NAMED`" in missing
+    assert "`slipstream stream state NAMED`" in cli("stream", "get", "NAMED", "9", status=1).err
+    cli("stream", "rm", "NAMED", "--force")
+    cli("kv", "add", "PLACE")
+    assert "`slipstream kv ls PLACE`" in cli("kv", "get", "PLACE", "nothing", status=1).err
+    cli("kv", "rm", "PLACE", "--force")
+
+
 def test_stream_get_shows_each_header_as_it_was_sent(cli: Cli) -> None:
     cli("stream", "add", "HEADS", "--subjects", "heads", "--defaults", "--storage", "memory")
     cli("pub", "heads", "x", "-H", "A: b", "--jetstream")

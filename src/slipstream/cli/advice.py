@@ -4,6 +4,8 @@ The client's errors speak to those who program with it; here the commands that h
 """
 
 import re
+import shlex
+from collections.abc import Mapping
 
 from slipstream.errors import Error
 
@@ -45,8 +47,14 @@ BY_NAME = {
 _ADVICE_TO_PROGRAMS = re.compile(r"\.? Make it with `create_\w+`")
 
 
-def one_line(error: Error) -> str:
-    """What happened and what to do, without line breaks."""
+_PLACE = re.compile(r"\b(STREAM|CONSUMER|BUCKET|KEY)\b")
+
+
+def one_line(error: Error, named: Mapping[str, str] = {}) -> str:
+    """What happened and what to do, without line breaks.
+
+    `named` is what the line calls STREAM, BUCKET and so on: advice names these.
+    """
     text = _ADVICE_TO_PROGRAMS.sub("", " ".join(str(error).split()))
     code = getattr(error, "err_code", 0)
     advice = BY_CODE.get(code, "")
@@ -56,4 +64,5 @@ def one_line(error: Error) -> str:
         if advice:
             break
         advice = BY_NAME.get(kind.__name__, "")
+    advice = _PLACE.sub(lambda place: shlex.quote(named.get(place[0]) or place[0]), advice)
     return f"{text}; {advice}" if advice and advice not in text else text

@@ -65,6 +65,15 @@ def command_of(app: typer.Typer, words: Sequence[str]) -> tuple[Command, dict[st
         return None
 
 
+def names_on_the_line(callback: Command, arguments: dict[str, Any]) -> dict[str, str]:
+    """What the line calls things, by what the help calls them: STREAM, BUCKET, KEY."""
+    return {
+        one.info.metavar or one.name.upper(): arguments[one.name]
+        for one in _parameters(callback)
+        if isinstance(arguments[one.name], str)
+    }
+
+
 def _parameters(callback: Command) -> list[_Parameter]:
     found = []
     for name, parameter in inspect.signature(callback).parameters.items():

@@ -184,7 +184,7 @@ def run(name: str, words: list[str], given: dict[str, Any]) -> int:
     """Run a command with the options of the connection that were given; its exit status."""
     import typer
 
-    from slipstream.cli.line import command_of
+    from slipstream.cli.line import command_of, names_on_the_line
     from slipstream.cli.session import Settings, use
 
     found = command_of(*_part(name, words))
@@ -196,6 +196,13 @@ def run(name: str, words: list[str], given: dict[str, Any]) -> int:
             else:
                 command = typer.main.get_command(load(name))
                 status = command(words, prog_name=f"slipstream {name}", standalone_mode=False)
+        except UsageError:
+            raise
+        except Error as error:
+            from slipstream.cli.advice import one_line
+
+            _complain(one_line(error, names_on_the_line(*found) if found is not None else {}))
+            return FAILED
         except typer.Exit as ending:
             return ending.exit_code
         except typer.Abort:
