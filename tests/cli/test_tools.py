@@ -4,12 +4,14 @@ import contextlib
 import hashlib
 import json
 import signal
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cli
+import slipstream
+from tests.cli.conftest import WAIT_SECONDS, Cli
 
 
 def test_help_names_every_command_and_imports_nothing_heavy(offline: Cli) -> None:
@@ -56,6 +58,34 @@ def test_sub_shows_messages_and_stops_cleanly_on_ctrl_c(cli: Cli) -> None:
     watcher.send_signal(signal.SIGINT)
     watcher.communicate(timeout=20)
     assert watcher.returncode == 130
+
+
+def test_sub_says_that_its_server_is_gone_and_that_it_is_back(offline: Cli, tmp_path: Path) -> None:
+    with slipstream.Server(store_dir=str(tmp_path / "data")) as server:
+        offline.env["NATS_URL"] = server.url
+        port = server.port
+        watcher = offline.start("sub", "cli.back")
+        late = threading.Timer(WAIT_SECONDS, watcher.kill)  # which ends each wait for a line
+        late.start()
+        assert watcher.stderr is not None
+        assert watcher.stdout is not None
+        assert "Subscribing" in watcher.stderr.readline()
+        offline("rtt")
+    assert f"Lost the connection to {server.url}" in watcher.stderr.readline()
+    with slipstream.Server(store_dir=str(tmp_path / "data"), port=port):
+        assert f"Connected again, to {server.url}" in watcher.stderr.readline()
+        offline("pub", "cli.back", "hello")
+        assert 'Received on "cli.back"' in watcher.stdout.readline()
+        watcher.send_signal(signal.SIGINT)
+        watcher.communicate(timeout=20)
+        late.cancel()
+        assert watcher.returncode == 130
+
+
+def test_examples_say_what_needs_another_server(offline: Cli) -> None:
+    lines = offline("cheat", "stream").out.splitlines()
+    backup = next(at for at, line in enumerate(lines) if "stream backup" in line)
+    assert "nats-server" in lines[backup - 1]
 
 
 def test_a_bucket_keeps_values_and_their_history(cli: Cli) -> None:

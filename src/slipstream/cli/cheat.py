@@ -38,6 +38,7 @@ slipstream stream info ORDERS
 slipstream stream view ORDERS
 slipstream stream get ORDERS 12
 slipstream stream purge ORDERS --subject orders.old --force
+# a Slipstream server has no snapshots yet: this needs nats-server
 slipstream stream backup ORDERS ./backup""",
     "consumer": """\
 slipstream consumer add ORDERS order-processor --pull --deliver all --ack explicit --defaults

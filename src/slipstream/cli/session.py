@@ -15,6 +15,7 @@ import typer.core
 
 from slipstream.cli import context_files
 from slipstream.cli.global_options import MORE_HELP, UsageError
+from slipstream.cli.output import clock, note
 from slipstream.cli.values import duration
 from slipstream.errors import ConfigError
 
@@ -154,16 +155,20 @@ async def connection(server: str = "", **options: Any) -> "AsyncIterator[Connect
     """An open connection; it is closed at the end, after what was published is sent.
 
     What the server forbids ends the command with that `PermissionsError`, also where no call would
-    raise it.
+    raise it. A connection that is lost, and found again, is said on stderr.
     """
     from slipstream.client import PermissionsError, connect
-    from slipstream.client.events import ErrorEvent
+    from slipstream.client.events import Disconnected, ErrorEvent, Reconnected
 
     asked = settings()
     refused: list[Exception] = []
     task = asyncio.current_task()
 
     def heed(event: object) -> None:
+        if isinstance(event, Disconnected):
+            note(f"{clock()} Lost the connection to {event.server}: {event.error}")
+        elif isinstance(event, Reconnected):
+            note(f"{clock()} Connected again, to {event.server}")
         if not isinstance(event, ErrorEvent):
             return
         if not isinstance(event.error, PermissionsError):
