@@ -6,7 +6,7 @@ import pytest
 
 import slipstream
 from slipstream.client import ConnectionClosedError, Status
-from slipstream.client.events import Draining, Event, Reconnected
+from slipstream.client.events import Closed, Draining, Event, Reconnected
 from slipstream.errors import ConfigError
 from tests.client.fake_server import FakeServer, info
 from tests.client.proxy import Proxy
@@ -40,6 +40,29 @@ async def test_the_status_says_where_a_connection_is_in_its_life(server_url: str
         await draining
         assert nc.status is Status.CLOSED
     assert Draining() in seen
+
+
+async def test_the_events_of_a_closed_connection_end_at_once(server_url: str) -> None:
+    nc = await slipstream.connect(server_url)
+    before = nc.events()
+    await nc.close()
+    async with asyncio.timeout(5):
+        assert [event async for event in nc.events()] == []
+        assert [event async for event in before] == [Closed(None)]
+
+
+async def test_a_callback_for_the_end_that_asks_for_events_gets_none(server_url: str) -> None:
+    nc = await slipstream.connect(server_url)
+    seen: list[Event] = []
+
+    async def ask(closed: Event) -> None:
+        seen.append(closed)
+        seen.extend([event async for event in nc.events()])
+
+    nc.on("closed", ask)
+    async with asyncio.timeout(5):
+        await nc.close()
+    assert seen == [Closed(None)]
 
 
 async def test_the_last_error_is_kept(nc: slipstream.Connection) -> None:

@@ -126,7 +126,10 @@ class Connection:
     # -- events --------------------------------------------------------------------------------
 
     def events(self) -> EventIterator:
-        """``async for event in nc.events()``: all that happens from now on, up to `Closed`."""
+        """``async for event in nc.events()``: all that happens from now on, up to `Closed`.
+
+        On a closed connection it ends at once.
+        """
         return self.events_hub.iterate()
 
     def on(self, event: type[Event] | str, callback: Callback) -> Callable[[], None]:

@@ -122,7 +122,7 @@ class EventIterator:
     def put(self, event: Event) -> None:
         """Keep it and wake who waits."""
         self._kept.append(event)
-        self._ended = isinstance(event, Closed)
+        self._ended = self._ended or isinstance(event, Closed)
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
@@ -158,6 +158,7 @@ class Events:
         self.iterators: weakref.WeakSet[EventIterator] = weakref.WeakSet()
         self.awaited: set[EventIterator] = set()
         self.last_error: Exception | None = None
+        self._ended = False  # `Closed` has been told: nothing follows it
         self._callbacks: list[tuple[type[Event], Callback]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -176,14 +177,18 @@ class Events:
         return stop
 
     def iterate(self) -> EventIterator:
-        """A new iterator over all events from now on."""
+        """A new iterator over all events from now on; after `Closed` there are none."""
         iterator = EventIterator(self)
-        self.iterators.add(iterator)
+        if self._ended:
+            iterator.close()
+        else:
+            self.iterators.add(iterator)
         return iterator
 
     def emit(self, event: Event) -> None:
         """An event has happened."""
         logger.debug("%s", event)
+        self._ended = self._ended or isinstance(event, Closed)
         self.last_error = getattr(event, "error", None) or self.last_error
         for iterator in list(self.iterators):
             iterator.put(event)
