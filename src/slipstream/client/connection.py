@@ -196,7 +196,7 @@ class Connection:
         Raises `TimeoutError` (by default after the `timeout` option) and `ConnectionLostError`.
         """
         self._check_open("flush")
-        limit = seconds(self.options.timeout if timeout is None else timeout)
+        limit = seconds(self.options.timeout if timeout is None else timeout, "timeout")
         future: asyncio.Future[None] = self.loop.create_future()
         self._reconnector.ping(future)
         try:
@@ -306,7 +306,7 @@ class Connection:
         `timeout` option), `ConnectionLostError` if the connection broke after it was sent,
         `PermissionsError`, and what `publish` raises.
         """
-        limit = seconds(self.options.timeout if timeout is None else timeout)
+        limit = seconds(self.options.timeout if timeout is None else timeout, "timeout")
         if self.write_buffer.crowded:
             await self.write_buffer.room()
         if self.telemetry is None:
@@ -358,8 +358,8 @@ class Connection:
             data,
             headers,
             max_messages=max_messages,
-            timeout=seconds(self.options.timeout if timeout is None else timeout),
-            stall=None if stall is None else seconds(stall),
+            timeout=seconds(self.options.timeout if timeout is None else timeout, "timeout"),
+            stall=None if stall is None else seconds(stall, "stall"),
             sentinel=sentinel,
             kind=type,
         )
@@ -563,7 +563,7 @@ class Connection:
         self._draining = True
         self.drainer = asyncio.current_task()
         self.events_hub.emit(Draining())
-        limit = seconds(self.options.drain_timeout)
+        limit = seconds(self.options.drain_timeout, "drain_timeout")
         sinks: list[Sink] = []
         try:
             async with asyncio.timeout(limit):

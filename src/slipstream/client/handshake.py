@@ -155,14 +155,14 @@ async def open_link(
     loop = asyncio.get_running_loop()
     handshake = Handshake(loop, server)
     link = SocketLink(handshake, write_buffer, routes)
+    limit = seconds(options.connect_timeout, "connect_timeout")
     try:
-        async with asyncio.timeout(seconds(options.connect_timeout)):
+        async with asyncio.timeout(limit):
             await _greet(loop, link, handshake, options)
     except TimeoutError:
         _abort(link)
         raise ConnectError(
-            f"{server.url} did not complete the handshake within "
-            f"{seconds(options.connect_timeout)} s (connect_timeout)"
+            f"{server.url} did not complete the handshake within {limit} s (connect_timeout)"
         ) from None
     except Error:
         _abort(link)

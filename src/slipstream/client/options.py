@@ -2,8 +2,10 @@
 
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
+from difflib import get_close_matches
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -20,9 +22,27 @@ Seconds: TypeAlias = float | timedelta
 MIB = 1024 * 1024
 
 
-def seconds(value: Seconds) -> float:
-    """A duration in seconds."""
-    return value.total_seconds() if isinstance(value, timedelta) else float(value)
+def seconds(value: Seconds, name: str) -> float:
+    """A duration in seconds; raises TypeError, with the option's `name`, if it is none."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    given: object = value  # whatever its type says
+    if not isinstance(given, Real):
+        raise not_a_duration(given, name)
+    return float(value)
+
+
+def not_a_duration(value: object, name: str) -> TypeError:
+    """The error that says of the option `name` what a duration is."""
+    return TypeError(f"{name} is seconds or a timedelta, not {value!r}")
+
+
+def unknown_name(call: str, what: str, given: Iterable[str], known: Iterable[str]) -> str:
+    """What to say of names that a call does not know: the nearest it knows, else all of them."""
+    wrong, there = sorted(given), sorted(known)
+    near = [found for name in wrong for found in get_close_matches(name, there, 1)]
+    hint = f"did you mean {' and '.join(near)}?" if near else f"it has {', '.join(there)}"
+    return f"{call} has no {what} {', '.join(wrong)}; {hint}"
 
 
 class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -122,7 +142,7 @@ class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     def _validate_numbers(self) -> None:
         positive = ("connect_timeout", "ping_interval", "drain_timeout", "timeout")
         for name in positive:
-            if seconds(getattr(self, name)) <= 0:
+            if seconds(getattr(self, name), name) <= 0:
                 raise ConfigError(f"connect: {name} must be more than 0 s")
         for name in ("pending_bytes_max", "max_messages_pending", "max_bytes_pending"):
             if getattr(self, name) <= 0:
@@ -137,8 +157,8 @@ def make_options(base: ConnectOptions | None = None, **options: Any) -> ConnectO
     """Options by name, over those of `base`; raises `ConfigError` if unknown or contradictory."""
     unknown = set(options) - set(ConnectOptions.__struct_fields__)
     if unknown:
-        known = ", ".join(sorted(ConnectOptions.__struct_fields__))
-        raise ConfigError(f"connect has no option {', '.join(sorted(unknown))}; it has {known}")
+        known = ConnectOptions.__struct_fields__
+        raise ConfigError(unknown_name("connect", "option", unknown, known))
     made = msgspec.structs.replace(base or ConnectOptions(), **options)
     made.validate()
     return made

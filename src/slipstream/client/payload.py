@@ -1,7 +1,7 @@
 """What users hand over, as the bytes that go on the wire: subjects, payloads, headers."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from slipstream.client.codecs import Registry, encode
@@ -10,7 +10,7 @@ from slipstream.wire.headers import Headers
 
 # bytes, bytearray, memoryview, str, or anything else that `slipstream.client.codecs` encodes.
 Payload: TypeAlias = object
-HeadersLike: TypeAlias = Headers | Mapping[str, str] | bytes
+HeadersLike: TypeAlias = Headers | Mapping[str, str] | Iterable[tuple[str, str]] | bytes
 
 _FIELD_NAME = re.compile(r"[!-9;-~]+").fullmatch  # visible ASCII without the colon
 
@@ -53,9 +53,11 @@ def _what_is_wrong(subject: str, size: int) -> str:
 
 
 def as_headers(headers: HeadersLike | None) -> Headers:
-    """A copy of `headers` as a multi-map."""
+    """A copy of `headers` as a multi-map; raises TypeError for what is no headers."""
     if isinstance(headers, bytes):
         return Headers.parse(headers) if headers else Headers()
+    if isinstance(headers, str) or (headers is not None and not hasattr(headers, "__iter__")):
+        raise TypeError(f"headers are a mapping or pairs, not {type(headers).__name__}")
     return Headers(headers)
 
 
@@ -67,7 +69,8 @@ def header_bytes(headers: HeadersLike) -> bytes:
         return headers.encode() if len(headers) or headers.status else b""
     if not headers:
         return b""
-    return _plain_block(headers) or Headers(headers).encode()
+    block = _plain_block(headers) if isinstance(headers, Mapping) else b""
+    return block or as_headers(headers).encode()
 
 
 def _plain_block(fields: Mapping[str, str]) -> bytes:

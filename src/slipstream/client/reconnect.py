@@ -188,7 +188,10 @@ class Reconnector:
         options = self._options
         if options.reconnect_delay is not None:
             return options.reconnect_delay(rounds)
-        first, most = seconds(options.reconnect_wait), seconds(options.reconnect_wait_max)
+        first, most = (
+            seconds(options.reconnect_wait, "reconnect_wait"),
+            seconds(options.reconnect_wait_max, "reconnect_wait_max"),
+        )
         wait = min(first * 2.0 ** min(rounds - 1, 30), most)
         return wait * (1 + options.reconnect_jitter * self._random.random())
 
@@ -366,7 +369,9 @@ class Reconnector:
     def _watch(self) -> None:
         """Begin to ping at the interval."""
         self._stop_watching()
-        self._timer = self.loop.call_later(seconds(self._options.ping_interval), self._tick)
+        self._timer = self.loop.call_later(
+            seconds(self._options.ping_interval, "ping_interval"), self._tick
+        )
 
     def _stop_watching(self) -> None:
         if self._timer is not None:

@@ -109,7 +109,7 @@ async def test_a_push_consumer_that_is_listened_to_keeps_its_subject(stream: Str
 @pytest.mark.parametrize(
     ("schedule", "kind"),
     [
-        (Schedule(target="{}.b", cron="never"), errors.SchedulePatternError),
+        (Schedule(target="{}.b", cron="61 * * * * *"), errors.SchedulePatternError),
         (Schedule(target="elsewhere", every=5), errors.ScheduleTargetError),
         (Schedule(target="{}.b", every=5, source="{}.b"), errors.ScheduleSourceError),
         (Schedule(target="{}.b", cron="@daily", time_zone="Mars"), errors.ScheduleTimeZoneError),

@@ -84,7 +84,7 @@ class Api:
         Raises the `ApiError` that the answer carries, `JetStreamNotEnabledError` if nothing
         listens, and what `Connection.request` raises.
         """
-        limit = self.timeout if timeout is None else to_seconds(timeout)
+        limit = self.timeout if timeout is None else to_seconds(timeout, "timeout")
         raw = body.to_wire() if isinstance(body, Document) else body
         data = b"" if raw is None else msgspec.json.encode(raw)
         subject = f"{self.prefix}.{endpoint}"

@@ -126,12 +126,12 @@ class PullConsumer(Consumer):
         10 s or more; 0 for none) notices a silent server. Raises `ConsumeError` if trouble came
         before any message; if it came later, the batch has it in `error`.
         """
-        seconds = to_seconds(timeout)
+        seconds = to_seconds(timeout, "timeout")
         beat = HEARTBEAT_OF_FETCH if seconds >= EXPIRES_WITH_HEARTBEAT else 0.0
         return await self._fetch(
             count, seconds, group, type,
             max_bytes=max_bytes,
-            heartbeat=beat if heartbeat is None else to_seconds(heartbeat),
+            heartbeat=beat if heartbeat is None else to_seconds(heartbeat, "heartbeat"),
         )  # fmt: skip
 
     async def fetch_bytes(
@@ -188,7 +188,7 @@ class PullConsumer(Consumer):
             subject=self._subject,
             who=self.who,
             count=count,
-            timeout=to_seconds(timeout),
+            timeout=to_seconds(timeout, "timeout"),
             max_bytes=max_bytes,
             no_wait=no_wait,
             columns=batches.FETCH_COLUMNS if columns is None else columns,
@@ -325,8 +325,8 @@ class PullConsumer(Consumer):
         self.check_group(group.get("group", ""))
         pull = Pull.once(
             count,
-            expires=to_seconds(expires),
-            heartbeat=to_seconds(heartbeat),
+            expires=to_seconds(expires, "expires"),
+            heartbeat=to_seconds(heartbeat, "heartbeat"),
             max_bytes=max_bytes,
             group=group,
         )

@@ -57,6 +57,7 @@ from slipstream.client.jetstream.publish import AckInbox, PubAck, PublishOptions
 from slipstream.client.jetstream.push import PushConsumer
 from slipstream.client.jetstream.stream import Stream
 from slipstream.client.message import Message
+from slipstream.client.options import unknown_name
 from slipstream.client.payload import HeadersLike, as_headers, subject_bytes
 from slipstream.client.reply_future import ReplyFuture
 from slipstream.client.subscriptions import Route
@@ -102,13 +103,15 @@ class JetStream:
         if max_ack_pending < 1:
             raise ValueError(f"max_ack_pending is 1 or more, not {max_ack_pending}")
         self.connection = connection
-        self.api = Api(connection, prefix_of(domain, prefix), to_seconds(timeout))
-        self._ack_timeout = to_seconds(publish_ack_timeout)
+        self.api = Api(connection, prefix_of(domain, prefix), to_seconds(timeout, "timeout"))
+        self._ack_timeout = to_seconds(publish_ack_timeout, "publish_ack_timeout")
         self._wait_when_full = wait_when_full
-        self._stall = None if stall_timeout is None else to_seconds(stall_timeout)
+        self._stall = None if stall_timeout is None else to_seconds(stall_timeout, "stall_timeout")
         self._write_buffer = connection.write_buffer
         inbox = f"{connection.new_inbox()}."
-        self._acks = AckInbox(self._write_buffer, inbox, max_ack_pending, to_seconds(retry_wait))
+        self._acks = AckInbox(
+            self._write_buffer, inbox, max_ack_pending, to_seconds(retry_wait, "retry_wait")
+        )
         self._acks.on_ack = on_publish_ack
         self._acks.on_error = on_publish_error
         self._acks_subject = inbox + "*"
@@ -126,7 +129,7 @@ class JetStream:
 
     @timeout.setter
     def timeout(self, value: "float | timedelta") -> None:
-        self.api.timeout = to_seconds(value)
+        self.api.timeout = to_seconds(value, "timeout")
 
     # -- publishing ----------------------------------------------------------------------------
 
@@ -154,7 +157,7 @@ class JetStream:
             await self._write_buffer.room()
         if not acks.is_open:
             self._open()
-        limit = self.api.timeout if timeout is None else to_seconds(timeout)
+        limit = self.api.timeout if timeout is None else to_seconds(timeout, "timeout")
         answer = ReplyFuture(self._write_buffer)
         if self.connection.telemetry is None:
             acks.send(subject, data, headers, type, options, limit, retries, answer)
@@ -186,7 +189,7 @@ class JetStream:
         if not acks.is_ready:
             await self._make_ready(subject)
         try:
-            limit = self._ack_timeout if timeout is None else to_seconds(timeout)
+            limit = self._ack_timeout if timeout is None else to_seconds(timeout, "timeout")
             future: asyncio.Future[PubAck] = acks.create_future()
             if self.connection.telemetry is None:
                 acks.send(subject, data, headers, type, options, limit, retries, future)
@@ -278,7 +281,7 @@ class JetStream:
         Raises `TimeoutError` after `timeout` seconds.
         """
         try:
-            async with asyncio.timeout(None if timeout is None else to_seconds(timeout)):
+            async with asyncio.timeout(None if timeout is None else to_seconds(timeout, "timeout")):
                 await self._acks.complete()
         except builtins.TimeoutError:
             raise TimeoutError(
@@ -320,7 +323,8 @@ class JetStream:
         Succeeds if it exists with the same configuration, else raises `StreamExistsError`.
         `pedantic` has the server refuse what it would correct in silence.
         """
-        return await self._put_stream("CREATE", _config_of(StreamConfig, config, fields), pedantic)
+        made = _config_of(StreamConfig, config, fields, "create_stream")
+        return await self._put_stream("CREATE", made, pedantic)
 
     async def update_stream(
         self, config: StreamConfig | None = None, *, pedantic: bool = False, **fields: Any
@@ -329,13 +333,14 @@ class JetStream:
 
         Raises `StreamNotFoundError`, and `ApiError` for what cannot be changed.
         """
-        return await self._put_stream("UPDATE", _config_of(StreamConfig, config, fields), pedantic)
+        made = _config_of(StreamConfig, config, fields, "update_stream")
+        return await self._put_stream("UPDATE", made, pedantic)
 
     async def create_or_update_stream(
         self, config: StreamConfig | None = None, *, pedantic: bool = False, **fields: Any
     ) -> Stream:
         """Update the stream if it exists, else make it."""
-        made = _config_of(StreamConfig, config, fields)
+        made = _config_of(StreamConfig, config, fields, "create_or_update_stream")
         try:
             return await self._put_stream("UPDATE", made, pedantic)
         except StreamNotFoundError:
@@ -345,7 +350,7 @@ class JetStream:
         self, config: StreamConfig | None = None, **fields: Any
     ) -> Stream:
         """The stream as it is; made if there is none."""
-        made = _config_of(StreamConfig, config, fields)
+        made = _config_of(StreamConfig, config, fields, "get_or_create_stream")
         try:
             return await self.stream(made.name)
         except StreamNotFoundError:
@@ -498,14 +503,15 @@ class JetStream:
         self, stream: str, config: ConsumerConfig | None = None, **fields: Any
     ) -> PullConsumer:
         """The pull consumer as it is; made if there is none."""
-        made = _config_of(ConsumerConfig, config, fields)
+        made = _config_of(ConsumerConfig, config, fields, "get_or_create_consumer")
         there = await _if_there(self.consumer, stream, made)
         return there or await self._put_pull(stream, made, {}, "create")
 
     async def _put_pull(
         self, stream: str, config: ConsumerConfig | None, fields: dict[str, Any], action: str
     ) -> PullConsumer:
-        made = _config_of(ConsumerConfig, config, fields)
+        call = f"{action or 'create_or_update'}_consumer"
+        made = _config_of(ConsumerConfig, config, fields, call)
         if made.deliver_subject:
             raise NotPullConsumerError(
                 f"a consumer with a deliver_subject ({made.deliver_subject!r}) is a push consumer: "
@@ -544,14 +550,15 @@ class JetStream:
         self, stream: str, config: ConsumerConfig | None = None, **fields: Any
     ) -> PushConsumer:
         """The push consumer as it is; made if there is none."""
-        made = _config_of(ConsumerConfig, config, fields)
+        made = _config_of(ConsumerConfig, config, fields, "get_or_create_push_consumer")
         there = await _if_there(self.push_consumer, stream, made)
         return there or await self._put_push(stream, made, {}, "create")
 
     async def _put_push(
         self, stream: str, config: ConsumerConfig | None, fields: dict[str, Any], action: str
     ) -> PushConsumer:
-        made = _config_of(ConsumerConfig, config, fields)
+        call = f"{action or 'create_or_update'}_push_consumer"
+        made = _config_of(ConsumerConfig, config, fields, call)
         if not made.deliver_subject:
             if made.durable_name:
                 raise NotPushConsumerError(
@@ -569,8 +576,8 @@ class JetStream:
     ) -> OrderedConsumer:
         """Read a stream in order, with nothing to acknowledge. The server is not asked yet."""
         check_stream_name(stream)
-        made = OrderedConsumerConfig() if config is None else config
-        return OrderedConsumer(self, stream, made.replace(**fields) if fields else made)
+        made = _config_of(OrderedConsumerConfig, config, fields, "ordered_consumer")
+        return OrderedConsumer(self, stream, made)
 
     # -- consumers of both kinds ---------------------------------------------------------------
 
@@ -611,7 +618,7 @@ class JetStream:
     ) -> ConsumerPauseInfo:
         """Have a consumer deliver nothing until a time, or for a while in seconds."""
         if not isinstance(until, datetime):
-            until = datetime.now(UTC) + timedelta(seconds=to_seconds(until))
+            until = datetime.now(UTC) + timedelta(seconds=to_seconds(until, "until"))
         return await self._pause(stream, name, {"pause_until": time_to_wire(until)})
 
     async def resume_consumer(self, stream: str, name: str) -> ConsumerPauseInfo:
@@ -798,8 +805,13 @@ async def _if_there(
         return None
 
 
-def _config_of(kind: type[D], config: D | None, fields: dict[str, Any]) -> D:
-    """The configuration given as an object, as its fields, or as both."""
+def _config_of(kind: type[D], config: D | None, fields: dict[str, Any], call: str) -> D:
+    """The configuration given as an object, as its fields, or as both.
+
+    Raises TypeError for a field that there is not, with the name of the `call`.
+    """
+    if unknown := fields.keys() - set(kind.__struct_fields__):
+        raise TypeError(unknown_name(call, "field", unknown, kind.__struct_fields__))
     if config is None:
         return kind(**fields)
     return config.replace(**fields) if fields else config

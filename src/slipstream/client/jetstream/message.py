@@ -262,7 +262,7 @@ class JetStreamMessage(Message):
 def _nak(delay: "float | timedelta | None") -> bytes:
     if delay is None:
         return b"-NAK"
-    return b'-NAK {"delay": %d}' % to_nanoseconds(delay)
+    return b'-NAK {"delay": %d}' % to_nanoseconds(delay, "delay")
 
 
 def _term(reason: _str) -> bytes:

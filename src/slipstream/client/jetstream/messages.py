@@ -364,7 +364,7 @@ class Messages(Iteration):
         Raises `ConsumeStoppedError` when there will be none.
         """
         try:
-            async with asyncio.timeout(None if timeout is None else to_seconds(timeout)):
+            async with asyncio.timeout(None if timeout is None else to_seconds(timeout, "timeout")):
                 return await self.__anext__()
         except TimeoutError:
             return None

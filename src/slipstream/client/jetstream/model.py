@@ -22,7 +22,8 @@ field that nats-server 2.15 sends has a name; what a newer one adds is in `extra
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
+from numbers import Real
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -41,6 +42,7 @@ import msgspec
 from msgspec import field
 
 from slipstream.client.jetstream.errors import InvalidAnswerError
+from slipstream.client.options import not_a_duration, seconds
 
 _NANOSECONDS = "nanoseconds"
 Seconds: TypeAlias = Annotated[float | timedelta, _NANOSECONDS]
@@ -91,16 +93,35 @@ def time_to_wire(value: datetime) -> str:
     return f"{text}.{nanoseconds:09d}".rstrip("0").rstrip(".") + "Z"
 
 
-def to_nanoseconds(value: float | timedelta) -> int:
-    """A length of time as JetStream's JSON has it."""
+def to_nanoseconds(value: float | timedelta, name: str) -> int:
+    """A length of time as JetStream's JSON has it; raises TypeError, with its `name`, if none."""
     if isinstance(value, timedelta):
         return (value.days * 86_400_000_000 + value.seconds * 1_000_000 + value.microseconds) * 1000
+    given: object = value  # whatever its type says
+    if not isinstance(given, Real):
+        raise not_a_duration(given, name)
     return round(value * 1_000_000_000)
 
 
-def to_seconds(value: float | timedelta) -> float:
-    """A length of time as the event loop has it."""
-    return value.total_seconds() if isinstance(value, timedelta) else float(value)
+def to_seconds(value: float | timedelta, name: str) -> float:
+    """A length of time as the event loop has it; raises TypeError, with its `name`, if none."""
+    return seconds(value, name)
+
+
+class _NewerWord(str):
+    """A word that a server said where this version knows others; it is sent back as it came."""
+
+    __slots__ = ()
+
+
+def _read_word(words: tuple[str, ...], value: Any) -> Any:
+    return value if value in words or not isinstance(value, str) else _NewerWord(value)
+
+
+def _written_word(words: tuple[str, ...], name: str, value: Any) -> str:
+    if value not in words and not isinstance(value, _NewerWord):
+        raise ValueError(f"{name} is one of {', '.join(words)}, not {value!r}")
+    return str(value)
 
 
 class Document(msgspec.Struct, kw_only=True, repr_omit_defaults=True):
@@ -170,25 +191,31 @@ def _defaults(cls: type[Document]) -> dict[str, Any]:
 def _codecs(cls: type[Document]) -> dict[str, _Codec]:
     """For each field how to read it and how to write it; None where JSON's value is the value."""
     hints = get_type_hints(cls, include_extras=True)
-    return {name: _codec(hints[name]) for name in cls.__struct_fields__ if name != "extra"}
+    return {name: _codec(hints[name], name) for name in cls.__struct_fields__ if name != "extra"}
 
 
-def _codec(hint: Any) -> _Codec:
+def _codec(hint: Any, name: str) -> _Codec:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         # Optional; or what you may give beside what a server sends.
         return next(
-            (codec for a in arguments if a is not NoneType and (codec := _codec(a)) != _PLAIN),
+            (
+                codec
+                for a in arguments
+                if a is not NoneType and (codec := _codec(a, name)) != _PLAIN
+            ),
             _PLAIN,
         )
     if origin is Annotated and _NANOSECONDS in arguments:
-        return (lambda ns: ns / 1_000_000_000), to_nanoseconds
+        return (lambda ns: ns / 1_000_000_000), partial(to_nanoseconds, name=name)
+    if origin is Literal:
+        return partial(_read_word, arguments), partial(_written_word, arguments, name)
     if hint is datetime:
         return Timestamp.parse, time_to_wire
     if isinstance(hint, type) and issubclass(hint, Document):
         return hint.from_wire, lambda document: document.to_wire()
     if origin in (list, dict):
-        read, write = _codec(arguments[-1])
+        read, write = _codec(arguments[-1], name)
         if read is None or write is None:
             return _PLAIN
         if origin is list:

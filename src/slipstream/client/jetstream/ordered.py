@@ -435,10 +435,10 @@ class OrderedConsumer:
             if set(options) - {"stop_after"}:
                 raise TypeError(f"{self.who} is of the push kind: only stop_after is an option")
             delivery.stop_after = options.get("stop_after", 0)
-            beat = to_seconds(self._config.idle_heartbeat)
+            beat = to_seconds(self._config.idle_heartbeat, "idle_heartbeat")
             source = OrderedPush(js, delivery, consumers, self.who, beat, on_error)
         else:
-            expires = to_seconds(options.get("expires", 30.0))
+            expires = to_seconds(options.get("expires", 30.0), "expires")
             pull = Pull.of(options, min(HEARTBEAT_MAX, expires / 2))
             source = OrderedPull(js, delivery, pull, consumers, self.who, on_error)
         source.raise_on_missing_heartbeat = raise_on_missing_heartbeat
@@ -474,10 +474,10 @@ class OrderedConsumer:
         """
         if self._is_fetching:
             raise OrderedBusyError(f"{self.who}: it is fetching already; one fetch at a time")
-        seconds = to_seconds(timeout)
+        seconds = to_seconds(timeout, "timeout")
         if count < 1 or seconds <= 0:
             raise ValueError(f"fetch {count} messages in {seconds} s: both are to be positive")
-        beat = None if heartbeat is None else to_seconds(heartbeat)
+        beat = None if heartbeat is None else to_seconds(heartbeat, "heartbeat")
         if beat is not None and not 0 <= beat <= seconds / 2:
             raise ValueError(f"heartbeat is at most half of the timeout ({seconds} s)")
         self._is_fetching = True

@@ -17,6 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from slipstream.wire.server_frames import ServerFrames
 
 _SECOND = 1_000_000_000
+_CRON_FIELDS = 6  # seconds, minutes, hours, day of the month, month, day of the week
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,14 +66,26 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     rollup: bool = False
 
     def fields(self) -> list[tuple[str, str]]:
-        """The headers; raises ValueError unless exactly one of `at`, `every`, `cron` is given."""
+        """The headers; raises ValueError unless exactly one of `at`, `every`, `cron` is given.
+
+        Also for an `every` that is not of whole seconds, and a `cron` that has not six fields.
+        """
         if (self.at is not None) + (self.every is not None) + bool(self.cron) != 1:
             raise ValueError("a Schedule needs exactly one of `at`, `every` and `cron`")
         if self.at is not None:
             when = "@at " + time_to_wire(self.at)
         elif self.every is not None:
-            when = f"@every {_go_duration(self.every)}"
+            nanoseconds = to_nanoseconds(self.every, "every")
+            if nanoseconds < _SECOND or nanoseconds % _SECOND:
+                raise ValueError(
+                    f"every is a whole number of seconds, 1 or more, not {self.every!r}"
+                )
+            when = f"@every {nanoseconds // _SECOND}s"
         else:
+            if not self.cron.startswith("@") and len(self.cron.split()) != _CRON_FIELDS:
+                raise ValueError(
+                    f"cron is six fields, seconds first, or @daily and the like, not {self.cron!r}"
+                )
             when = self.cron
         made = [("Nats-Schedule", when), ("Nats-Schedule-Target", self.target)]
         if self.source:
@@ -150,9 +164,12 @@ def _add(headers: Headers, name: str, value: object) -> None:
         case "rollup":
             headers["Nats-Rollup"] = str(value)
         case "increment":
-            headers["Nats-Incr"] = f"{value:+d}"
+            if not isinstance(value, Integral):
+                raise TypeError(f"increment is a whole number, not {value!r}")
+            headers["Nats-Incr"] = f"{int(value):+d}"
         case "schedule":
-            assert isinstance(value, Schedule)
+            if not isinstance(value, Schedule):
+                raise TypeError(f"schedule is a Schedule, not {value!r}")
             for field, text in value.fields():
                 headers[field] = text
         case _:
@@ -165,18 +182,10 @@ def _ttl(value: float | timedelta | str) -> str:
         if value != "never":
             raise ValueError(f"a ttl is seconds, a timedelta or 'never', not {value!r}")
         return value
-    nanoseconds = to_nanoseconds(value)
+    nanoseconds = to_nanoseconds(value, "ttl")
     if nanoseconds < _SECOND or nanoseconds % _SECOND:
         raise ValueError(f"a ttl is a whole number of seconds, 1 or more, not {value!r}")
     return str(nanoseconds // _SECOND)
-
-
-def _go_duration(value: float | timedelta) -> str:
-    """A length of time as Go reads it."""
-    nanoseconds = to_nanoseconds(value)
-    if nanoseconds % _SECOND == 0:
-        return f"{nanoseconds // _SECOND}s"
-    return f"{nanoseconds}ns"
 
 
 _int = int  # the name `int` in a compiled module's annotations is a C type

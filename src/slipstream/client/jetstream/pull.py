@@ -142,9 +142,13 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
             raise TypeError(f"pulling has no option {', '.join(sorted(unknown))}")
         max_bytes = options.get("max_bytes", 0)
         max_messages = options.get("max_messages", BATCH_UNBOUNDED if max_bytes else MAX_MESSAGES)
-        expires = to_seconds(options.get("expires", EXPIRES))
+        expires = to_seconds(options.get("expires", EXPIRES), "expires")
         heartbeat = options.get("heartbeat", heartbeat_default)
-        beat = min(expires / 2, HEARTBEAT_MAX) if heartbeat is None else to_seconds(heartbeat)
+        beat = (
+            min(expires / 2, HEARTBEAT_MAX)
+            if heartbeat is None
+            else to_seconds(heartbeat, "heartbeat")
+        )
         if max_messages < 1 or max_bytes < 0:
             raise ValueError("max_messages is 1 or more, max_bytes 0 or more")
         if expires < 1:
@@ -219,11 +223,11 @@ def request_body(
     """The JSON of a pull request; times in seconds, 0 for none."""
     fields = [b'{"batch":%d' % batch]
     if expires:
-        fields.append(b'"expires":%d' % to_nanoseconds(expires))
+        fields.append(b'"expires":%d' % to_nanoseconds(expires, "expires"))
     if max_bytes:
         fields.append(b'"max_bytes":%d' % max_bytes)
     if heartbeat:
-        fields.append(b'"idle_heartbeat":%d' % to_nanoseconds(heartbeat))
+        fields.append(b'"idle_heartbeat":%d' % to_nanoseconds(heartbeat, "heartbeat"))
     if no_wait:
         fields.append(b'"no_wait":true')
     if group:

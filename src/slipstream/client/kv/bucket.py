@@ -306,7 +306,7 @@ class KeyValue:
             ignore_deletes=ignore_deletes,
             meta_only=meta_only,
             resume_from=resume_from,
-            heartbeat=to_seconds(heartbeat),
+            heartbeat=to_seconds(heartbeat, "heartbeat"),
         )
         patterns = [keys] if isinstance(keys, str) else list(keys)
         if not patterns:

@@ -91,12 +91,12 @@ class KeyValueStatus:
     @property
     def ttl(self) -> float:
         """Seconds until a value expires; 0 for never."""
-        return to_seconds(self.stream_info.config.max_age)
+        return to_seconds(self.stream_info.config.max_age, "max_age")
 
     @property
     def limit_marker_ttl(self) -> float:
         """Seconds that the marker of an expired key stays; 0 if there are none."""
-        return to_seconds(self.stream_info.config.subject_delete_marker_ttl)
+        return to_seconds(self.stream_info.config.subject_delete_marker_ttl, "limit_marker_ttl")
 
     @property
     def is_compressed(self) -> bool:
@@ -181,12 +181,12 @@ def stream_config(config: KeyValueConfig) -> StreamConfig:
             f"bucket {bucket!r}: history={config.history}, but a bucket keeps 1 to {HISTORY_MAX} "
             "values of a key. For more, use a stream"
         )
-    marker_ttl = to_seconds(config.limit_marker_ttl)
+    marker_ttl = to_seconds(config.limit_marker_ttl, "limit_marker_ttl")
     if marker_ttl and marker_ttl < 1:
         raise BucketOptionError(
             f"bucket {bucket!r}: limit_marker_ttl={marker_ttl} s; a marker stays 1 s or more"
         )
-    ttl = to_seconds(config.ttl)
+    ttl = to_seconds(config.ttl, "ttl")
     options: dict[str, Any] = {}
     if config.mirror is not None:
         options["mirror"] = _with_stream_name(config.mirror)

@@ -118,7 +118,7 @@ class ObjectStoreStatus:
     @property
     def ttl(self) -> float:
         """Seconds until an object expires; 0 for never."""
-        return to_seconds(self.stream_info.config.max_age)
+        return to_seconds(self.stream_info.config.max_age, "max_age")
 
     @property
     def storage(self) -> str:

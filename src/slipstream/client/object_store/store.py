@@ -618,7 +618,7 @@ class ObjectStore:
             include_history=include_history,
             updates_only=updates_only,
             ignore_deletes=ignore_deletes,
-            heartbeat=to_seconds(heartbeat),
+            heartbeat=to_seconds(heartbeat, "heartbeat"),
         )
         try:
             await watch.start()
