@@ -2,13 +2,12 @@
 
 import ast
 import asyncio
+import codeop
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-import slipstream
 
 DOCS = Path(__file__).parents[2] / "docs"
 LINES_MAX_FIRST = 10
@@ -30,15 +29,27 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-async def test_an_example_runs(name: str, jetstream_url: str) -> None:
-    code = compile(EXAMPLES[name], name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    async with await slipstream.connect(jetstream_url) as nc:
-        names: dict[str, Any] = {"slipstream": slipstream, "url": jetstream_url, "nc": nc}
+async def test_the_examples_run_in_the_order_of_the_page(jetstream_url: str) -> None:
+    names: dict[str, Any] = {"url": jetstream_url}
+    for name, example in EXAMPLES.items():
+        code = compile(example, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         async with asyncio.timeout(10):
             result = eval(code, names)
             if asyncio.iscoroutine(result):
                 await result
+    await names["nc"].close()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_interpreter_takes_an_example_line_by_line(name: str) -> None:
+    taken = codeop.CommandCompiler()
+    taken.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    waiting: list[str] = []
+    for line in [*EXAMPLES[name].splitlines(), ""]:
+        waiting.append(line)
+        if taken("\n".join(waiting)) is not None:  # a SyntaxError is what the reader would see
+            waiting.clear()
+    assert not any(waiting)
 
 
 @pytest.mark.parametrize("title", chapters())
