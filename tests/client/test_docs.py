@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from slipstream.engine.protocol.options import API_LEVEL, VERSION
+
 DOCS = Path(__file__).parents[2] / "docs"
 LINES_MAX_FIRST = 10
 _CHAPTER = re.compile(r"^## (.*)$", re.M)
@@ -50,6 +52,11 @@ def test_an_interpreter_takes_an_example_line_by_line(name: str) -> None:
         if taken("\n".join(waiting)) is not None:  # a SyntaxError is what the reader would see
             waiting.clear()
     assert not any(waiting)
+
+
+def test_the_page_on_compatibility_names_the_version_and_the_level_that_are_announced() -> None:
+    page = (DOCS / "compatibility.md").read_text()
+    assert f"version `{VERSION}` and API level `{API_LEVEL}`" in page
 
 
 @pytest.mark.parametrize("title", chapters())
