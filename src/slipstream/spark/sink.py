@@ -88,6 +88,7 @@ class StreamSink:
         self._columns = key_columns(schema) if bucket else sink_columns(schema, options.subject)
         self._place = None if bucket else place_columns(schema)
         self._job = uuid.uuid4().hex
+        self._is_streaming = streaming
         if options.mode == EXACTLY_ONCE and not streaming and not options.writer_id:
             raise ConfigError(
                 "jetstream: a batch write in mode exactly-once needs the option writerId: a name "
@@ -118,13 +119,20 @@ class StreamSink:
             return runner.run(self._run(batches, task))
 
     def task(self) -> Task:
-        """The task that runs here."""
+        """The task that runs here.
+
+        A batch write within `foreachBatch` sees the query's properties too. Without a `writerId` it
+        takes neither: a second write of that micro-batch would count as the first one again. With
+        one, the number of the micro-batch tells the writes under that name apart.
+        """
         context = TaskContext.get()
         assert context is not None
         # A bucket's rows need no name that outlives the query: an upsert may be repeated.
         name = "" if self.options.bucket else self.options.writer_id
-        writer = name or context.getLocalProperty(_QUERY_ID) or self._job
-        batch = int(context.getLocalProperty(_BATCH_ID) or 0)
+        query = context.getLocalProperty(_QUERY_ID) if self._is_streaming else ""
+        writer = name or query or self._job
+        number = context.getLocalProperty(_BATCH_ID) if self._is_streaming or name else None
+        batch = int(number or 0)
         run = f"{self._job[:12]}-{context.stageId()}"
         return Task(writer, batch, context.partitionId(), run)
 
