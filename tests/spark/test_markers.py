@@ -15,7 +15,8 @@ import pytest
 import slipstream
 import slipstream.sync
 from slipstream.client.errors import ConnectionLostError
-from slipstream.errors import Error
+from slipstream.errors import ConfigError, Error
+from slipstream.server import Server
 from slipstream.spark import markers, presence
 from slipstream.spark.exactly_once import token_of
 from slipstream.spark.options import SourceOptions
@@ -94,6 +95,41 @@ def test_the_stream_of_markers_matches_no_pattern_of_streams(either_url: str) ->
         planner.close()
     assert name in {view.name for view in views}
     assert markers.STREAM not in {view.name for view in views}
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"max_age": 3600.0}, "max_age 3600 s"),
+        ({"max_msgs_per_subject": 1}, "max_msgs_per_subject 1"),
+        ({"max_msgs": 100}, "max_msgs 100 with discard old"),
+        ({"max_bytes": 10_000}, "max_bytes 10000 with discard old"),
+        ({"retention": "interest"}, "retention interest"),
+        ({"retention": "workqueue"}, "retention workqueue"),
+    ],
+)
+def test_a_stream_of_markers_that_drops_them_is_refused(
+    own_server: Server, settings: dict[str, Any], named: str
+) -> None:
+    with slipstream.sync.connect(own_server.url) as nc:
+        subjects = [f"{markers.ROOT}.>"]
+        nc.jetstream().create_stream(name=markers.STREAM, subjects=subjects, **settings)
+    name = stream_of(own_server.url)
+    with pytest.raises(ConfigError, match=f"drops messages by its settings .*{named}"):
+        sink_of(own_server.url, name)
+
+
+def test_a_stream_of_markers_that_refuses_new_ones_when_it_is_full_is_fine(
+    own_server: Server,
+) -> None:
+    with slipstream.sync.connect(own_server.url) as nc:
+        subjects = [f"{markers.ROOT}.>"]
+        nc.jetstream().create_stream(
+            name=markers.STREAM, subjects=subjects, max_bytes=1_000_000, discard="new"
+        )
+    name = stream_of(own_server.url)
+    run_tasks(sink_of(own_server.url, name), "run", rows(name, "a"))
+    assert written(own_server.url, name) == [b"a"]
 
 
 # -- pruned ----------------------------------------------------------------------------------------

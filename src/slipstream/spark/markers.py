@@ -23,7 +23,7 @@ from slipstream.wire.subjects import overlaps
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream, Stream
-    from slipstream.client.jetstream.model import StreamInfo
+    from slipstream.client.jetstream.model import StreamConfig, StreamInfo
 
 log = logging.getLogger("slipstream.spark")
 
@@ -127,12 +127,33 @@ async def prepare(js: "JetStream", stream: "Stream") -> None:
             f"jetstream: progress is kept in the stream {STREAM} on {ROOT}.>, and that stream does "
             "not take this subject: add it to its subjects"
         )
+    _check_keeps(progress.config)
     own = subject_of(stream.cached_info)
     others: set[str] = set()
     async for subject, _ in progress.subjects(f"{ROOT}.{stream.name}.>"):
         others.add(".".join(subject.split(".")[:3]))
     for other in others - {own}:
         await progress.purge(filter=f"{other}.>")
+
+
+def _check_keeps(config: "StreamConfig") -> None:
+    """Raise `ConfigError` if the stream of markers drops markers that are still asked for."""
+    found: list[str] = []
+    if config.retention != "limits":
+        found.append(f"retention {config.retention}")
+    if config.max_age > 0:
+        found.append(f"max_age {config.max_age:g} s")
+    if config.max_msgs_per_subject > 0:
+        found.append(f"max_msgs_per_subject {config.max_msgs_per_subject}")
+    if config.discard == "old":
+        limits = {"max_msgs": config.max_msgs, "max_bytes": config.max_bytes}
+        found += [f"{name} {value} with discard old" for name, value in limits.items() if value > 0]
+    if found:
+        raise ConfigError(
+            f"jetstream: progress is kept in the stream {STREAM}, which drops messages by its "
+            f"settings ({', '.join(found)}): a batch whose markers are gone is written twice. Give "
+            "it retention limits and none of these limits; what is done is removed by itself"
+        )
 
 
 async def prune(progress: "Stream", writer: str, below: int, batch: int) -> None:
