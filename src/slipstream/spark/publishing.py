@@ -6,16 +6,18 @@ dead-letter subject. A connection that breaks, or a server that does not answer,
 doubt: the caller says how they are published again.
 """
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from slipstream.client.arrow.row_block import REFUSED, SENT, RowBlock
-from slipstream.client.arrow.row_publisher import NOBODY_LISTENS, RowPublisher
+from slipstream.client.arrow.row_publisher import NOBODY_LISTENS
 from slipstream.client.errors import MaxPayloadError, PermissionsError
 from slipstream.client.events import ErrorEvent
 from slipstream.client.jetstream.errors import ApiError, NoStreamError, WrongLastSequenceError
 from slipstream.client.jetstream.publish import read_ack
 from slipstream.client.payload import subject_bytes
 from slipstream.errors import Error
+from slipstream.spark.patient_rows import PatientPublisher, is_settled
 from slipstream.spark.sink_options import SinkOptions
 from slipstream.spark.sink_rows import RowError, name_of
 from slipstream.wire.headers import Headers
@@ -39,8 +41,9 @@ class FencedError(Error):
 class Publisher:
     """Publishes over one connection. `lines` and `label` are what the mode adds to the headers.
 
-    `refused` says of rows, by number, why they cannot be stored; None once that is dealt with. It
-    outlives the connection.
+    `subjects` are those of the stream. `task` begins the ids of dead letters. `refused` says of
+    rows, by number, why they cannot be stored; None once that is dealt with. It outlives the
+    connection.
     """
 
     def __init__(
@@ -50,6 +53,9 @@ class Publisher:
         options: SinkOptions,
         lines: bytes,
         label: bytes,
+        *,
+        subjects: list[str],
+        task: str,
         refused: "dict[int, Exception | None]",
     ) -> None:
         self._connection = connection
@@ -57,12 +63,16 @@ class Publisher:
         self._options = options
         self._denied: set[str] = set()
         self._refused = refused
-        self._rows = RowPublisher(
+        self._task = task
+        self._rows = PatientPublisher(
             connection,
             lines,
             label,
             in_flight_max=options.max_ack_pending,
             quiet=options.request_timeout,
+            subjects=subjects,
+            patience=options.retry_timeout,
+            keeps_order=bool(options.bucket),
         )
         self.dead = 0
         connection.on("error", self._on_error)
@@ -75,7 +85,7 @@ class Publisher:
     @property
     def is_ordered(self) -> bool:
         """Whether rows are stored in the order of their blocks; not if some were sent again."""
-        return self._rows.is_ordered
+        return self._rows.is_ordered and not self._rows.has_resent
 
     async def send(self, block: RowBlock) -> None:
         """Put the rows that are to be sent on their way."""
@@ -84,7 +94,8 @@ class Publisher:
     async def settle(self, first: int, block: RowBlock) -> bool:
         """Await the answers on the rows; False if some are in doubt: they are to be sent again.
 
-        `first` is the number of the block's first row. Raises `RowError` and `FencedError`.
+        `first` is the number of the block's first row. Raises `RowError`, `FencedError` and
+        `UnheardError`.
         """
         for row, answer in await self._rows.settle(block):
             self._refused[first + row] = self._reason(first + row, block, row, answer)
@@ -93,7 +104,7 @@ class Publisher:
         if REFUSED in block.states:
             for row in (row for row, state in enumerate(block.states) if state == REFUSED):
                 await self._refuse(first + row, block, row)
-        if not block.left:
+        if is_settled(block):
             return True
         block.send_again()
         return False
@@ -144,6 +155,16 @@ class Publisher:
         if isinstance(event.error, PermissionsError) and event.error.operation == "publish":
             self._denied.add(event.error.subject)
 
+    def _letter_id(self, number: int, block: RowBlock, row: int) -> str:
+        """What makes a dead letter the same one when its task is tried again.
+
+        Its place alone would be another row's if the rows come in another order, its content alone
+        that of each row that is equal: no row may be taken for another one and be lost.
+        """
+        content = b"\r\n".join((block.subject(row), block.extra(row), block.body(row)))
+        digest = blake2b(content, digest_size=16).hexdigest()
+        return f"{self._task}.{number}.{digest}"
+
     async def _refuse(self, number: int, block: RowBlock, row: int) -> None:
         """Send a row to the dead-letter subject, or raise `RowError`."""
         error = self._refused.get(number, NOT_SENT)
@@ -166,9 +187,9 @@ class Publisher:
         headers[REASON_HEADER] = " ".join(str(error).split())
         headers[ORIGIN_HEADER] = subject.decode("utf-8", "replace")
         headers[SIZE_HEADER] = str(len(body))
-        identity = block.message_id(row).decode() or block.digests[row * 16 : row * 16 + 16].hex()
-        if identity:
-            headers["Nats-Msg-Id"] = identity
+        headers["Nats-Msg-Id"] = block.message_id(row).decode() or self._letter_id(
+            number, block, row
+        )
         await self._js.publish(target, body[:limit], headers=headers)
         self._refused[number] = None
         self.dead += 1

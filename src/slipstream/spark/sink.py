@@ -32,6 +32,7 @@ from slipstream.errors import ConfigError, Error
 from slipstream.spark import exactly_once, markers
 from slipstream.spark.exactly_once import Task
 from slipstream.spark.kv import KeyReader, key_columns
+from slipstream.spark.patient_rows import send_all_after_a_missing_one
 from slipstream.spark.presence import Presence, some_subject
 from slipstream.spark.publishing import FencedError, Publisher
 from slipstream.spark.sink_options import SinkOptions, check_sink
@@ -95,6 +96,7 @@ class StreamSink:
                 "that is the same when the same rows are written again"
             )
         self.mode = ""
+        self.subjects: list[str] = []  # of the stream, when the write begins
         self.mode = asyncio.run(self._prepare(streaming))
         self.identity = self._identity(streaming)
         if self.mode == DEDUPLICATED and self.identity == Identity.NONE:
@@ -193,11 +195,14 @@ class StreamSink:
         async with self._connected() as (_, js):
             if options.bucket:
                 await js.key_value(options.bucket)
-                await markers.prepare(js, await js.stream(self.target))
+                stream = await js.stream(self.target)
+                self.subjects = list(stream.config.subjects or ())
+                await markers.prepare(js, stream)
                 return AT_LEAST_ONCE
             if not options.stream:
                 return options.mode or self._weaker_mode(streaming)
             stream = await js.stream(options.stream)
+            self.subjects = list(stream.config.subjects or ())
             if options.subject:
                 check_subjects([stream.cached_info], [options.subject])
             mode: str = options.mode
@@ -353,11 +358,19 @@ class Attempt:
                 self._pending = deque((first, block, known) for first, block, _ in self._pending)
             label = progress.label if sink.mode == EXACTLY_ONCE else b""
             self._floor = max(self._floor, progress.floor)
-        self._publisher = Publisher(connection, js, options, lines, label, self._refused)
+        self._publisher = Publisher(
+            connection, js, options, lines, label,
+            subjects=sink.subjects,
+            task=f"{task.writer}.{task.batch}.{task.partition}",
+            refused=self._refused,
+        )  # fmt: skip
         if self._is_done:
             self._pending.clear()
         for _, block, _ in self._pending:
             block.send_again()
+        if options.bucket:
+            send_all_after_a_missing_one(block for _, block, _ in self._pending)
+        for _, block, _ in self._pending:
             await self._publisher.send(block)
 
     async def publish(self, blocks: "list[tuple[int, RowBlock]]", behind: int = 0) -> bool:

@@ -1,0 +1,139 @@
+"""Rows that nobody listens to for a while are in doubt; dead letters are as many as bad rows."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import slipstream.sync
+from slipstream.client.arrow import row_publisher
+from slipstream.client.arrow.row_block import RowBlock
+from slipstream.spark import patient_rows
+from slipstream.spark.patient_rows import PatientPublisher, UnheardError
+from slipstream.spark.sink import Task
+from tests.spark import test_bucket_sink as buckets
+from tests.spark.test_bucket_sink import bucket_of, entries, table_of
+from tests.spark.test_exactly_once import (
+    KilledError,
+    killed_after,
+    rows,
+    run_tasks,
+    sink_of,
+    written,
+)
+from tests.spark.test_sink import messages, stream_of
+
+
+def listen(url: str, stream: str, *subjects: str) -> None:
+    """Change what a stream listens to."""
+    with slipstream.sync.connect(url) as nc:
+        nc.jetstream().stream(stream).update(subjects=list(subjects))
+
+
+def wake_after(monkeypatch: pytest.MonkeyPatch, times: int, wake: Any) -> None:
+    """Call `wake` when rows have been unheard and are about to be sent again for the nth time."""
+    send = PatientPublisher._send_again
+    left = [times]
+
+    async def send_again(self: PatientPublisher, block: RowBlock) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            waking = threading.Thread(target=wake)
+            waking.start()
+            waking.join()
+        await send(self, block)
+
+    monkeypatch.setattr(PatientPublisher, "_send_again", send_again)
+    monkeypatch.setattr(patient_rows, "UNHEARD_WAIT_SECONDS", 0.01)
+
+
+def test_rows_that_nobody_listens_to_for_a_while_are_no_dead_letters(
+    either_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, dead = stream_of(either_url), stream_of(either_url)
+    sink = sink_of(either_url, name, dead_letter_subject=f"{dead}.x")
+    wake_after(
+        monkeypatch,
+        row_publisher.UNHEARD_RETRIES + 2,
+        lambda: listen(either_url, name, f"{name}.>"),
+    )
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        listen(either_url, name, f"off.{name}.>")
+        yield rows(name, "a", "b")
+        yield rows(name, "c")
+
+    done = sink.run(batches(), Task("q", 0, 0, "run"))
+    sink.commit([done])
+    assert sorted(written(either_url, name)) == [b"a", b"b", b"c"]
+    assert (done.dead, messages(either_url, dead)) == (0, [])
+
+
+def test_a_subject_of_the_stream_that_nobody_listens_to_any_more_fails_the_write(
+    jetstream_url: str,
+) -> None:
+    name, dead = stream_of(jetstream_url), stream_of(jetstream_url)
+    sink = sink_of(jetstream_url, name, dead_letter_subject=f"{dead}.x", retry_timeout=0.5)
+    listen(jetstream_url, name, f"off.{name}.>")
+    with pytest.raises(UnheardError, match=rf"nobody has listened on '{name}.x' for 0.5 s"):
+        sink.run(iter([rows(name, "a")]), Task("q", 0, 0, "run"))
+    assert messages(jetstream_url, dead) == []
+
+
+def test_the_last_value_of_a_key_wins_when_an_earlier_one_was_not_heard(
+    either_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = bucket_of(either_url)
+    sink = buckets.sink_of(either_url, bucket)
+    own = [f"$KV.{bucket}.>"]
+    send = PatientPublisher.send
+    sent = 0
+
+    async def send_heard_late(self: PatientPublisher, block: RowBlock) -> None:
+        nonlocal sent
+        sent += 1
+        if sent == 2:  # the first block was not heard, the second one is
+            await self._is_answered(self._acks.blocks[0])
+            listening = threading.Thread(target=lambda: listen(either_url, f"KV_{bucket}", *own))
+            listening.start()
+            listening.join()
+        await send(self, block)
+
+    monkeypatch.setattr(PatientPublisher, "send", send_heard_late)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        listen(either_url, f"KV_{bucket}", f"off.{bucket}.>")
+        yield entries(price="old", other="1")
+        yield entries(price="new")
+
+    sink.commit([sink.run(batches(), Task("q", 0, 0, "run"))])
+    assert table_of(either_url, bucket) == {"price": b"new", "other": b"1"}
+
+
+def test_equal_rows_that_cannot_be_stored_are_a_dead_letter_each(either_url: str) -> None:
+    name, dead = stream_of(either_url, max_msg_size=200), stream_of(either_url)
+    sink = sink_of(either_url, name, dead_letter_subject=f"{dead}.x")
+    large = "x" * 300
+    run_tasks(sink, "first", rows(name, "a", large, large), rows(name, large))
+    run_tasks(sink, "next", rows(name, large), batch=1)
+    assert len(messages(either_url, dead)) == 4
+
+
+def test_a_dead_letter_is_there_once_when_its_task_is_tried_again(either_url: str) -> None:
+    name, dead = stream_of(either_url, max_msg_size=200), stream_of(either_url)
+    sink = sink_of(either_url, name, dead_letter_subject=f"{dead}.x")
+    large, larger = "x" * 300, "y" * 400
+    task = Task("q", 0, 0, "run")
+    nothing = rows(name)
+    with pytest.raises(KilledError):
+        sink.run(killed_after(rows(name, large), nothing, nothing), task)
+    sink.run(iter([rows(name, large)]), task)
+    assert len(messages(either_url, dead)) == 1
+    task = Task("q", 1, 0, "run")
+    with pytest.raises(KilledError):
+        sink.run(killed_after(rows(name, large, "a"), nothing, nothing), task)
+    sink.run(iter([rows(name, larger, large, "a")]), task)  # in another order: none is lost
+    found = {message.data for message in messages(either_url, dead)}
+    assert found == {large.encode(), larger.encode()}
