@@ -24,6 +24,7 @@ from slipstream.spark.presence import PresentError
 from slipstream.spark.publishing import FencedError
 from slipstream.spark.sink import Attempt, Task
 from slipstream.spark.streams import Planner
+from tests.spark.mortal_servers import MortalServer
 from tests.spark.test_exactly_once import (
     KilledError,
     killed,
@@ -100,7 +101,7 @@ def test_the_stream_of_markers_matches_no_pattern_of_streams(either_url: str) ->
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"max_age": 3600.0}, "max_age 3600 s"),
+        ({"max_age": 3600.0}, "max_age 3600"),
         ({"max_msgs_per_subject": 1}, "max_msgs_per_subject 1"),
         ({"max_msgs": 100}, "max_msgs 100 with discard old"),
         ({"max_bytes": 10_000}, "max_bytes 10000 with discard old"),
@@ -304,7 +305,7 @@ def test_connections_that_break_again_and_again_leave_equal_rows_as_many_as_they
             if number % 3 == 2:
                 connection = lives[-1]
                 loop = connection.write_buffer.loop
-                loop.call_soon_threadsafe(connection._lifeline.link.transport.abort)
+                loop.call_soon_threadsafe(connection.write_buffer.transport.abort)
             yield rows(name, *(f"{i % 7}" for i in range(200)))
 
     sink.run(batches(), Task("q", 0, 0))
@@ -313,6 +314,34 @@ def test_connections_that_break_again_and_again_leave_equal_rows_as_many_as_they
     assert {text: found.count(text) for text in set(found)} == {
         str(digit).encode(): 12 * len(range(digit, 200, 7)) for digit in range(7)
     }
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_server_that_starts_again_while_a_batch_is_committed_is_waited_for(
+    mortal_server: MortalServer, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    name = stream_of(mortal_server.url)
+    sink = sink_of(mortal_server.url, name, request_timeout=2.0)
+    done = sink.run(iter([rows(name, "a")]), Task("q", 0, 0, "first"))
+    put = markers.put
+    reviving = threading.Thread(target=mortal_server.revive)
+
+    async def put_meanwhile(*args: Any) -> int:
+        monkeypatch.setattr(markers, "put", put)
+        if when == "after":  # it is stored, and its acknowledgement is lost
+            await put(*args)
+        mortal_server.kill()
+        reviving.start()
+        return await put(*args) if when == "before" else await lost()
+
+    async def lost() -> int:
+        raise ConnectionLostError("it broke")
+
+    monkeypatch.setattr(markers, "put", put_meanwhile)
+    sink.commit([done])
+    reviving.join()
+    run_tasks(sink, "second", rows(name, "a"))
+    assert written(mortal_server.url, name) == [b"a"]
 
 
 # -- late ------------------------------------------------------------------------------------------

@@ -141,8 +141,8 @@ def _check_keeps(config: "StreamConfig") -> None:
     found: list[str] = []
     if config.retention != "limits":
         found.append(f"retention {config.retention}")
-    if config.max_age > 0:
-        found.append(f"max_age {config.max_age:g} s")
+    if config.max_age:
+        found.append(f"max_age {config.max_age}")
     if config.max_msgs_per_subject > 0:
         found.append(f"max_msgs_per_subject {config.max_msgs_per_subject}")
     if config.discard == "old":

@@ -11,6 +11,10 @@ stored, or refused, before what it takes in later: `settled` asks it for an answ
 An attempt that is asked ends its connection at once, whatever its task is doing. One that does not
 answer (a process that was stopped, a host that is gone without a word) is waited for until the
 server drops its connection; until then the batch does not go on, and nothing is written twice.
+
+All that needs a server that says when nobody listens. A client that subscribes to all subjects
+listens on every inbox, also on those of attempts that have gone: so an inbox that nobody has is
+asked first (`check_unheard`).
 """
 
 import asyncio
@@ -18,9 +22,14 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from slipstream.client.errors import ClientError, NoRespondersError, TimeoutError
+from slipstream.client.errors import (
+    ClientError,
+    NoRespondersError,
+    PermissionsError,
+    TimeoutError,
+)
 from slipstream.client.jetstream.errors import ApiError, PublishError, WrongLastSequenceError
-from slipstream.errors import Error
+from slipstream.errors import ConfigError, Error
 
 if TYPE_CHECKING:
     from slipstream.client import Connection
@@ -30,12 +39,17 @@ if TYPE_CHECKING:
 _ASK_SECONDS = 0.5
 _ASK_AGAIN_SECONDS = 0.1
 _UNHEARD_TIMES = 3  # servers of a cluster hear of each other's subscriptions a little later
+_PROBE_SECONDS = 5.0  # a server that does not answer for so long is not slow
 _NEVER = 2**62  # no stream has this sequence
 _POLL_SECONDS = 0.02
 
 
 class PresentError(Error):
     """An earlier attempt still has its connection, and does not answer."""
+
+
+class OverheardError(Error):
+    """Somebody listens on all inboxes: whether an attempt has gone cannot be found out."""
 
 
 class Presence:
@@ -61,7 +75,15 @@ class Presence:
         self._closing = asyncio.create_task(self._connection.close())
 
     async def outlive(self, inboxes: Iterable[str], patience: float) -> None:
-        """Wait until nobody listens on these inboxes; raises `PresentError` after `patience` s."""
+        """Wait until nobody listens on these inboxes.
+
+        Raises `PresentError` after `patience` s, and `OverheardError`.
+        """
+        inboxes = list(inboxes)
+        if not inboxes:
+            return
+        assert self._connection is not None
+        await check_unheard(self._connection, min(patience, _PROBE_SECONDS))
         await asyncio.gather(*(self._outlive(inbox, patience) for inbox in inboxes))
 
     async def _outlive(self, inbox: str, patience: float) -> None:
@@ -86,6 +108,49 @@ class Presence:
                     "wait until the server drops the connection (see its ping_interval)"
                 )
             await asyncio.sleep(_ASK_AGAIN_SECONDS)
+
+
+async def check_unheard(connection: "Connection", wait: float = _PROBE_SECONDS) -> None:
+    """Raise `OverheardError` unless the server says within `wait` s that nobody listens."""
+    try:
+        await connection.request(connection.new_inbox(), b"", timeout=wait)
+    except NoRespondersError:
+        return
+    except TimeoutError as error:
+        reason: Exception | None = error
+    else:
+        reason = None
+    raise OverheardError(
+        "a client of this account subscribes to all subjects, or to all inboxes (as `nats sub '>'` "
+        "does; a stream on > as well): then the server does not say when an earlier attempt at a "
+        "task has gone. End that client, have it subscribe to less, or give Spark's user an "
+        "account of its own"
+    ) from reason
+
+
+async def check_inboxes(connection: "Connection") -> None:
+    """Raise `ConfigError` if attempts cannot be asked, or cannot be told from those that are gone.
+
+    That would show when the first attempt has failed and the next one looks for it.
+    """
+    inbox = connection.new_inbox()
+
+    async def answer(message: "Message") -> None:
+        await message.respond(b"")
+
+    try:
+        listening = await connection.subscribe(inbox, handler=answer)
+        await connection.request(inbox, b"", timeout=_PROBE_SECONDS)
+        await listening.unsubscribe()
+        await check_unheard(connection)
+    except (PermissionsError, NoRespondersError, TimeoutError) as error:
+        raise ConfigError(
+            f"jetstream: an attempt at a task is asked on its inbox, {inbox}, and this user cannot "
+            f"be ({error}). Let it subscribe to _INBOX.> and publish to _INBOX.>, or to those "
+            "inboxes that begin with the connection's inbox prefix"
+        ) from error
+    except OverheardError as error:
+        raise ConfigError(f"jetstream: {error}") from error
 
 
 async def settled(js: "JetStream", stream: "Stream", subjects: list[str], patience: float) -> int:

@@ -33,7 +33,7 @@ from slipstream.spark import exactly_once, markers
 from slipstream.spark.exactly_once import Task
 from slipstream.spark.kv import KeyReader, key_columns
 from slipstream.spark.patient_rows import send_all_after_a_missing_one
-from slipstream.spark.presence import Presence, some_subject
+from slipstream.spark.presence import Presence, check_inboxes, some_subject
 from slipstream.spark.publishing import FencedError, Publisher
 from slipstream.spark.sink_options import SinkOptions, check_sink
 from slipstream.spark.sink_rows import (
@@ -154,7 +154,19 @@ class StreamSink:
                 f"attempt has stored are not among the rows of this one. {exactly_once.WHAT_TO_DO}"
             )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._commit(task, rows, digest))
+            runner.run(self._commit_patiently(task, rows, digest))
+
+    async def _commit_patiently(self, task: Task, rows: int, digest: str) -> None:
+        """Commit; while the server is away try again, until `retryTimeout`."""
+        deadline = time.monotonic() + self.options.retry_timeout
+        while True:
+            try:
+                return await self._commit(task, rows, digest)
+            except (Error, OSError) as error:
+                is_over = time.monotonic() > deadline
+                if is_over or not _is_worth_a_retry(error):
+                    raise
+            await asyncio.sleep(_RETRY_WAIT_SECONDS)
 
     async def _commit(self, task: Task, rows: int, digest: str) -> None:
         async with self._connected() as (_, js):
@@ -192,12 +204,13 @@ class StreamSink:
     async def _prepare(self, streaming: bool) -> str:
         """The mode; where it needs one, there is a stream of markers."""
         options = self.options
-        async with self._connected() as (_, js):
+        async with self._connected() as (connection, js):
             if options.bucket:
                 await js.key_value(options.bucket)
                 stream = await js.stream(self.target)
                 self.subjects = list(stream.config.subjects or ())
                 await markers.prepare(js, stream)
+                await check_inboxes(connection)
                 return AT_LEAST_ONCE
             if not options.stream:
                 return options.mode or self._weaker_mode(streaming)
@@ -213,6 +226,7 @@ class StreamSink:
             if mode == EXACTLY_ONCE:
                 exactly_once.check(stream.config)
                 await markers.prepare(js, stream)
+                await check_inboxes(connection)
             return mode
 
     def _weaker_mode(self, streaming: bool) -> str:
@@ -288,11 +302,9 @@ class StreamSink:
                             batch = await asyncio.to_thread(next, batches, None)
                             has_ended = batch is None
                     reason = attempt.error
-            except Error as error:
-                if not (may_pass(error) or isinstance(error, PublishError)):
+            except (Error, OSError) as error:
+                if not _is_worth_a_retry(error):
                     raise
-                reason = error
-            except OSError as error:
                 reason = error
             attempt.check_present()
             if time.monotonic() > deadline:
@@ -302,6 +314,11 @@ class StreamSink:
                     "The option retryTimeout sets the wait"
                 ) from reason
             await asyncio.sleep(_RETRY_WAIT_SECONDS)
+
+
+def _is_worth_a_retry(error: Error | OSError) -> bool:
+    """Whether the server may be away for a moment."""
+    return not isinstance(error, Error) or may_pass(error) or isinstance(error, PublishError)
 
 
 class Attempt:
