@@ -14,11 +14,12 @@ from slipstream.cli.pipeline_template import write_project
 from slipstream.client.jetstream.errors import WrongLastSequenceError
 from slipstream.errors import Error
 from slipstream.spark import markers
+from slipstream.spark.earlier_markers import EarlierMarkers
 from slipstream.spark.exactly_once import ChangedRowsError, ReusedWriterError
 from slipstream.spark.sink import Task
 from slipstream.spark.sink_rows import RowReader
 from tests.spark.streams import read
-from tests.spark.test_exactly_once import rows, run_tasks, sink_of, written
+from tests.spark.test_exactly_once import KilledError, rows, run_tasks, sink_of, written
 from tests.spark.test_sink import stream_of
 
 if TYPE_CHECKING:
@@ -114,6 +115,42 @@ def test_tasks_of_the_earlier_version_can_add_nothing_any_more(either_url: str) 
         last = nc.jetstream().stream(old.stream).get_last_message(f"{old.prefix}.q")
     assert json.loads(last.data)["batch"] > 2**50  # later than any: nothing is to be written
     assert sorted(written(either_url, old.stream)) == [b"a", b"b"]
+
+
+def test_the_earlier_version_can_add_nothing_where_its_last_batch_was_done(
+    either_url: str,
+) -> None:
+    old = EarlierWriter(either_url)
+    old.finish(0, "a")
+    sink = sink_of(either_url, old.stream)
+    sink.run(iter([rows(old.stream, "a")]), Task("q", 0, 0, "again"))  # its commit was lost
+    with slipstream.sync.connect(either_url) as nc:
+        last = nc.jetstream().stream(old.stream).get_last_message(f"{old.prefix}.q")
+    assert json.loads(last.data)["batch"] > 2**50  # later than any: nothing is to be written
+    run_tasks(sink, "next", rows(old.stream, "b"), batch=1)
+    assert written(either_url, old.stream) == [b"a", b"b"]
+
+
+def test_progress_is_taken_over_by_the_next_attempt_if_the_first_one_is_killed(
+    jetstream_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = EarlierWriter(jetstream_url)
+    old.finish(0, "a")
+    sink = sink_of(jetstream_url, old.stream)
+    end = EarlierMarkers.end
+
+    async def killed(*_: Any) -> None:
+        raise KilledError
+
+    monkeypatch.setattr(EarlierMarkers, "end", killed)
+    with pytest.raises(KilledError):
+        run_tasks(sink, "first", rows(old.stream, "b"), batch=1)
+    monkeypatch.setattr(EarlierMarkers, "end", end)
+    run_tasks(sink, "second", rows(old.stream, "b"), batch=1)
+    with slipstream.sync.connect(jetstream_url) as nc:
+        last = nc.jetstream().stream(old.stream).get_last_message(f"{old.prefix}.q")
+    assert json.loads(last.data)["batch"] > 2**50
+    assert written(jetstream_url, old.stream) == [b"a", b"b"]
 
 
 def test_progress_that_has_moved_and_is_gone_is_an_error(either_url: str) -> None:

@@ -84,10 +84,10 @@ class EarlierMarkers:
         """See to it that no task of the earlier version publishes any more."""
         while True:
             last, at = await markers.last_of(self._stream, self._subject)
-            assert last is not None
-            if last.batch == MOVED:
+            if last is not None and last.batch == MOVED:
                 break
-            moved = Marker(MOVED, BEGUN, run, since=last.since or at)
+            since = at if last is None else last.since or at  # the stream may have dropped it
+            moved = Marker(MOVED, BEGUN, run, since=since)
             try:
                 await self._put(self._subject, moved, at)
             except WrongLastSequenceError:

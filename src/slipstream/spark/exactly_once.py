@@ -97,18 +97,27 @@ class Writer:
         return f"{self.subject}.{partition}"
 
     async def last(self) -> tuple[Marker | None, int]:
-        """The writer's last marker and its sequence; None and 0 before its first batch."""
+        """The writer's last marker and its sequence; None and 0 before its first batch.
+
+        Where progress comes from an earlier version, that one publishes nothing from then on.
+        """
         while True:
             last, at = await markers.last_of(self.stream, self.subject)
-            if last is not None or self.earlier is None:
+            if self.earlier is None:
+                return last, at
+            if last is not None:
+                if last.is_inherited:
+                    await self.earlier.end(last.run)
                 return last, at
             inherited = await self.earlier.last()
             if inherited is None:
                 return None, 0
             try:
-                return inherited, await self.put(self.subject, inherited, self.subject, 0)
+                at = await self.put(self.subject, inherited, self.subject, 0)
             except WrongLastSequenceError:
                 continue
+            await self.earlier.end(inherited.run)
+            return inherited, at
 
     async def put(self, subject: str, marker: Marker, of: str, expected: int) -> int:
         """Put a marker if the last sequence of `of` is as expected: else WrongLastSequenceError."""
@@ -265,8 +274,6 @@ class Progress:
         writer, task, presence = self._writer, self._task, self._presence
         assert writer is not None
         assert presence is not None
-        if run.is_inherited and writer.earlier is not None:
-            await writer.earlier.end(task.run)
         left: dict[str, dict[int, Marker]] = {}
         last: dict[str, int] = {}
         for subject, at, marker in await markers.history(
