@@ -8,11 +8,13 @@ before. Each stored row is claimed once; a row for which none is free is publish
 
 Stored rows are known by their place in the order of the stream, which is the same for all tasks. A
 task that is tried again inherits the claims of its partition. Claims of other runs mean nothing.
+What does not fit into one message is claimed with several.
 """
 
 import asyncio
 import zlib
 from base64 import b85decode, b85encode
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _RACES_MAX = 1000
 _RACE_WAIT_SECONDS = 0.01
+_ENVELOPE_BYTES = 512  # of a claim: its headers, and what it says besides the places
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -69,22 +72,21 @@ class Claims:
     async def leave_out(self, block: RowBlock) -> None:
         """Leave out the rows of a block that are stored."""
         for _ in range(_RACES_MAX):
-            inherited, wanted, places = self._look(block)
-            if not places or await self._claim(places):
+            mine, places = self._look(block)
+            if not places:
                 break
-            await asyncio.sleep(_RACE_WAIT_SECONDS)
+            if not await self._claim(places):
+                await asyncio.sleep(_RACE_WAIT_SECONDS)
         else:
             raise Error(f"{self._subject}: other tasks keep claiming; try again")
-        for row in inherited:
+        for row in mine:
             self._mine[block.digests[row * 16 : row * 16 + 16]] -= 1
-        for row in (*inherited, *wanted):
             block.leave_out(row)
-        self.met += len(inherited) + len(wanted)
+        self.met += len(mine)
 
-    def _look(self, block: RowBlock) -> tuple[list[int], list[int], list[int]]:
-        """Rows that are claimed already, rows to claim, and the places to claim for them."""
-        inherited: list[int] = []
-        wanted: list[int] = []
+    def _look(self, block: RowBlock) -> tuple[list[int], list[int]]:
+        """Rows that are claimed for this partition, and the places to claim for others."""
+        claimed: list[int] = []
         places: list[int] = []
         mine: dict[bytes, int] = {}
         used: dict[bytes, int] = {}
@@ -94,7 +96,7 @@ class Claims:
                 continue
             if mine.get(digest, 0) < self._mine.get(digest, 0):
                 mine[digest] = mine.get(digest, 0) + 1
-                inherited.append(row)
+                claimed.append(row)
                 continue
             nth = used.get(digest, 0)
             free = self._free[digest]
@@ -103,26 +105,26 @@ class Claims:
                 self._free[digest] = free
             if nth < len(free):
                 used[digest] = nth + 1
-                wanted.append(row)
                 places.append(free[len(free) - 1 - nth])
-        return inherited, wanted, places
+        return claimed, places
 
     async def _claim(self, places: list[int]) -> bool:
         """Claim places; False if others have claimed in between, whose claims are now read."""
-        claim = Claim(self._run, self._partition, packed(places))
-        try:
-            ack = await self._js.publish(
-                self._subject,
-                msgspec.json.encode(claim),
-                expected_stream=self._stream.name,
-                expected_last_sequence_per_subject=self._last,
-            )
-        except WrongLastSequenceError:
-            await self._read()
-            return False
-        self._last = self._read_to = ack.sequence
-        for place in places:
-            self._is_claimed[place] = 1
+        room = self._js.connection.max_payload - _ENVELOPE_BYTES
+        for part in cut(sorted(places), room):
+            claim = Claim(self._run, self._partition, packed(part))
+            try:
+                ack = await self._js.publish(
+                    self._subject,
+                    msgspec.json.encode(claim),
+                    expected_stream=self._stream.name,
+                    expected_last_sequence_per_subject=self._last,
+                )
+            except WrongLastSequenceError:
+                await self._read()
+                return False
+            self._last = self._read_to = ack.sequence
+            self._note(claim)
         return True
 
     async def _read(self) -> None:
@@ -151,6 +153,16 @@ class Claims:
             if claim.partition == self._partition:
                 digest = self._identities[place]
                 self._mine[digest] = self._mine.get(digest, 0) + 1
+
+
+def cut(places: list[int], room: int) -> Iterator[list[int]]:
+    """Sorted places in parts that take at most `room` bytes each when they are packed."""
+    if len(places) == 1 or len(packed(places)) <= room:
+        yield places
+        return
+    half = len(places) // 2
+    yield from cut(places[:half], room)
+    yield from cut(places[half:], room)
 
 
 def packed(places: list[int]) -> str:
