@@ -220,3 +220,137 @@ def test_a_crash_leaves_all_of_a_batch_or_nothing(seed: int) -> None:
         if int(batch[1:]) > int(oldest[1:]):  # limits may have taken a part of the oldest
             assert there.get(batch, 0) in (0, size), (batch, there)
             assert batch not in done or there.get(batch) == size
+
+
+def fields_of_size(size: int, **fields: str) -> dict[str, str]:
+    """Header fields, filled up with one more so that their block has `size` bytes."""
+    named = {name.replace("_", "-"): value for name, value in fields.items()}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
+    return named | {"X": "y" * (size - len(f"NATS/1.0\r\n{lines}X: \r\n\r\n"))}
+
+
+SCHEDULE = {"Nats_Schedule": "@every 1h", "Nats_Schedule_Target": "s.t"}
+
+
+def test_a_header_block_that_the_server_makes_too_long_is_refused(client: Client) -> None:
+    create(client, allow_msg_schedules=True)
+    fields = fields_of_size(65_535, **SCHEDULE)
+    assert error(client.request("s.a", b"x", fields)) == 10097
+    fields = fields_of_size(65_535 - len("Nats-Rollup: sub\r\n"), **SCHEDULE)
+    assert client.request("s.a", b"x", fields).json()["seq"] == 1
+
+
+def test_a_batch_with_a_header_block_that_gets_too_long_leaves_nothing() -> None:
+    disk = SimulatedDisk(Random(1))
+    client = Driver(disk).start().client()
+    create(client, allow_msg_schedules=True)
+    for number in range(1, 10):
+        fields = {"Nats_Batch_Id": "b", "Nats_Batch_Sequence": str(number)}
+        if number == 2:
+            fields |= SCHEDULE
+        size = 65_535 if number == 2 else 200
+        client.request(f"s.{number}", b"x", fields_of_size(size, **fields))
+    assert error(add(client, "b", 10, "1")) == 10097
+    assert messages(client) == 0
+    for seq in range(1, 4):
+        assert client.store(f"s.after{seq}")["seq"] == seq
+    disk.crash()
+    assert messages(Driver(disk).start().client()) == 3
+
+
+def test_an_end_of_a_batch_that_makes_a_header_block_too_long_is_refused(client: Client) -> None:
+    create(client)
+    fields = fields_of_size(65_535, Nats_Batch_Id="b", Nats_Batch_Sequence="1")
+    client.request("s.1", b"x", fields)
+    assert error(add(client, "b", 2, "eob")) == 10097
+    assert messages(client) == 0
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_read_error_while_a_batch_is_stored_costs_nothing_that_comes_after_it(nth: int) -> None:
+    disk = SimulatedDisk(Random(1))
+    driver = Driver(disk, segment_bytes=8_000).start()
+    create(driver.client(), allow_rollup_hdrs=True)
+    for n in range(100):
+        driver.client().store(f"s.old{n % 10}", bytes(500))
+    driver.stop()
+    driver = Driver(disk, segment_bytes=8_000).start()
+    client = driver.client()
+    for number in range(1, 10):
+        fields = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": str(number)}
+        if number == 2:
+            client.request("s.old3", b"new", fields | {"Nats-Rollup": "sub"})
+        else:
+            client.request(f"s.{number}", b"new", fields)
+    disk.fail("pread", nth)
+    with pytest.raises(OSError, match="Input/output"):
+        add(client, "b", 10, "1")
+    disk.heal()
+    driver.finish()
+    client = driver.client()
+    assert [client.store(f"s.after{n}")["seq"] for n in range(3)] == [111, 112, 113]
+    driver.runner.hold()
+    disk.crash()
+    client = Driver(disk, segment_bytes=8_000).start().client()
+    subjects = client.api("STREAM.INFO.S", {"subjects_filter": ">"})["state"]["subjects"]
+    assert {f"s.after{n}" for n in range(3)} < set(subjects)
+    assert {f"s.{number}" for number in range(1, 11) if number != 2} < set(subjects)
+
+
+def test_a_fault_in_the_middle_of_a_batch_is_the_end_of_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimulatedDisk(Random(1))
+    driver = Driver(disk).start()
+    client = driver.client()
+    create(client)
+    assert client.store("s.before")["seq"] == 1
+    for number in range(1, 4):
+        add(client, "b", number)
+    stream = driver.js.streams["S"]
+
+    def break_second(stream: Any, subject: bytes, message: Any, *_: Any) -> None:
+        if subject == b"s.2":
+            message.end += 1000  # what a fault of the server would do
+
+    monkeypatch.setattr(atomic_batches, "check_room_for", break_second)
+    with pytest.raises(IndexError):
+        add(client, "b", 4, "1")
+    driver.finish()
+    client = driver.client()
+    answer = client.store("s.after")
+    assert answer["error"]["err_code"] == 10077
+    assert "stored in part" in answer["error"]["description"]
+    assert "stored in part" in stream.failed
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert messages(client) == 1
+    assert client.store("s.after")["seq"] == 2
+
+
+def test_a_message_of_a_batch_may_replace_a_schedule_that_one_before_it_ended(
+    client: Client,
+) -> None:
+    create(client, allow_msg_schedules=True)
+    fields = {name.replace("_", "-"): value for name, value in SCHEDULE.items()}
+    client.request("s.plan", b"old", fields)
+    add(client, "b", 1, Nats_Scheduler="s.plan", Nats_Schedule_Next="purge")
+    batch = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "2", "Nats-Batch-Commit": "1"}
+    assert client.request("s.plan", b"new", fields | batch).json()["seq"] == 3
+    state = client.api("STREAM.INFO.S", {"subjects_filter": ">"})["state"]
+    assert state["subjects"] == {"s.1": 1, "s.plan": 1}
+
+
+def test_a_batch_is_republished_with_the_sequences_before_it(client: Client) -> None:
+    create(client, republish={"src": "s.>", "dest": "r.>"})
+    client.store("s.1")
+    client.subscribe("r.>")
+    fields = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1"}
+    client.request("s.1", b"x", fields)
+    client.request("s.1", b"y", fields | {"Nats-Batch-Sequence": "2"})
+    client.publish(
+        "s.2", b"z", headers=fields | {"Nats-Batch-Sequence": "3", "Nats-Batch-Commit": "1"}
+    )
+    sent = [message.fields for message in client.take()]
+    assert [f["Nats-Sequence"] for f in sent] == ["2", "3", "4"]
+    assert [f["Nats-Last-Sequence"] for f in sent] == ["1", "2", "0"]

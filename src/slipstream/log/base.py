@@ -79,8 +79,12 @@ class Log:
 
         `size` is how many bytes their subjects, header blocks and bodies have. Raises
         `DiskFullError` (nothing has happened) or `StorageError` once failed; appending them does
-        neither then.
+        neither then. Whoever cannot append all of them calls `break_group`.
         """
+
+    def break_group(self) -> None:
+        """The group that was begun will not be completed. If some of its messages were appended,
+        the log has failed: they cannot be taken back, and nothing may be taken for the rest."""
 
     def skip(self, ts: _int) -> _int:
         """Use up a sequence without storing anything (interest retention, nobody interested)."""

@@ -32,6 +32,7 @@ cdef class FileLog(Log):
     cdef Py_ssize_t _reserved
     cdef Py_ssize_t _group
     cdef int _group_flags
+    cdef unsigned long long _group_after
     cdef Py_ssize_t _close_early
     cdef Py_ssize_t _committed
     cdef tuple _durable

@@ -96,6 +96,7 @@ class FileLog(Log):
         self._reserved = 0  # how far the active segment can surely grow; 0 once failed
         self._group = 0  # messages of a group that are still to come
         self._group_flags = 0  # of the last message
+        self._group_after = 0  # the last sequence before the group
         self._committed = 0  # how far COMMIT records cover the active segment
         # Positions are a segment's base and an offset in it.
         self._durable = (0, 0)  # up to here everything is durable
@@ -177,6 +178,12 @@ class FileLog(Log):
             self._reserve(segment, segment.records_end + need + 1)
         self._group = stored
         self._group_flags = 0
+        self._group_after = self.last_seq
+
+    def break_group(self) -> None:
+        self._group = 0
+        if self.last_seq > self._group_after:
+            self._give_up(StorageError("an atomic batch was stored in part"))
 
     def _next_of_group(self) -> _int:
         """The kind of a message of a group, which says that there are others."""
@@ -352,13 +359,17 @@ class FileLog(Log):
         del segment.chunks[:old]
 
     def _fail(self, error: Exception) -> None:
+        self._give_up(error)
+        raise StorageError(self.failed) from error
+
+    def _give_up(self, error: Exception) -> None:
+        """Write nothing any more, for a reason that does not go away."""
         if not self.failed:
             self.failed = (
                 f"the log in {self.directory} can not be written any more: {error}; "
                 "what was acknowledged is safe, look after the disk and restart the server"
             )
         self._reserved = 0  # so that the next append asks, and hears of it
-        raise StorageError(self.failed) from error
 
     def unwritten(self) -> _int:
         return self._out.size

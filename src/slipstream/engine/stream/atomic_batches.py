@@ -160,12 +160,7 @@ class AtomicBatches:
         stream = self._stream
         staged = Staged()
         verdicts = [self._check(message, staged) for message in batch.messages]
-        wanted = staged.messages
-        if wanted > 1:
-            stream.log.begin_group(len(batch.messages), wanted, staged.text_bytes)
-        seq = 0
-        for message, verdict in zip(batch.messages, verdicts, strict=True):
-            seq = stream.store_checked(message.subject, message, verdict)
+        seq = stream.store_group(batch.messages, verdicts, staged.messages, staged.text_bytes)
         end = b',"batch":%b,"count":%d}' % (
             msgspec.json.encode(batch.id.decode("utf-8", "replace")),
             len(batch.messages),

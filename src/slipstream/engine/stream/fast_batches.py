@@ -16,7 +16,11 @@ import msgspec
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.session.message import Inbound
-from slipstream.engine.stream.ingest_checks import check_headers, remove_request_info
+from slipstream.engine.stream.ingest_checks import (
+    HEADER_BYTES_MAX,
+    check_headers,
+    remove_request_info,
+)
 from slipstream.engine.stream.retention import check_room_for
 from slipstream.errors import StorageError
 from slipstream.wire.headers import find, without
@@ -31,7 +35,6 @@ DIGITS_MAX = 18
 INFLIGHT_PER_STREAM = 1_000
 INFLIGHT_TOTAL = 50_000
 TIMEOUT = 10 * SECOND  # after a batch's last message
-HEADER_BYTES_MAX = 65_535
 
 START, APPEND, COMMIT, END, PING = range(5)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
 
 DIGITS_MAX = 20  # of a number with 64 bits
+HEADER_BYTES_MAX = 65_535  # of a message's block, as a record of the log holds it
 
 
 @dataclass(slots=True)
@@ -36,7 +37,7 @@ def check_headers(
     stream: "Stream", subject: bytes, message: Inbound, staged: Staged | None = None
 ) -> Verdict:
     """Look at every header that means something; `staged` is what the message's batch has brought
-    before. Raises `ApiError`."""
+    before. Raises `ApiError`, also where the block gets too long by what is put into it here."""
 
     def value(name: bytes) -> bytes:
         """The header's value; one without a value is as good as none."""
@@ -85,6 +86,8 @@ def check_headers(
             ttl = stream.ttls.shortest()
             raise_ttl(message, ttl)
         verdict.ttl = ttl
+    if message.body_start - message.header_start > HEADER_BYTES_MAX:
+        raise ApiError(10097)
     return verdict
 
 

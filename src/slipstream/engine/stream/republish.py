@@ -27,8 +27,8 @@ class Republisher:
         self._headers_only = config.headers_only
         self._noted: list[tuple[int, bytes, bytes, bytes]] = []  # seq, subject, header, body
 
-    def note(self, seq: int, subject: bytes, message: "Inbound") -> None:
-        """Message `seq` is about to be stored under `subject`."""
+    def note(self, seq: int, subject: bytes, message: "Inbound", previous: int) -> None:
+        """Message `seq` is stored under `subject`, where `previous` (0: none) was the last one."""
         if not matches(self._source, subject):
             return
         stream = self._stream
@@ -37,7 +37,7 @@ class Republisher:
             (b"Nats-Subject", subject),
             (b"Nats-Sequence", b"%d" % seq),
             (b"Nats-Time-Stamp", time_text(stream.clock.now).encode()),
-            (b"Nats-Last-Sequence", b"%d" % stream.log.last_of(subject)),
+            (b"Nats-Last-Sequence", b"%d" % previous),
         ]
         body = message.body()
         if self._headers_only:

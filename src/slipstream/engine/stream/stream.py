@@ -22,6 +22,7 @@ from slipstream.engine.stream.dedupe import DuplicateWindow
 from slipstream.engine.stream.expectations import all_hold
 from slipstream.engine.stream.fast_batches import FastBatches
 from slipstream.engine.stream.ingest_checks import (
+    HEADER_BYTES_MAX,
     Verdict,
     check_headers,
     remove_request_info,
@@ -43,7 +44,6 @@ from slipstream.wire.transforms import Transform
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
-HEADER_BYTES_MAX: _int = 65_535
 EXPIRE_AT_ONCE_MAX: _int = 20_000  # messages that one turn lets go by age
 SHORTEST_TIMER_NS: _int = 50_000_000
 END_SAVED_AFTER_NS: _int = 1_000_000_000
@@ -245,12 +245,90 @@ class Stream(Service):
         """Store a message for which there is room, and do what its headers ask for; its sequence.
         Raises `StorageError`."""
         seq = self.keep(subject, message)
-        if verdict.ttl > 0 and self.ttls is not None:
-            self.ttls.stored(seq, verdict.ttl)
+        self._note_id(seq, verdict)
+        self._obey(seq, subject, verdict)
+        return seq
+
+    def store_group(
+        self, messages: list[Inbound], verdicts: list[Verdict], stored: _int, size: _int
+    ) -> _int:
+        """Store checked messages together, all or none, then do what their headers ask for; the
+        last one's sequence.
+
+        `stored` is how many of them somebody is interested in, `size` how many bytes their
+        subjects, header blocks and bodies have. Raises `StorageError`.
+        """
+        previous: dict[bytes, int] = {}
+        if self.republisher is not None:
+            previous = {m.subject: self.log.last_of(m.subject) for m in messages}
+        kept = self._append_group(messages, stored, size)
+        seq = self.log.last_seq
+        first = seq - len(messages) + 1
+        self.mark_dirty()
+        # What cannot fail comes first: all is stored, whatever the disk says to the rest.
+        for at, verdict in enumerate(verdicts):
+            self._note_id(first + at, verdict)
+        for at in kept:
+            message = messages[at]
+            if self.republisher is not None:
+                self.republisher.note(
+                    first + at, message.subject, message, previous[message.subject]
+                )
+                previous[message.subject] = first + at
+            if self.filters.size:
+                self._fresh.append((first + at, message.subject))
+        for at, verdict in enumerate(verdicts):
+            self._obey(first + at, messages[at].subject, verdict)
+        if self._limited:
+            for subject in dict.fromkeys(messages[at].subject for at in kept):
+                self.enforce_limits(subject)
+        if self._max_age > 0 and self._age_timer is None:
+            self.watch_age()
+        if self._counts:
+            self.settle()
+        return seq
+
+    def _append_group(self, messages: list[Inbound], stored: _int, size: _int) -> list[_int]:
+        """Append messages, nothing between them; the places in the list of those that are kept.
+        Raises `StorageError`; then none of them is there, or the log has failed."""
+        log = self.log
+        kept = [
+            at for at, m in enumerate(messages) if not self._interest or self.is_wanted(m.subject)
+        ]
+        wanted = set(kept)
+        if stored > 1:
+            log.begin_group(len(messages), stored, size)
+        try:
+            for at, message in enumerate(messages):
+                if at in wanted:
+                    log.append(
+                        message.subject,
+                        message.data,
+                        message.header_start,
+                        message.body_start,
+                        message.end,
+                        self.clock.now,
+                    )
+                else:
+                    log.skip(self.clock.now)
+        except BaseException:
+            if stored > 1:
+                log.break_group()
+            self.mark_dirty()  # a log that has failed lets down who waits for it
+            raise
+        return kept
+
+    def _note_id(self, seq: _int, verdict: Verdict) -> None:
+        """Message `seq` was stored: remember its id."""
         if verdict.message_id:
             self._remember(verdict.message_id, seq)
         else:
             self.last_msg_id = b""
+
+    def _obey(self, seq: _int, subject: bytes, verdict: Verdict) -> None:
+        """Message `seq` was stored: do what its headers ask for."""
+        if verdict.ttl > 0 and self.ttls is not None:
+            self.ttls.stored(seq, verdict.ttl)
         if verdict.rollup == "all":
             self.log.drop_below(seq)
             self.purged()
@@ -258,9 +336,8 @@ class Stream(Service):
             self.purged(subject)
         if verdict.schedule is not None and self.schedules is not None:
             self.schedules.stored(seq, verdict.schedule)
-        if verdict.cancels and self.log.purge((verdict.cancels,), 0, 0):
+        if verdict.cancels and self.log.purge((verdict.cancels,), seq, 0):
             self.purged(verdict.cancels)
-        return seq
 
     def store_message(self, subject: bytes, message: Inbound, rolls_up: bool = False) -> _int:
         """Append, and enforce the limits; the sequence. Raises `ApiError`, `StorageError`."""
@@ -274,7 +351,8 @@ class Stream(Service):
             seq = self.log.skip(self.clock.now)
         else:
             if self.republisher is not None:
-                self.republisher.note(self.log.last_seq + 1, subject, message)
+                previous = self.log.last_of(subject)
+                self.republisher.note(self.log.last_seq + 1, subject, message, previous)
             seq = self.log.append(
                 subject,
                 message.data,
