@@ -1,6 +1,6 @@
 """Rows that nobody listens to for a while are in doubt; dead letters are as many as bad rows."""
 
-import threading
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +12,7 @@ from slipstream.client.arrow import row_publisher
 from slipstream.client.arrow.row_block import RowBlock
 from slipstream.spark import patient_rows
 from slipstream.spark.patient_rows import PatientPublisher, UnheardError
-from slipstream.spark.sink import Task
+from slipstream.spark.sink import Attempt, Task
 from tests.spark import test_bucket_sink as buckets
 from tests.spark.test_bucket_sink import bucket_of, entries, table_of
 from tests.spark.test_exactly_once import (
@@ -40,9 +40,7 @@ def wake_after(monkeypatch: pytest.MonkeyPatch, times: int, wake: Any) -> None:
     async def send_again(self: PatientPublisher, block: RowBlock) -> None:
         left[0] -= 1
         if left[0] == 0:
-            waking = threading.Thread(target=wake)
-            waking.start()
-            waking.join()
+            await asyncio.to_thread(wake)
         await send(self, block)
 
     monkeypatch.setattr(PatientPublisher, "_send_again", send_again)
@@ -71,6 +69,46 @@ def test_rows_that_nobody_listens_to_for_a_while_are_no_dead_letters(
     assert (done.dead, messages(either_url, dead)) == (0, [])
 
 
+def test_a_connection_that_breaks_after_rows_were_not_heard_loses_no_equal_row(
+    either_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = stream_of(either_url)
+    sink = sink_of(either_url, name)
+    lives: list[Any] = []
+    begin = Attempt.begin
+
+    async def remembered(self: Attempt, connection: Any, js: Any) -> None:
+        lives.append(connection)
+        await begin(self, connection, js)
+
+    monkeypatch.setattr(Attempt, "begin", remembered)
+    send = PatientPublisher.send
+    sent = 0
+
+    async def send_heard_late(self: PatientPublisher, block: RowBlock) -> None:
+        nonlocal sent
+        sent += 1
+        if sent == 2:  # the first block was not heard, the second one is
+            await self._is_answered(self._acks.blocks[0])
+            await asyncio.to_thread(listen, either_url, name, f"{name}.>")
+        await send(self, block)
+
+    monkeypatch.setattr(PatientPublisher, "send", send_heard_late)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        listen(either_url, name, f"off.{name}.>")
+        yield rows(name, "a")
+        yield rows(name, "c")
+        buffer = lives[-1].write_buffer
+        buffer.loop.call_soon_threadsafe(buffer.transport.abort)
+        yield rows(name, "a")
+        yield rows(name, "d")
+
+    sink.commit([sink.run(batches(), Task("q", 0, 0, "run"))])
+    assert len(lives) == 2
+    assert sorted(written(either_url, name)) == [b"a", b"a", b"c", b"d"]
+
+
 def test_a_subject_of_the_stream_that_nobody_listens_to_any_more_fails_the_write(
     jetstream_url: str,
 ) -> None:
@@ -96,9 +134,7 @@ def test_the_last_value_of_a_key_wins_when_an_earlier_one_was_not_heard(
         sent += 1
         if sent == 2:  # the first block was not heard, the second one is
             await self._is_answered(self._acks.blocks[0])
-            listening = threading.Thread(target=lambda: listen(either_url, f"KV_{bucket}", *own))
-            listening.start()
-            listening.join()
+            await asyncio.to_thread(listen, either_url, f"KV_{bucket}", *own)
         await send(self, block)
 
     monkeypatch.setattr(PatientPublisher, "send", send_heard_late)

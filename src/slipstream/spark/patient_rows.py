@@ -69,6 +69,8 @@ class PatientPublisher(RowPublisher):
             self.has_resent = True
             await asyncio.sleep(UNHEARD_WAIT_SECONDS)
             await self._send_again(block)
+        if any(held is block for held, _ in self._acks.unheard):
+            self.has_resent = True  # on other subjects, which are tried again for a moment
         return await super().settle(block)
 
     async def _is_answered(self, block: RowBlock) -> bool:

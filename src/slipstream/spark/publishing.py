@@ -85,7 +85,7 @@ class Publisher:
     @property
     def is_ordered(self) -> bool:
         """Whether rows are stored in the order of their blocks; not if some were sent again."""
-        return self._rows.is_ordered and not self._rows.has_resent
+        return not self._rows.has_resent
 
     async def send(self, block: RowBlock) -> None:
         """Put the rows that are to be sent on their way."""

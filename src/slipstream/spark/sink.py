@@ -408,17 +408,28 @@ class Attempt:
         return await self.settle(behind if self._publisher.is_ordered else 0)
 
     async def settle(self, behind: int) -> bool:
-        """Await acknowledgements of all but the last `behind` blocks."""
-        assert self._publisher is not None
-        while len(self._pending) > behind:
-            first, block, _ = self._pending[0]
-            if not await self._publisher.settle(first, block):
+        """Await acknowledgements of all but the last `behind` blocks.
+
+        Where rows were sent again, a settled block may have higher sequences than one that is not:
+        so such blocks are kept until all are settled, for a later connection to count them.
+        """
+        publisher = self._publisher
+        assert publisher is not None
+        kept = 0
+        while len(self._pending) > (behind if publisher.is_ordered else kept):
+            first, block, _ = self._pending[kept]
+            if not await publisher.settle(first, block):
                 return False
             self._floor = self._highest()
+            if not publisher.is_ordered:
+                kept += 1
+                continue
             self._pending.popleft()
-            if self._pending and self._publisher.is_ordered:
+            if self._pending:
                 first, later, floor = self._pending[0]
                 self._pending[0] = first, later, max(floor, block.sequence)
+        if kept:
+            self._pending.clear()
         return True
 
     def _highest(self) -> int:
