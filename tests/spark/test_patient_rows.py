@@ -148,6 +148,32 @@ def test_the_last_value_of_a_key_wins_when_an_earlier_one_was_not_heard(
     assert table_of(either_url, bucket) == {"price": b"new", "other": b"1"}
 
 
+def test_a_connection_that_breaks_in_between_lets_the_last_value_of_a_key_win_too(
+    either_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = bucket_of(either_url)
+    sink = buckets.sink_of(either_url, bucket)
+    listen(either_url, f"KV_{bucket}", f"off.{bucket}.>")
+    send = PatientPublisher.send
+    sent = 0
+
+    async def send_and_break(self: PatientPublisher, block: RowBlock) -> None:
+        nonlocal sent
+        sent += 1
+        if sent == 2:  # the first block was not heard, the second one is stored
+            await self._is_answered(self._acks.blocks[0])
+            await asyncio.to_thread(listen, either_url, f"KV_{bucket}", f"$KV.{bucket}.>")
+        await send(self, block)
+        if sent == 2:
+            await self._is_answered(block)
+            self._acks.error = ConnectionError("it broke")
+
+    monkeypatch.setattr(PatientPublisher, "send", send_and_break)
+    batches = iter([entries(price="old"), entries(price="new")])
+    sink.commit([sink.run(batches, Task("q", 0, 0, "run"))])
+    assert table_of(either_url, bucket) == {"price": b"new"}
+
+
 def test_equal_rows_that_cannot_be_stored_are_a_dead_letter_each(either_url: str) -> None:
     name, dead = stream_of(either_url, max_msg_size=200), stream_of(either_url)
     sink = sink_of(either_url, name, dead_letter_subject=f"{dead}.x")
