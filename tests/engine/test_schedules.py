@@ -1,5 +1,6 @@
 """Messages that are published later, once or again and again."""
 
+import errno
 from random import Random
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.protocol.rfc3339 import utc_text
+from slipstream.engine.stream.schedules import Schedules
 from slipstream.log.disk import OsDisk
 from slipstream.testing.driver import Client, Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -261,3 +263,131 @@ def test_schedules_that_were_replaced_take_no_memory(
     schedules = client.driver.js.streams["S"].schedules
     assert schedules is not None
     assert schedules.size <= 11
+
+
+def fields_of_size(size: int, **fields: str) -> dict[str, str]:
+    """Header fields, filled up with one more so that their block has `size` bytes."""
+    named = {name.replace("_", "-"): value for name, value in fields.items()}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
+    return named | {"X": "y" * (size - len(f"NATS/1.0\r\n{lines}X: \r\n\r\n"))}
+
+
+def test_a_schedule_whose_message_gets_too_long_a_header_is_removed_and_reported_once() -> None:
+    disk = SimulatedDisk(Random(1))
+    driver = Driver(disk).start()
+    reports: list[str] = []
+    driver.engine.on_problem = reports.append
+    client = driver.client()
+    create(client)
+    fields = {"Nats_Schedule": "@every 5s", "Nats_Schedule_Target": "s.t", "Nats_Rollup": "sub"}
+    for name in ("a", "b"):
+        subject = "s." + name * 300
+        assert client.request(subject, b"x", fields_of_size(65_535, **fields)).json()["seq"]
+    plan(client, "s.other", "@every 5s", Nats_Schedule_Target="s.t2")
+    driver.advance(12 * SECOND)
+    assert counts(client) == {"s.other": 1, "s.t2": 2}
+    assert len(reports) == 1
+    assert "was removed" in reports[0]
+    driver.stop()
+    driver = Driver(disk, now=driver.clock.now).start()
+    driver.advance(10 * SECOND)
+    assert counts(driver.client()) == {"s.other": 1, "s.t2": 4}
+
+
+def test_a_schedule_that_the_account_has_no_room_for_does_not_hold_up_the_others() -> None:
+    driver = Driver().start(max_storage=320_000)
+    client = driver.client()
+    create(client)
+    for n in range(30):
+        plan(client, f"s.a{n}", after(client, 10), bytes(10_000), Nats_Schedule_Target="s.large")
+    client.store("s.fill", bytes(10_000))
+    plan(client, "s.z", after(client, 10))
+    driver.advance(11 * SECOND)
+    assert len(counts(client)) == 32
+    assert counts(client)["s.t"] == 1
+    driver.client().api("STREAM.PURGE.S", {"filter": "s.fill"})
+    driver.advance(2 * SECOND)
+    assert counts(client) == {"s.large": 30, "s.t": 1}
+
+
+@pytest.mark.parametrize("nth", range(1, 60, 5))
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_read_error_delays_a_schedule_and_forgets_none(nth: int, restart: bool) -> None:
+    disk = SimulatedDisk(Random(1))
+    driver = Driver(disk, segment_bytes=500_000).start()
+    client = driver.client()
+    create(client)
+    names = [f"s.t.{n}" for n in range(12)]
+    for n, target in enumerate(names):
+        plan(client, f"s.{n}", after(client, 10), bytes(200_000), Nats_Schedule_Target=target)
+    driver.stop()
+    driver = Driver(disk, now=driver.clock.now, segment_bytes=500_000).start()
+    if not restart:
+        driver.advance(5 * SECOND)
+    disk.fail("pread", nth, OSError(errno.ENOMEM, "Cannot allocate memory"))
+    driver.advance(15 * SECOND)
+    disk.heal()
+    driver.advance(15 * SECOND)
+    found = counts(driver.client())
+    assert [name for name in names if found.get(name) != 1] == []
+
+
+def test_a_fault_in_one_schedule_does_not_end_the_others(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(client)
+    plan(client, "s.a", after(client, 10))
+    plan(client, "s.b", after(client, 10), Nats_Schedule_Target="s.t1")
+    plan(client, "s.c", after(client, 20), Nats_Schedule_Target="s.t2")
+    monkeypatch.setattr(Schedules, "_message", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        client.driver.advance(11 * SECOND)
+    monkeypatch.undo()
+    client.driver.advance(0)
+    assert counts(client) == {"s.a": 1, "s.t1": 1, "s.c": 1}
+    client.driver.advance(11 * SECOND)
+    assert counts(client) == {"s.a": 1, "s.t1": 1, "s.t2": 1}
+
+
+def test_a_long_pattern_is_refused(client: Client) -> None:
+    create(client)
+    fields = {"Nats_Schedule": "0,".ljust(245, "0") + " * * * * *", "Nats_Schedule_Target": "s.t"}
+    refused = client.store("s.a", **fields | {"Nats_Schedule": "0," * 124 + "0 * * * * *"})
+    assert refused["error"]["err_code"] == 10189
+    accepted = client.store("s.a", **fields | {"Nats_Schedule": "0," * 122 + "0 * * * * *"})
+    assert accepted["seq"] == 1
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_one_turn_takes_a_bounded_number_of_schedules(file_driver: Driver, restart: bool) -> None:
+    client = file_driver.client()
+    create(client)
+    begin = file_driver.clock.now // SECOND
+    for n in range(600):
+        client.publish(
+            f"s.{n}", b"",
+            headers={"Nats-Schedule": "0 0 * * * *", "Nats-Schedule-Target": f"s.t.{n}"},
+        )  # fmt: skip
+    driver = file_driver
+    if restart:
+        driver.stop()
+        driver = Driver(OsDisk(), now=file_driver.clock.now).start()
+    due = (begin // 3600 + 1) * 3600 * SECOND
+    if restart:
+        due = driver.clock.now + SECOND
+    log = driver.js.streams["S"].log
+    schedules = driver.js.streams["S"].schedules
+    assert schedules is not None
+    most = 0
+    while (at := driver.engine.timers.next_at()) and at <= due + SECOND:
+        driver.clock.now = max(at, driver.clock.now)
+        before = log.last_seq + len(schedules._due)
+        driver.engine.go_on()
+        driver.engine.tick()
+        most = max(most, log.last_seq + len(schedules._due) - before)
+        driver.finish()
+    if restart:
+        assert len(schedules._due) == 600
+    else:
+        assert log.last_seq == 1200
+    assert 0 < most <= 100

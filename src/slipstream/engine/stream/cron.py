@@ -10,12 +10,15 @@ come twice are due twice.
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 
 from slipstream.engine.protocol.durations import parse_duration
 from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.protocol.rfc3339 import text_ns
 
 YEARS_AHEAD = 5  # what does not come within this time never does
+PATTERN_LENGTH_MAX = 256  # characters; each is read when its schedule is due
+PATTERNS_KEPT = 1_024  # as read
 _PREDEFINED = {
     "@yearly": "0 0 0 1 1 *",
     "@annually": "0 0 0 1 1 *",
@@ -110,8 +113,11 @@ class Calendar:
 Pattern = Once | Every | Calendar
 
 
+@lru_cache(maxsize=PATTERNS_KEPT)  # a schedule is read again each time that it is due
 def read_pattern(text: str, zone: tzinfo | None) -> Pattern:
     """What a `Nats-Schedule` header says; `zone` is only for calendars. Raises ValueError."""
+    if len(text) > PATTERN_LENGTH_MAX:
+        raise ValueError(f"a pattern has at most {PATTERN_LENGTH_MAX} characters")
     if text.startswith("@at "):
         if zone is not None:
             raise ValueError("a point in time has no time zone")

@@ -12,12 +12,13 @@ deleted, purged or replaced does nothing.
 from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.loop.deadlines import Deadlines
+from slipstream.engine.loop.turn import ROUND
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.protocol.rfc3339 import text_ns, utc_text
 from slipstream.engine.session.message import Inbound
-from slipstream.engine.stream.cron import Once
-from slipstream.engine.stream.ingest_checks import Verdict
+from slipstream.engine.stream.cron import Calendar, Once
+from slipstream.engine.stream.ingest_checks import HEADER_BYTES_MAX, Verdict
 from slipstream.engine.stream.retention import check_room_for
 from slipstream.engine.stream.schedule_checks import Schedule, read_schedule
 from slipstream.engine.stream.ttl import parse_ttl
@@ -28,11 +29,18 @@ from slipstream.wire.headers import find, with_fields
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
 
-FIRED_PER_TURN = 500
+SLICE = ROUND // 2  # steps of a turn that go to schedules; see `Turn`
+SLICE_MIN = ROUND // 20  # ... where others have used up the turn
+TAKEN_AT_ONCE = 20  # schedules that are due, between two looks at the steps
+FIRE_STEPS = 500  # to publish what a schedule asks for
+CALENDAR_STEPS = 1_500  # ... beside that, to find out when a calendar is due next
+TAKE_OVER_STEPS = 300  # to note a schedule after the start
 READ_PER_TURN = 2_000  # messages looked at for schedules after the start
 TICK_NS = SECOND // 20  # deadlines are rounded up to this, so that many share a turn
 SWEEP_MIN = 4_096  # schedules, beyond which those that are gone are looked for
 RETRY_NS = SECOND  # after a message could not be stored, or the disk could not be read
+
+PUBLISHED = 0  # when a schedule is due of which only the removal is left
 
 # Header fields that a produced message does not take over.
 _OWN = (
@@ -61,6 +69,8 @@ class Schedules:
         # if nothing was said, -1 if it has been published for the last time.
         self._found: dict[bytes, list[int]] = {}
         self._retry_at = 0
+        self._turn = stream.turn
+        self._reported = False  # that a schedule could never be published
         self._sweep_at = SWEEP_MIN
         self._watch()
 
@@ -115,11 +125,12 @@ class Schedules:
             if self._read_seq <= self._read_last:
                 self._read_on()
             if self._read_seq > self._read_last:
-                self._take_over()
+                self._take_over(now)
                 self._fire_due(now)
         except (OSError, StorageError):
             self._retry_at = now + RETRY_NS
-        self._watch()
+        finally:  # a fault of the server in one schedule does not end the others
+            self._watch()
 
     # -- after a start ---------------------------------------------------------------------------
 
@@ -154,23 +165,39 @@ class Schedules:
             except ValueError:
                 pass  # a client wrote something else there
 
-    def _take_over(self) -> None:
-        """All is known that the log says: note when each schedule is due."""
+    def _take_over(self, now: int) -> None:
+        """All is known that the log says: note when some schedules are due. Those that the disk
+        does not give back wait."""
+        unread: dict[bytes, list[int]] = {}
+        stop = self._end_of_slice()
+        while self._found and self._turn.spent < stop:
+            self._turn.spent += TAKE_OVER_STEPS
+            subject, found = self._found.popitem()
+            try:
+                self._take(subject, *found)
+            except (OSError, StorageError):
+                unread[subject] = found
+        if unread:
+            self._found = unread | self._found
+            self._retry_at = now + RETRY_NS
+
+    def _take(self, subject: bytes, seq: int, ts: int, said: int) -> None:
+        """Note when the schedule on a subject is due; `_found` says what the numbers are."""
         log = self._stream.log
-        while self._found:
-            subject, (seq, ts, said) = self._found.popitem()
-            if log.last_of(subject) != seq or not log.read(seq, self._record):
-                continue
-            record = self._record
-            schedule = read_schedule(record.data, record.header_start, record.body_start)
-            if schedule is None:
-                continue
-            if said < 0:  # a crash came between the message and the removal of its schedule
-                self._remove(subject)
-            elif isinstance(schedule.pattern, Once) or said:
-                self._note(seq, said or schedule.pattern.next_after(ts))
-            else:
-                self._note(seq, self._next(schedule, ts, self._last_ts))
+        if log.last_of(subject) != seq or not log.read(seq, self._record):
+            return
+        record = self._record
+        schedule = read_schedule(record.data, record.header_start, record.body_start)
+        if schedule is None:
+            return
+        if isinstance(schedule.pattern, Calendar):
+            self._turn.spent += CALENDAR_STEPS
+        if said < 0:  # a crash came between the message and the removal of its schedule
+            self._remove(subject)
+        elif isinstance(schedule.pattern, Once) or said:
+            self._note(seq, said or schedule.pattern.next_after(ts))
+        else:
+            self._note(seq, self._next(schedule, ts, self._last_ts))
 
     def _next(self, schedule: Schedule, ts: int, now: int) -> int:
         """When a schedule that was due at `ts` is due again: what was missed up to `now` counts
@@ -180,44 +207,84 @@ class Schedules:
 
     # -- publishing ------------------------------------------------------------------------------
 
-    def _fire_due(self, now: int) -> None:
-        due = self._deadlines.take(now // TICK_NS, FIRED_PER_TURN)
-        for at, seq in enumerate(due):
-            when = self._due.get(seq, 0)
-            try:
-                if when and not self._fire(seq, when, now):
-                    continue
-            except (ApiError, StorageError, OSError):  # it has to wait: there is no room
-                self._retry_at = now + RETRY_NS
-                for later in due[at:]:
-                    self._deadlines.add(later, now // TICK_NS, now // TICK_NS)
-                return
+    def _end_of_slice(self) -> int:
+        """The number of steps at which a turn has done enough for schedules."""
+        return max(SLICE, self._turn.spent + SLICE_MIN)
 
-    def _fire(self, seq: int, due: int, now: int) -> bool:
-        """Publish what a schedule asks for. False if there is no such schedule any more."""
+    def _fire_due(self, now: int) -> None:
+        """Publish what is due, as much as a turn has time for."""
+        tick = now // TICK_NS
+        stop = self._end_of_slice()
+        while self._turn.spent < stop:
+            due = self._deadlines.take(tick, TAKEN_AT_ONCE)
+            if not due:
+                return
+            for at, seq in enumerate(due):
+                try:
+                    if self._due.get(seq, now + 1) <= now:
+                        self._fire(seq, now)
+                except (ApiError, OSError):  # it has to wait; the others need not
+                    self._deadlines.add(seq, (now + RETRY_NS) // TICK_NS, tick)
+                except StorageError:  # there is no room, for any of them
+                    self._retry_at = now + RETRY_NS
+                    self._put_back(due[at:], tick)
+                    return
+                except Exception:  # a fault of the server: it costs this schedule, not the others
+                    self._put_back(due[at + 1 :], tick)
+                    raise
+
+    def _put_back(self, due: list[int], tick: int) -> None:
+        """These are still due."""
+        for seq in due:
+            self._deadlines.add(seq, tick, tick)
+
+    def _fire(self, seq: int, now: int) -> None:
+        """Publish what a schedule asks for, if it is still there. It stays due if an exception says
+        that this has to wait."""
         stream = self._stream
         record = self._record
-        self._due.pop(seq)
-        subject = b""
+        due = self._due[seq]
+        self._turn.spent += FIRE_STEPS
         schedule = None
         if stream.log.read(seq, record):
-            subject = record.subject
             schedule = read_schedule(record.data, record.header_start, record.body_start)
+        subject = record.subject
         if schedule is None or stream.log.last_of(subject) != seq or stream.config.sealed:
-            return False
+            self._due.pop(seq)
+            return
+        if due == PUBLISHED:
+            self._remove(subject)
+            self._due.pop(seq)
+            return
+        if isinstance(schedule.pattern, Calendar):
+            self._turn.spent += CALENDAR_STEPS
         following = 0
         if not isinstance(schedule.pattern, Once):
             following = self._next(schedule, due, now)
-        try:
-            self._publish(schedule, subject, following)
-        except (ApiError, StorageError, OSError):
-            self._due[seq] = due
-            raise
+        message = self._message(schedule, subject, following)
+        if message.body_start > HEADER_BYTES_MAX:
+            self._report_too_long(subject)
+            self._remove(subject)
+            following = 0
+        else:
+            self._publish(seq, schedule, subject, message, following)
+        self._due.pop(seq)
         if following:
             self._note(seq, following)
-        return True
 
-    def _publish(self, schedule: Schedule, subject: bytes, following: int) -> None:
+    def _report_too_long(self, subject: bytes) -> None:
+        """Say, once for a stream, that a schedule goes as its message can never be stored."""
+        if not self._reported:
+            self._reported = True
+            self._stream.engine.on_problem(
+                f"stream '{self._stream.account.name} > {self._stream.name}': the schedule on"
+                f" '{subject.decode('utf-8', 'replace')}' was removed: with what the server adds,"
+                f" the header block of its message is longer than {HEADER_BYTES_MAX} bytes"
+            )
+
+    def _message(self, schedule: Schedule, subject: bytes, following: int) -> Inbound:
+        """What the schedule on `subject`, which is due next at `following` (ns, 0: never), has
+        published."""
         stream = self._stream
         record = self._record
         if schedule.source:
@@ -236,7 +303,13 @@ class Schedules:
         if stream.transform is not None:
             target = stream.transform.map(target)
         block = with_fields(_taken_over(record.header()), fields)
-        message = Inbound(target, b"", block, record.body())
+        return Inbound(target, b"", block, record.body())
+
+    def _publish(
+        self, seq: int, schedule: Schedule, subject: bytes, message: Inbound, following: int
+    ) -> None:
+        stream = self._stream
+        target = message.subject
         ttl = parse_ttl(schedule.ttl)
         if stream.ttls is not None and 0 < ttl < stream.ttls.shortest():
             ttl = stream.ttls.shortest()
@@ -244,7 +317,14 @@ class Schedules:
         verdict = Verdict(rollup="sub" if schedule.rolls_up else "", ttl=ttl)
         if not following:
             verdict.cancels = subject
-        stream.store_checked(target, message, verdict)
+        last_seq = stream.log.last_seq
+        try:
+            stream.store_checked(target, message, verdict)
+        except (OSError, StorageError):
+            if stream.log.last_seq > last_seq:  # it is stored; what goes with it is still there
+                self._due[seq] = PUBLISHED
+                self._note(seq, following)
+            raise
 
     def _remove(self, subject: bytes) -> None:
         if self._stream.log.purge((subject,), 0, 0):
