@@ -354,3 +354,11 @@ def test_a_batch_is_republished_with_the_sequences_before_it(client: Client) -> 
     sent = [message.fields for message in client.take()]
     assert [f["Nats-Sequence"] for f in sent] == ["2", "3", "4"]
     assert [f["Nats-Last-Sequence"] for f in sent] == ["1", "2", "0"]
+
+
+def test_an_empty_commit_is_refused_and_ends_the_batch(client: Client) -> None:
+    create(client)
+    add(client, "b", 1)
+    fields = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "2", "Nats-Batch-Commit": ""}
+    assert error(client.request("s.2", b"2", fields)) == 10200
+    assert error(add(client, "b", 3, "1")) == 10176

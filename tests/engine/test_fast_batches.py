@@ -129,3 +129,32 @@ def test_switching_fast_batches_off_ends_those_that_are_open(publisher: Client) 
     publisher.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"]})
     assert publisher.driver.engine.staged.fast == 0
     assert send(publisher, "b", 2)[0]["error"]["err_code"] == 10205
+
+
+@pytest.mark.parametrize("mode", ["fail", "ok"])
+def test_a_message_that_is_too_large_is_refused_and_leaves_a_gap(
+    publisher: Client, mode: str
+) -> None:
+    create(publisher, max_msg_size=50)
+    send(publisher, "b", 1, START, mode=mode)
+    refused = send(publisher, "b", 2, mode=mode, A="x" * 50)
+    assert [answer["error"]["err_code"] for answer in refused] == [10054]
+    assert refused[0]["seq"] == 0
+    gap, final = send(publisher, "b", 3, COMMIT, mode=mode)
+    assert gap == {"type": "gap", "last_seq": 2, "seq": 3}
+    count = 3 if mode == "ok" else 1
+    assert final == {"stream": "S", "seq": 2 if mode == "ok" else 1, "batch": "b", "count": count}
+
+
+def test_a_first_message_that_is_too_large_begins_no_batch(publisher: Client) -> None:
+    create(publisher, max_msg_size=50)
+    refused = send(publisher, "b", 1, START, A="x" * 50)
+    assert [answer["error"]["err_code"] for answer in refused] == [10054]
+    assert send(publisher, "b", 2, COMMIT)[0]["error"]["err_code"] == 10208
+
+
+def test_a_reply_subject_without_a_prefix_is_refused(client: Client) -> None:
+    create(client)
+    client.send(b"SUB b.> 3\r\n")
+    client.publish("s.a", b"1", "b.10.ok.1.0.$FI")
+    assert [message.json()["error"]["err_code"] for message in client.take()] == [10206]

@@ -68,9 +68,10 @@ def test_a_message_is_published_once_at_its_time(client: Client) -> None:
     assert published(client) == (fields, b"later")
 
 
-def test_what_is_overdue_is_published_at_once(client: Client) -> None:
+@pytest.mark.parametrize("year", [1900, 1970, 2001])
+def test_what_is_overdue_is_published_at_once(client: Client, year: int) -> None:
     create(client)
-    plan(client, "s.a", "@at 2001-01-01T00:00:00Z")
+    plan(client, "s.a", f"@at {year}-01-01T00:00:00Z")
     client.driver.advance(SECOND // 10)
     assert counts(client) == {"s.t": 1}
 

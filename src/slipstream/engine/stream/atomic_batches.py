@@ -67,7 +67,8 @@ class AtomicBatches:
         if not 0 <= number <= UINT64_MAX:
             raise ApiError(10175)
         batch = self._open.get(id)
-        commit = value(b"Nats-Batch-Commit")
+        said = find(message.data, message.header_start, message.body_start, b"Nats-Batch-Commit")
+        commit = said or b""
         most = self._stream.engine.options.jetstream_limits.batch_max_msgs
         follows = batch is None or number == len(batch.messages) + 1
         if follows and number - (commit == b"eob") > most:
@@ -76,7 +77,7 @@ class AtomicBatches:
             raise ApiError(10199, size=most)
         if batch is None:
             batch = self._begin(id, number)
-        if commit not in (b"", b"1", b"eob"):
+        if said not in (None, b"1", b"eob"):
             self._close(batch)
             raise ApiError(10200)
         if self._stream.js.refused_level(message):

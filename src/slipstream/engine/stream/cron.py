@@ -121,7 +121,7 @@ def read_pattern(text: str, zone: tzinfo | None) -> Pattern:
     if text.startswith("@at "):
         if zone is not None:
             raise ValueError("a point in time has no time zone")
-        return Once(text_ns(text[4:]))
+        return Once(text_ns(text[4:]) or 1)  # 0 would be never
     if text.startswith("@every "):
         interval = parse_duration(text[7:])
         if zone is not None or interval is None or interval < SECOND:

@@ -86,6 +86,8 @@ class FastBatches:
 
     def _take(self, subject: bytes, message: Inbound, reply: bytes) -> None:
         place = _read(reply)
+        if 0 <= self._stream.config.max_msg_size < message.end - message.header_start:
+            raise ApiError(10054)  # as if it had never come: the next message shows the gap
         if self._stream.js.refused_level(message):
             batch = self._open.get(place.id)
             if batch is not None:
@@ -164,11 +166,8 @@ class FastBatches:
     def _publish(self, subject: bytes, message: Inbound) -> int:
         """Store a message; its sequence, or that of the one that it repeats, below 0."""
         stream = self._stream
-        config = stream.config
-        if config.sealed:
+        if stream.config.sealed:
             raise ApiError(10109)
-        if 0 <= config.max_msg_size < message.end - message.header_start:
-            raise ApiError(10054)
         if message.body_start - message.header_start > HEADER_BYTES_MAX:
             raise ApiError(10097)
         if find(message.data, message.header_start, message.body_start, b"Nats-Required-Api-Level"):
@@ -241,7 +240,7 @@ class FastBatches:
 def _read(reply: bytes) -> Place:
     """What a reply subject says. Raises `ApiError`."""
     tokens = reply.split(b".")
-    if len(tokens) < 6:
+    if len(tokens) < 7:  # the prefix has one at least
         raise ApiError(10206)
     id, flow, mode, number, operation = tokens[-6:-1]
     if len(id) > ID_BYTES_MAX:
