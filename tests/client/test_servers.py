@@ -246,3 +246,20 @@ async def test_a_function_in_the_options_that_raises_ends_the_connection() -> No
         last = [event async for event in events][-1]
         assert "bad delay" in str(last)
         assert nc.is_closed
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nats://ann:s3cret@host:port",
+        "nats://ann:s3cret/@host",
+        "gopher://s3cret@host",
+        "ann:s3cret@host:port",
+        "nats://s3cret@",
+    ],
+)
+def test_an_error_about_a_url_shows_no_secret(url: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_server(url)
+    assert "***@" in str(raised.value)
+    assert "s3cret" not in str(raised.value)

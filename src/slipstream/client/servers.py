@@ -54,24 +54,34 @@ class ServerAddress:
         return self.websocket, self.netloc
 
 
+def _without_secrets(url: str) -> str:
+    """A URL as errors show it, without the user, password or token before the host."""
+    before, at, host = url.rpartition("@")
+    scheme, slashes, _ = before.partition("://")
+    return f"{scheme}{slashes}***@{host}" if slashes else f"***@{host}" if at else url
+
+
 def parse_server(url: str) -> ServerAddress:
     """Read ``[nats://|tls://|ws://|wss://][user:password@|token@]host[:port][/path]``.
 
     Only WebSockets have a path. Raises `ConfigError`.
     """
     full = url.strip() if "://" in url else f"nats://{url.strip()}"
+    shown = _without_secrets(url)
     try:
         parts = urlsplit(full)
         port = parts.port
     except ValueError as error:
-        raise ConfigError(f"{url!r} is not a server's URL: {error}") from error
+        # What urlsplit says may quote a part of a password with a slash or a number sign in it.
+        why = error if shown == url else "percent-encode what stands before the @, and see the port"
+        raise ConfigError(f"{shown!r} is not a server's URL: {why}") from None
     if parts.scheme not in DEFAULT_PORTS:
         raise ConfigError(
-            f"{url!r}: the scheme {parts.scheme!r} is not known; use nats://, tls://, ws:// or "
+            f"{shown!r}: the scheme {parts.scheme!r} is not known; use nats://, tls://, ws:// or "
             "wss://"
         )
     if not parts.hostname:
-        raise ConfigError(f"{url!r} names no host; write nats://host:port")
+        raise ConfigError(f"{shown!r} names no host; write nats://host:port")
     name, secret = unquote(parts.username or ""), parts.password
     websocket = parts.scheme in ("ws", "wss")
     path = f"{parts.path}?{parts.query}" if parts.query else parts.path
