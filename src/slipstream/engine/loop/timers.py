@@ -42,6 +42,14 @@ class Timers:
         """Call `callback` once in `delay` ns."""
         return self.at(self._clock.now + delay, callback)
 
+    def no_later(self, timer: Timer | None, when: int, callback: Callable[[], None]) -> Timer:
+        """`timer`, if it is due by `when`; else one for `when` that takes its place."""
+        if timer is not None:
+            if timer.at <= when:
+                return timer
+            timer.cancel()
+        return self.at(when, callback)
+
     def _forget_cancelled(self) -> None:
         self._heap = [entry for entry in self._heap if entry[2].callback is not None]
         heapq.heapify(self._heap)

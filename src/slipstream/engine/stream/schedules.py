@@ -104,11 +104,7 @@ class Schedules:
                 return
             when = next_at * TICK_NS
         when = max(when, self._stream.clock.now, self._retry_at)
-        if self._timer is not None:
-            if self._timer.at <= when:
-                return
-            self._timer.cancel()
-        self._timer = self._stream.engine.timers.at(when, self._tick)
+        self._timer = self._stream.engine.timers.no_later(self._timer, when, self._tick)
 
     def stop(self) -> None:
         """Publish nothing any more."""
