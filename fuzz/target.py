@@ -1,7 +1,7 @@
 """What every target is made of: decisions read from an input, and outcomes compared."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fuzz.builds import Build
 
@@ -80,6 +80,22 @@ class Choices:
     def rest(self) -> bytes:
         """All that is left."""
         return self.some(self.left())
+
+
+def on_both(
+    plain: Build, compiled: Build, module: str, what: str, act: Callable[[Any, bytes], object]
+) -> OneInput:
+    """Have `act` do the same with each build's `module` and the input, and compare outcomes."""
+    modules = [(build, build(module)) for build in (plain, compiled)]
+
+    def one_input(data: bytes) -> None:
+        found = []
+        for build, loaded in modules:
+            with build.current():
+                found.append(act(loaded, data))
+        agree(what, found[0], found[1])
+
+    return one_input
 
 
 def pieces(data: bytes, choices: Choices) -> list[bytes]:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from fuzz.builds import Build
-from fuzz.target import Choices, Finding, OneInput, agree
+from fuzz.target import Choices, Finding, OneInput, on_both
 
 SECOND = 1_000_000_000
 CALLS = (
@@ -72,16 +72,7 @@ def seeds() -> list[bytes]:
 
 def make(plain: Build, compiled: Build) -> OneInput:
     """Ask an engine of each build."""
-    drivers = [build("slipstream.testing.driver") for build in (plain, compiled)]
-
-    def one_input(data: bytes) -> None:
-        found = []
-        for build, module in zip((plain, compiled), drivers, strict=True):
-            with build.current():
-                found.append(ask(module, data))
-        agree("the answers of the API", found[0], found[1])
-
-    return one_input
+    return on_both(plain, compiled, "slipstream.testing.driver", "the answers of the API", ask)
 
 
 def ask(module: Any, data: bytes) -> list[object]:

@@ -1,9 +1,11 @@
 """The frame parser of the server: whole or in pieces, plain or compiled, it finds the same."""
 
+from functools import partial
 from typing import Any
 
 from fuzz.builds import Build
-from fuzz.target import Choices, OneInput, agree, pieces
+from fuzz.frames import compare
+from fuzz.target import Choices, OneInput
 
 LIMITS = ((4096, 1024 * 1024), (20, 64), (300, -1))
 DICTIONARY = [
@@ -20,9 +22,6 @@ _STREAMS = [
     b"PUB a 0 \r\n\r\nSUB a  1 \r\nPINGxx\r\n",
 ]
 
-# In pieces it may come later: the end of a payload is looked at when all of it is there.
-WRONG = -1
-
 
 def seeds() -> list[bytes]:
     """Streams of frames: whole, and cut after some bytes."""
@@ -37,29 +36,10 @@ def make(plain: Build, compiled: Build) -> OneInput:
         choices = Choices(data)
         limits = choices.pick(LIMITS)
         cut = Choices(choices.some(choices.below(9)))
-        stream = choices.rest()
-        parts = pieces(stream, cut)
-        whole = [read(kind(*limits), [stream]) for kind in kinds]
-        agree("a stream that is fed whole", whole[0], whole[1])
-        for kind in kinds:
-            found = read(kind(*limits), parts)
-            if found != whole[0][:-1] or whole[0][-1:] != [WRONG]:
-                agree("a stream that is fed in pieces", whole[0], found)
+        parsers = [partial(kind, *limits) for kind in kinds]
+        compare(parsers, choices.rest(), cut, _describe)
 
     return one_input
-
-
-def read(frames: Any, parts: list[bytes]) -> list[object]:
-    """Every frame in `parts`, up to an error."""
-    found: list[object] = []
-    for part in parts:
-        frames.feed(part)
-        while (op := frames.next()) > 0:
-            found.append(_describe(frames, op))
-        if op < 0:
-            found.append(op)
-            break
-    return found
 
 
 def _describe(frames: Any, op: int) -> tuple[object, ...]:

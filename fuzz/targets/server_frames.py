@@ -3,7 +3,8 @@
 from typing import Any
 
 from fuzz.builds import Build
-from fuzz.target import Choices, OneInput, agree, pieces
+from fuzz.frames import compare
+from fuzz.target import Choices, OneInput
 
 DICTIONARY = [
     b"MSG ", b"HMSG ", b"PING\r\n", b"PONG\r\n", b"INFO {}\r\n", b"+OK\r\n", b"-ERR '", b"\r\n",
@@ -16,9 +17,6 @@ _STREAMS = [
     b"HMSG a 1 12 13\r\nNATS/1.0\r\n\r\nx\r\nHMSG a 1 r 18 18\r\nNATS/1.0\r\nA: b\r\n\r\n\r\n",
     b"msg\ta\t1  0\n\r\nHMSG a 1  16 16\r\nNATS/1.0 503\r\n\r\n\r\n",
 ]
-
-# In pieces it may come later: the end of a payload is looked at when all of it is there.
-WRONG = -1
 
 
 def seeds() -> list[bytes]:
@@ -33,29 +31,9 @@ def make(plain: Build, compiled: Build) -> OneInput:
     def one_input(data: bytes) -> None:
         choices = Choices(data)
         cut = Choices(choices.some(choices.below(9)))
-        stream = choices.rest()
-        parts = pieces(stream, cut)
-        whole = [read(kind(), [stream]) for kind in kinds]
-        agree("a stream that is fed whole", whole[0], whole[1])
-        for kind in kinds:
-            found = read(kind(), parts)
-            if found != whole[0][:-1] or whole[0][-1:] != [WRONG]:
-                agree("a stream that is fed in pieces", whole[0], found)
+        compare(kinds, choices.rest(), cut, _describe)
 
     return one_input
-
-
-def read(frames: Any, parts: list[bytes]) -> list[object]:
-    """Every frame in `parts`, up to an error."""
-    found: list[object] = []
-    for part in parts:
-        frames.feed(part)
-        while (op := frames.next()) > 0:
-            found.append(_describe(frames, op))
-        if op < 0:
-            found.append(op)
-            break
-    return found
 
 
 def _describe(frames: Any, op: int) -> tuple[object, ...]:

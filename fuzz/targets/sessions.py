@@ -3,7 +3,7 @@
 from typing import Any
 
 from fuzz.builds import Build
-from fuzz.target import Choices, Finding, OneInput, agree, pieces
+from fuzz.target import Choices, Finding, OneInput, on_both, pieces
 
 SECOND = 1_000_000_000
 CONNECT = b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n'
@@ -57,16 +57,7 @@ def seeds() -> list[bytes]:
 
 def make(plain: Build, compiled: Build) -> OneInput:
     """Play the session to an engine of each build."""
-    drivers = [build("slipstream.testing.driver") for build in (plain, compiled)]
-
-    def one_input(data: bytes) -> None:
-        found = []
-        for build, module in zip((plain, compiled), drivers, strict=True):
-            with build.current():
-                found.append(play(module, data))
-        agree("what a client is sent", found[0], found[1])
-
-    return one_input
+    return on_both(plain, compiled, "slipstream.testing.driver", "what a client is sent", play)
 
 
 def play(module: Any, data: bytes) -> list[bytes]:
