@@ -5,6 +5,7 @@ from random import Random
 
 from slipstream.log import damage
 from slipstream.log.file_log import FileLog
+from slipstream.log.record import COMMIT_SIZE
 from slipstream.log.segment import HEADER_SIZE
 from slipstream.testing.simulated_disk import SimulatedDisk
 from tests.log.storing import commit, fill, opened, readable
@@ -93,6 +94,18 @@ def test_one_bad_bit_in_a_footer_removes_no_message_with_those_removed_before() 
     disk.crash()
     assert readable(reopen(disk)) == list(range(8, 41))
     assert reopen(disk).lost.count == 0
+
+
+def test_a_copy_of_a_record_in_the_place_of_another_one_is_damage() -> None:
+    disk, segments = written(40)
+    data = disk.read(segments[1])
+    first = int(segments[1][-24:-4])
+    size = int.from_bytes(data[HEADER_SIZE + 4 : HEADER_SIZE + 8], "little")
+    third = HEADER_SIZE + 2 * (size + COMMIT_SIZE)
+    disk.overwrite(segments[1], third, data[HEADER_SIZE : HEADER_SIZE + size])
+    log = reopen(disk)
+    assert readable(log) == [seq for seq in range(1, 41) if seq != first + 2]
+    assert log.lost.sequences == [first + 2]
 
 
 def test_files_of_others_are_left_alone() -> None:

@@ -76,13 +76,17 @@ class SegmentReader:
             or offset >= self._window_start + len(self._window)
         ):
             self._look(segment, offset)
-        if decode(self._window, offset - self._window_start, segment.salt, segment.base, record):
+        start = offset - self._window_start
+        if decode(self._window, start, segment.salt, segment.base, record) and _is(
+            record, segment, i
+        ):
             return 0
         # It runs over the window's end, or is damaged: look at exactly this record.
         self._window = self._record_at(segment, offset)
         self._window_of = segment
         self._window_start = offset
-        if decode(self._window, 0, segment.salt, segment.base, record):
+        # A disk may have put a copy of another record of the segment here: that one is whole, too.
+        if decode(self._window, 0, segment.salt, segment.base, record) and _is(record, segment, i):
             return 0
         raise CorruptionError(
             f"message {segment.base + i} in {segment.path} is damaged at byte {offset}"
@@ -164,7 +168,8 @@ class SegmentReader:
         size = length + (8 if kind & HAS_HEADER else 6)
         record = Record()
         whole = decode(data, 0, segment.salt, segment.base, record) > 0
-        return Remains(offset, data, size, whole and record.kind == ERASED)
+        erased = whole and record.kind == ERASED and record.seq == segment.base + i
+        return Remains(offset, data, size, erased)
 
     def file_of(self, segment: Segment) -> File:
         """The segment's file, open."""
@@ -232,6 +237,11 @@ class SegmentReader:
         if segment in self._loaded:
             self._loaded.remove(segment)
         self.changed(segment)
+
+
+def _is(record: Record, segment: Segment, i: _int) -> bool:
+    """Whether a whole record is the message of place `i`."""
+    return record.kind == MESSAGE and record.seq == segment.base + i
 
 
 def signposts_of(segment: Segment) -> "tuple[int, array[_int]] | None":
