@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from slipstream.errors import CorruptionError
-from slipstream.log.stream_store import ConfigurationFile, CopyJob, Store, TwinFile
+from slipstream.errors import CorruptionError, StorageError
+from slipstream.log.stream_store import Closing, ConsumerStore, Late, Store, StreamStore, TwinFile
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 
@@ -89,6 +89,13 @@ def test_one_damaged_copy_leaves_the_other() -> None:
     assert TwinFile(disk, "d/meta").load() == b"newer"
 
 
+def stop(disk: SimulatedDisk, consumer: ConsumerStore, position: bytes) -> None:
+    """An orderly stop of a server with this consumer."""
+    closing = Closing(disk)
+    closing.add(consumer, position)
+    closing.run()
+
+
 @pytest.mark.parametrize("copy", [0, 1])
 @pytest.mark.parametrize("size", [3, 3000])
 def test_after_an_orderly_stop_damage_to_either_copy_is_found_and_costs_nothing(
@@ -96,10 +103,10 @@ def test_after_an_orderly_stop_damage_to_either_copy_is_found_and_costs_nothing(
 ) -> None:
     disk = SimulatedDisk(Random(1))
     disk.makedirs("d")
-    twin = TwinFile(disk, "d/state")
+    consumer = ConsumerStore(disk, "d", Late(disk))
     for n in range(3):
-        twin.save(b"%d" % n * size, sync=False)
-    twin.close(b"the last" * size)
+        consumer.state.save(b"%d" % n * size, sync=False)
+    stop(disk, consumer, b"the last" * size)
     for harm in (lambda: disk.flip(f"d/state.{copy}", 250), lambda: disk.lose(f"d/state.{copy}")):
         harm()
         again = TwinFile(disk, "d/state")
@@ -115,38 +122,27 @@ def test_what_a_power_failure_tears_after_an_orderly_stop_is_not_taken_for_damag
     random = Random(seed)
     disk = SimulatedDisk(random)
     disk.makedirs("d")
-    twin = TwinFile(disk, "d/state")
-    twin.save(b"0" * random.randrange(1, 2000), sync=True)
+    consumer = ConsumerStore(disk, "d", Late(disk))
+    consumer.state.save(b"0" * random.randrange(1, 2000), sync=True)
     for _ in range(4):
         if random.random() < 0.7:
-            twin.close(b"1" * random.randrange(1, 2000))
-        twin = TwinFile(disk, "d/state")
+            stop(disk, consumer, b"1" * random.randrange(1, 2000))
+        consumer = ConsumerStore(disk, "d", Late(disk))
+        twin = consumer.state
         twin.load()
         assert twin.damaged == ""
         for _ in range(random.randrange(4)):
             twin.save(b"2" * random.randrange(1, 2000), sync=random.random() < 0.5)
         disk.crash()
-        twin = TwinFile(disk, "d/state")
-        twin.load()
-        assert twin.damaged == ""
+        consumer = ConsumerStore(disk, "d", Late(disk))
+        consumer.state.load()
+        assert consumer.state.damaged == ""
 
 
-def configured(disk: SimulatedDisk, path: str = "d/meta") -> ConfigurationFile:
-    """A configuration with a first content."""
-    disk.makedirs("d")
-    file = ConfigurationFile(disk, path)
-    file.create(b"first", path, sync=True)
-    disk.sync_dir("d")
-    return file
-
-
-def copy_now(*files: ConfigurationFile) -> CopyJob:
-    """Write the second copies."""
-    copies = [copy for file in files if (copy := file.copying()) is not None]
-    job = CopyJob(copies, lambda failed: None)
-    job.run()
-    job.finish()
-    return job
+def change(store: Store, stream: StreamStore, content: bytes) -> None:
+    """A configuration goes into the commit log and from there to its files. Raises OSError."""
+    store.commit_log.keep(stream.meta, content)
+    store.commit_log.settle()
 
 
 @pytest.mark.parametrize("operation", ["open", "append", "sync", "sync_dir", "rename", "truncate"])
@@ -156,74 +152,43 @@ def test_a_configuration_is_the_old_or_the_new_one_whatever_fails_and_crashes(
     operation: str, nth: int, seed: int
 ) -> None:
     disk = SimulatedDisk(Random(seed))
-    file = configured(disk)
-    copy_now(file)
+    store = Store(disk, "root")
+    stream = store.stream("$G", "S")
+    stream.create(b"first")
     disk.fail(operation, nth)
     promised, possible = b"first", {b"first"}
     for content in (b"second" * 200, b"third" * 400):
         possible.add(content)
         try:
-            file.save(content)
+            change(store, stream, content)
             promised, possible = content, {content}
-        except OSError:
+        except (OSError, StorageError):
             pass
-        copy_now(file)
     disk.crash()
-    again = ConfigurationFile(disk, "d/meta")
+    again = Store(disk, "root").stream("$G", "S").meta
     assert again.load() in possible
     assert promised in possible
     assert not again.doubt
     assert not again.damaged
+    assert not again.is_stale
 
 
-def test_a_configuration_that_a_full_disk_refuses_is_as_it_was() -> None:
+def test_a_configuration_that_a_full_disk_refuses_is_in_the_log() -> None:
     disk = SimulatedDisk(Random(1))
-    file = configured(disk)
-    copy_now(file)
+    store = Store(disk, "root")
+    stream = store.stream("$G", "S")
+    stream.create(b"first")
     disk.capacity = disk.used()
-    with pytest.raises(Exception, match="no space left"):
-        file.save(b"second")
-    assert sorted(disk.files()) == ["d/meta.0", "d/meta.1"]
+    with pytest.raises(StorageError, match="no space left"):
+        change(store, stream, b"second" * 2_000)
+    for _ in range(2):
+        disk.crash()
+        again = Store(disk, "root").stream("$G", "S").meta
+        assert again.load() == b"second" * 2_000
+    disk.capacity *= 2
     disk.crash()
-    assert ConfigurationFile(disk, "d/meta").load() == b"first"
-
-
-def test_second_copies_of_a_batch_are_written_before_the_first_of_them_is_synced() -> None:
-    disk = SimulatedDisk(Random(1))
-    files = [configured(disk, f"d/meta{n}") for n in range(3)]
-    order: list[str] = []
-    begin = disk.begin
-
-    def note(operation: str, epoch: int | None = None) -> None:
-        order.append(operation)
-        begin(operation, epoch)
-
-    disk.begin = note  # type: ignore[method-assign]
-    copy_now(*files)
-    found = [operation for operation in order if operation in ("append", "sync", "rename")]
-    assert found == ["append"] * 3 + ["sync", "rename"] * 3
-    assert copy_now(*files).copies == []
-
-
-def test_one_copy_that_the_disk_refuses_does_not_keep_the_others_from_it() -> None:
-    disk = SimulatedDisk(Random(1))
-    files = [configured(disk, f"d/meta{n}") for n in range(3)]
-    disk.fail("sync", 2)
-    job = copy_now(*files)
-    assert [copy.failed is not None for copy in job.copies] == [False, True, False]
-    assert len(copy_now(*files).copies) == 1
-    assert len(disk.files(".1")) == 3
-
-
-def test_a_configuration_whose_owner_was_deleted_is_not_copied_into_what_takes_its_place() -> None:
-    disk = SimulatedDisk(Random(1))
-    file = configured(disk)
-    copy = file.copying()
-    assert copy is not None
-    copy.write()
-    file.retire()
-    copy.settle()
-    assert not disk.exists("d/meta.1")
+    Store(disk, "root")
+    assert b"second" in disk.read("root/jetstream/$G/S/meta.0")
 
 
 def test_nothing_at_all_is_an_error_and_no_guess() -> None:
@@ -243,13 +208,13 @@ def test_a_removed_stream_is_gone_or_whole_after_a_crash(seed: int) -> None:
         log.close()
     disk.fail("sync_dir", 1)
     with pytest.raises(OSError, match="Input/output"):
-        store.stream("$G", "GONE").delete()
+        store.stream("$G", "GONE").discard()
     disk.crash()
     again = Store(disk, "root")
     found = {name: stream.open_log().messages for name, stream in again.streams("$G")}
     assert found in ({"KEPT": 1}, {"KEPT": 1, "GONE": 1})
     if "GONE" in found:
-        again.stream("$G", "GONE").delete()
+        again.stream("$G", "GONE").discard()
         disk.crash()
         assert [name for name, _ in Store(disk, "root").streams("$G")] == ["KEPT"]
     assert not [path for path in disk.files() if ".removed" in path]

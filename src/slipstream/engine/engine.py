@@ -18,6 +18,7 @@ import msgspec
 from slipstream.engine.api.dispatch import ApiService, SystemApi
 from slipstream.engine.api.operations import serve
 from slipstream.engine.commit.commit import Commit, Runner
+from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.jetstream.advisories import publish_limit_reached
 from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.loop.clock import Clock
@@ -110,6 +111,7 @@ class Engine:
         self.timers = Timers(clock)
         self.commit = Commit(runner, self.timers, options.sync_interval)
         self.turn = Turn()
+        self.state: StateCommit | None = None  # keeps configurations and positions
         self.nuid = Nuid(random)
         self.started = clock.now
         key = base64.b32encode(bytes(random.randrange(256) for _ in range(35))).decode()
@@ -156,8 +158,16 @@ class Engine:
 
     def start_jetstream(self, store: Store | None) -> None:
         """Give every account that may have it JetStream, with what the store has. Blocks."""
+        if store is not None and self.state is None:
+            self.state = StateCommit(store.commit_log, self.commit, self.timers, self.turn, self)
         for account in self.accounts.values():
             self.start_account(account, store)
+        if store is not None and store.lost:
+            self.problem(
+                f"{len(store.lost)} entries of the commit log are damaged, and what they held is "
+                "lost: configurations and positions that had changed last may be older ones, see "
+                "docs/storage.md"
+            )
 
     def start_account(self, account: Account, store: Store | None) -> None:
         """JetStream of one account; where it has none, somebody who says so. Blocks."""
@@ -177,8 +187,24 @@ class Engine:
             api.stop()
             self._drop_requests([item for item in self.requests if item[0] is api])
         if account.jetstream is not None:
+            if self.state is not None:
+                self.state.settle()
             account.jetstream.close()
             account.jetstream = None
+
+    def problem(self, text: str) -> None:
+        """Report what an operator has to know about the store of all accounts, once."""
+        for account in self.accounts.values():
+            if account.jetstream is not None:
+                account.jetstream.problem(text)
+                return
+        self.on_problem(text)
+
+    def resolve(self, text: str) -> None:
+        """A problem that was reported is over."""
+        for account in self.accounts.values():
+            if account.jetstream is not None:
+                account.jetstream.resolve(text)
 
     def dismiss(self) -> None:
         """Answer all pull requests that wait, while the sessions are there to take the answers."""
@@ -188,6 +214,8 @@ class Engine:
 
     def close(self) -> None:
         """End everything: streams are synced and closed. Blocks."""
+        if self.state is not None:
+            self.state.close()
         for account in self.accounts.values():
             if account.jetstream is not None:
                 account.jetstream.close()

@@ -126,7 +126,7 @@ class Log:
         raise NotImplementedError
 
     def delete(self) -> None:
-        """Remove the log and everything it stored."""
+        """Release the files, which are about to be removed; nothing is in the log any more."""
         raise NotImplementedError
 
     @property

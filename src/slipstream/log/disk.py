@@ -6,12 +6,16 @@
 import ctypes
 import fcntl
 import os
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from slipstream.errors import StorageError
 from slipstream.log.open_files import OpenFiles
 from slipstream.log.os_file import Buffers, OsFile, full_or
+
+SYNCED_EACH_MAX = 16  # files that are synced one by one
 
 
 class File(Protocol):
@@ -37,6 +41,9 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes, giving back what was reserved behind it; `append` goes on there."""
+
+    def rewind(self) -> None:
+        """Have `append` go on at the beginning, over what the file holds, which keeps its space."""
 
     def flush(self) -> None:
         """Hand to the system what `append` has put off. Raises OSError."""
@@ -84,6 +91,9 @@ class Disk(Protocol):
     def sync_dir(self, path: str) -> None:
         """Make creations, removals and renames in a directory durable."""
 
+    def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        """`sync` of files and `sync_dir` of directories, where they still exist."""
+
     def random_bytes(self, size: int) -> bytes:
         """Bytes that nobody can guess."""
 
@@ -107,6 +117,10 @@ class OsDisk:
                 ctypes.c_longlong,
             ]
             self._fallocate = libc.fallocate
+        # Of many files, one call for the file system; it reports what failed from Linux 5.8 on.
+        self._syncfs: Callable[..., int] | None = None
+        if hasattr(libc, "syncfs") and _linux_version() >= (5, 8):
+            self._syncfs = libc.syncfs
 
     def open(self, path: str) -> OsFile:
         return OsFile(path, self._buffers, self._fallocate, self.open_files)
@@ -160,8 +174,38 @@ class OsDisk:
         finally:
             os.close(fd)
 
+    def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        if self._syncfs is not None and len(files) + len(directories) > SYNCED_EACH_MAX:
+            above = os.path.commonpath([*files, *directories])
+            while not os.path.exists(above):  # removed meanwhile
+                above = os.path.dirname(above)
+            fd = os.open(above, os.O_RDONLY)
+            try:
+                if self._syncfs(fd):
+                    failed = ctypes.get_errno()
+                    raise OSError(failed, os.strerror(failed))
+            finally:
+                os.close(fd)
+            return
+        for path in [*files, *directories]:
+            try:
+                fd = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:  # removed meanwhile
+                continue
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
     def random_bytes(self, size: int) -> bytes:
         return os.urandom(size)
+
+
+def _linux_version() -> tuple[int, ...]:
+    """The kernel's version, such as (6, 1); (0,) for other systems."""
+    if sys.platform != "linux":
+        return (0,)
+    return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
 
 
 class DirectoryLock:

@@ -735,7 +735,6 @@ class FileLog(Log):
         self.failed = "the log was deleted"
         if self._copies is not None:
             self._copies.retire()
-        self.disk.remove_tree(self.directory)
 
 
 def end_of(segment: Segment) -> _int:

@@ -322,6 +322,14 @@ class OsFile:
             self._end()
         self._size = self._reserved = size
 
+    def rewind(self) -> None:
+        """Go on at the beginning; the blocks that were written stay, and are written over."""
+        with self._lock:
+            written = self._flushed // BLOCK * BLOCK
+            self._zeroed = max(self._zeroed, written)
+            self._size = self._flushed = 0
+            self._tail = b""
+
     # -- reading, the end ----------------------------------------------------------------------
 
     def pread(self, offset: int, size: int) -> bytes:

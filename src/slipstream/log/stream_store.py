@@ -6,8 +6,11 @@
                                         consumers/<name>/meta.0, meta.1, state.0, state.1
                                         ephemeral/<name>/...
 
-Small content that changes is kept in two files, each with a generation and a checksum, so a crash
-leaves the old or the new content, never none. There are two ways:
+    <root>/commit-log/0.log, 1.log                          what changed last of the small ones
+
+Small content that changes (a configuration, a position) goes into the commit log first, and from
+there to its files. It is kept in two files, each with a generation and a checksum, so that one may
+be damaged. There are two ways:
 
 * A configuration (`ConfigurationFile`) is replaced by renaming: whatever a crash interrupts, each
   copy is whole. A copy that is not whole has been damaged, and the other one may be older.
@@ -22,13 +25,17 @@ import errno
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
 from urllib.parse import quote, unquote
+
+import msgspec
 
 from slipstream.errors import CorruptionError, StorageError
 from slipstream.log.block_cache import BlockCache
-from slipstream.log.disk import Disk, File
+from slipstream.log.commit_log.commit_log import FILE_BYTES, CommitLog, Removal, Touched
+from slipstream.log.commit_log.entry import REMOVE, Record
+from slipstream.log.disk import Disk
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.recovery import open_log
 
@@ -46,7 +53,9 @@ class TwinFile:
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
-        self._path = path
+        self.path = path
+        self.to_come: bytes | None = None  # what the commit log has for it, when it was opened
+        self.written = 0  # the number of the change that was written last; see `commit_log`
         self._generation = 0  # of the newest content
         self._slot = 1  # where that is
         self._synced = True  # whether it is durable; if not, the other slot is
@@ -60,10 +69,15 @@ class TwinFile:
         """Write no more: a save that is still on its way comes too late."""
         self.retired = True
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was written yet, nor read."""
+        return self._generation == 0
+
     def is_begun(self) -> bool:
         """Whether there was any content, however damaged; a full disk may leave an empty file."""
         try:
-            paths = [_slot(self._path, slot) for slot in (0, 1)]
+            paths = [_slot(self.path, slot) for slot in (0, 1)]
             return any(self._disk.exists(path) and self._disk.read(path) for path in paths)
         except OSError:  # a bad sector
             return True
@@ -73,10 +87,12 @@ class TwinFile:
 
         `damaged` or `torn` says what is wrong with the other copy, "" for nothing.
         """
-        copies = [_read_copy(self._disk, self._path, slot) for slot in (0, 1)]
+        if self.to_come is not None:
+            return self.to_come
+        copies = [_read_copy(self._disk, self.path, slot) for slot in (0, 1)]
         best = _newest(copies)
         if best is None:
-            raise CorruptionError(f"{self._path} is missing or damaged in both of its copies")
+            raise CorruptionError(f"{self.path} is missing or damaged in both of its copies")
         other = copies[1 - best.slot]
         if other.fault and best.generation & _CLOSED:
             self.damaged = f"the copy {other.name} is {other.fault}"
@@ -85,6 +101,22 @@ class TwinFile:
         self._generation, self._slot = best.generation & ~_CLOSED, best.slot
         self._unsure = True
         return best.content
+
+    def apply(self, content: bytes, touched: Touched) -> None:
+        """Replace the content. Blocks; raises OSError, `StorageError`."""
+        directory = os.path.dirname(self.path)
+        if not self._disk.exists(directory):
+            raise StorageError(f"there is no directory {directory} yet")
+        self._unsure = False  # the commit log has what comes next, until that is durable
+        self.save(content, sync=False)
+        touched.files[_slot(self.path, self._slot)] = None
+        if self._slot not in self._named:
+            touched.directories[directory] = None
+
+    def applied(self) -> None:
+        """What was saved last is durable."""
+        self._synced = True
+        self._named.add(self._slot)
 
     def save(self, content: bytes, sync: bool) -> None:
         """Replace the content. With `sync` it survives a power failure from then on; blocks.
@@ -96,11 +128,9 @@ class TwinFile:
         if self._unsure:
             # Where a sync has failed, another one alone would not make it durable. Only the first
             # sector changes, if any: the mark of an orderly stop goes.
-            found = _unpack(self._disk.read(_slot(self._path, self._slot)))
+            found = _unpack(self._disk.read(_slot(self.path, self._slot)))
             if found is None:
-                raise CorruptionError(
-                    f"{_slot(self._path, self._slot)} was damaged after the start"
-                )
+                raise CorruptionError(f"{_slot(self.path, self._slot)} was damaged after the start")
             self._write(self._slot, _pack(self._generation, found[1]), sync=True)
             self._synced = True
             self._unsure = False
@@ -110,23 +140,28 @@ class TwinFile:
         self._slot = slot
         self._synced = sync
 
-    def close(self, content: bytes) -> None:
-        """Replace the content in both copies, durably, and mark them as left by an orderly stop.
+    def mark_closed(self, touched: Touched) -> None:
+        """Have the other copy say the same, and that an orderly stop has left it; what was saved
+        last is durable. Raises OSError, `StorageError`."""
+        packed = _pack(self._generation | _CLOSED, self._read(self._slot))
+        self._write(1 - self._slot, packed, sync=False)
+        touched.files[_slot(self.path, 1 - self._slot)] = None
+        touched.directories[os.path.dirname(self.path)] = None
 
-        A copy that the next `load` finds damaged or missing was not torn then. Raises OSError,
-        `StorageError`.
-        """
-        if self.retired:
-            return
-        self.save(content, sync=True)
-        packed = _pack(self._generation | _CLOSED, content)
-        self._write(1 - self._slot, packed, sync=True)
-        self._write(self._slot, packed, sync=False)  # the first sector changes, if any
+    def mark_both(self) -> None:
+        """Have the first copy say so too: its first sector changes. The other one is durable."""
+        self._write(self._slot, _pack(self._generation | _CLOSED, self._read(self._slot)), False)
         self._unsure = True
+
+    def _read(self, slot: int) -> bytes:
+        found = _unpack(self._disk.read(_slot(self.path, slot)))
+        if found is None:
+            raise CorruptionError(f"{_slot(self.path, slot)} was damaged after it was written")
+        return found[1]
 
     def _write(self, slot: int, packed: bytes, sync: bool) -> None:
         """Replace what a slot holds; with `sync` durably, under its name."""
-        file = self._disk.open(_slot(self._path, slot))
+        file = self._disk.open(_slot(self.path, slot))
         try:
             if len(packed) <= file.size():
                 file.pwrite(0, packed)  # into blocks that it has, so that a full disk takes it
@@ -139,45 +174,43 @@ class TwinFile:
         finally:
             file.close()
         if sync and slot not in self._named:
-            self._disk.sync_dir(os.path.dirname(self._path))
+            self._disk.sync_dir(os.path.dirname(self.path))
             self._named.add(slot)
 
 
 class ConfigurationFile:
-    """A configuration in two copies, both with the newest content soon after each change.
+    """A configuration in two copies with the same content.
 
-    The first copy is replaced before a change is answered, the second one afterwards (`copying`),
-    both by renaming a file that is durable already. So the first copy is the newest one, and no
-    crash leaves a part of a copy. If the first one is damaged or missing, the second one may be
-    older: `doubt` says so until the next `save`.
+    The first copy is replaced before the second one, both by renaming a file that is durable
+    already. So the first copy is the newest one, and no crash leaves a part of a copy. If the first
+    one is damaged or missing, the second one may be older: `doubt` says so until the next change.
     """
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
-        self._path = path
+        self.path = path
+        self.to_come: bytes | None = None  # what the commit log has for it, when it was opened
+        self.written = 0  # the number of the change that was written last; see `commit_log`
+        self.content = b""  # as it was read or written last
         self._generation = 0
-        self._packed = b""  # the newest content as it stands in a copy; b"" before the first
-        self._copied = False  # whether the second copy holds it, as far as that is known
         self.retired = False  # what it was for is deleted
-        self.alternates = False  # written by an earlier version, in which either may be newer
         self.doubt = ""  # why what was read may be older than what was saved last
         self.damaged = ""  # what is wrong with the second copy, the first one being whole
+        # Whether the copies differ, or are of an earlier version, in which either may be newer.
+        self.is_stale = False
 
     def retire(self) -> None:
         """Write no more."""
         self.retired = True
 
-    @property
-    def is_new(self) -> bool:
-        """Whether nothing was written yet, nor read."""
-        return self._generation == 0
-
     def load(self) -> bytes:
         """The newest whole content; raises `CorruptionError` if there is none."""
-        copies = [_read_copy(self._disk, self._path, slot) for slot in (0, 1)]
+        if self.to_come is not None:
+            return self.to_come
+        copies = [_read_copy(self._disk, self.path, slot) for slot in (0, 1)]
         best = _newest(copies)
         if best is None:
-            raise CorruptionError(f"{self._path} is missing or damaged in both of its copies")
+            raise CorruptionError(f"{self.path} is missing or damaged in both of its copies")
         first, second = copies
         if first.fault:
             self.doubt = f"the copy {first.name} is {first.fault}"
@@ -190,79 +223,54 @@ class ConfigurationFile:
         elif second.fault == "damaged":
             self.damaged = f"the copy {second.name} is damaged"
         self._generation = best.generation
-        self._packed = _pack(best.generation, best.content, _FIRST_MAGIC)
-        self._copied = second.content == best.content
-        self.alternates = not first.in_order
+        self.content = best.content
+        same = second.content == best.content and first.in_order
+        self.is_stale = not self.doubt and not same  # else the copies are evidence of damage
         return best.content
 
-    def create(self, content: bytes, path: str, sync: bool) -> None:
-        """Write the first copy at `path`, from where it is to be renamed with its directory."""
+    def create(self, content: bytes, path: str) -> None:
+        """Write both copies at `path`, durably, from where they are to be renamed with their
+        directory. Blocks; raises OSError, `StorageError`."""
         packed = _pack(1, content, _FIRST_MAGIC)
-        self._put(_slot(path, 0), packed, sync)
-        self._generation, self._packed = 1, packed
+        for slot in (0, 1):
+            self._put(_slot(path, slot), packed, sync=True)
+        self._generation, self.content = 1, content
 
-    def save(self, content: bytes) -> None:
-        """Replace the content durably, in the first copy. Blocks.
+    def apply(self, content: bytes, touched: Touched) -> None:
+        """Replace the content in both copies; make the directory if there is none. Blocks.
 
-        Raises OSError, `StorageError`; the content is as before then.
+        Raises OSError, `StorageError`.
         """
-        if self.retired:
-            return
+        directory = os.path.dirname(self.path)
+        above = os.path.dirname(directory)
+        if not self._disk.exists(directory):
+            self._disk.makedirs(above)
+            self._disk.mkdir(directory)
+        touched.directories[above] = None  # also if it is there: an earlier sync may have failed
+        touched.directories[directory] = None
         packed = _pack(self._generation + 1, content, _FIRST_MAGIC)
-        first = _slot(self._path, 0)
-        self._replace(first, packed)
-        try:
-            self._disk.sync_dir(os.path.dirname(self._path))
-        except OSError:
-            self._put_back(first)
-            raise
-        self._generation += 1
-        self._packed = packed
-        self._copied = self.alternates = False
-        self.doubt = self.damaged = ""
-
-    def renew(self) -> None:
-        """What an earlier version wrote, in copies of which either may be newer, is written anew.
-        Blocks. Raises OSError, `StorageError`."""
-        if self.alternates and not self.doubt:
-            self.save(self._packed[_HEAD_SIZE:])
-
-    def _put_back(self, first: str) -> None:
-        """The change did not become durable: as far as the disk can, make the file say so.
-
-        A restart finds the old or the new content, whole in either case, or the same doubt.
-        """
-        try:
-            if self.doubt:
-                self._disk.remove(first)
-            else:
-                self._replace(first, self._packed)
-        except (OSError, StorageError):
-            pass
-
-    def copying(self) -> "CopyOfConfiguration | None":
-        """The write of the second copy; None if that is up to date, or is evidence of damage."""
-        if self.retired or self._copied or self.doubt or not self._packed:
-            return None
-        self._copied = True
-        return CopyOfConfiguration(self._disk, self._path, self._packed, self)
-
-    def not_copied(self) -> None:
-        """The second copy could not be written."""
-        self._copied = False
-
-    def _replace(self, name: str, packed: bytes) -> None:
-        """Write another file, which is durable before it is renamed to `name`; nothing is left of
-        it if that fails."""
-        try:
-            self._put(name + _STAGED, packed, sync=True)
-            self._disk.rename(name + _STAGED, name)
-        except (OSError, StorageError):
+        for slot in (0, 1):
+            name = _slot(self.path, slot)
             try:
-                self._disk.remove(name + _STAGED)
-            except OSError:
-                pass  # the next attempt overwrites it
-            raise
+                self._put(name + _STAGED, packed, sync=False)
+                self._disk.rename(name + _STAGED, name)
+            except (OSError, StorageError):
+                self._clean_up(name + _STAGED)
+                raise
+            touched.files[name] = None
+        self._generation += 1
+        self.content = content
+
+    def applied(self) -> None:
+        """What was applied last is durable."""
+        self.doubt = self.damaged = ""
+        self.is_stale = False
+
+    def _clean_up(self, name: str) -> None:
+        try:
+            self._disk.remove(name)
+        except OSError:
+            pass  # the next attempt overwrites it
 
     def _put(self, name: str, packed: bytes, sync: bool) -> None:
         file = self._disk.open(name)
@@ -274,90 +282,6 @@ class ConfigurationFile:
                 file.sync()
         finally:
             file.close()
-
-
-class CopyOfConfiguration:
-    """The second copy of a configuration on its way to the disk, in steps: all copies of a batch
-    are written, then synced and renamed, then their directories are synced."""
-
-    def __init__(
-        self, disk: Disk, path: str, packed: bytes, configuration: ConfigurationFile
-    ) -> None:
-        self._disk = disk
-        self._name = _slot(path, 1)
-        self._packed = packed
-        self.configuration = configuration
-        self._file: File | None = None
-        self.failed: Exception | None = None
-
-    @property
-    def directory(self) -> str:
-        """Where it is renamed."""
-        return os.path.dirname(self._name)
-
-    def write(self) -> None:
-        """Write it under another name. Never raises: what the disk says is kept in `failed`."""
-        if not self.configuration.retired:
-            self._attempt(self._write)
-
-    def _write(self) -> None:
-        self._file = self._disk.open(self._name + _STAGED)
-        if self._file.size():
-            self._file.truncate(0)
-        self._file.append(self._packed)
-
-    def settle(self) -> None:
-        """Sync it and give it its name."""
-        if self._file is not None:
-            self._attempt(self._settle, self._file)
-
-    def _settle(self, file: File) -> None:
-        if self.failed is None:
-            file.sync()
-        if self.failed is None and not self.configuration.retired:
-            self._disk.rename(self._name + _STAGED, self._name)
-
-    def sync_name(self) -> None:
-        """Make its name durable."""
-        if self._file is not None and self.failed is None and not self.configuration.retired:
-            self._attempt(self._disk.sync_dir, self.directory)
-
-    def _attempt(self, step: Callable[..., None], *given: Any) -> None:
-        try:
-            step(*given)
-        except Exception as error:  # whatever the disk says; `finish` reports it
-            self.failed = error
-
-    def close(self) -> None:
-        """Release the file."""
-        if self._file is not None:
-            self._attempt(self._file.close)
-
-    def has_failed(self) -> bool:
-        """Take over the outcome, on the loop; whether it is to be attempted again."""
-        if self.failed is None or self.configuration.retired:
-            return False
-        self.configuration.not_copied()
-        return True
-
-
-@dataclass
-class CopyJob:
-    """The second copies of several configurations; `done` is called on the loop with those that
-    the disk refused."""
-
-    copies: list[CopyOfConfiguration]
-    done: Callable[[list[CopyOfConfiguration]], None]
-
-    def run(self) -> None:
-        """Write them. On most file systems the first sync makes the rest of them cheap."""
-        for step in ("write", "settle", "sync_name", "close"):
-            for copy in self.copies:
-                getattr(copy, step)()
-
-    def finish(self) -> None:
-        """Say how it went."""
-        self.done([copy for copy in self.copies if copy.has_failed()])
 
 
 _STAGED = ".new"  # behind the name of a file that is about to replace it
@@ -422,60 +346,19 @@ def _unpack(data: bytes) -> tuple[int, bytes] | None:
     return int.from_bytes(data[8:16], "little"), content
 
 
-@dataclass
-class StateSave:
-    """A consumer's state on its way to the disk; `done` is called on the loop with the outcome."""
-
-    store: "ConsumerStore"
-    content: bytes
-    sync: bool
-    done: Callable[[Exception | None], None]
-    error: Exception | None = field(default=None)
-
-    def run(self) -> None:
-        """Write it."""
-        try:
-            self.store.save_state(self.content, self.sync)
-        except Exception as error:  # whatever the disk says is reported by `finish`
-            self.error = error
-
-    def finish(self) -> None:
-        """Say how it went; a consumer that was deleted meanwhile misses nothing."""
-        self.done(None if self.store.is_retired() else self.error)
-
-
-@dataclass
-class EphemeralSave:
-    """The configuration of an ephemeral consumer on its way to the disk, with its directory the
-    first time; `failed` is called on the loop if the disk refused it."""
-
-    store: "ConsumerStore"
-    meta: bytes
-    failed: Callable[[Exception], None]
-    error: Exception | None = field(default=None)
-
-    def run(self) -> None:
-        """Write it, unless the consumer was deleted meanwhile."""
-        try:
-            self.store.save_ephemeral(self.meta)
-        except Exception as error:  # whatever the disk says is reported by `finish`
-            self.error = error
-
-    def finish(self) -> None:
-        """Report how it went."""
-        if self.error is not None and not self.store.is_retired():
-            self.failed(self.error)
-
-
-def _make(disk: Disk, path: str, fill: Callable[[str], None], sync: bool) -> None:
-    """Make a directory that `fill` completes: whatever fails or crashes, it is there as a whole
-    or, from the next start on, not at all. Raises OSError, `StorageError`."""
-    above, name = os.path.split(path)
+def _check_free(disk: Disk, path: str) -> None:
+    """Raises `StorageError` if there is something in a directory that is to be made."""
     if disk.list(path):
         raise StorageError(
             f"{path} holds files that could not be read when the server started, and they are kept;"
             " move that directory away (docs/storage.md), or take another name"
         )
+
+
+def _make(disk: Disk, path: str, fill: Callable[[str], None]) -> None:
+    """Make a directory that `fill` completes: whatever fails or crashes, it is there as a whole
+    or, from the next start on, not at all. Durable on return. Raises OSError, `StorageError`."""
+    above, name = os.path.split(path)
     disk.makedirs(above)
     fresh = f"{above}/{_FRESH}{name[:_NAME_BYTES_MAX]}"
     is_named = False
@@ -486,12 +369,10 @@ def _make(disk: Disk, path: str, fill: Callable[[str], None], sync: bool) -> Non
             disk.remove_tree(fresh)
             disk.mkdir(fresh)
         fill(fresh)
-        if sync:
-            disk.sync_dir(fresh)
+        disk.sync_dir(fresh)
         disk.rename(fresh, path)
         is_named = True
-        if sync:
-            disk.sync_dir(above)
+        disk.sync_dir(above)
     except (OSError, StorageError):
         if is_named:
             disk.rename(path, fresh)
@@ -499,15 +380,17 @@ def _make(disk: Disk, path: str, fill: Callable[[str], None], sync: bool) -> Non
         raise
 
 
-def _discard(disk: Disk, path: str) -> None:
-    """Remove a directory in a way that a crash can not leave half of it."""
+def _discard(disk: Disk, path: str, sync: bool = True) -> None:
+    """Remove a directory in a way that a crash can not leave half of it; without `sync` the commit
+    log has to repeat that."""
     above, name = os.path.split(path)
     trash = f"{above}/{_TRASH}{name[:_NAME_BYTES_MAX]}"
     disk.remove_tree(trash)
     if disk.exists(path):
         disk.rename(path, trash)
         try:
-            disk.sync_dir(above)
+            if sync:
+                disk.sync_dir(above)
         except OSError:
             disk.rename(trash, path)
             raise
@@ -523,93 +406,99 @@ def _entries(disk: Disk, path: str) -> Iterator[str]:
             yield entry
 
 
-class ConsumerStore:
-    """One consumer's files. Those of an ephemeral one are not synced until its state is."""
+class Late:
+    """What the disk refused when the store was opened: it is in the commit log still."""
 
-    def __init__(self, disk: Disk, path: str, is_ephemeral: bool = False) -> None:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.configurations: dict[str, ConfigurationFile] = {}  # that have something to come
+        self.positions: dict[str, TwinFile] = {}
+        self.removed: set[str] = set()  # directories that are to go
+
+    def configuration(self, path: str) -> ConfigurationFile:
+        """The file at `path`, with what is to come to it."""
+        found = self.configurations.get(path)
+        return ConfigurationFile(self._disk, path) if found is None or found.retired else found
+
+    def position(self, path: str) -> TwinFile:
+        """The same of a position."""
+        found = self.positions.get(path)
+        return TwinFile(self._disk, path) if found is None or found.retired else found
+
+    def names_in(self, directory: str) -> Iterator[str]:
+        """Directories that are to come in `directory`."""
+        for path, configuration in self.configurations.items():
+            above, name = os.path.split(os.path.dirname(path))
+            if above == directory and not configuration.retired:
+                yield name
+
+
+class ConsumerStore:
+    """One consumer's files. They are made when its configuration is applied."""
+
+    def __init__(self, disk: Disk, path: str, late: Late, is_ephemeral: bool = False) -> None:
         self._disk = disk
         self.path = path
         self.is_ephemeral = is_ephemeral
-        self._is_synced = not is_ephemeral
-        self.meta = ConfigurationFile(disk, f"{path}/meta")
-        self.state = TwinFile(disk, f"{path}/state")
+        self.meta = late.configuration(f"{path}/meta")
+        self.state = late.position(f"{path}/state")
 
-    def create(self, meta: bytes) -> None:
-        """Make the directory with `meta`; durable unless the consumer is ephemeral. Blocks.
-
-        Raises OSError, `StorageError`.
-        """
-
-        def fill(fresh: str) -> None:
-            self.meta.create(meta, f"{fresh}/meta", sync=not self.is_ephemeral)
-
-        _make(self._disk, self.path, fill, sync=not self.is_ephemeral)
-
-    def save_ephemeral(self, meta: bytes) -> None:
-        """Keep the configuration of an ephemeral consumer, new or changed. Blocks.
-
-        Raises OSError, `StorageError`.
-        """
-        if self.is_retired():
-            return
-        if self.meta.is_new:
-            self.create(meta)
-            if self.is_retired():  # it was deleted at the same time, and must not come back
-                _discard(self._disk, self.path)
-        else:
-            self.meta.save(meta)
-
-    def save_state(self, state: bytes, sync: bool) -> None:
-        """Replace the state; with `sync` it is durable from then on. Blocks.
-
-        Raises OSError, `StorageError`.
-        """
-        if sync and not self._is_synced and not self.is_retired():
-            file = self._disk.open(f"{self.path}/meta.0")
-            try:
-                file.sync()
-            finally:
-                file.close()
-            self._disk.sync_dir(self.path)
-            self._disk.sync_dir(os.path.dirname(self.path))
-            self._is_synced = True
-        self.state.save(state, sync)
-
-    def close(self, state: bytes) -> None:
-        """Save the state as the last one of an orderly stop. Raises OSError, `StorageError`."""
-        if self.is_ephemeral:
-            self.state.save(state, sync=False)
-        else:
-            self.state.close(state)
-
-    def is_begun(self) -> bool:
-        """Whether there is more than a directory that a crash cut short."""
-        return bool(self._disk.list(self.path))
-
-    def is_retired(self) -> bool:
-        """Whether the consumer was deleted."""
-        return self.state.retired
+    def check_free(self) -> None:
+        """Raises `StorageError` if there are files of a consumer that could not be read."""
+        _check_free(self._disk, self.path)
 
     def retire(self) -> None:
-        """Write no more: a save that is still on its way comes too late."""
+        """Write no more: a change that is still on its way comes too late."""
         self.meta.retire()
         self.state.retire()
 
-    def delete(self) -> None:
-        """Remove everything, durably. Raises OSError: then it is as it was."""
-        _discard(self._disk, self.path)
-        self.retire()
+    def discard(self, sync: bool = True) -> None:
+        """Remove everything; durably with `sync`. Blocks. Raises OSError: then it is as it was."""
+        _discard(self._disk, self.path, sync)
+
+
+class Closing:
+    """The positions of consumers as the last ones of an orderly stop: a copy that the next start
+    finds damaged or missing was not torn then. All share two syncs."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._durable: list[TwinFile] = []
+        self._touched = Touched()
+
+    def add(self, store: ConsumerStore, state: bytes) -> None:
+        """Save a position. Blocks; raises OSError, `StorageError`: then it is as it was."""
+        store.state.apply(state, self._touched)
+        if not store.is_ephemeral:
+            self._durable.append(store.state)
+
+    def run(self) -> None:
+        """Make all durable, in both copies. Blocks; raises OSError, `StorageError`."""
+        self._sync()
+        for file in self._durable:
+            file.applied()
+            file.mark_closed(self._touched)
+        self._sync()
+        for file in self._durable:
+            file.mark_both()
+
+    def _sync(self) -> None:
+        touched, self._touched = self._touched, Touched()
+        self._disk.sync_all(list(touched.files), list(touched.directories))
 
 
 class StreamStore:
     """One stream's directory."""
 
-    def __init__(self, disk: Disk, path: str, cache: BlockCache, segment_bytes: int) -> None:
+    def __init__(
+        self, disk: Disk, path: str, cache: BlockCache, segment_bytes: int, late: Late
+    ) -> None:
         self._disk = disk
+        self._late = late
         self._cache = cache
         self._segment_bytes = segment_bytes
         self.path = path
-        self.meta = ConfigurationFile(disk, f"{path}/meta")
+        self.meta = late.configuration(f"{path}/meta")
 
     def create(self, meta: bytes) -> None:
         """Make the directory with `meta`; durable. Blocks; raises OSError, `StorageError`.
@@ -619,16 +508,21 @@ class StreamStore:
         parts = ("msgs", "consumers", "ephemeral")
         if not any(self._disk.list(f"{self.path}/{part}") for part in parts):
             _discard(self._disk, self.path)
+        _check_free(self._disk, self.path)
 
         def fill(fresh: str) -> None:
             self._disk.mkdir(f"{fresh}/msgs")
-            self.meta.create(meta, f"{fresh}/meta", sync=True)
+            self.meta.create(meta, f"{fresh}/meta")
 
-        _make(self._disk, self.path, fill, sync=True)
+        _make(self._disk, self.path, fill)
 
     def is_begun(self) -> bool:
-        """Whether there is more than a directory that a crash cut short."""
-        return bool(self._disk.list(self.path))
+        """Whether there is more than a directory that is to go, or that a crash cut short when it
+        was made or removed."""
+        if self.path in self._late.removed:
+            return False
+        names = self._disk.list(self.path)
+        return (names != ["msgs"] and bool(names)) or bool(self._disk.list(f"{self.path}/msgs"))
 
     def open_log(self, first_seq: int = 1) -> FileLog:
         """Open the stream's log; see `recovery`. Blocks."""
@@ -639,25 +533,33 @@ class StreamStore:
     def consumer(self, name: str, is_ephemeral: bool = False) -> ConsumerStore:
         """The files of the consumer with this name, there or not."""
         kind = "ephemeral" if is_ephemeral else "consumers"
-        return ConsumerStore(self._disk, f"{self.path}/{kind}/{_escape(name)}", is_ephemeral)
+        path = f"{self.path}/{kind}/{_escape(name)}"
+        return ConsumerStore(self._disk, path, self._late, is_ephemeral)
 
     def consumers(self) -> Iterator[tuple[str, ConsumerStore]]:
         """Name and files of every consumer that has left any, ephemeral ones last."""
         for is_ephemeral in (False, True):
-            kind = "ephemeral" if is_ephemeral else "consumers"
-            for entry in _entries(self._disk, f"{self.path}/{kind}"):
-                store = self.consumer(unquote(entry), is_ephemeral)
-                if store.is_begun():
-                    yield unquote(entry), store
+            path = f"{self.path}/{'ephemeral' if is_ephemeral else 'consumers'}"
+            there = [entry for entry in _entries(self._disk, path) if self._is_begun(path, entry)]
+            for entry in dict.fromkeys([*there, *self._late.names_in(path)]):
+                yield unquote(entry), self.consumer(unquote(entry), is_ephemeral)
 
-    def delete(self) -> None:
-        """Remove everything, durably. Raises OSError: then it is as it was."""
-        _discard(self._disk, self.path)
-        self.meta.retire()
+    def _is_begun(self, path: str, entry: str) -> bool:
+        """Whether there is more than a directory that is to go, or that a crash cut short."""
+        directory = f"{path}/{entry}"
+        return directory not in self._late.removed and bool(self._disk.list(directory))
+
+    def discard(self, sync: bool = True) -> None:
+        """Remove everything; durably with `sync`. Blocks. Raises OSError: then it is as it was."""
+        _discard(self._disk, self.path, sync)
 
 
 class Store:
-    """The store directory of a server; `cache_bytes_max` bounds the memory that reading takes."""
+    """The store directory of a server; `cache_bytes_max` bounds the memory that reading takes,
+    `log_bytes` each of the commit log's two files.
+
+    What the commit log holds is applied first. Blocks; raises OSError, `StorageError`.
+    """
 
     def __init__(
         self,
@@ -665,17 +567,74 @@ class Store:
         root: str,
         cache_bytes_max: int = 16 * 1024 * 1024,
         segment_bytes: int = SEGMENT_BYTES,
+        log_bytes: int = FILE_BYTES,
     ) -> None:
         self.disk = disk
         self.root = f"{root}/jetstream"
         self._cache = BlockCache(cache_bytes_max)
         self._segment_bytes = segment_bytes
         disk.makedirs(self.root)
+        self.commit_log = CommitLog(disk, root, log_bytes)
+        replayed = self.commit_log.open()
+        self.lost = replayed.lost  # numbers of entries of the log that damage has taken
+        self._late = Late(disk)
+        touched = Touched()
+        for record in sorted(replayed.changes, key=_order):
+            path = f"{root}/{record.path}"
+            if self.disk.exists(self._stream_of(path)):
+                self._apply(path, record, touched)
+        disk.sync_all(list(touched.files), list(touched.directories))
+        self.commit_log.begin()
+
+    def _apply(self, path: str, record: Record, touched: Touched) -> None:
+        """Apply what the commit log held of an earlier process. What the disk does not take now
+        goes into the log once more, and counts for whoever loads it."""
+        if record.kind == REMOVE:
+            if record.content not in (b"0", self._identity_of(path)):
+                return  # it has happened, and something else has the name
+            discard = partial(_discard, self.disk, path, sync=False)
+            removal = Removal(path, record.content, discard)
+            try:
+                removal.apply(b"", touched)
+            except (OSError, StorageError):
+                self._late.removed.add(path)
+                self.commit_log.remove(removal)
+            return
+        late = self._late
+        is_position = path.endswith("/state")
+        kept = late.position(path) if is_position else late.configuration(path)
+        try:
+            kept.load()
+        except CorruptionError:
+            pass  # what takes its place is newer than any
+        try:
+            kept.apply(record.content, touched)
+        except (OSError, StorageError):
+            kept.to_come = record.content
+            if isinstance(kept, TwinFile):
+                late.positions[path] = kept
+            else:
+                late.configurations[path] = kept
+            self.commit_log.keep(kept, record.content)
+
+    def _identity_of(self, path: str) -> bytes:
+        """When what lies in a directory was created, as a removal has it; b"" if that cannot be
+        read."""
+        try:
+            created = msgspec.json.decode(ConfigurationFile(self.disk, f"{path}/meta").load())
+            return b"%d" % created["created"]
+        except (StorageError, OSError, msgspec.MsgspecError, KeyError, TypeError):
+            return b""
+
+    def _stream_of(self, path: str) -> str:
+        """The directory of the stream that a path lies in."""
+        account, stream = path[len(self.root) + 1 :].split("/")[:2]
+        return f"{self.root}/{account}/{stream}"
 
     def stream(self, account: str, name: str) -> StreamStore:
         """The directory of a stream, there or not."""
         path = f"{self.root}/{_escape(account)}/{_escape(name)}"
-        return StreamStore(self.disk, path, self._cache, self._segment_bytes)
+        return StreamStore(self.disk, path, self._cache, self._segment_bytes, self._late)
 
     def streams(self, account: str) -> Iterator[tuple[str, StreamStore]]:
         """Name and directory of every stream of an account that has left any."""
@@ -683,6 +642,11 @@ class Store:
             store = self.stream(account, unquote(entry))
             if store.is_begun():
                 yield unquote(entry), store
+
+
+def _order(record: Record) -> tuple[bool, bool]:
+    """Directories go before others of their names come; these come before what lies in them."""
+    return record.kind != REMOVE, record.path.endswith("/state")
 
 
 def _escape(name: str) -> str:

@@ -1,4 +1,5 @@
-"""The thread on which the server's disk jobs run.
+"""The threads on which the server's disk jobs run: one for batches and what belongs to streams, one
+for checkpoints of the commit log, which may take long.
 
 Where the disk answers within a fraction of a millisecond and nothing else is running, a small batch
 runs on the loop instead: two hand-overs between threads would cost more than they hide.
@@ -30,12 +31,17 @@ class DiskThread:
         self._loop = loop
         self._turn = turn
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="slipstream-disk")
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="slipstream-checkpoint")
         self._seconds = 0.0  # what a small batch takes, averaged
         self._since_probe = 0
 
     def start(self, job: Job) -> None:
         """Run a job on the thread, its `finish` on the loop."""
         self._threads.submit(self._run, job)
+
+    def start_aside(self, job: Job) -> None:
+        """Run a job on the other thread, its `finish` on the loop."""
+        self._aside.submit(self._run, job)
 
     def _run(self, job: Job) -> None:
         """On the thread. A future's callbacks would come two rounds of the loop later."""
@@ -73,9 +79,11 @@ class DiskThread:
         self._seconds += (min(seconds, 0.01) - self._seconds) * _WEIGHT
 
     def wait(self) -> None:
-        """Block until what runs on the thread has ended; what follows from it comes later."""
-        self._threads.submit(lambda: None).result()
+        """Block until what runs on the threads has ended; what follows from it comes later."""
+        for threads in (self._threads, self._aside):
+            threads.submit(lambda: None).result()
 
     def close(self) -> None:
         """Wait for what is on its way."""
         self._threads.shutdown(wait=True)
+        self._aside.shutdown(wait=True)

@@ -16,15 +16,16 @@ from collections import deque
 from random import Random
 from typing import Any
 
-from slipstream.engine.commit.commit import BatchJob
+from slipstream.engine.commit.commit import Batch, BatchJob
 from slipstream.engine.engine import Authenticator, Engine
 from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.protocol.options import SECOND, AccountLimits, EngineOptions
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.session import STALL
+from slipstream.log.commit_log.commit_log import FILE_BYTES
 from slipstream.log.disk import Disk
-from slipstream.log.durability import Job, SyncBatch
+from slipstream.log.durability import Job
 from slipstream.log.file_log import SEGMENT_BYTES
 from slipstream.log.stream_store import Store
 
@@ -85,7 +86,7 @@ class Held:
         self.ran = False
 
     @property
-    def batch(self) -> SyncBatch | None:
+    def batch(self) -> Batch | None:
         """What the job writes and syncs, if it is a stream's batch."""
         return self.job.batch if isinstance(self.job, BatchJob) else None
 
@@ -119,6 +120,10 @@ class HandRunner:
         else:
             item.run()
             item.finish()
+
+    def start_aside(self, job: Job) -> None:
+        """The same."""
+        self.start(job)
 
     def run_here(self, job: Job, size: int) -> bool:
         """Never: a job that runs at once does so in `start`."""
@@ -241,12 +246,17 @@ class Client:
         """Publish one message."""
         self.send(encode(subject, body, reply, headers))
 
+    @property
+    def inbox(self) -> str:
+        """Where answers to the last request go."""
+        return f"_INBOX.t.{self._inboxes}"
+
     def ask(
         self, subject: str, body: Any = b"", headers: dict[str, str] | None = None
     ) -> list[Message]:
         """Send a request, as JSON unless `body` is bytes; everything that came back at once."""
         self._inboxes += 1
-        inbox = f"_INBOX.t.{self._inboxes}"
+        inbox = self.inbox
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.publish(subject, payload, inbox, headers)
         return [message for message in self.take() if message.subject == inbox]
@@ -328,6 +338,7 @@ class Driver:
         authenticator: Authenticator | None = None,
         seed: int = 1,
         segment_bytes: int = SEGMENT_BYTES,
+        log_bytes: int = FILE_BYTES,
     ) -> None:
         self.clock = Clock(now)
         self.runner = runner or HandRunner()
@@ -335,7 +346,7 @@ class Driver:
         self.engine = Engine(self.clock, Random(seed), self.options, self.runner, authenticator)
         self.store: Store | None = None
         if disk is not None:
-            self.store = Store(disk, "store", segment_bytes=segment_bytes)
+            self.store = Store(disk, "store", segment_bytes=segment_bytes, log_bytes=log_bytes)
 
     def start(self, **limits: Any) -> "Driver":
         """Start JetStream, with limits (fields of `AccountLimits`) for the default account."""
@@ -362,6 +373,22 @@ class Driver:
                 return
             self.engine.go_on()
         raise AssertionError("the engine does not come to rest")
+
+    def settle_log(self) -> int:
+        """Have the commit log's entries written and synced, while messages wait for the disk; how
+        many there were."""
+        waiting = self.runner.waiting
+        count = 0
+        while mine := [held for held in waiting if self._is_entry(held)]:
+            waiting.remove(mine[0])
+            mine[0].run()
+            mine[0].finish()
+            self.finish()
+            count += 1
+        return count
+
+    def _is_entry(self, held: Held) -> bool:
+        return isinstance(held.job, BatchJob) and held.job.stream is self.engine.state
 
     def advance(self, ns: int) -> None:
         """Let time pass, stopping wherever a timer is due."""

@@ -18,6 +18,7 @@ the next sync: this is what kernels do, and why a failed fsync is final.
 import errno
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 
 from slipstream.errors import DiskFullError
@@ -342,6 +343,15 @@ class SimulatedDisk:
         self.begin("sync_dir")
         self._walk(_split(path)).sync()
 
+    def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        """`sync` of files and `sync_dir` of directories, where they still exist."""
+        for path in files:
+            if self.exists(path):
+                self.open(path).sync()
+        for path in directories:
+            if self.exists(path):
+                self.sync_dir(path)
+
     def random_bytes(self, size: int) -> bytes:
         """Bytes that the next run with the same seed gets, too."""
         return self._secrets.randbytes(size)
@@ -376,6 +386,11 @@ class SimulatedFile:
         self._size += len(data)
         if not self._direct:
             self._write_pending()
+
+    def rewind(self) -> None:
+        """Have `append` go on at the beginning."""
+        self._write_pending()
+        self._size = 0
 
     def _write_pending(self) -> None:
         if self._pending and self._disk.is_current(self._epoch):

@@ -8,7 +8,7 @@ from slipstream.engine.commit.commit import BatchJob
 from slipstream.engine.consumer import acks, redelivery
 from slipstream.engine.consumer.life import ConsumerLife
 from slipstream.engine.consumer.pending import DUE
-from slipstream.log.durability import Job
+from slipstream.log.durability import Job, SyncBatch
 from slipstream.testing.driver import HandRunner
 
 from .world import StalledError, World
@@ -35,7 +35,7 @@ class ForgetfulRunner(HandRunner):
     """Tells consumers nothing of what was synced late: a waiting pull is not woken."""
 
     def finished(self, job: Job) -> None:
-        if self.held and isinstance(job, BatchJob):
+        if self.held and isinstance(job, BatchJob) and isinstance(job.batch, SyncBatch):
             job.stream.visible_seq = job.batch.last_seq
         super().finished(job)
 
@@ -45,11 +45,11 @@ def test_a_wake_up_lost_when_a_sync_is_late_is_found() -> None:
 
 
 def test_a_wake_up_lost_on_resume_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pause(life: ConsumerLife, until: int) -> None:
+    def pause(life: ConsumerLife, until: int, _text: str) -> None:
         life.consumer.paused_until = until if until > life.consumer.clock.now else 0
         life.watch(life.consumer.paused_until)
 
-    monkeypatch.setattr(ConsumerLife, "pause", pause)
+    monkeypatch.setattr(ConsumerLife, "_pause", pause)
     assert _finds()
 
 

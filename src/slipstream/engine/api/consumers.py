@@ -1,12 +1,11 @@
 """The calls that create, show, change and delete consumers (spec jetstream-api.md 4.2)."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from slipstream.engine.api.consumer_info import consumer_info
-from slipstream.engine.api.dispatch import Operation, Request, WhenDurable, page
+from slipstream.engine.api.dispatch import Done, Operation, Request, Wait, WhenDurable, all_of, page
 from slipstream.engine.api.requests import (
     PageRequest,
     PauseRequest,
@@ -24,6 +23,7 @@ from slipstream.engine.consumer.checks import (
 from slipstream.engine.consumer.config import ENUMS, ConsumerConfig, fill_defaults
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.doubt import go_back, trust_consumer
+from slipstream.engine.consumer.life import discard_consumer
 from slipstream.engine.consumer.pull import PullDelivery
 from slipstream.engine.consumer.push import PushDelivery
 from slipstream.engine.consumer.restore import begin_consumer
@@ -132,7 +132,7 @@ def _create(
         if asked.action == "create":
             if not same(existing.config, config):
                 raise ApiError(10148)
-            return consumer_info(existing)
+            return WhenDurable(js.when_kept, consumer_info(existing), 10104)
         return _update(stream, existing, config)
     if asked.action == "update":
         raise ApiError(10149)
@@ -142,7 +142,18 @@ def _create(
     info = consumer_info(consumer)
     if auto:
         info["config"].pop("name", None)
-    return info
+    if consumer.store is None or consumer.store.is_ephemeral:  # the files of this one may wait
+        return info
+
+    def wait(done: Done) -> None:
+        def kept(error: Exception | None) -> None:
+            if error is not None:
+                consumer.life.abandon()
+            done(error)
+
+        js.when_kept(kept)
+
+    return WhenDurable(wait, info, 10104)
 
 
 def _check_count(js: "JetStream", stream: Stream) -> None:
@@ -161,7 +172,6 @@ def _update(
 ) -> dict[str, Any] | WhenDurable:
     old = consumer.config
     config.pause_until = old.pause_until
-    delivery = consumer.delivery
     # Whoever listens where it delivered keeps it there, also if it does not deliver to him.
     is_bound = old.is_push and stream.account.has_interest(old.deliver_subject.encode())
     check_retention(stream, config, consumer.name)
@@ -169,7 +179,25 @@ def _update(
     in_doubt = consumer.name in stream.doubtful
     if same(old, config) and not in_doubt:
         return consumer_info(consumer)
-    consumer.life.save_config(config)
+
+    def wait(done: Done) -> None:
+        def kept(error: Exception | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                _change(stream, consumer, config)
+                _when_removed(stream)(done)
+
+        consumer.life.keep_config(config, kept)
+
+    return WhenDurable(wait, lambda: consumer_info(consumer), 10104)
+
+
+def _change(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> None:
+    """Have a consumer work by `config`, which is kept."""
+    old = consumer.config
+    delivery = consumer.delivery
+    in_doubt = consumer.name in stream.doubtful
     refiltered = config.filters != consumer.filters
     if refiltered:
         stream.unlink_filters(consumer)
@@ -194,16 +222,11 @@ def _update(
         trust_consumer(stream, consumer.name)
     consumer.life.tick()
     consumer.wake()
-    return _after_removals(stream, consumer_info(consumer), 10104)
 
 
-def _after_removals(
-    stream: Stream, answer: dict[str, Any], failure: int
-) -> dict[str, Any] | WhenDurable:
-    """`answer`, once what the stream has let go for the change survives a crash."""
-    if stream.config.retention == "limits":
-        return answer
-    return WhenDurable(stream.when_durable, answer, failure)
+def _when_removed(stream: Stream) -> Wait:
+    """Waits until what the stream has let go for a consumer survives a crash."""
+    return stream.when_durable if stream.config.retention != "limits" else all_of()
 
 
 def info(js: "JetStream", request: Request) -> dict[str, Any]:
@@ -213,20 +236,25 @@ def info(js: "JetStream", request: Request) -> dict[str, Any]:
     return consumer_info(find(js, *request.tokens))
 
 
-def delete(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
+def delete(js: "JetStream", request: Request) -> WhenDurable:
     """CONSUMER.DELETE."""
     if not request.is_empty:
         raise ApiError(10038)
     stream, name = js.find(request.tokens[0]), request.tokens[1]
+    waits = [_when_removed(stream)]
     try:
         if name in stream.doubtful and name not in stream.consumers:
-            stream.store.consumer(name).delete()
+            discard_consumer(stream, stream.store.consumer(name))
+            waits.append(js.when_kept)
         else:
-            find(js, stream.name, name).stop("Consumer Deleted", delete=True)
+            consumer = find(js, stream.name, name)
+            if consumer.store is not None:
+                waits.append(js.when_kept)
+            consumer.stop("Consumer Deleted", delete=True)
     except (OSError, StorageError) as error:
         raise ApiError(10012, err=f"consumer cannot be deleted: {error}") from error
     trust_consumer(stream, name)
-    return _after_removals(stream, {"success": True}, 10012)
+    return WhenDurable(all_of(*waits), {"success": True}, 10012)
 
 
 def names(js: "JetStream", request: Request) -> dict[str, Any]:
@@ -245,7 +273,7 @@ def list_infos(js: "JetStream", request: Request) -> dict[str, Any]:
     return {**paging, "consumers": [consumer_info(consumers[name], False) for name in shown]}
 
 
-def pause(js: "JetStream", request: Request) -> dict[str, Any]:
+def pause(js: "JetStream", request: Request) -> WhenDurable:
     """CONSUMER.PAUSE: until a time, or resume."""
     asked = read_optional(request, PauseRequest)
     until = read_time(asked.pause_until).ns if asked.pause_until else ZERO
@@ -255,14 +283,14 @@ def pause(js: "JetStream", request: Request) -> dict[str, Any]:
     except ValueError as error:
         detail = f"json: error calling MarshalJSON for type *time.Time: {error}"
         raise ApiError(10104, err=detail) from error
-    consumer.life.pause(until)
-    answer: dict[str, Any] = {
-        "paused": bool(consumer.paused_until),
-        "pause_until": shown,
-    }
-    if consumer.paused_until:
-        answer["pause_remaining"] = consumer.paused_until - consumer.clock.now
-    return answer
+
+    def answer() -> dict[str, Any]:
+        fields: dict[str, Any] = {"paused": bool(consumer.paused_until), "pause_until": shown}
+        if consumer.paused_until:
+            fields["pause_remaining"] = consumer.paused_until - consumer.clock.now
+        return fields
+
+    return WhenDurable(lambda done: consumer.life.pause(until, done), answer, 10104)
 
 
 def reset(js: "JetStream", request: Request) -> WhenDurable | None:
@@ -288,7 +316,7 @@ def reset(js: "JetStream", request: Request) -> WhenDurable | None:
     consumer.life.restart_at(seq)
     answer = {**consumer_info(consumer), "reset_seq": seq}
 
-    def wait(done: Callable[[Exception | None], None]) -> None:
+    def wait(done: Done) -> None:
         consumer.life.when_saved(lambda: done(None), done)
 
     return WhenDurable(wait, answer)

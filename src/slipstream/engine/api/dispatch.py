@@ -51,22 +51,53 @@ class Request:
         return self.body.lstrip()[:1] in (b"{", b"[")
 
 
+Done = Callable[[Exception | None], None]
+Wait = Callable[[Done], None]
+
+
+def all_of(*waits: Wait) -> Wait:
+    """Waits for several things: called back when the last one is there, with the first error."""
+
+    def wait(done: Done) -> None:
+        if not waits:
+            done(None)
+        left = len(waits)
+        first: Exception | None = None
+
+        def one(error: Exception | None) -> None:
+            nonlocal left, first
+            left -= 1
+            first = first or error
+            if not left:
+                done(first)
+
+        for each in waits:
+            each(one)
+
+    return wait
+
+
 class WhenDurable:
     """An answer that waits until a change is on disk.
 
     `wait` is given a callback, and calls it once, with the error if the change may not survive a
-    crash; `failure` makes of it what the client is sent.
+    crash; `failure` makes of it what the client is sent. `fields` may be found out then.
     """
 
     def __init__(
         self,
-        wait: Callable[[Callable[[Exception | None], None]], None],
-        fields: dict[str, Any],
+        wait: Wait,
+        fields: dict[str, Any] | Callable[[], dict[str, Any]],
         failure: int = 10051,
     ) -> None:
         self.wait = wait
-        self.fields = fields
+        self._fields = fields
         self._failure = failure
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The answer, as things are when the change is durable."""
+        return self._fields() if callable(self._fields) else self._fields
 
     def refusal(self, error: Exception) -> ApiError:
         """The change may not survive a crash."""
@@ -193,7 +224,10 @@ class ApiService(Service):
             held = found
 
             def settled(error: Exception | None) -> None:
-                answer(held.fields, held.refusal(error) if error is not None else None)
+                if error is not None:
+                    answer({}, held.refusal(error))
+                else:
+                    answer(held.fields)
 
             held.wait(settled)
         elif found is not None:
@@ -222,31 +256,43 @@ class SystemApi(Service):
         rest = message.subject[len(PREFIX) :]
         reply = message.reply
         if rest.startswith(PURGE_ACCOUNT) and b"." not in rest[len(PURGE_ACCOUNT) :]:
-            answer = self._purge(rest[len(PURGE_ACCOUNT) :].decode(errors="surrogateescape"))
+            self._purge(rest[len(PURGE_ACCOUNT) :].decode(errors="surrogateescape"), reply)
         elif rest.startswith((b"META.", b"SERVER.", b"ACCOUNT.")):
             return 1  # calls of a cluster's administration, which has nobody to answer here
         else:
             kind = "account_info_response" if rest == b"INFO" else "system_response"
-            answer = {"type": TYPE_PREFIX + kind, "error": ApiError(10039).body}
-        if reply:
-            self._account.send(reply, b"", b"", msgspec.json.encode(answer))
+            self._answer(reply, {"type": TYPE_PREFIX + kind, "error": ApiError(10039).body})
         return 1
 
-    def _purge(self, name: str) -> dict[str, Any]:
+    def _answer(self, reply: bytes, answer: dict[str, Any]) -> None:
+        if reply:
+            self._account.send(reply, b"", b"", msgspec.json.encode(answer))
+
+    def _purge(self, name: str, reply: bytes) -> None:
         """Delete every stream of an account, also of one that the configuration has no more."""
         account = self._account.engine.accounts.get(name)
         answer: dict[str, Any] = {"type": TYPE_PREFIX + "account_purge_response"}
+
+        def purged(failure: Exception | None) -> None:
+            fields = answer | {"initiated": failure is None}
+            if failure is not None:
+                known = failure if isinstance(failure, ApiError) else None
+                fields["error"] = (known or ApiError(10051, err=str(failure))).body
+            self._answer(reply, fields)
+
         try:
             if account is not None and account.jetstream is not None:
                 for stream in list(account.jetstream.streams.values()):
                     account.jetstream.delete_stream(stream)
-            elif self._store is not None:
+                account.jetstream.when_kept(purged)
+                return
+            if self._store is not None:
                 for _, files in list(self._store.streams(name)):
-                    files.delete()
+                    files.discard()
         except (ApiError, StorageError, OSError) as failure:
-            error = failure if isinstance(failure, ApiError) else ApiError(10051, err=str(failure))
-            return answer | {"error": error.body, "initiated": False}
-        return answer | {"initiated": True}
+            purged(failure)
+            return
+        purged(None)
 
 
 def page(items: list[Any], offset: int, size: int) -> tuple[dict[str, int], list[Any]]:

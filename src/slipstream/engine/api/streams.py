@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.api.dispatch import Operation, Request, WhenDurable, page
+from slipstream.engine.api.dispatch import Operation, Request, WhenDurable, all_of, page
 from slipstream.engine.api.requests import (
     SnapshotRequest,
     StreamInfoRequest,
@@ -84,7 +84,8 @@ def update(js: "JetStream", request: Request) -> WhenDurable:
     if config.retention == "interest" and old.retention != "interest":
         drop_acked(stream)
         thinned(stream)
-    return WhenDurable(stream.when_durable, stream_info(stream), failure=10069)
+    waits = all_of(js.when_kept, stream.when_durable)
+    return WhenDurable(waits, stream_info(stream), failure=10069)
 
 
 def _check_consumers(stream: Stream, config: StreamConfig) -> None:
@@ -104,12 +105,12 @@ def _check_consumers(stream: Stream, config: StreamConfig) -> None:
         raise ApiError(10069, err=f"change to limits violates consumers: {names}")
 
 
-def delete(js: "JetStream", request: Request) -> dict[str, Any]:
+def delete(js: "JetStream", request: Request) -> WhenDurable:
     """STREAM.DELETE."""
     if not request.is_empty:
         raise ApiError(10038)
     js.delete_stream(js.find(request.tokens[0]))
-    return {"success": True}
+    return WhenDurable(js.when_kept, {"success": True}, 10067)
 
 
 def info(js: "JetStream", request: Request) -> dict[str, Any]:

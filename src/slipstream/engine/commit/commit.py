@@ -18,10 +18,22 @@ The rules:
 from typing import Any, Protocol
 
 from slipstream.engine.loop.timers import Timers
-from slipstream.log.durability import Job, SyncBatch
+from slipstream.log.durability import Job
 
 QUEUED_BYTES_MIN = 1024 * 1024  # below this, what waits for a batch under way goes on gathering
 SYNC_LATER_NS = 1_000_000_000  # after which a relaxed batch is synced, where no interval is set
+
+
+class Batch(Protocol):
+    """What one commit makes durable, such as a `SyncBatch`."""
+
+    error: Exception | None  # why it is not durable
+
+    def run(self) -> None:
+        """Write and sync it. Blocks; what the disk answers is kept in `error`."""
+
+    def flush(self) -> None:
+        """Hand it to the operating system. Blocks."""
 
 
 class Runner(Protocol):
@@ -30,6 +42,9 @@ class Runner(Protocol):
     def start(self, job: Job) -> None:
         """Call ``job.run()``, after those of the jobs started before, then ``job.finish()`` as a
         turn of the engine."""
+
+    def start_aside(self, job: Job) -> None:
+        """The same, in an order of its own: batches do not wait for it."""
 
     def run_here(self, job: Job, size: int) -> bool:
         """Run and finish a batch of `size` bytes now, on the loop; False if it is to be started."""
@@ -43,7 +58,7 @@ class Progress:
     def __init__(self) -> None:
         self.under_way = 0  # batches begun and not finished
         self.again = False  # more was stored meanwhile
-        self.lazy: SyncBatch | None = None  # handed to the operating system, to be synced later
+        self.lazy: Batch | None = None  # handed to the operating system, to be synced later
 
 
 class Committed(Protocol):
@@ -54,10 +69,10 @@ class Committed(Protocol):
     log: Any
     progress: Progress
 
-    def prepare_sync(self, instead_of: SyncBatch | None = None) -> SyncBatch | None:
+    def prepare_sync(self, instead_of: Any = None) -> Batch | None:
         """The batch that makes durable all that was stored so far; None if there is nothing."""
 
-    def synced(self, batch: SyncBatch | None) -> None:
+    def synced(self, batch: Any) -> None:
         """A batch has reached the disk or failed to; None: there was nothing to sync."""
 
     def mark_dirty(self) -> Any:
@@ -69,7 +84,7 @@ class BatchJob:
 
     __slots__ = ("_commit", "batch", "stream")
 
-    def __init__(self, commit: "Commit", stream: Committed, batch: SyncBatch) -> None:
+    def __init__(self, commit: "Commit", stream: Committed, batch: Batch) -> None:
         self._commit = commit
         self.stream = stream
         self.batch = batch
@@ -91,7 +106,7 @@ class FlushJob:
 
     __slots__ = ("_batch",)
 
-    def __init__(self, batch: SyncBatch) -> None:
+    def __init__(self, batch: Batch) -> None:
         self._batch = batch
 
     def run(self) -> None:
@@ -149,7 +164,7 @@ class Commit:
             progress.again = False
             stream.mark_dirty()
 
-    def _sync_later(self, stream: Committed, batch: SyncBatch, is_first: bool) -> None:
+    def _sync_later(self, stream: Committed, batch: Batch, is_first: bool) -> None:
         """With relaxed durability: acknowledged already, written soon, synced now and then."""
         stream.synced(None)
         self._runner.start(FlushJob(batch))
@@ -171,6 +186,10 @@ class Commit:
             progress.lazy = None
             progress.under_way += 1
             self._runner.start(job)
+
+    def run_aside(self, job: Job) -> None:
+        """Run a job beside the batches: it may take long."""
+        self._runner.start_aside(job)
 
     def run_job(self, job: Job) -> None:
         """Run a job of another kind off the loop, such as a finished segment's index."""

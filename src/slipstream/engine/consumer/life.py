@@ -1,13 +1,14 @@
 """A consumer's time: deadlines, pauses, inactivity, saving its state, its end.
 
 There is one timer for a consumer, set to the earliest thing that can happen; a consumer at rest has
-none. The state is saved at most every tenth of a second, later where much is pending, and synced
-every second; an acknowledgement that wants an answer has it saved and synced at once, and shares
-that with whoever waits meanwhile.
+none. The state goes into the commit log at most every tenth of a second, later where much is
+pending; an acknowledgement that wants an answer has it saved at once, and shares that with whoever
+waits meanwhile.
 """
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,10 +20,12 @@ from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.protocol.rfc3339 import LATEST, ZERO, utc_text
 from slipstream.errors import StorageError
-from slipstream.log.stream_store import EphemeralSave, StateSave
+from slipstream.log.stream_store import ConsumerStore
+
+if TYPE_CHECKING:
+    from slipstream.engine.stream.stream import Stream
 
 SAVE_EVERY_NS = SECOND // 10
-SYNC_EVERY_NS = SECOND
 READ_AGAIN_NS = SECOND
 LOOK_AGAIN_NS_MIN = SECOND // 10  # for whether a client that has pulled is still there
 # How long after a look at all deadlines the next one may follow, for each message and each request
@@ -43,7 +46,6 @@ class ConsumerLife:
         self._waiting: list[tuple[Callable[[], None], Callable[[Exception], None] | None]] = []
         self.out_until = 0  # what became due without an acknowledgement counts as out until then
         self.restored_at = (0, 0)  # floor and next sequence when the server started
-        self._synced_at = 0
         self._rests_until = 0  # no look at deadlines before
 
     def restart_at(self, seq: int) -> None:
@@ -118,18 +120,27 @@ class ConsumerLife:
 
     # -- pausing -------------------------------------------------------------------------------
 
-    def pause(self, until: int) -> None:
+    def pause(self, until: int, done: Callable[[Exception | None], None]) -> None:
         """Deliver nothing before `until` (ns since the epoch, of any size); the past resumes, which
-        the configuration shows except for `ZERO`. Raises `ApiError`."""
+        the configuration shows except for `ZERO`. `done` is called when it is so, or cannot be."""
         consumer = self.consumer
         if consumer.name in consumer.stream.doubtful:
             what = "its configuration may be an older one; update the consumer first"
-            raise ApiError(10104, err=what)
-        paused_until = min(until, LATEST) if until > consumer.clock.now else 0
+            done(ApiError(10104, err=what))
+            return
         text = utc_text(until) if until != ZERO else ""
-        self.save_config(msgspec.structs.replace(consumer.config, pause_until=text))
+
+        def kept(error: Exception | None) -> None:
+            if error is None:
+                self._pause(until, text)
+            done(error)
+
+        self.keep_config(msgspec.structs.replace(consumer.config, pause_until=text), kept)
+
+    def _pause(self, until: int, text: str) -> None:
+        consumer = self.consumer
         consumer.config.pause_until = text
-        consumer.paused_until = paused_until
+        consumer.paused_until = min(until, LATEST) if until > consumer.clock.now else 0
         self._advise_pause(until)
         if consumer.paused_until:
             self.watch(consumer.paused_until)
@@ -203,8 +214,7 @@ class ConsumerLife:
     def _save_later(self) -> None:
         self._save_timer = None
         if self.consumer.unsaved and not self._saving:
-            is_old = self.consumer.clock.now - self._synced_at >= SYNC_EVERY_NS
-            self._save(sync=is_old or bool(self._waiting))
+            self._save()
 
     def when_saved(
         self, callback: Callable[[], None], failed: Callable[[Exception], None] | None = None
@@ -219,74 +229,114 @@ class ConsumerLife:
             return
         self._waiting.append((callback, failed))
         if not self._saving:
-            self._save(sync=True)
+            self._save()
 
-    def _save(self, sync: bool) -> None:
+    def _save(self) -> None:
+        """Have the state saved: at the end of the turn if somebody waits for it, else soon."""
         consumer = self.consumer
-        waiting = self._waiting
-        self._waiting = []
-        consumer.unsaved = False
         if consumer.store is None:  # an ephemeral consumer that lives on in memory
+            waiting, self._waiting = self._waiting, []
+            consumer.unsaved = False
             for callback, _ in waiting:
                 callback()
             return
-        self._saving = True
-        if sync:
-            self._synced_at = consumer.clock.now
+        state = consumer.stream.js.state
+        content = encode_state(consumer)
+        if not state.has_room(len(content)):  # a checkpoint is about to make some
+            consumer.unsaved = True
+            self.changed()
+            return
+        waiting, self._waiting = self._waiting, []
+        consumer.unsaved = False
+        self._saving = bool(waiting)
 
         def done(error: Exception | None) -> None:
-            self._saving = False
-            if error is not None:
-                name = f"consumer '{consumer.stream.name} > {consumer.name}'"
-                consumer.stream.js.problem(f"the state of {name} could not be saved: {error}")
-                consumer.unsaved = True
-                for _, failed in waiting:
-                    if failed is not None:
-                        failed(error)
-                patient = [one for one in waiting if one[1] is None]
-                self._waiting = patient + self._waiting  # for the next attempt, in a moment
-            else:
-                for callback, _ in waiting:
-                    callback()
-            if consumer.stopped:
-                return
-            if self._waiting and error is None:
-                self._save(sync=True)
-            elif consumer.unsaved:
-                self.changed()
+            self._saved(waiting, error)
 
-        job = StateSave(consumer.store, encode_state(consumer), sync, done)
-        consumer.engine.commit.run_job(job)
+        try:
+            state.keep(consumer.store.state, content, done if waiting else None)
+        except (OSError, StorageError) as error:
+            self._saved(waiting, error)
 
-    def save_config(self, config: ConsumerConfig) -> None:
-        """Keep `config`, which is to be the consumer's. Blocks. Raises `ApiError`."""
+    def _saved(
+        self,
+        waiting: list[tuple[Callable[[], None], Callable[[Exception], None] | None]],
+        error: Exception | None,
+    ) -> None:
+        """The state is durable, or the disk has refused it. A consumer that was deleted meanwhile
+        misses nothing."""
         consumer = self.consumer
-        if consumer.store is None:
+        self._saving = False
+        if error is not None and not consumer.stopped:
+            name = f"consumer '{consumer.stream.name} > {consumer.name}'"
+            consumer.stream.js.problem(f"the state of {name} could not be saved: {error}")
+            consumer.unsaved = True
+            for _, failed in waiting:
+                if failed is not None:
+                    failed(error)
+            patient = [one for one in waiting if one[1] is None]
+            self._waiting = patient + self._waiting  # for the next attempt, in a moment
+        else:
+            for callback, _ in waiting:
+                callback()
+        if consumer.stopped or consumer.stream.js.state.log.failed:
             return
-        meta = encode_meta(consumer, config)
-        if consumer.store.is_ephemeral:
-            self.save_ephemeral(meta)
+        if self._waiting and error is None:
+            self._save()
+        elif consumer.unsaved:
+            self.changed()
+
+    def keep_new(self) -> None:
+        """Keep the configuration of a new consumer; its creation is answered when that is durable.
+        Raises `StorageError`."""
+        self._keep(self.consumer.config, lambda error: None)
+
+    def keep_config(self, config: ConsumerConfig, done: Callable[[Exception | None], None]) -> None:
+        """Keep `config`, which is to be the consumer's; then call `done`, with the error if that
+        cannot be."""
+        if self.consumer.store is None:
+            done(None)
             return
         try:
-            consumer.store.meta.save(meta)
+            self._keep(config, lambda error: done(self._or_deleted(error)))
         except (OSError, StorageError) as error:
-            raise ApiError(10104, err=str(error)) from error
-        consumer.stream.js.copy_later(consumer.store.meta)
+            done(error)
 
-    def save_ephemeral(self, meta: bytes) -> None:
-        """Keep the configuration of an ephemeral consumer, off the loop; nobody waits for it."""
+    def _keep(self, config: ConsumerConfig, done: Callable[[Exception | None], None]) -> None:
+        """Nobody waits for the files of an ephemeral consumer: it lives on in memory if the disk
+        refuses."""
         consumer = self.consumer
-        job = EphemeralSave(consumer.store, meta, self._live_on_in_memory)
-        consumer.engine.commit.run_job(job)
+        meta = encode_meta(consumer, config)
+        state = consumer.stream.js.state
+        if not consumer.store.is_ephemeral:
+            state.keep(consumer.store.meta, meta, done)
+            return
+        try:
+            state.keep(consumer.store.meta, meta)
+        except (OSError, StorageError) as error:
+            self._live_on_in_memory(error)
+        done(None)
+
+    def _or_deleted(self, error: Exception | None) -> Exception | None:
+        if error is None and self.consumer.stopped:
+            return StorageError(f"consumer {self.consumer.name} was deleted")
+        return error
 
     def _live_on_in_memory(self, error: Exception) -> None:
-        """The files of an ephemeral consumer could not be written: it ends with the process."""
+        """The files of an ephemeral consumer cannot be written: it ends with the process."""
         consumer = self.consumer
         consumer.store = None
         consumer.engine.on_problem(
             f"JetStream consumer '{consumer.stream.account.name} > {consumer.stream.name} > "
             f"{consumer.name}' is kept in memory only, its files could not be written: {error}"
         )
+
+    def abandon(self) -> None:
+        """The consumer could not be created after all: it ends, and leaves nothing."""
+        if self.consumer.store is not None:
+            self.consumer.store.retire()
+            self.consumer.store = None
+        self.stop("Consumer Deleted", delete=True)
 
     def _end_waiting(self) -> None:
         """Nothing is saved any more: answer those who wait and take an error for an answer."""
@@ -298,7 +348,7 @@ class ConsumerLife:
     # -- the end -------------------------------------------------------------------------------
 
     def stop(self, reason: str, delete: bool) -> None:
-        """Deliver no more. With `delete` the consumer and its files go, else its state is saved.
+        """Deliver no more. With `delete` the consumer and its files go.
 
         Raises OSError, `StorageError` when the files can not go: nothing has changed then.
         """
@@ -306,19 +356,20 @@ class ConsumerLife:
         if consumer.stopped:
             return
         if delete and consumer.store is not None:
-            consumer.store.delete()
+            discard_consumer(consumer.stream, consumer.store)
         consumer.stopped = True
         for timer in (consumer.timer, self._save_timer):
             if timer is not None:
                 timer.cancel()
         consumer.delivery.stop(reason)
-        if consumer.store is not None and not delete:
-            try:
-                consumer.store.close(encode_state(consumer))
-            except (OSError, StorageError) as error:
-                self._complain(f"could not be saved: {error}")
         if delete:
             self._end_waiting()
             consumer.stream.remove_consumer(consumer)
             advisories = consumer.stream.js.advisories
             advisories.consumer_action("DELETED", "delete", consumer.stream.name, consumer.name)
+
+
+def discard_consumer(stream: "Stream", store: ConsumerStore) -> None:
+    """Have the files of a consumer removed. Raises `StorageError`: nothing has changed then."""
+    stream.js.state.remove(store.path, partial(store.discard, sync=False))
+    store.retire()

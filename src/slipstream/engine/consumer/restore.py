@@ -9,10 +9,10 @@ from slipstream.engine.consumer.acks import AckService
 from slipstream.engine.consumer.config import AT_CREATION, ENUMS, ConsumerConfig
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.doubt import doubt_consumer, trust_consumer
-from slipstream.engine.consumer.life import ConsumerLife
+from slipstream.engine.consumer.life import ConsumerLife, discard_consumer
 from slipstream.engine.consumer.pull import PullDelivery
 from slipstream.engine.consumer.push import PushDelivery
-from slipstream.engine.consumer.state import apply_state, encode_meta, encode_state
+from slipstream.engine.consumer.state import apply_state, encode_state
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.json_body import convert
 from slipstream.engine.protocol.rfc3339 import text_ns
@@ -34,18 +34,17 @@ def begin_consumer(stream: "Stream", name: str, config: ConsumerConfig) -> Consu
         store = stream.store.consumer(name, is_ephemeral)
     consumer = Consumer(stream, name, config, stream.clock.now, store)
     set_start(consumer)
+    consumer.life = ConsumerLife(consumer)
     if store is not None:
         try:
             if name in stream.doubtful:  # nobody could read that one; it is created anew
-                stream.store.consumer(name).delete()
-            if not store.is_ephemeral:
-                store.create(encode_meta(consumer, config))
-                stream.js.copy_later(store.meta)
+                discard_consumer(stream, stream.store.consumer(name))
+            elif not stream.js.state.log.is_removed(store.path):
+                store.check_free()
+            consumer.life.keep_new()
         except (StorageError, OSError) as error:
             raise ApiError(10104, err=str(error)) from error
     _connect(consumer)
-    if store is not None and store.is_ephemeral:
-        consumer.life.save_ephemeral(encode_meta(consumer, config))
     trust_consumer(stream, name)
     stream.js.advisories.consumer_action("CREATED", "create", stream.name, name)
     return consumer
@@ -82,9 +81,8 @@ def set_start(consumer: Consumer) -> None:
 
 
 def _connect(consumer: Consumer) -> None:
-    """Give a consumer its timer, its acknowledgement subject and its way of delivering."""
+    """Give a consumer its acknowledgement subject and its way of delivering."""
     stream = consumer.stream
-    consumer.life = ConsumerLife(consumer)
     consumer.paused_until = 0
     if consumer.config.pause_until:
         until = text_ns(consumer.config.pause_until)
@@ -127,6 +125,7 @@ def restore_consumers(stream: "Stream") -> None:
     for name, consumer in consumers.items():
         store = consumer.store
         _fit(consumer)
+        consumer.life = ConsumerLife(consumer)
         _connect(consumer)
         if store.meta.doubt:
             consumer.life.restored_at = (consumer.floor_stream_seq, consumer.next_seq)
@@ -144,7 +143,7 @@ def restore_consumers(stream: "Stream") -> None:
 def _drop(store: ConsumerStore) -> None:
     """Remove what is left of an ephemeral consumer."""
     try:
-        store.delete()
+        store.discard()
     except OSError:
         pass  # the next start attempts it again
 

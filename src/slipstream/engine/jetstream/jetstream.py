@@ -1,15 +1,19 @@
 """JetStream of one account: its streams, what they may use, and starting them again."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.consumer.doubt import Doubts, doubt_stream, trust_stream
 from slipstream.engine.consumer.restore import restore_consumers
+from slipstream.engine.consumer.state import encode_state
 from slipstream.engine.jetstream.advisories import Advisories
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.json_body import read_number
-from slipstream.engine.protocol.options import API_LEVEL, SECOND
+from slipstream.engine.protocol.options import API_LEVEL
 from slipstream.engine.session.host import Host
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.config import StreamConfig, emit, load_config
@@ -20,9 +24,8 @@ from slipstream.errors import StorageError
 from slipstream.log.base import Log
 from slipstream.log.memory_log import MemoryLog
 from slipstream.log.stream_store import (
+    Closing,
     ConfigurationFile,
-    CopyJob,
-    CopyOfConfiguration,
     Store,
     StreamStore,
 )
@@ -30,10 +33,6 @@ from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
     from slipstream.engine.session.account import Account
-
-
-COPY_AFTER_NS = SECOND // 10  # a second copy follows the first; those of this time go together
-COPY_AGAIN_NS = 10 * SECOND  # after one that the disk refused
 
 
 class JetStream:
@@ -52,10 +51,7 @@ class JetStream:
         self.problems: list[str] = []  # for healthz
         self.advisories = Advisories(self)
         self.doubts = Doubts(self)
-        self._uncopied: list[ConfigurationFile] = []  # whose second copies are to be written
         self._unreadable: dict[str, str] = {}  # what was reported of streams, by name
-        self._copy_timer: Any = None
-        self._copy_problem = ""  # what was reported of the last attempt
 
     def set_limits(self, limits: Any) -> None:
         """What the account may use, from now on."""
@@ -85,6 +81,20 @@ class JetStream:
         """A problem is none any more."""
         if text in self.problems:
             self.problems.remove(text)
+
+    @property
+    def state(self) -> StateCommit:
+        """Keeps configurations and positions; there is one where there is a store."""
+        state = self.engine.state
+        assert state is not None, "nothing is kept of what is in memory"
+        return state
+
+    def when_kept(self, done: Callable[[Exception | None], None]) -> None:
+        """Call `done` once all configurations and positions are durable, or cannot be."""
+        if self.store is None:
+            done(None)
+        else:
+            self.state.when_durable(done)
 
     # -- what publish acknowledgements look like -------------------------------------------------
 
@@ -184,6 +194,7 @@ class JetStream:
                 log = MemoryLog(config.first_seq or 1)
             else:
                 store = self.store.stream(self.account.name, config.name)
+                self.state.free(store.path)
                 store.create(_meta(config, created))
                 log = self._open_new(store, config)
         except (StorageError, OSError) as error:
@@ -191,7 +202,6 @@ class JetStream:
         stream = Stream(self, config, log, store, created)
         self._begin(stream)
         if store is not None:
-            self.copy_later(store.meta)
             self.resolve(self._unreadable.pop(stream.name, ""))
         return stream
 
@@ -200,7 +210,7 @@ class JetStream:
         try:
             return store.open_log(config.first_seq or 1)
         except (StorageError, OSError):
-            store.delete()
+            store.discard()
             raise
 
     def _begin(self, stream: Stream) -> None:
@@ -217,10 +227,9 @@ class JetStream:
         old = stream.config
         if stream.store is not None:
             try:
-                stream.store.meta.save(_meta(config, stream.created))
+                self.state.keep(stream.store.meta, _meta(config, stream.created), _nothing)
             except (StorageError, OSError) as error:
                 raise ApiError(10069, err=str(error)) from error
-            self.copy_later(stream.store.meta)
         self.claims.remove(stream.name, old.subjects)
         self.claims.add(stream.name, config.subjects)
         before, after = set(old.subjects), set(config.subjects)
@@ -243,9 +252,11 @@ class JetStream:
         """Remove a stream with its consumers and messages. Raises `ApiError`: nothing is gone."""
         if stream.store is not None:
             try:
-                stream.store.delete()
+                discard = partial(stream.store.discard, sync=False)
+                self.state.remove(stream.store.path, discard, stream.created)
             except (OSError, StorageError) as error:
                 raise ApiError(10067, err=str(error)) from error
+            stream.store.meta.retire()
         stream.stop()  # so that no consumer that ends has it look for what nobody needs any more
         for consumer in list(stream.consumers.values()):
             if consumer.store is not None:
@@ -289,51 +300,19 @@ class JetStream:
                     f"{lost.bytes} damaged bytes are kept aside: see docs/storage.md"
                 )
 
-    # -- second copies of configurations --------------------------------------------------------
-
     def check_copies(self, configuration: ConfigurationFile, owner: str) -> None:
-        """Report a damaged second copy of a configuration that was read, and see to a new one."""
+        """Report a damaged second copy of a configuration that was read, and have it written
+        anew."""
         if configuration.damaged:
             self.problem(
                 f"the configuration of {owner} has a damaged copy, {configuration.damaged}; "
                 "the other one is whole and the newest, and is copied again"
             )
-        if not configuration.doubt:
+        if configuration.is_stale:
             try:
-                configuration.renew()
-            except (StorageError, OSError):
+                self.state.keep(configuration, configuration.content)
+            except StorageError:
                 pass  # it is readable as it is; the next start attempts it again
-            self.copy_later(configuration)
-
-    def copy_later(self, configuration: ConfigurationFile) -> None:
-        """Have the second copy of a configuration written before long, off the loop."""
-        self._uncopied.append(configuration)
-        if self._copy_timer is None:
-            self._copy_timer = self.engine.timers.after(COPY_AFTER_NS, self._copy)
-
-    def _copy_job(self) -> CopyJob:
-        uncopied, self._uncopied = self._uncopied, []
-        copies = [configuration.copying() for configuration in uncopied]
-        return CopyJob([copy for copy in copies if copy is not None], self._copied)
-
-    def _copy(self) -> None:
-        self._copy_timer = None
-        job = self._copy_job()
-        if job.copies:
-            self.engine.commit.run_job(job)
-
-    def _copied(self, failed: list[CopyOfConfiguration]) -> None:
-        """Second copies were written, or `failed` to be."""
-        self.resolve(self._copy_problem)
-        if failed:
-            self._copy_problem = (
-                f"second copies of configurations in account '{self.account.name}' could not be "
-                f"written, and will be attempted again: {failed[0].failed}"
-            )
-            self.problem(self._copy_problem)
-            self._uncopied += [copy.configuration for copy in failed]
-            if self._copy_timer is None:
-                self._copy_timer = self.engine.timers.after(COPY_AGAIN_NS, self._copy)
 
     def dismiss(self) -> None:
         """Answer all pull requests that wait: the server is about to stop."""
@@ -342,18 +321,10 @@ class JetStream:
                 consumer.delivery.dismiss()
 
     def close(self) -> None:
-        """Make everything durable and release the files. Blocks."""
+        """Make everything durable and release the files; the commit log is settled. Blocks."""
         self.doubts.stop()
-        if self._copy_timer is not None:
-            self._copy_timer.cancel()
-        job = self._copy_job()
-        job.run()
-        job.finish()
-        if self._copy_timer is not None:
-            self._copy_timer.cancel()
+        self._close_consumers()
         for stream in self.streams.values():
-            for consumer in list(stream.consumers.values()):
-                consumer.stop("Server Shutdown", delete=False)
             stream.stop()
             try:
                 stream.log.close()
@@ -361,6 +332,36 @@ class JetStream:
                 self.problem(f"stream '{self.account.name} > {stream.name}': {error}")
         for storage in ("file", "memory"):
             self.count_bytes(storage, -self._stored[storage])
+
+    def _close_consumers(self) -> None:
+        """End all consumers, and save where they are, unless the next start finds in the commit
+        log where they were."""
+        closing = None
+        if self.store is not None and self.state.log.is_applied():
+            closing = Closing(self.store.disk)
+        for stream in self.streams.values():
+            for consumer in list(stream.consumers.values()):
+                consumer.stop("Server Shutdown", delete=False)
+                if closing is None or consumer.store is None:
+                    continue
+                if consumer.store.state.is_new and not consumer.unsaved:
+                    continue  # it is where it began
+                try:
+                    closing.add(consumer.store, encode_state(consumer))
+                except (OSError, StorageError) as error:
+                    name = f"'{self.account.name} > {stream.name} > {consumer.name}'"
+                    self.problem(f"consumer {name} could not be saved: {error}")
+        if closing is not None:
+            try:
+                closing.run()
+            except (OSError, StorageError) as error:
+                self.problem(
+                    f"consumers of account '{self.account.name}' could not be saved: {error}"
+                )
+
+
+def _nothing(_error: Exception | None) -> None:
+    """The answer to the client waits for all that is kept, and reports the error."""
 
 
 def _meta(config: StreamConfig, created: int) -> bytes:

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Protocol
 
 from slipstream.engine.commit.commit import Commit
+from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.loop.timers import Timers
 from slipstream.engine.loop.turn import Turn
@@ -35,6 +36,7 @@ class Host(Protocol):
     random: Random
     options: EngineOptions
     commit: Commit
+    state: StateCommit | None  # keeps configurations and positions, where there is a store
     server_name: str
     accounts: dict[str, Account]
     default_account: Account

@@ -3,8 +3,10 @@
 Both are above the stream, so it knows them by these descriptions alone.
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
+from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.host import Host
@@ -21,6 +23,10 @@ class Owner(Protocol):
     has_storage_limits: bool
     advisories: Any
     doubts: Any
+
+    @property
+    def state(self) -> StateCommit:
+        """Keeps configurations and positions; for what is stored in files."""
 
     @property
     def domain(self) -> str:
@@ -48,10 +54,10 @@ class Owner(Protocol):
         """A problem that was reported is over."""
 
     def check_copies(self, configuration: ConfigurationFile, owner: str) -> None:
-        """Report a damaged second copy of a configuration, and have a new one written."""
+        """Report a damaged second copy of a configuration, and have it written anew."""
 
-    def copy_later(self, configuration: ConfigurationFile) -> None:
-        """Have the second copy of a configuration written before long."""
+    def when_kept(self, done: Callable[[Exception | None], None]) -> None:
+        """Call `done` once all configurations and positions are durable, or cannot be."""
 
 
 class Reader(Protocol):

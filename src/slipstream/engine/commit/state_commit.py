@@ -1,0 +1,284 @@
+"""Configurations and positions on their way to the disk, through the server's commit log.
+
+What changes in a turn, of however many streams and consumers, is one entry of the log: one write
+and one sync. What asks for an answer is committed at the end of the turn; what nobody waits for
+goes with the next commit, or has one of its own after a moment.
+
+The log is applied to the files of streams and consumers by checkpoints: some time after a change,
+and at once when the log is half full or a removal may free space.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from slipstream.engine.commit.commit import Commit, Progress
+from slipstream.engine.loop.timers import Timers
+from slipstream.engine.loop.turn import Turn
+from slipstream.errors import StorageError
+from slipstream.log.commit_log.commit_log import (
+    Checkpoint,
+    CommitLog,
+    Done,
+    EntryBatch,
+    Kept,
+    Removal,
+    Touched,
+)
+
+LAZY_NS = 50_000_000  # after which a change that nobody waits for is committed
+CHECKPOINT_NS = 2_000_000_000  # after the first change that a checkpoint is to apply
+AGAIN_NS = 10_000_000_000  # after a checkpoint that the disk refused
+# Larger content is written to its own file: it would fill the log.
+CONTENT_BYTES_MAX = 2 * 1024 * 1024
+HELD = (
+    "the commit log is full: changes of streams and consumers wait until the disk has taken what "
+    "it holds"
+)
+
+
+class Reports(Protocol):
+    """Where problems of the log are reported, and that they are over."""
+
+    def problem(self, text: str) -> None:
+        """Report what an operator has to know."""
+
+    def resolve(self, text: str) -> None:
+        """A problem that was reported is over."""
+
+
+class StateCommit:
+    """See the module's text; to the commit it is one more stream."""
+
+    ack_at_once = False
+
+    def __init__(
+        self, log: CommitLog, commit: Commit, timers: Timers, turn: Turn, reports: Reports
+    ) -> None:
+        self.log = log
+        self.closed = False
+        self.progress = Progress()
+        self.dirty = False
+        self._commit = commit
+        self._timers = timers
+        self._turn = turn
+        self._reports = reports
+        self._lazy_timer: Any = None
+        self._checkpoint_timer: Any = None
+        self._wants_checkpoint = False
+        self._running: CheckpointJob | None = None
+        self._problem = ""  # what was reported of the last checkpoint
+        self._is_held = False  # whether it was reported that the log is full
+        self._checkpoint_later()  # what the disk refused at the start
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def has_room(self, size: int) -> bool:
+        """Whether `size` bytes of content can be kept now; else a checkpoint has to end first."""
+        return self.log.failed != "" or size > CONTENT_BYTES_MAX or self.log.has_room(size)
+
+    def keep(self, kept: Kept, content: bytes, done: Done | None = None) -> None:
+        """Have `content` kept: soon, and if `done` is given at the end of the turn. `done` is
+        called once it is durable or cannot be.
+
+        Raises `DiskFullError`, `StorageError`: nothing has changed then.
+        """
+        if len(content) > CONTENT_BYTES_MAX:
+            self._commit.run_aside(OwnFile(self, kept, content, done))
+            return
+        self.log.keep(kept, content, done)
+        self._commit_later(done is not None)
+
+    def remove(self, path: str, discard: Callable[[], None], created: int = 0) -> None:
+        """Have the directory at `path` removed, by `discard`, which may raise OSError. Raises as
+        `keep`.
+
+        What lies in that of a stream is not all in the log, so it says when the stream was created
+        (ns since the epoch): a start does not remove another one that has the name since.
+        """
+        self.log.remove(Removal(path, b"%d" % created, discard))
+        self._wants_checkpoint = True
+        self.mark_dirty()
+
+    def free(self, path: str) -> None:
+        """A directory is about to be made at `path`: if one of that name is still to be removed,
+        that happens now. Blocks; raises OSError."""
+        self.log.free(path)
+
+    def stands(self, path: str, done: Done | None = None) -> None:
+        """What was just written to a file or directory, durably, is newer than what the log says
+        of it. Raises as `keep`."""
+        self.log.stands(path, done)
+        self.mark_dirty()
+
+    def when_durable(self, done: Done) -> None:
+        """Call `done` once all that was changed so far is durable, or cannot be."""
+        self.log.when_durable(done)
+        self.mark_dirty()
+
+    def _commit_later(self, is_awaited: bool) -> None:
+        if is_awaited:
+            self.mark_dirty()
+        elif self._lazy_timer is None:
+            self._lazy_timer = self._timers.after(LAZY_NS, self._commit_lazily)
+
+    def _commit_lazily(self) -> None:
+        self._lazy_timer = None
+        self.mark_dirty()
+
+    # -- what the commit asks for ----------------------------------------------------------------
+
+    def mark_dirty(self) -> None:
+        """Be committed at the end of the turn."""
+        if not self.dirty and not self.closed:
+            self.dirty = True
+            self._turn.streams.append(self)
+
+    def prepare_sync(self, instead_of: Any = None) -> EntryBatch | None:
+        """The next entry; None if there is nothing to say, or a checkpoint has to end first."""
+        if self._lazy_timer is not None:
+            self._lazy_timer.cancel()
+            self._lazy_timer = None
+        return self.log.prepare_sync()
+
+    def synced(self, batch: EntryBatch | None) -> None:
+        """An entry has reached the disk or failed to; None: there was none."""
+        if batch is not None:
+            self.log.finish_sync(batch)
+            if self.log.failed:
+                self._reports.problem(self.log.failed)
+            elif self.log.has_changes and not self.log.is_held():
+                self.mark_dirty()
+        if self.log.is_held() != self._is_held:
+            self._is_held = not self._is_held
+            report = self._reports.problem if self._is_held else self._reports.resolve
+            report(HELD)
+        if self.log.is_half_full() and not self._problem:
+            self._wants_checkpoint = True
+        if self._wants_checkpoint:
+            self._begin_checkpoint()
+        elif self._running is None:
+            self._checkpoint_later()
+
+    # -- checkpoints -----------------------------------------------------------------------------
+
+    def _checkpoint_later(self) -> None:
+        if self.log.unapplied and self._checkpoint_timer is None:
+            self._checkpoint_timer = self._timers.after(CHECKPOINT_NS, self._checkpoint_due)
+
+    def _checkpoint_due(self) -> None:
+        self._checkpoint_timer = None
+        if not self.closed:
+            self._wants_checkpoint = True
+            self._begin_checkpoint()
+
+    def _begin_checkpoint(self) -> None:
+        """Begin one, unless batches are under way: then it begins when they have ended."""
+        if self._running is not None or self.progress.under_way:
+            return
+        self._wants_checkpoint = False
+        checkpoint = self.log.checkpoint()
+        if checkpoint is None:
+            return
+        if self._checkpoint_timer is not None:
+            self._checkpoint_timer.cancel()
+            self._checkpoint_timer = None
+        self._running = CheckpointJob(self, checkpoint)
+        self._commit.run_aside(self._running)
+
+    def checkpoint_ran(self, job: "CheckpointJob") -> None:
+        """A checkpoint has run."""
+        if job is not self._running:  # `settle` has ended it
+            return
+        self._running = None
+        checkpoint = job.checkpoint
+        self.log.ended(checkpoint)
+        self._report(checkpoint)
+        if checkpoint.refused:
+            self._checkpoint_timer = self._timers.after(AGAIN_NS, self._checkpoint_due)
+        self.mark_dirty()
+
+    def _report(self, checkpoint: Checkpoint) -> None:
+        problem = ""
+        if checkpoint.refused:
+            problem = (
+                f"{len(checkpoint.refused)} changes of streams and consumers are safe in the "
+                "commit log and could not be written to their files, which is tried again: "
+                f"{checkpoint.error}"
+            )
+        if problem != self._problem:
+            if self._problem:
+                self._reports.resolve(self._problem)
+            if problem:
+                self._reports.problem(problem)
+            self._problem = problem
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Make all durable, and apply it: files may be read or written by others from then on.
+        Nothing may be running on the disk's thread. Blocks; raises `StorageError`."""
+        self._running = None
+        self.log.settle()
+
+    def close(self) -> None:
+        """The same, as the last thing. What cannot be applied is for the next start."""
+        self.closed = True
+        for timer in (self._lazy_timer, self._checkpoint_timer):
+            if timer is not None:
+                timer.cancel()
+        try:
+            self.settle()
+        except StorageError as error:
+            self._reports.problem(str(error))
+        self.log.close()
+
+
+class CheckpointJob:
+    """Runs a checkpoint beside the batches of messages."""
+
+    def __init__(self, commit: StateCommit, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self._commit = commit
+
+    def run(self) -> None:
+        """Apply its changes. Never raises."""
+        self.checkpoint.run()
+
+    def finish(self) -> None:
+        """Have the log take note."""
+        self._commit.checkpoint_ran(self)
+
+
+class OwnFile:
+    """Writes content that is too large for the log; the log then forgets what it says of it."""
+
+    def __init__(self, commit: StateCommit, kept: Kept, content: bytes, done: Done | None) -> None:
+        self._commit = commit
+        self._kept = kept
+        self._content = content
+        self._done = done
+        self._number = commit.log.next_number()
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        """Write it. Never raises."""
+        try:
+            if not self._kept.retired:
+                touched = Touched()
+                self._kept.apply(self._content, touched)
+                self._kept.written = self._number
+                self._commit.log.sync(touched)
+                self._kept.applied()
+        except Exception as error:  # whatever the disk says is reported by `finish`
+            self._error = error
+
+    def finish(self) -> None:
+        """Have the log say so, or report what went wrong."""
+        try:
+            if self._error is None and not self._commit.closed:
+                self._commit.stands(self._kept.path, self._done)
+                return
+        except StorageError as error:
+            self._error = error
+        if self._done is not None:
+            self._done(self._error)

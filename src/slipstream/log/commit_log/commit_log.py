@@ -1,0 +1,606 @@
+"""The commit log while the server runs: configurations and positions, in one order, in two files.
+
+    keep, remove ──> changes ──prepare_sync──> entry ──batch.run──> durable ──checkpoint──> files
+
+A change goes into the next entry, which covers all that were made since the last one, of however
+many streams and consumers, with one write and one sync. What is durable in the log is applied to
+the files that it is about some time later, by a checkpoint; until then the log repeats it at each
+start.
+
+Two files take turns. Once one is half full, a checkpoint turns to the other one, applies all that
+the first one holds, and leaves it free. So a start has at most two files to read, and the disk
+writes into blocks that it has. If both are full, changes wait for the checkpoint under way.
+
+A write or sync that fails is final, as for messages. A full disk is not: a change is refused while
+there is no room for it. What cannot be applied goes into a later entry once more.
+"""
+
+import errno
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from slipstream.errors import DiskFullError, StorageError
+from slipstream.log.commit_log.entry import (
+    ENTRY_SIZE,
+    HEAD_SIZE,
+    KEEP,
+    REMOVE,
+    STANDS,
+    Head,
+    Record,
+    encode_entry,
+)
+from slipstream.log.commit_log.replay import Replay, replay
+from slipstream.log.disk import Disk, File
+
+FILE_BYTES = 16 * 1024 * 1024  # after which the other file is turned to
+ROOM_MIN = 256 * 1024  # bytes that each file has from the beginning, also on a disk that fills up
+PATH_BYTES_MAX = 4096  # of a path with what stands before it
+SPARE = HEAD_SIZE + 4 * ENTRY_SIZE  # kept free on a full disk, to say what was applied
+SECTOR = 4096  # bytes that are lost together where a disk cannot be read
+
+Done = Callable[[Exception | None], None]
+
+
+class Kept(Protocol):
+    """Small content that the log keeps until a checkpoint has written it to its files."""
+
+    path: str
+    retired: bool  # its owner was deleted: it is written no more
+    written: int  # the number of the change that its files have
+
+    def apply(self, content: bytes, touched: "Touched") -> None:
+        """Write it to its files, and note these. Blocks; raises OSError, `StorageError`."""
+
+    def applied(self) -> None:
+        """What was applied last is durable."""
+
+
+class Touched:
+    """What a checkpoint has to sync: files, and directories in which names have changed."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, None] = {}
+        self.directories: dict[str, None] = {}
+
+
+class Removal:
+    """The removal of a directory, which happens on a thread, or at once if its name is wanted.
+
+    `identity` tells it from another one that takes its name: a start removes no other.
+    """
+
+    def __init__(self, path: str, identity: bytes, discard: Callable[[], None]) -> None:
+        self.path = path
+        self.identity = identity
+        self.retired = False
+        self.written = 0
+        self.has_happened = False
+        self._discard = discard
+        self._lock = threading.Lock()
+
+    def apply(self, _content: bytes, touched: Touched) -> None:
+        """Remove it. Blocks; raises OSError."""
+        with self._lock:
+            if not self.has_happened:
+                self._discard()
+                self.has_happened = True
+        touched.directories[os.path.dirname(self.path)] = None
+
+    def applied(self) -> None:
+        """It is durable."""
+
+
+class Change:
+    """One change on its way."""
+
+    __slots__ = ("kept", "number", "path", "record")
+
+    def __init__(self, number: int, path: str, kept: Kept | None, record: Record) -> None:
+        self.number = number  # of two changes of one file the later one has the higher one
+        self.path = path
+        self.kept = kept  # None: there is nothing to apply
+        self.record = record  # what the log says of it
+
+    def apply(self, touched: Touched) -> None:
+        """Write it where it belongs, unless something newer is there. Blocks; raises OSError,
+        `StorageError`."""
+        kept = self.kept
+        if kept is not None and not kept.retired and self.number > kept.written:
+            kept.apply(self.record.content, touched)
+            kept.written = self.number
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether its file has not gone meanwhile."""
+        return self.kept is not None and not self.kept.retired
+
+    def settled(self) -> None:
+        """It is durable where it belongs."""
+        if self.kept is not None:
+            self.kept.applied()
+
+    def forgotten(self) -> None:
+        """What was written may not be durable: it is to be written once more."""
+        if self.kept is not None:
+            self.kept.written = 0
+
+
+class EntryBatch:
+    """An entry on its way to the disk; `error` says why it is not durable."""
+
+    def __init__(
+        self, index: int, floor: int, changes: list[Change], done: list[Done], file: File
+    ) -> None:
+        self.index = index
+        self.floor = floor
+        self.changes = changes
+        self.done = done
+        self.error: Exception | None = None
+        self.finished = False
+        self._file = file
+
+    def run(self) -> None:
+        """Block until the disk has it. Never raises."""
+        if self.error is not None:
+            return
+        try:
+            self._file.sync()
+        except (OSError, StorageError) as error:
+            self.error = error
+
+    def flush(self) -> None:
+        """Hand it to the operating system. Blocks. Never raises."""
+        try:
+            self._file.flush()
+        except (OSError, StorageError) as error:
+            self.error = error
+
+
+class CommitLog:
+    """See the module's text. `open`, then apply what that returns, then `begin`."""
+
+    def __init__(self, disk: Disk, root: str, file_bytes: int = FILE_BYTES) -> None:
+        self._disk = disk
+        self._root = root + "/"  # before the paths that the log has
+        self._directory = f"{root}/commit-log"
+        self._file_bytes = file_bytes
+        self._files: list[File] = []
+        self._active = 0  # which of them is written to
+        self._salt = 0  # of that one
+        self._size = 0  # ... bytes used
+        self._other_last = 0  # index of the last entry in the other one
+        self._index = 0  # of the last entry
+        self._crc = 0  # ... its checksum
+        self._durable = 0  # index of the last durable entry
+        self._applied = 0  # index of the last entry of those that were applied
+        self._floor = 0  # a durable entry says that those before this one were applied
+        self._changed = 0  # index of the last entry with changes
+        self._batches: list[EntryBatch] = []  # prepared and not finished, in order
+        self._number = 0  # of the last change
+        self._changes: dict[str, Change] = {}  # for the next entry, by path
+        self._waiting: list[Done] = []  # for that entry
+        self._bytes = 0  # of its changes, at the most
+        self._owes_floor = False  # whether it is to say anew what was applied
+        self._unapplied: dict[str, Change] = {}  # durable, and not applied, by path
+        self._removals: dict[str, Removal] = {}  # that may not have happened, by path
+        self._checkpoint: Checkpoint | None = None  # under way
+        self.failed = ""  # why nothing can be written any more
+
+    def open(self) -> Replay:
+        """Read what is there. Blocks. Raises OSError, `StorageError`, `CorruptionError`."""
+        self._disk.makedirs(self._directory)
+        paths = [f"{self._directory}/{name}" for name in ("0.log", "1.log")]
+        self._files = [self._disk.open(path) for path in paths]
+        outcome = replay([_read(file) for file in self._files])
+        self._index, self._crc = outcome.index, outcome.crc
+        self._changed = outcome.index
+        self._active, self._salt = outcome.active, outcome.salt
+        self._size, self._other_last = outcome.end, outcome.other_last
+        return outcome
+
+    def begin(self) -> None:
+        """All that the log held is applied: say so in it, durably; on a full disk, once there is
+        space. Blocks; raises OSError, `StorageError`."""
+        self._durable = self._applied = self._index
+        file = self._files[self._active]
+        if not self._size:
+            self._salt = self._new_salt()
+        file.truncate(self._size)  # what may be torn behind goes
+        self._owes_floor = True
+        if not self._reserve(file, self._size + SPARE + self._bytes):
+            return
+        batch = self._take_entry()
+        batch.run()
+        self.finish_sync(batch)
+        if self.failed:
+            raise StorageError(self.failed)
+        self._disk.sync_dir(self._directory)
+        for each in self._files:
+            self._reserve(each, ROOM_MIN)
+
+    def _reserve(self, file: File, size: int) -> bool:
+        """Whether a file has, or could be given, room for so many bytes. Raises OSError."""
+        try:
+            file.reserve(size)
+        except DiskFullError:
+            return False
+        return True
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def keep(self, kept: Kept, content: bytes, done: Done | None = None) -> None:
+        """Have `content` kept; `done` is called once that is durable or cannot be.
+
+        Raises `DiskFullError`, `StorageError`: nothing has changed then.
+        """
+        self._take(KEEP, kept.path, kept, content, done)
+
+    def remove(self, removal: Removal, done: Done | None = None) -> None:
+        """Have a directory removed, with all that was kept in it. Raises as `keep`."""
+        self._take(REMOVE, removal.path, removal, removal.identity, done)
+        self._removals[removal.path] = removal
+
+    def free(self, path: str) -> bool:
+        """Have a removal of a directory happen now, if one is to come. Blocks; raises OSError."""
+        removal = self._removals.pop(path, None)
+        if removal is not None:
+            removal.apply(b"", Touched())
+        return removal is not None
+
+    def is_removed(self, path: str) -> bool:
+        """Whether a directory that may be there is about to be removed."""
+        return path in self._removals
+
+    def stands(self, path: str, done: Done | None = None) -> None:
+        """What was just written to a file or directory, durably, is newer than what the log says
+        of it. Raises as `keep`."""
+        self._take(STANDS, path, None, b"", done)
+
+    def sync(self, touched: Touched) -> None:
+        """Make durable what was written otherwise. Blocks; raises OSError."""
+        self._disk.sync_all(list(touched.files), list(touched.directories))
+
+    def next_number(self) -> int:
+        """The number of a change that is written to its files, and not to the log."""
+        self._number += 1
+        return self._number
+
+    def _take(
+        self, kind: int, path: str, kept: Kept | None, content: bytes, done: Done | None
+    ) -> None:
+        record = Record(kind, path.removeprefix(self._root), content)
+        self._make_room(self._bytes + record.size)
+        if path in self._changes:
+            self._bytes -= self._changes[path].record.size
+        _put(self._changes, Change(self.next_number(), path, kept, record))
+        self._bytes += record.size
+        if done is not None:
+            self._waiting.append(done)
+
+    def _make_room(self, size: int) -> None:
+        """See to room for an entry with so many bytes of changes. Raises `DiskFullError`,
+        `StorageError`."""
+        if self.failed:
+            raise StorageError(self.failed)
+        if HEAD_SIZE + ENTRY_SIZE + size > self._file_bytes:
+            raise DiskFullError(
+                "the commit log is full and waits for the disk to take what it holds; try again"
+            )
+        try:
+            need = self._size + SPARE + size
+            if self._fits(size) and self._reserve(self._files[self._active], need):
+                return
+            if not self._fits(size) or self._is_other_free():
+                self._files[1 - self._active].reserve(SPARE + size)
+            else:
+                self._files[self._active].reserve(need)  # raises what is wrong
+        except OSError as error:
+            raise self._fail(error) from error
+        if self._is_other_free():
+            self._turn()
+
+    def has_room(self, size: int) -> bool:
+        """Whether a change with `size` bytes of content fits into the next entry."""
+        return HEAD_SIZE + ENTRY_SIZE + self._bytes + size + PATH_BYTES_MAX <= self._file_bytes
+
+    def when_durable(self, done: Done) -> None:
+        """Call `done` once all that was changed so far is durable, or cannot be."""
+        if self.failed:
+            done(StorageError(self.failed))
+        elif self._changes:
+            self._waiting.append(done)
+        elif self._batches:
+            self._batches[-1].done.append(done)
+        else:
+            done(None)
+
+    # -- entries ---------------------------------------------------------------------------------
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether something waits for an entry."""
+        return bool(self._changes)
+
+    def unwritten(self) -> int:
+        """Bytes that the next entry will have, at the most."""
+        return self._bytes
+
+    def prepare_sync(self) -> EntryBatch | None:
+        """The entry of all that was changed since the last one; None if there is nothing to say, or
+        no room before a checkpoint has ended (`is_held`)."""
+        if self.failed:
+            return None
+        if self.is_held():  # what was applied may be said all the same: that makes room
+            return self._floor_entry()
+        if not self._changes:
+            return self._floor_entry()
+        if self._is_full():
+            self._turn()
+        return self._take_entry()
+
+    def _floor_entry(self) -> EntryBatch | None:
+        """An entry that says what was applied, and nothing else; None if that is known, or a full
+        disk has no room."""
+        try:
+            if self._owes_floor and self._reserve(self._files[self._active], self._size + SPARE):
+                return self._entry({}, [])
+        except OSError as error:
+            self._fail(error)
+        return None
+
+    def _take_entry(self) -> EntryBatch:
+        changes, self._changes, self._bytes = self._changes, {}, 0
+        waiting, self._waiting = self._waiting, []
+        return self._entry(changes, waiting)
+
+    def _entry(self, changes: dict[str, Change], waiting: list[Done]) -> EntryBatch:
+        """The next entry, handed to the file that is written to."""
+        file = self._files[self._active]
+        head = b"" if self._size else Head(self._salt, self._index + 1).encode()
+        floor = self._applied + 1
+        records = [change.record for change in changes.values()]
+        data, self._crc = encode_entry(
+            self._index + 1, floor, self._durable, self._crc, self._salt, records
+        )
+        self._owes_floor = False
+        self._index += 1
+        if changes:
+            self._changed = self._index
+        self._size += len(head) + len(data)
+        batch = EntryBatch(self._index, floor, list(changes.values()), waiting, file)
+        try:
+            file.append(head + data)
+        except (OSError, StorageError) as error:
+            batch.error = error
+        self._batches.append(batch)
+        return batch
+
+    def _fits(self, size: int) -> bool:
+        """Whether the file has room for an entry with so many bytes of changes."""
+        return self._size + ENTRY_SIZE + size <= self._file_bytes
+
+    def _is_full(self) -> bool:
+        return not self._fits(self._bytes)
+
+    def is_held(self) -> bool:
+        """Whether changes wait for a checkpoint, because both files are full."""
+        return self._is_full() and not self._is_other_free()
+
+    def finish_sync(self, batch: EntryBatch) -> None:
+        """A batch has run: those who waited for it are called."""
+        if batch.finished:  # by `settle`
+            return
+        batch.finished = True
+        self._batches.remove(batch)
+        if batch.error is not None or self.failed:
+            error = self._fail(batch.error or OSError())
+            waiting, self._waiting = self._waiting, []
+            for done in [*batch.done, *waiting]:
+                done(error)
+            return
+        self._durable = batch.index
+        self._floor = batch.floor
+        for change in batch.changes:
+            if change.kept is None:
+                self._unapplied.pop(change.path, None)
+            else:
+                _put(self._unapplied, change)
+        for done in batch.done:
+            done(None)
+
+    def _fail(self, error: Exception) -> StorageError:
+        if not self.failed:
+            self.failed = (
+                f"the commit log in {self._directory} can not be written any more: {error}; what "
+                "was answered is safe, look after the disk and restart the server"
+            )
+        return StorageError(self.failed)
+
+    # -- the two files ---------------------------------------------------------------------------
+
+    def _is_other_free(self) -> bool:
+        """Whether a durable entry says that all entries of the other file were applied."""
+        return self._floor > self._other_last
+
+    def _turn(self) -> None:
+        """Go on in the other file, which is free."""
+        assert self._is_other_free(), "a file of the commit log is used while it is needed"
+        self._other_last = self._index
+        self._active = 1 - self._active
+        self._files[self._active].rewind()
+        self._salt = self._new_salt()
+        self._size = 0
+
+    def _new_salt(self) -> int:
+        return int.from_bytes(self._disk.random_bytes(4), "little")
+
+    # -- checkpoints -----------------------------------------------------------------------------
+
+    @property
+    def unapplied(self) -> int:
+        """How many changes are durable in the log alone."""
+        return len(self._unapplied)
+
+    def is_applied(self) -> bool:
+        """Whether a start would find nothing to apply, and knows it."""
+        return not self._changes and self._floor > self._changed
+
+    def is_half_full(self) -> bool:
+        """Whether the file that is written to is half full, so that it is time for a checkpoint."""
+        return self._size * 2 > self._file_bytes
+
+    def checkpoint(self) -> "Checkpoint | None":
+        """Begin to apply all that is durable. None if there is nothing to apply, or the last
+        checkpoint has not ended. No batch may be under way."""
+        if self.failed or not self._unapplied or self._checkpoint is not None:
+            return None
+        assert self._durable == self._index, "a checkpoint began while a batch was under way"
+        if self._is_other_free() and self.is_half_full():
+            self._turn()
+        changes, self._unapplied = deque(self._unapplied.values()), {}
+        self._checkpoint = Checkpoint(self._disk, self._index, changes)
+        return self._checkpoint
+
+    def ended(self, checkpoint: "Checkpoint") -> None:
+        """A checkpoint has come to its end. What the disk did not take is tried again by the next
+        one. Where the log needs its room it goes into the next entry once more."""
+        self._checkpoint = None
+        for path in [path for path, one in self._removals.items() if one.has_happened]:
+            del self._removals[path]
+        refused = {change.path: change for change in checkpoint.refused if change.is_wanted}
+        if refused and not self._say_again(refused):
+            self._unapplied = refused | self._unapplied
+            return
+        self._applied = checkpoint.index
+        self._owes_floor = True
+
+    def _say_again(self, refused: dict[str, Change]) -> bool:
+        """Have the next entry, which says that all was applied, repeat what was not; False if there
+        is room in the log, or no room for that."""
+        size = sum(change.record.size for change in refused.values())
+        if not self.is_half_full() or not self._fits(self._bytes + size):
+            return False
+        try:
+            if not self._reserve(
+                self._files[self._active], self._size + SPARE + self._bytes + size
+            ):
+                return False
+        except OSError as error:
+            self._fail(error)
+            return False
+        for path, change in refused.items():
+            if path not in self._changes and path not in self._unapplied:
+                self._changes[path] = change
+                self._bytes += change.record.size
+        return True
+
+    def settle(self) -> None:
+        """Make all durable, apply it, and leave an empty log. Nobody else may work on it. Blocks;
+        raises `StorageError`.
+
+        What the disk does not take stays in the log, for the next start.
+        """
+        while not self.is_applied():
+            self._write_all()
+            if self.failed:
+                raise StorageError(self.failed)
+            checkpoint = self._checkpoint or self.checkpoint()
+            if checkpoint is not None:
+                checkpoint.run()
+                self.ended(checkpoint)
+                if any(change.is_wanted for change in checkpoint.refused):
+                    raise StorageError(f"the commit log could not be applied: {checkpoint.error}")
+            if not self._unapplied:
+                self._applied = self._index
+                if self._owes_floor and not self._batches and checkpoint is None:
+                    raise StorageError("the disk has no space for the end of the commit log")
+                self._owes_floor = True
+
+    def _write_all(self) -> None:
+        while self._batches or not self.failed:
+            batch = self._batches[0] if self._batches else self.prepare_sync()
+            if batch is None:
+                return
+            batch.run()
+            self.finish_sync(batch)
+
+    def close(self) -> None:
+        """Release the files."""
+        for file in self._files:
+            file.close()
+
+
+def _read(file: File) -> bytes:
+    """What is in a file, with zeros where it cannot be read."""
+    size = file.size()
+    try:
+        return file.pread(0, size)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+    pieces = []
+    for at in range(0, size, SECTOR):
+        try:
+            pieces.append(file.pread(at, SECTOR))
+        except OSError:
+            pieces.append(bytes(min(SECTOR, size - at)))
+    return b"".join(pieces)
+
+
+def _put(changes: dict[str, Change], change: Change) -> None:
+    """Have a change take the place of an earlier one of the same file. What is about another file
+    of that name, which was removed meanwhile, is followed by the removal, and that by this one."""
+    earlier = changes.get(change.path)
+    if earlier is not None and earlier.kept is not change.kept:
+        del changes[change.path]
+    changes[change.path] = change
+
+
+class Checkpoint:
+    """Applies changes to their files, then syncs these all at once."""
+
+    def __init__(self, disk: Disk, index: int, changes: deque[Change]) -> None:
+        self.index = index  # of the last entry that it applies
+        self.refused: list[Change] = []  # what the disk did not take
+        self.error: Exception | None = None  # why not
+        self._disk = disk
+        self._changes = changes
+        self._applied: list[Change] = []
+        self._touched = Touched()
+
+    def run(self) -> None:
+        """Do it. Blocks. Never raises."""
+        while self.apply_next():
+            pass
+        self.sync()
+
+    def apply_next(self) -> bool:
+        """Apply one change; False if there are no more. Blocks."""
+        if not self._changes:
+            return False
+        change = self._changes.popleft()
+        try:
+            change.apply(self._touched)
+            self._applied.append(change)
+        except (OSError, StorageError) as error:
+            self.error = error
+            self.refused.append(change)
+        return True
+
+    def sync(self) -> None:
+        """Make durable what was applied. Blocks."""
+        touched = self._touched
+        try:
+            self._disk.sync_all(list(touched.files), list(touched.directories))
+        except OSError as error:
+            self.error = error
+            self.refused += self._applied
+            for change in self._applied:
+                change.forgotten()
+            return
+        for change in self._applied:
+            change.settled()

@@ -1,0 +1,148 @@
+"""What one commit holds, as bytes: an entry of records, and the head of a file of entries.
+
+    head of a file    magic "SLIPLOG1", version u32, salt u32, index of the first entry u64, CRC-32
+    entry             magic "SLEN", length u32, index u64, floor u64, durable u64, epoch u32,
+                      CRC-32 of the entry before, CRC-32 of the rest, begun with the salt, records
+    record            kind u8, length of the path u16, of the content u32, path, content
+
+All numbers are little-endian. Indices have no gaps. The salt is a random number that each use of a
+file has anew, so neither an entry of an earlier use nor bytes that a client made up check out.
+When an entry was made, those before its `floor` had been applied, and those up to `durable` were
+known to be durable.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from slipstream.errors import CorruptionError, StorageError
+
+KEEP = 1  # the content of a small file
+REMOVE = 2  # of a directory, with all that is in it; the content says when that was created
+STANDS = 3  # a file or directory that was written otherwise: forget what earlier entries say of it
+
+VERSION = 1
+EPOCH = 1  # of the server that leads; there is one server
+_HEAD = struct.Struct("<8sIIQI")
+_HEAD_MAGIC = b"SLIPLOG1"
+_ENTRY = struct.Struct("<4sIQQQIII")
+_MAGIC = b"SLEN"
+_RECORD = struct.Struct("<BHI")
+HEAD_SIZE = _HEAD.size
+
+
+@dataclass(slots=True, frozen=True)
+class Record:
+    """One change: `path` is relative to the store directory."""
+
+    kind: int
+    path: str
+    content: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """In bytes, at the most."""
+        return _RECORD.size + 3 * len(self.path) + len(self.content)
+
+
+@dataclass(slots=True, frozen=True)
+class Head:
+    """The head of a file."""
+
+    salt: int
+    first: int  # index of the first entry of the file
+
+    def encode(self) -> bytes:
+        """As bytes."""
+        head = _HEAD.pack(_HEAD_MAGIC, VERSION, self.salt, self.first, 0)[:-4]
+        return head + zlib.crc32(head).to_bytes(4, "little")
+
+    @staticmethod
+    def decode(data: bytes) -> "Head | None":
+        """The head at the beginning of `data`; None if it was not written as a whole. Raises
+        `StorageError` for one of a later version."""
+        if len(data) < HEAD_SIZE:
+            return None
+        magic, version, salt, first, crc = _HEAD.unpack_from(data)
+        if magic != _HEAD_MAGIC or zlib.crc32(data[: HEAD_SIZE - 4]) != crc:
+            return None
+        if version != VERSION:
+            raise StorageError(
+                f"the commit log has version {version}, and this server reads version {VERSION}: "
+                "start the server version that wrote it"
+            )
+        return Head(salt, first)
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    """What one commit holds."""
+
+    index: int
+    floor: int
+    durable: int
+    previous: int  # checksum of the entry before
+    records: list[Record]
+    crc: int
+    size: int
+
+
+ENTRY_SIZE = _ENTRY.size
+
+
+def encode_entry(
+    index: int, floor: int, durable: int, previous: int, salt: int, records: Iterable[Record]
+) -> tuple[bytes, int]:
+    """An entry, and its checksum."""
+    parts = []
+    for record in records:
+        path = record.path.encode("utf-8", "surrogateescape")
+        parts += [_RECORD.pack(record.kind, len(path), len(record.content)), path, record.content]
+    body = b"".join(parts)
+    size = _ENTRY.size + len(body)
+    head = _ENTRY.pack(_MAGIC, size, index, floor, durable, EPOCH, previous, 0)[:-4]
+    crc = zlib.crc32(body, zlib.crc32(head, salt))
+    return b"".join((head, crc.to_bytes(4, "little"), body)), crc
+
+
+def decode_entry(data: bytes, at: int, salt: int) -> Entry | None:
+    """The entry at `at`; None if there is no whole one."""
+    if at + _ENTRY.size > len(data):
+        return None
+    magic, size, index, floor, durable, _, previous, crc = _ENTRY.unpack_from(data, at)
+    if magic != _MAGIC or size < _ENTRY.size or at + size > len(data):
+        return None
+    start = at + _ENTRY.size
+    if zlib.crc32(data[start : at + size], zlib.crc32(data[at : start - 4], salt)) != crc:
+        return None
+    try:
+        records = _decode_records(data[start : at + size])
+    except (CorruptionError, struct.error, UnicodeDecodeError):
+        return None
+    return Entry(index, floor, durable, previous, records, crc, size)
+
+
+def _decode_records(body: bytes) -> list[Record]:
+    records = []
+    at = 0
+    while at < len(body):
+        kind, path_size, size = _RECORD.unpack_from(body, at)
+        at += _RECORD.size
+        end = at + path_size + size
+        if kind not in (KEEP, REMOVE, STANDS) or end > len(body):
+            raise CorruptionError("a record of the commit log says what can not be")
+        path = body[at : at + path_size].decode("utf-8", "surrogateescape")
+        records.append(Record(kind, path, body[at + path_size : end]))
+        at = end
+    return records
+
+
+def next_entry(data: bytes, at: int, salt: int) -> tuple[int, Entry] | None:
+    """The first whole entry at or after `at`, with its offset; None if there is none."""
+    while (at := data.find(_MAGIC, at)) >= 0:
+        entry = decode_entry(data, at, salt)
+        if entry is not None:
+            return at, entry
+        at += 1
+    return None

@@ -1,0 +1,128 @@
+"""What the commit log held when the server ended, as the changes that it comes to.
+
+Two files take turns. Of both together the entries from the highest `floor` on count; what lies
+before was applied. A torn end is cut: nobody was answered for it. An entry that was durable and is
+damaged is lost, and reported; those after it are whole, and count.
+"""
+
+from dataclasses import dataclass, field
+
+from slipstream.errors import CorruptionError
+from slipstream.log.commit_log.entry import (
+    HEAD_SIZE,
+    KEEP,
+    STANDS,
+    Entry,
+    Head,
+    Record,
+    next_entry,
+)
+
+
+@dataclass
+class Replay:
+    """The outcome: what is to be applied, in this order, and where the log goes on."""
+
+    changes: list[Record] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)  # indices of entries that damage has taken
+    index: int = 0  # of the last entry
+    crc: int = 0  # its checksum
+    active: int = 0  # the file that was written last
+    salt: int = 0  # of that file
+    end: int = 0  # bytes of it that count; 0: it has not been begun
+    other_last: int = 0  # index of the last entry that the other file may have
+
+
+@dataclass
+class _Place:
+    """An entry, and where it begins."""
+
+    entry: Entry
+    file: int
+    at: int
+
+
+def replay(files: list[bytes]) -> Replay:
+    """Read the files of a log. Raises `StorageError`, for a log of a later version, and
+    `CorruptionError` if the files do not belong together."""
+    heads = [Head.decode(data) for data in files]
+    begun = [(head, number) for number, head in enumerate(heads) if head is not None]
+    if not begun:
+        return Replay()
+    newest, active = max(begun, key=lambda item: item[0].first)
+    found: dict[int, _Place] = {}
+    for head, number in begun:
+        for place in _entries(head, files[number], number):
+            found[place.entry.index] = place
+    outcome = Replay(
+        index=newest.first - 1,
+        active=active,
+        salt=newest.salt,
+        end=HEAD_SIZE,
+        other_last=newest.first - 1,
+    )
+    _gather(found, newest, outcome)
+    return outcome
+
+
+def _entries(head: Head, data: bytes, number: int) -> list[_Place]:
+    """The whole entries of a file, in order."""
+    found = []
+    at = HEAD_SIZE
+    least = head.first
+    while (there := next_entry(data, at, head.salt)) is not None:
+        at, entry = there
+        if entry.index >= least:
+            found.append(_Place(entry, number, at))
+            least = entry.index + 1
+        at += entry.size
+    return found
+
+
+def _gather(found: dict[int, _Place], newest: Head, outcome: Replay) -> None:
+    entries = [place.entry for place in found.values()]
+    durable = max((entry.durable for entry in entries), default=0)
+    floor = max((entry.floor for entry in entries), default=newest.first)
+    records: list[Record] = []
+    before: Entry | None = None
+    for index in range(floor, max(found, default=0) + 1):
+        place = found.get(index)
+        if place is None:
+            if index > durable:
+                break  # torn: what follows had not been waited for either
+            outcome.lost.append(index)
+            outcome.index = max(outcome.index, index)
+            before = None
+            continue
+        entry = place.entry
+        if before is not None and entry.previous != before.crc:
+            raise CorruptionError(
+                f"entry {index} of the commit log does not follow the one before it: its files are "
+                "not of one time. Restore both from one backup, or move the folder commit-log away "
+                "to go on without what was changed last"
+            )
+        before = entry
+        outcome.index, outcome.crc = index, entry.crc
+        if place.file == outcome.active:
+            outcome.end = place.at + entry.size
+        records += entry.records
+    outcome.changes = _last_of_each(records)
+
+
+def _last_of_each(records: list[Record]) -> list[Record]:
+    """The records that count: the last one about each path, none before its directory went."""
+    found = []
+    settled: set[str] = set()  # nothing earlier about these paths counts
+    gone: set[str] = set()  # ... nor about what lies in these
+    for record in reversed(records):
+        parts = record.path.split("/")
+        above = ("/".join(parts[:n]) for n in range(1, len(parts) + 1))
+        if record.path in settled or any(path in gone for path in above):
+            continue
+        settled.add(record.path)
+        if record.kind != KEEP:
+            gone.add(record.path)
+        if record.kind != STANDS:
+            found.append(record)
+    found.reverse()
+    return found

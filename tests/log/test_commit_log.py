@@ -1,0 +1,297 @@
+"""The commit log alone: whatever happens between its steps, a start finds what was durable."""
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from slipstream.errors import CorruptionError, DiskFullError, StorageError
+from slipstream.log.commit_log.commit_log import (
+    Checkpoint,
+    CommitLog,
+    EntryBatch,
+    Removal,
+    Touched,
+)
+from slipstream.log.commit_log.entry import HEAD_SIZE, Head
+from slipstream.log.commit_log.replay import replay
+from slipstream.log.stream_store import TwinFile
+from slipstream.testing.simulated_disk import SimulatedDisk
+
+LOG_BYTES = 6_000
+FILES = tuple(f"root/{n}/state" for n in range(12))
+STEPS = 300
+
+
+class LostError(AssertionError):
+    """A start found something else than what was durable or was kept later."""
+
+
+class World:
+    """A log, the files that it is applied to, and what is known of each of them."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.disk = SimulatedDisk(Random(seed + 1))
+        self.count = 0
+        self.possible: dict[str, list[bytes]] = {path: [b""] for path in FILES}
+        for path in FILES:
+            self.disk.makedirs(path.rpartition("/")[0])
+        self.start()
+
+    def start(self) -> None:
+        """What a server does at its start; then the files have what they are to have."""
+        self.batches: list[tuple[EntryBatch, bool]] = []
+        self.checkpoint: Checkpoint | None = None
+        self.log = CommitLog(self.disk, "root", LOG_BYTES)
+        found = self.log.open()
+        self.files = {path: TwinFile(self.disk, path) for path in FILES}
+        contents = {path: self._load(file) for path, file in self.files.items()}
+        touched = Touched()
+        for record in found.changes:
+            self.files[f"root/{record.path}"].apply(record.content, touched)
+            contents[f"root/{record.path}"] = record.content
+        self.log.sync(touched)
+        self.log.begin()
+        for path, content in contents.items():
+            if content not in self.possible[path]:
+                raise LostError(f"{path} has {content[:9]!r}, not one of {self.possible[path]}")
+            self.possible[path] = [content]
+        if found.lost:
+            raise LostError(f"entries {found.lost} are said to be lost")
+
+    def _load(self, file: TwinFile) -> bytes:
+        try:
+            return file.load()
+        except CorruptionError:
+            return b""
+
+    def run(self) -> None:
+        """Let things happen."""
+        moves = [self.keep] * 12 + [self.prepare] * 8 + [self.step] * 12
+        moves += [self.begin_checkpoint] + [self.go_on] * 3 + [self.crash, self.stop]
+        for _ in range(STEPS):
+            self.random.choice(moves)()
+
+    def keep(self) -> None:
+        """A file is to have another content."""
+        path = FILES[int(len(FILES) * self.random.random() ** 3)]  # some of them seldom
+        self.count += 1
+        content = b"%d:" % self.count + bytes(self.random.choice((0, 50, 700)))
+
+        def done(error: Exception | None) -> None:
+            if error is None:
+                possible = self.possible[path]
+                self.possible[path] = possible[possible.index(content) :]
+
+        try:
+            self.log.keep(self.files[path], content, done)
+        except DiskFullError:
+            return
+        self.possible[path].append(content)
+
+    def prepare(self) -> None:
+        """At most two batches are on their way."""
+        if len(self.batches) < 2:
+            batch = self.log.prepare_sync()
+            if batch is not None:
+                self.batches.append((batch, False))
+
+    def step(self) -> None:
+        """The oldest batch gets further."""
+        if self.batches:
+            batch, ran = self.batches[0]
+            if ran:
+                del self.batches[0]
+                self.log.finish_sync(batch)
+            else:
+                batch.run()
+                self.batches[0] = (batch, True)
+
+    def hand_over(self) -> None:
+        """The system has an entry, and may have written it by the time that the power fails."""
+        for batch, ran in self.batches[: self.random.randint(0, 2)]:
+            if not ran:
+                batch.flush()
+
+    def begin_checkpoint(self) -> None:
+        """One begins when no batch is under way."""
+        if self.checkpoint is None and not self.batches:
+            self.checkpoint = self.log.checkpoint()
+
+    def go_on(self) -> None:
+        """A checkpoint applies one more change."""
+        if self.checkpoint is not None and not self.checkpoint.apply_next():
+            self.checkpoint.sync()
+            self.log.ended(self.checkpoint)
+            self.checkpoint = None
+
+    def crash(self) -> None:
+        """The power fails."""
+        self.hand_over()
+        self.disk.crash()
+        self.start()
+
+    def stop(self) -> None:
+        """An orderly stop: what is on its way ends."""
+        self.log.settle()
+        assert self.log.is_applied()
+        self.start()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_start_finds_what_was_durable_or_what_was_kept_later(seed: int) -> None:
+    World(seed).run()
+
+
+def found() -> bool:
+    """Whether a few worlds come upon a loss."""
+    for seed in range(40):
+        try:
+            World(seed).run()
+        except (LostError, CorruptionError):
+            return True
+    return False
+
+
+def test_a_file_that_is_used_again_while_it_is_needed_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(CommitLog, "_is_other_free", lambda log: True)
+    assert found()
+
+
+def test_a_sync_that_is_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EntryBatch, "run", lambda batch: None)
+    assert found()
+
+
+def test_a_checkpoint_that_begins_beside_a_batch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def begin_checkpoint(world: World) -> None:
+        if world.checkpoint is None:
+            world.log._durable, durable = world.log._index, world.log._durable
+            world.checkpoint = world.log.checkpoint()
+            world.log._durable = durable
+
+    monkeypatch.setattr(World, "begin_checkpoint", begin_checkpoint)
+    assert found()
+
+
+# -- damage ---------------------------------------------------------------------------------------
+
+
+def written(count: int) -> tuple[SimulatedDisk, list[int]]:
+    """A disk with a log of so many durable entries, and where each of them begins."""
+    disk = SimulatedDisk(Random(1))
+    disk.makedirs("root/a")
+    log = CommitLog(disk, "root")
+    log.open()
+    log.begin()
+    ends = []
+    file = TwinFile(disk, "root/a/state")
+    for n in range(count):
+        log.keep(file, b"content %d" % n)
+        batch = log.prepare_sync()
+        assert batch is not None
+        batch.run()
+        log.finish_sync(batch)
+        ends.append(log._size)
+    return disk, ends
+
+
+def contents(disk: SimulatedDisk) -> tuple[list[bytes], list[int]]:
+    """What a start applies, and which entries it calls lost."""
+    outcome = replay([disk.read(f"root/commit-log/{n}.log") for n in (0, 1)])
+    return [record.content for record in outcome.changes], outcome.lost
+
+
+def test_every_bit_of_a_durable_entry_counts_and_costs_that_entry_alone() -> None:
+    disk, ends = written(3)
+    path = "root/commit-log/0.log"
+    for bit in range(ends[0] * 8, ends[1] * 8):
+        disk.flip(path, bit)
+        assert contents(disk) == ([b"content 2"], [3])  # the first entry says what was applied
+        disk.flip(path, bit)
+    assert contents(disk) == ([b"content 2"], [])
+
+
+def test_a_torn_end_is_cut_at_any_byte_and_nothing_is_called_lost() -> None:
+    disk, ends = written(3)
+    whole = disk.read("root/commit-log/0.log")
+    other = disk.read("root/commit-log/1.log")
+    for size in range(ends[1], ends[2]):
+        outcome = replay([whole[:size] + bytes(100), other])
+        assert [record.content for record in outcome.changes] == [b"content 1"]
+        assert outcome.lost == []
+        assert outcome.end == ends[1]
+
+
+def test_a_log_of_a_later_version_is_refused() -> None:
+    disk, _ = written(1)
+    data = bytearray(disk.read("root/commit-log/0.log"))
+    data[8] = 9
+    head = bytes(data[: HEAD_SIZE - 4])
+    import zlib
+
+    data[HEAD_SIZE - 4 : HEAD_SIZE] = zlib.crc32(head).to_bytes(4, "little")
+    with pytest.raises(StorageError, match="version 9"):
+        replay([bytes(data), b""])
+
+
+def test_files_of_different_times_are_refused() -> None:
+    disk, _ = written(2)
+    data = disk.read("root/commit-log/0.log")
+    stranger, _ = written(3)
+    log = CommitLog(stranger, "root")
+    log.open()
+    log.begin()
+    log._turn()
+    log.keep(TwinFile(stranger, "root/a/state"), b"later")
+    batch = log.prepare_sync()
+    assert batch is not None
+    batch.run()
+    first = Head.decode(stranger.read("root/commit-log/1.log"))
+    assert first is not None
+    assert first.first > 4
+    assert data
+    with pytest.raises(CorruptionError, match="not of one time"):
+        replay(list(_spliced(stranger)))
+
+
+def _spliced(disk: SimulatedDisk) -> Iterator[bytes]:
+    """The files of a log of which the first one is of another log of the same length."""
+    other = SimulatedDisk(Random(7))
+    other.makedirs("root/a")
+    log = CommitLog(other, "root")
+    log.open()
+    log.begin()
+    for n in range(4):
+        log.keep(TwinFile(other, "root/a/state"), b"different %d" % n)
+        batch = log.prepare_sync()
+        assert batch is not None
+        batch.run()
+        log.finish_sync(batch)
+    yield other.read("root/commit-log/0.log")
+    yield disk.read("root/commit-log/1.log")
+
+
+def test_a_bad_sector_costs_what_is_in_it() -> None:
+    disk, _ = written(3)
+    disk.fail("pread")
+    log = CommitLog(disk, "root")
+    outcome = log.open()
+    assert [record.content for record in outcome.changes] == [b"content 2"]
+
+
+def test_a_removal_takes_what_was_kept_before_it_and_not_what_comes_after() -> None:
+    disk, _ = written(1)
+    log = CommitLog(disk, "root")
+    log.open()
+    log.keep(TwinFile(disk, "root/a/state"), b"before")
+    log.remove(Removal("root/a", b"1", lambda: None))
+    log.keep(TwinFile(disk, "root/a/meta"), b"after")
+    batch = log.prepare_sync()
+    assert batch is not None
+    batch.run()
+    outcome = CommitLog(disk, "root").open()
+    assert [record.path for record in outcome.changes] == ["a", "a/meta"]
