@@ -41,6 +41,7 @@ class ConfigurationSimulation:
         self.may_be_gone: set[int] = set()
         self.possible: list[dict[str, int]] = [{}]  # the last answered limits, and attempts since
         self.damages = 0
+        self._older = b""  # what the second copy has held
         self._is_harmed = False  # a copy was damaged and nobody has looked
         self._may_be_settled = False  # somebody has tried to, since the start
         self.driver = Driver(self.disk, now=BEGIN).start()
@@ -132,6 +133,8 @@ class ConfigurationSimulation:
         else:
             self.disk.crash()
             self.history.append("crash")
+        state = self.driver.engine.state
+        may_be_mended = state is None or not state.log.is_applied()  # the commit log has the newest
         self.disk.heal()
         harmed = self._harm() if self.random.random() < 0.4 else ""
         self.driver = Driver(self.disk, now=self.driver.clock.now + SECOND).start()
@@ -139,14 +142,15 @@ class ConfigurationSimulation:
         if STREAM not in self.driver.js.streams:
             raise ViolationError(f"configuration: the stream is gone, {self.driver.js.problems}")
         reported = [p for p in self.driver.js.problems if "copy" in p]
-        if (harmed or (self._is_harmed and not self._may_be_settled)) and not reported:
+        must_say_so = harmed or (self._is_harmed and not self._may_be_settled)
+        if must_say_so and not reported and not may_be_mended:
             raise ViolationError("report: a copy was damaged, and nobody says so")
         if reported and not (harmed or self._is_harmed):
             raise ViolationError(f"report: a crash was taken for damage, {reported}")
         self._is_harmed = self.driver.js.doubts.of(STREAM) != ""
         self._may_be_settled = False
         if harmed and not self._is_harmed:
-            self.driver.advance(SECOND)  # the damaged copy is written anew
+            self.driver.advance(3 * SECOND)  # the damaged copy is written anew
 
     def _harm(self) -> str:
         """Damage one of two copies; nothing if there is only one."""
@@ -158,7 +162,20 @@ class ConfigurationSimulation:
         self.history.append(f"damage to {path}")
         self.damages += 1
         self.disk.flip(path, self.random.randrange(len(self.disk.read(path)) * 8))
+        if path == copies[0] and self.random.random() < 0.5:
+            self._go_back(copies[1])
         return path
+
+    def _go_back(self, path: str) -> None:
+        """A file has the content of an earlier time: the disk has lost what was written since."""
+        older, self._older = self._older, self.disk.read(path)
+        if older:
+            self.history.append(f"an older content in {path}")
+            self.disk.lose(path)
+            file = self.disk.open(path)
+            file.append(older)
+            file.sync()
+            self.disk.sync_dir(path.rpartition("/")[0])
 
     def _check(self) -> None:
         """Nothing is missing that no configuration has removed."""

@@ -74,7 +74,11 @@ class Simulation:
         self._removing: dict[str, set[int]] = {}  # sequences to be removed, by inbox
         self._describing: dict[str, str] = {}  # descriptions that the stream is to have, by inbox
         self._descriptions = [""]  # that it may have: the last one answered, and attempts since
+        # Whether a consumer may be there, with the number of the request: from the last answer on.
+        self._possible: dict[str, list[tuple[int, bool]]] = {}
+        self._changing: dict[str, tuple[str, int]] = {}  # name and number of a request, by inbox
         self._segment_bytes = self.random.choice((1_000, 4_000, 1 << 20))
+        self._log_bytes = self.random.choice((40_000, 1 << 20))
         self.workers: dict[str, Worker] = {}
         self.driver = self._begin(BEGIN)
         self._awake_since = BEGIN  # when the server was started last
@@ -91,6 +95,7 @@ class Simulation:
             (2, self._remove),
             (1, self._purge),
             (1, self._describe),
+            (2, self._come_or_go),
             (3, self._rest),
             (1, self._crash),
             (1, self._kill),
@@ -105,7 +110,11 @@ class Simulation:
 
     def _begin(self, now: int) -> Driver:
         driver = Driver(
-            self.disk, now=now, runner=self._committer(), segment_bytes=self._segment_bytes
+            self.disk,
+            now=now,
+            runner=self._committer(),
+            segment_bytes=self._segment_bytes,
+            log_bytes=self._log_bytes,
         ).start()
         driver.runner.hold()
         if self.random.random() < 0.5:
@@ -356,14 +365,48 @@ class Simulation:
         asked = json.dumps(self._config | {"description": text}).encode()
         self.publisher.publish(f"$JS.API.STREAM.UPDATE.{STREAM}", asked, inbox)
 
+    def _come_or_go(self) -> None:
+        """A consumer that gets no messages is created or deleted."""
+        self._count += 1
+        name = f"x{self.random.randrange(3)}"
+        states = self._possible.setdefault(name, [(0, False)])
+        comes = not states[-1][1]
+        states.append((self._count, comes))
+        inbox = f"_INBOX.t.x{self._count}"
+        self._changing[inbox] = (name, self._count)
+        self._note(f"{self._count}: {name} is to {'come' if comes else 'go'}")
+        operation, asked = "CONSUMER.DELETE", b""
+        if comes:
+            operation = "CONSUMER.DURABLE.CREATE"
+            text = "x" * self.random.choice((0, 500, 3_000))
+            durable = {"durable_name": name, "filter_subject": f"s.{name}", "description": text}
+            durable["ack_policy"] = "explicit"
+            asked = json.dumps({"stream_name": STREAM, "config": durable}).encode()
+        self.publisher.publish(f"$JS.API.{operation}.{STREAM}.{name}", asked, inbox)
+
+    def _check_consumers(self) -> None:
+        """Those are there of which that was answered last, or asked for since."""
+        found = self._api(f"CONSUMER.NAMES.{STREAM}", b"")["consumers"]
+        for name, states in self._possible.items():
+            if (name in found) not in (comes for _, comes in states):
+                raise ViolationError(f"consumer: {name} is to be there is one of {states}: {found}")
+            self._possible[name] = [(0, name in found)]
+
     def _take_api_answer(self, message: Message) -> bool:
-        """The answer to a removal or an update; True if it is something else."""
+        """The answer to a removal, an update or a creation; True if it is something else."""
         sequences = self._removing.pop(message.subject, None)
         text = self._describing.pop(message.subject, None)
-        if sequences is None and text is None:
+        consumer = self._changing.pop(message.subject, None)
+        if sequences is None and text is None and consumer is None:
             return True
         if "error" in message.json():
             return False
+        if consumer is not None:
+            name, number = consumer
+            states = self._possible[name]
+            self._note(f"{number} is answered")
+            if number in (request for request, _ in states):  # else a later one was answered before
+                self._possible[name] = [state for state in states if state[0] >= number]
         if sequences is not None:
             self._note(f"gone are {sorted(sequences)}")
             self.ledger.removal_confirmed(sequences)
@@ -482,6 +525,7 @@ class Simulation:
         self._waiting.clear()
         self._removing.clear()
         self._describing.clear()
+        self._changing.clear()
         self.disk.heal()
         self.driver = self._begin(self.driver.clock.now + SECOND)
         self._awake_since = self.driver.clock.now
@@ -492,6 +536,7 @@ class Simulation:
             worker.requests.clear()
             worker.confirming.clear()
         self._check_configuration()
+        self._check_consumers()
         stored = self._stored()
         self.ledger.check_stored(stored, self._lost())
         self.ledger.adopt_all(stored)

@@ -1,0 +1,92 @@
+"""Bugs that are planted into the commit log, and found by the simulation of a server."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from slipstream.engine.api import consumers
+from slipstream.engine.api.dispatch import WhenDurable
+from slipstream.log.commit_log.commit_log import Change, Checkpoint, CommitLog, Touched
+from slipstream.log.commit_log.entry import KEEP, REMOVE, Record
+from slipstream.log.stream_store import Store
+from slipstream.testing.simulated_disk import SimulatedDisk
+from slipstream.testing.simulation import Simulation
+
+from .planted import LazyFile, found
+
+LOST = ("consumer:", "configuration:", "confirmed:", "durable:", "api:")
+
+
+def busy(seed: int, disk: SimulatedDisk | None = None) -> Simulation:
+    """A life in which consumers come and go, and the power fails, more often than else."""
+    simulation = Simulation(seed, disk)
+    simulation._log_bytes = 12_000
+    simulation.moves += [(20, simulation._come_or_go), (5, simulation._describe)]
+    simulation.moves += [(5, simulation._crash), (5, simulation._kill)]
+    return simulation
+
+
+@pytest.mark.parametrize("seed", range(500, 510))
+def test_what_was_answered_is_there_after_every_crash(seed: int) -> None:
+    busy(seed).run(200)
+
+
+class DiskWithLazyLog(SimulatedDisk):
+    """Planted: entries are not synced."""
+
+    def open(self, path: str) -> Any:
+        file = super().open(path)
+        return LazyFile(file) if "commit-log" in path else file
+
+
+def test_an_entry_that_is_not_synced_is_found() -> None:
+    assert found(lambda seed: busy(seed, DiskWithLazyLog(Random(seed)))).startswith(LOST)
+
+
+def test_a_checkpoint_that_applies_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Change, "apply", lambda change, touched: None)
+    assert found(busy).startswith(LOST)
+
+
+def test_a_log_that_is_said_to_be_applied_too_early_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checkpoint = CommitLog.checkpoint
+
+    def hasty(log: CommitLog) -> Checkpoint | None:
+        log._applied = log._durable
+        return checkpoint(log)
+
+    monkeypatch.setattr(CommitLog, "checkpoint", hasty)
+    assert found(busy).startswith(LOST)
+
+
+class HastyAnswer(WhenDurable):
+    """Planted: an answer does not wait for the log."""
+
+    def __init__(self, wait: Any, fields: Any, failure: int = 0) -> None:
+        def at_once(done: Any) -> None:
+            wait(lambda error: None)
+            done(None)
+
+        super().__init__(at_once, fields)
+
+
+def test_an_answer_that_does_not_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumers, "WhenDurable", HastyAnswer)
+    assert found(busy).startswith(LOST)
+
+
+@pytest.mark.parametrize("kind", [KEEP, REMOVE])
+def test_a_start_that_leaves_something_out_is_found(
+    monkeypatch: pytest.MonkeyPatch, kind: int
+) -> None:
+    apply = Store._apply
+
+    def leave_out(store: Store, path: str, record: Record, touched: Touched) -> None:
+        if record.kind != kind:
+            apply(store, path, record, touched)
+
+    monkeypatch.setattr(Store, "_apply", leave_out)
+    assert found(busy).startswith(LOST)
