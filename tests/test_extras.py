@@ -32,6 +32,11 @@ sys.meta_path.insert(0, Missing())
         ("spark", ["pyspark"], "import slipstream.spark; slipstream.spark.session()"),
         ("arrow", ["pyarrow"], "from slipstream.client.arrow.batches import arrow; arrow()"),
         (
+            "console",
+            ["starlette"],
+            "from slipstream.cli.main import main; sys.exit(main(['console', '--no-context']))",
+        ),
+        (
             "websocket",
             ["websockets"],
             "import asyncio, slipstream; asyncio.run(slipstream.connect('ws://127.0.0.1:1'))",

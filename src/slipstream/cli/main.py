@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "pipeline": ("slipstream.cli.pipeline", "app", "Spark's pipelines over streams"),
     "why": ("slipstream.cli.why", "app", "Say why a consumer does or does not get messages"),
     "top": ("slipstream.cli.top", "app", "Watch streams, consumers and rates"),
+    "console": ("slipstream.console.command", "app", "Streams and messages in a browser"),
     "cheat": ("slipstream.cli.cheat", "app", "Show examples"),
     "completion": ("slipstream.cli.completion", "app", "Completion for bash, zsh and fish"),
 }

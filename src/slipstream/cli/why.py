@@ -82,7 +82,7 @@ async def explain(js: JetStream, info: ConsumerInfo, stream: StreamInfo) -> list
     reasons += _paused(info)
     reasons += await _pending(js, info, stream)
     reasons += await _outstanding(js, info)
-    told = await _told_by_server(js, info)
+    told = await told_by_server(js, info)
     reasons += _redelivery(info)
     reasons += await _exhausted(js, info, told)
     reasons += _asking(info)
@@ -94,7 +94,7 @@ async def explain(js: JetStream, info: ConsumerInfo, stream: StreamInfo) -> list
     return reasons
 
 
-async def _told_by_server(js: JetStream, info: ConsumerInfo) -> dict[str, Any]:
+async def told_by_server(js: JetStream, info: ConsumerInfo) -> dict[str, Any]:
     """What a Slipstream server says; nothing on other servers."""
     subject = f"$SLIPSTREAM.CONSUMER.EXPLAIN.{info.stream_name}.{info.name}"
     try:
