@@ -73,7 +73,7 @@ def test_an_edit_is_shown_before_it_is_done(console: Console, js: Any, stream: s
     form = form_of(config, max_msgs="2", description="changed")
     page = console.post(f"/streams/{stream}/review", status=200, **form)
     assert "changed" in page
-    assert "1 messages are more than the new limit" in page
+    assert "1 message too many for the new limit" in page
     assert js.stream_info(stream).config.max_msgs == 100
     assert console.post(f"/streams/{stream}/update", **form) == f"/streams/{stream}"
     after = js.stream_info(stream)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from slipstream.cli.values import show_duration, show_size
 from slipstream.client.jetstream import ConsumerInfo, StreamInfo
 from slipstream.console.pages.connections import SLOW_BYTES_PENDING_MIN
-from slipstream.console.render import query, segment, show_count
+from slipstream.console.render import plural, query, segment, show_count
 from slipstream.console.sampler import Look, Sampler
 from slipstream.console.visit import Visit, event
 
@@ -86,7 +86,7 @@ def _of_stream(info: StreamInfo) -> list[Finding]:
     found, config, state = [], info.config, info.state
     address = f"/streams/{segment(info.name)}"
     if state.lost is not None and state.lost.msgs:
-        text = f"Stream {info.name} has lost {show_count(len(state.lost.msgs))} messages."
+        text = f"Stream {info.name} has lost {plural(len(state.lost.msgs), 'message')}."
         found.append(Finding("bad", text, address))
     if config.discard == "new":
         for used, most, text in (
@@ -116,7 +116,8 @@ def _of_consumer(info: ConsumerInfo) -> list[Finding]:
     name = f"Consumer {info.name} of {info.stream_name}"
     address = f"/streams/{segment(info.stream_name)}/consumers/{segment(info.name)}"
     most = info.config.max_ack_pending
-    waiting = f"{show_count(info.num_pending)} messages wait"
+    waits = "waits" if info.num_pending == 1 else "wait"
+    waiting = f"{plural(info.num_pending, 'message')} {waits}"
     found = []
     if info.paused:
         left = show_duration(info.pause_remaining)
@@ -131,7 +132,7 @@ def _of_consumer(info: ConsumerInfo) -> list[Finding]:
         text = f"Nobody asks {name[0].lower()}{name[1:]} for messages; {waiting}."
         found.append(Finding("warn", text, address))
     if info.num_redelivered:
-        text = f"{name} has delivered {show_count(info.num_redelivered)} messages more than once."
+        text = f"{name} has delivered {plural(info.num_redelivered, 'message')} more than once."
         found.append(Finding("warn", text, address))
     return found
 

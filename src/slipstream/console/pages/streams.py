@@ -13,7 +13,7 @@ from slipstream.cli.values import duration, show_duration, show_limit, show_size
 from slipstream.client.jetstream import StreamConfig, StreamInfo
 from slipstream.client.jetstream.api import check_subject
 from slipstream.client.jetstream.model import to_seconds
-from slipstream.console.render import segment
+from slipstream.console.render import plural, segment
 from slipstream.console.sampler import History
 from slipstream.console.visit import FormError, Visit, whole_number
 
@@ -324,9 +324,11 @@ def warnings_of(info: StreamInfo, after: StreamConfig) -> list[str]:
     """What an update would remove."""
     state, found = info.state, []
     if 0 < after.max_msgs < state.messages:
-        found.append(f"{state.messages - after.max_msgs:,} messages are more than the new limit.")
+        surplus = state.messages - after.max_msgs
+        found.append(f"{plural(surplus, 'message')} too many for the new limit will go.")
     if 0 < after.max_bytes < state.bytes:
-        found.append(f"{show_size(state.bytes - after.max_bytes)} are more than the new limit.")
+        surplus = state.bytes - after.max_bytes
+        found.append(f"{show_size(surplus)} too many for the new limit will go.")
     age = to_seconds(after.max_age, "max_age")
     shorter = 0 < age < (to_seconds(info.config.max_age, "max_age") or float("inf"))
     if shorter:
@@ -386,7 +388,11 @@ async def purge(request: Request) -> Response:
         raise FormError("Purge up to a sequence, or all but the newest; not both.")
     subject = form.get("subject", "").strip()
     gone = await visit.js.purge_stream(name, filter=subject, sequence=below, keep=keep)
-    return visit.go(f"/streams/{segment(name)}", f"{gone:,} messages of {name} were purged.")
+    return visit.go(f"/streams/{segment(name)}", f"{_messages(gone, name)} purged.")
+
+
+def _messages(count: int, stream: str) -> str:
+    return f"{plural(count, 'message')} of {stream} {'was' if count == 1 else 'were'}"
 
 
 async def delete(request: Request) -> Response:

@@ -46,12 +46,14 @@ document.addEventListener("click", async (event) => {
 
 // -- Typed confirmation: the button works once the name is there; the server looks again
 
+function unlock(field) {
+  const button = field.form.querySelector("button[type=submit]");
+  button.disabled = field.value.trim() !== field.dataset.expected;
+}
+
 document.addEventListener("input", (event) => {
   const field = event.target;
-  if (field.matches("[data-expected]")) {
-    const button = field.form.querySelector("button[type=submit]");
-    button.disabled = field.value.trim() !== field.dataset.expected;
-  }
+  if (field.matches("[data-expected]")) unlock(field);
   if (field.matches("[data-slider]")) showSlider(field);
 });
 
@@ -171,6 +173,7 @@ for (const [name, text, isOff] of [["htmx:sseOpen", "connected", false], ["htmx:
 }
 
 document.addEventListener("DOMContentLoaded", () => {
+  all("[data-expected]").forEach(unlock); // what was typed before this script had come
   all("[data-slider]").forEach(showSlider);
   showPlots();
   setInterval(showPlots, PLOT_SECONDS * 1000);
