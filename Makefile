@@ -37,13 +37,13 @@ test-compiled: $(VENV)/.dev build
 	SLIPSTREAM_BUILD=compiled $(PY) $(PYTEST)
 
 # A copy without extensions: the same tests on plain Python, so that both builds mean the same. The
-# command line and Spark start processes of their own and have no compiled code: once is enough.
+# command line, the console and Spark have no compiled code: once is enough.
 test-plain: $(VENV)/.dev
 	@echo "==> tests on the plain build"
 	rm -rf build/plain && mkdir -p build/plain
 	cd src && find slipstream -name '*.py' -o -name 'py.typed' | tar cf - -T - | tar xf - -C ../build/plain
 	SLIPSTREAM_BUILD=plain PYTHONPATH=build/plain $(PY) $(PYTEST) \
-		--ignore=tests/cli --ignore=tests/spark
+		--ignore=tests/cli --ignore=tests/console --ignore=tests/spark
 
 lint: $(VENV)/.dev
 	@echo "==> ruff"

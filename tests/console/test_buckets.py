@@ -8,7 +8,7 @@ import pytest
 from slipstream.client.kv.errors import KeyNotFoundError
 from slipstream.client.object_store.errors import ObjectNotFoundError
 from slipstream.console.pages.keys import changes_between
-from tests.console.conftest import Console
+from tests.console.conftest import Console, MakeConsole
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -86,6 +86,20 @@ def test_deleting_a_key_wants_it_typed(console: Console, bucket: Any, name: str)
     console.post(address, confirm="shop.theme")
     with pytest.raises(KeyNotFoundError):
         bucket.get("shop.theme")
+
+
+def test_masked_values_are_not_shown_nor_edited(
+    url: str, make_console: MakeConsole, js: Any, name: str
+) -> None:
+    console = make_console(url, mask_fields=("pin",))
+    kv = js.create_key_value(name, history=3)
+    for pin in (4711, 4712):
+        kv.put("card", json.dumps({"pin": pin, "name": "Ada"}))
+    for address in (f"/kv/{name}", f"/kv/{name}/key?key=card"):
+        page = console.get(address)
+        assert "471" not in page
+        assert "Ada" in page
+    assert "Store</button>" not in page
 
 
 def test_objects_are_uploaded_downloaded_and_deleted(console: Console, js: Any, name: str) -> None:

@@ -55,6 +55,12 @@ def test_a_change_without_the_sessions_token_is_refused(console: Console, token:
     assert "older than your session" in answer.text
 
 
+def test_pages_are_no_parts_of_pages_elsewhere(console: Console) -> None:
+    foreign = {"sec-fetch-site": "cross-site"}
+    console.get("/static/console.js", status=403, **foreign, **{"sec-fetch-mode": "no-cors"})
+    console.get("/connections", **foreign, **{"sec-fetch-mode": "navigate"})  # a link to it
+
+
 def test_every_answer_has_the_security_headers(console: Console) -> None:
     for address in ("/", "/static/console.css", "/login", "/nothing-here", "/streams/NOPE"):
         answer = console.client.get(address)

@@ -71,12 +71,21 @@ def test_the_tail_shows_what_is_stored_from_now_on(address: str, url: str, name:
             assert "&lt;b&gt;live&lt;/b&gt;" in shown
 
 
+def test_a_work_queue_is_not_watched(address: str, url: str, name: str) -> None:
+    with slipstream.sync.connect(url) as nc, httpx2.Client(timeout=WAIT_SECONDS) as browser:
+        nc.jetstream().create_stream(name=name, subjects=[name], retention="workqueue")
+        page = browser.get(f"{address}/streams/{name}/live").text
+        assert "A work queue cannot be watched" in page
+        assert "sse-connect" not in page
+        assert browser.get(f"{address}/streams/{name}/tail").status_code == 400
+
+
 def test_the_overview_follows_what_happens(address: str, url: str, name: str) -> None:
     with slipstream.sync.connect(url) as nc, httpx2.Client(timeout=WAIT_SECONDS) as browser:
         browser.get(f"{address}/")
         with browser.stream("GET", f"{address}/live/overview") as answer:
             lines = answer.iter_lines()
-            assert until(lines, "event:") == "event: look"
+            assert until(lines, "event:") == "event: tiles"
             js = nc.jetstream()
             full = {"max_msgs": 1, "discard": "new"}
             js.create_stream(name=name, subjects=[name], **full)

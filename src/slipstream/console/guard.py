@@ -95,9 +95,9 @@ class Guard:
                 421,
             )
         if request.method in READING:
-            return None
+            return _foreign() if _is_part_of_another_page(request.headers) else None
         if not _is_own(request.headers, host):
-            return PlainTextResponse("This was not sent by a page of the console.", 403)
+            return _foreign()
         if self._options.read_only and request.url.path not in ALWAYS_ALLOWED:
             text = "The console is read-only: it was started with --read-only."
             return PlainTextResponse(text, 403)
@@ -123,6 +123,16 @@ def session_cookie(options: ConsoleOptions, session_id: str) -> str:
     """The header that has the browser keep a session, or forget it with an empty id."""
     ending = "" if session_id else "; Max-Age=0"
     return f"{cookie_name(options)}={session_id}; Path=/; HttpOnly; SameSite=Strict{ending}"
+
+
+def _foreign() -> Response:
+    return PlainTextResponse("This was not sent by a page of the console.", 403)
+
+
+def _is_part_of_another_page(headers: Headers) -> bool:
+    """Whether a page elsewhere asks for it, as an image or script of its own, say."""
+    is_foreign = headers.get("sec-fetch-site") == "cross-site"
+    return is_foreign and headers.get("sec-fetch-mode") != "navigate"
 
 
 def _is_own(headers: Headers, host: str) -> bool:

@@ -19,6 +19,7 @@ from slipstream import __version__
 from slipstream.cli.values import show_duration, show_limit, show_since, show_size, show_time
 from slipstream.console.options import ConsoleOptions
 from slipstream.console.sessions import Session
+from slipstream.console.standing import standing
 
 NAVIGATION = (
     ("/", "Overview"),
@@ -135,6 +136,7 @@ class Renderer:
             since=show_since,
             size=show_size,
             spark=spark,
+            standing=standing,
             time=show_time,
         )
         self._templates.globals.update(

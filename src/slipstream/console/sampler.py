@@ -135,7 +135,7 @@ class Sampler:
         self._interval = interval
         self._fresh = fresh
         self._lock = asyncio.Lock()
-        self._taken = float("-inf")
+        self._taken = self._noted = float("-inf")
         self._looks = 0
         self._wake: set[asyncio.Event] = set()
         self.look = Look()
@@ -176,8 +176,9 @@ class Sampler:
                 except Error as error:
                     look = Look(error=str(error))
                 self.look = look
-                self._taken = monotonic()
-                if not look.error:
+                self._taken = now = monotonic()
+                if not look.error and now - self._noted >= self._interval / 2:
+                    self._noted = now
                     self._note(look)
         return self.look
 

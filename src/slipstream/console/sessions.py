@@ -130,6 +130,8 @@ class Sessions:
         session = self._by_id.get(session_id)
         if session is None or monotonic() - session.used > IDLE_SECONDS_MAX:
             return None
+        if session.is_own and session.workspace.nc.is_closed:
+            return None  # the server has let go of the user
         session.used = monotonic()
         return session
 

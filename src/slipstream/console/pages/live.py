@@ -10,7 +10,7 @@ from starlette.responses import Response
 from slipstream.client.jetstream import JetStreamMessage, Timestamp
 from slipstream.client.jetstream.stored import StoredMessage
 from slipstream.console.pages.messages import shown
-from slipstream.console.visit import Visit, event
+from slipstream.console.visit import FormError, Visit, event
 
 BATCH_SECONDS = 0.25
 SHOWN_PER_BATCH = 10  # of a stream that is faster, the newest of each quarter of a second
@@ -29,7 +29,9 @@ async def tail(request: Request) -> Response:
     """What is stored from now on. An ordered consumer reads it, which leaves nothing behind."""
     visit = Visit(request)
     name, subject = visit.path("stream"), visit.asked("subject")
-    await visit.js.stream_info(name)  # what is wrong is said before the stream of events begins
+    info = await visit.js.stream_info(name)  # what is wrong is said before the events begin
+    if info.config.retention == "workqueue":
+        raise FormError(f"Stream {name} is a work queue: watching would take its messages away.")
     filters = [subject] if subject else []
 
     async def events() -> AsyncIterator[str]:

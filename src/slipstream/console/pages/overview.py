@@ -11,6 +11,7 @@ from slipstream.client.jetstream import ConsumerInfo, StreamInfo
 from slipstream.console.pages.connections import SLOW_BYTES_PENDING_MIN
 from slipstream.console.render import plural, query, segment, show_count
 from slipstream.console.sampler import Look, Sampler
+from slipstream.console.standing import ACKS, NO_LISTENER, NO_REQUEST, PAUSED, standing
 from slipstream.console.visit import Visit, event
 
 FULL_SHARE = 0.9  # of a limit, from which on it is worth a word
@@ -39,7 +40,9 @@ async def changes(request: Request) -> Response:
     async def events() -> AsyncIterator[str]:
         while True:
             look = await visit.sampler.changed()
-            yield event("look", visit.text("_overview.html", **_names(look, visit.sampler)))
+            names = _names(look, visit.sampler)
+            for part in ("tiles", "lists"):
+                yield event(part, visit.text(f"_overview_{part}.html", **names))
 
     return visit.stream(events())
 
@@ -113,24 +116,21 @@ def _of_stream(info: StreamInfo) -> list[Finding]:
 
 
 def _of_consumer(info: ConsumerInfo) -> list[Finding]:
-    name = f"Consumer {info.name} of {info.stream_name}"
+    whose = f"{info.name} of {info.stream_name}"
+    name = f"Consumer {whose}"
     address = f"/streams/{segment(info.stream_name)}/consumers/{segment(info.name)}"
-    most = info.config.max_ack_pending
     waits = "waits" if info.num_pending == 1 else "wait"
     waiting = f"{plural(info.num_pending, 'message')} {waits}"
-    found = []
-    if info.paused:
-        left = show_duration(info.pause_remaining)
-        found.append(Finding("warn", f"{name} is paused for another {left}; {waiting}.", address))
-    elif 0 < most <= info.num_ack_pending:
-        text = f"{name} waits for acknowledgements: all {show_count(most)} that may be out are out."
-        found.append(Finding("bad", text, address))
-    elif info.num_pending and info.config.deliver_subject and not info.push_bound:
-        text = f"Nobody listens to {name[0].lower()}{name[1:]}; {waiting}."
-        found.append(Finding("bad", text, address))
-    elif info.num_pending and not info.config.deliver_subject and not info.num_waiting:
-        text = f"Nobody asks {name[0].lower()}{name[1:]} for messages; {waiting}."
-        found.append(Finding("warn", text, address))
+    word, level = standing(info)
+    left = show_duration(info.pause_remaining)
+    texts = {
+        PAUSED: f"{name} is paused for another {left}; {waiting}.",
+        ACKS: f"{name} waits for acknowledgements: "
+        f"all {info.config.max_ack_pending:,} that may be out are out.",
+        NO_LISTENER: f"Nobody listens to consumer {whose}; {waiting}.",
+        NO_REQUEST: f"Nobody asks consumer {whose} for messages; {waiting}.",
+    }
+    found = [Finding(level, texts[word], address)] if level in ("bad", "warn") else []
     if info.num_redelivered:
         text = f"{name} has delivered {plural(info.num_redelivered, 'message')} more than once."
         found.append(Finding("warn", text, address))
