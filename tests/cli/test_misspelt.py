@@ -19,7 +19,7 @@ def _said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     ("word", "meant"),
     [
         ("strem", "did you mean stream?"),
-        ("cons", "did you mean consumer?"),
+        ("cons", "did you mean consumer or console?"),
         ("publsh", "did you mean pub?"),
         ("s3", "`slipstream --help` lists them"),
     ],

@@ -44,6 +44,11 @@ def test_messages_begin_where_they_are_asked_for(console: Console, stream: str) 
     assert sequences(console.get(f"/streams/{stream}/messages?start=1h")) == list(range(1, 51))
 
 
+def test_the_slider_stands_where_the_messages_begin(console: Console, stream: str) -> None:
+    assert 'value="1000" data-slider' in console.get(f"/streams/{stream}/messages")
+    assert 'value="0" data-slider' in console.get(f"/streams/{stream}/messages?start=1")
+
+
 def test_a_beginning_that_cannot_be_read_is_said(console: Console, stream: str) -> None:
     page = console.get(f"/streams/{stream}/messages?start=someday")
     assert "neither a sequence nor a time" in page

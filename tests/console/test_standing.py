@@ -18,7 +18,6 @@ from slipstream.console.pages.overview import attention
 from slipstream.console.sampler import Look
 from slipstream.console.standing import standing
 
-
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
 

@@ -94,7 +94,7 @@ async def messages(request: Request) -> Response:
         older=found[0].sequence if found and found[0].sequence > state.first_seq else 0,
         newer=found[-1].sequence + 1 if found and found[-1].sequence < state.last_seq else 0,
         export=query(start=wish.start, subject=wish.subject, where=wish.where),
-        slider=_slider(stream),
+        slider=_slider(stream, found[0].time if found and wish.start else None),
         steps=SLIDER_STEPS,
     )
 
@@ -138,13 +138,17 @@ def moment(text: str) -> datetime:
         ) from error
 
 
-def _slider(stream: Stream) -> dict[str, Any]:
-    """The ends of the time that the stream covers, for travelling in it."""
+def _slider(stream: Stream, now_at: datetime | None) -> dict[str, Any]:
+    """The ends of the time that the stream covers, and the step for `now_at` (None: the end)."""
     state = stream.cached_info.state
     if not state.messages or state.first_ts is None or state.last_ts is None:
         return {}
     first, last = state.first_ts.timestamp(), state.last_ts.timestamp()
-    return {"first": first, "last": last} if last > first else {}
+    if last <= first:
+        return {}
+    share = (now_at.timestamp() - first) / (last - first) if now_at is not None else 1.0
+    step = round(min(max(share, 0.0), 1.0) * SLIDER_STEPS)
+    return {"first": first, "last": last, "step": step}
 
 
 async def message(request: Request) -> Response:
