@@ -38,6 +38,11 @@ def test_names_of_this_machine_and_allowed_ones_are_answered(
     console.get("/connections", host=host)
 
 
+def test_a_session_that_came_over_tls_stays_there(console: Console) -> None:
+    answer = console.client.get(ADDRESS.replace("http", "https") + "/connections")
+    assert answer.headers["set-cookie"].endswith("; HttpOnly; SameSite=Strict; Secure")
+
+
 @pytest.mark.parametrize("origin", ["", "null", "http://evil.example", "http://127.0.0.1:9999"])
 def test_what_another_page_sends_is_refused(console: Console, origin: str) -> None:
     headers = {"x-csrf-token": console.token()} | ({"origin": origin} if origin else {})

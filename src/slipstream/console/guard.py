@@ -113,15 +113,16 @@ class Guard:
                     headers[name] = value
                 headers.setdefault("cache-control", "no-cache" if is_static else "no-store")
                 if new is not None:
-                    headers.append("set-cookie", session_cookie(self._options, new.id))
+                    headers.append("set-cookie", session_cookie(request, self._options, new.id))
             await send(message)
 
         return send_with_headers
 
 
-def session_cookie(options: ConsoleOptions, session_id: str) -> str:
+def session_cookie(request: Request, options: ConsoleOptions, session_id: str) -> str:
     """The header that has the browser keep a session, or forget it with an empty id."""
-    ending = "" if session_id else "; Max-Age=0"
+    ending = "; Secure" if request.url.scheme == "https" else ""  # a proxy said so
+    ending += "" if session_id else "; Max-Age=0"
     return f"{cookie_name(options)}={session_id}; Path=/; HttpOnly; SameSite=Strict{ending}"
 
 

@@ -42,7 +42,7 @@ async def log_in(request: Request) -> Response:
     before: Session | None = request.state.session
     if before is not None:
         await sessions.end(before)
-    cookie = session_cookie(options, session.id)
+    cookie = session_cookie(request, options, session.id)
     return RedirectResponse("/", 303, headers={"set-cookie": cookie})
 
 
@@ -51,7 +51,7 @@ async def log_out(request: Request) -> Response:
     sessions: Sessions = request.app.state.sessions
     session: Session = request.state.session
     await sessions.end(session)
-    cookie = session_cookie(request.app.state.options, "")
+    cookie = session_cookie(request, request.app.state.options, "")
     return Response(status_code=204, headers={"HX-Redirect": "/login", "set-cookie": cookie})
 
 
