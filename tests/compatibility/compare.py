@@ -11,6 +11,7 @@ from tests.compatibility.raw_client import RawClient, Reply
 VOLATILE_KEYS = {
     "created", "ts", "first_ts", "last_ts", "last_active", "time", "leader", "pause_remaining",
     "memory", "storage", "_nats.ver", "_nats.level", "reserved_memory", "reserved_storage",
+    "active",
 }  # fmt: skip
 NO_ANSWER_SECONDS = 3.0  # after which a request is taken to have no answer
 LATE_SECONDS = 30.0
@@ -23,7 +24,10 @@ ACK_TIME = re.compile(r"^(\$JS\.ACK(?:\.[^.]+){5})\.\d+\.(\d+)$")
 def normalise(value: Any) -> Any:
     """`value` without what may differ between two runs."""
     if isinstance(value, dict):
-        return {k: "*" if k in VOLATILE_KEYS else normalise(v) for k, v in value.items()}
+        found = {k: "*" if k in VOLATILE_KEYS else normalise(v) for k, v in value.items()}
+        if isinstance(found.get("sources"), list):  # shown in an order of chance
+            found["sources"].sort(key=repr)
+        return found
     if isinstance(value, list):
         return [normalise(item) for item in value]
     return value

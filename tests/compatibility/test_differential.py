@@ -15,6 +15,7 @@ from tests.compatibility import (
     batch_corpus,
     counter_corpus,
     level_corpus,
+    mirror_corpus,
     request_corpus,
     schedule_corpus,
     story_corpus,
@@ -49,6 +50,7 @@ PARTS: dict[str, Callable[[], Iterable[Entry]]] = {"corpus": whole_corpus} | {
         *batch_corpus.PARTS,
         *counter_corpus.PARTS,
         *schedule_corpus.PARTS,
+        *mirror_corpus.PARTS,
     )
 }
 

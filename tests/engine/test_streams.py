@@ -204,21 +204,6 @@ def test_a_configuration_that_can_not_be_is_refused_in_nats_servers_words(
 
 
 @pytest.mark.parametrize(
-    ("config", "feature"),
-    [
-        ({"mirror": {"name": "X"}}, "stream mirrors are"),
-        ({"sources": [{"name": "X"}]}, "stream sources are"),
-    ],
-)
-def test_a_feature_of_a_later_day_is_refused_by_its_name(
-    client: Client, config: dict[str, Any], feature: str
-) -> None:
-    code, err_code, text = refusal(create(client, **config))
-    assert (code, err_code) == (500, 10052)
-    assert text == f"{feature} not supported by this server yet"
-
-
-@pytest.mark.parametrize(
     ("name", "error"),
     [
         ("a*", 10052), ("a>", 10052), ("a b", 10056), ("x" * 256, 10052), ("a/b", 10128),

@@ -27,6 +27,7 @@ from slipstream.engine.consumer.life import discard_consumer
 from slipstream.engine.consumer.pull import PullDelivery
 from slipstream.engine.consumer.push import PushDelivery
 from slipstream.engine.consumer.restore import begin_consumer
+from slipstream.engine.consumer.upstream import fit_to_retention, identify, take_up
 from slipstream.engine.protocol.errors import ApiError, bad_json
 from slipstream.engine.protocol.json_body import (
     convert,
@@ -60,7 +61,8 @@ class CreateRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 def find(js: "JetStream", stream: str, name: str) -> Consumer:
     """A consumer by name. Raises `ApiError` 10059, 10014."""
-    consumer: Consumer | None = js.find(stream).consumers.get(name)
+    found = js.find(stream)
+    consumer: Consumer | None = found.consumers.get(name) or found.direct_consumers.get(name)
     if consumer is None:
         raise ApiError(10014)
     return consumer
@@ -75,9 +77,18 @@ def _read(request: Request) -> tuple[CreateRequest, ConsumerConfig]:
     return asked, config
 
 
+def _identify(js: "JetStream", request: Request) -> None:
+    """Have the answer say which stream this is. Raises `ApiError` 10225."""
+    stream = js.streams.get(request.tokens[0])
+    if stream is not None:
+        request.answer_header = identify(stream, request.message)
+
+
 def create(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
     """CONSUMER.CREATE.<stream>[.<consumer>[.<filter>]]."""
     asked, config = _read(request)
+    if config.sourcing:
+        _identify(js, request)
     if len(request.tokens) == 1:
         if config.durable_name:
             raise ApiError(10020)
@@ -124,10 +135,15 @@ def _create(
         raise ApiError(10132)
     if config.num_replicas > 1:
         raise ApiError(10074)
+    if config.sourcing:
+        name = fit_to_retention(stream, name, config)
     server = js.engine.options.jetstream_limits
     fill_defaults(config, stream.config.consumer_limits, server, js.limits, asked.pedantic)
     check_config(stream, config)
     existing = stream.consumers.get(name)
+    if existing is not None and config.sourcing and existing.config.sourcing:
+        take_up(existing, config)
+        return consumer_info(existing)
     if existing is not None:
         if asked.action == "create":
             if not same(existing.config, config):
@@ -137,7 +153,8 @@ def _create(
     if asked.action == "update":
         raise ApiError(10149)
     check_retention(stream, config, name)
-    _check_count(js, stream)
+    if not config.direct:
+        _check_count(js, stream)
     consumer = begin_consumer(stream, name, config)
     info = consumer_info(consumer)
     if auto:
@@ -299,6 +316,8 @@ def reset(js: "JetStream", request: Request) -> WhenDurable | None:
     consumer = stream.consumers.get(request.tokens[1]) if stream else None
     if consumer is None:
         return None
+    if consumer.config.ack_policy == "flow_control":
+        _identify(js, request)
     try:
         body = request.body.strip()
         asked = read_lenient(body, ResetRequest) if body else ResetRequest()

@@ -39,6 +39,7 @@ class Request:
     body: bytes
     message: Inbound
     strict: bool = True  # unknown fields are errors
+    answer_header: bytes = b""  # the header block of the answer, unless that is an error
 
     @property
     def is_empty(self) -> bool:
@@ -204,7 +205,8 @@ class ApiService(Service):
             response = msgspec.json.encode(envelope)
             self._count_steps(len(response) // ANSWER_BYTES_PER_STEP)
             if reply:
-                js.account.send(reply, b"", b"", response)
+                block = request.answer_header if error is None else b""
+                js.account.send(reply, b"", block, response)
             js.advisories.api_audit(session, subject, request.body, response)
 
         self._count_steps(CHANGE if operation.changes else REQUEST)

@@ -4,6 +4,7 @@ from typing import Any
 
 from slipstream.engine.protocol.options import API_LEVEL, VERSION
 from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.engine.sourcing.inflow import inflow_info
 from slipstream.engine.stream.config import emit
 from slipstream.engine.stream.stream import Stream
 
@@ -54,5 +55,6 @@ def stream_info(stream: Stream, with_version: bool = True) -> dict[str, Any]:
     }
     if stream.js.domain:
         info["domain"] = stream.js.domain
+    info.update(inflow_info(stream))
     info["ts"] = time_text(stream.clock.now)
     return info

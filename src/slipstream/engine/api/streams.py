@@ -24,6 +24,7 @@ from slipstream.engine.stream.checks import (
 from slipstream.engine.stream.config import StreamConfig, fill_defaults, read_config, same, seal
 from slipstream.engine.stream.retention import drop_acked, enforce_all, thinned
 from slipstream.engine.stream.stream import Stream
+from slipstream.engine.stream.upstream_checks import check_filters
 from slipstream.wire.subjects import is_literal
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _read_checked(js: "JetStream", request: Request, is_new: bool) -> StreamConf
     check_asked(config)
     limit = js.engine.options.jetstream_limits.duplicate_window
     shrunk = fill_defaults(config, limit)
-    check_filled(config, shrunk, limit)
+    check_filled(config, shrunk, limit, js.config_of)
     if not is_new:
         check_request(config, request.tokens[0])
     config.pedantic = False
@@ -61,6 +62,7 @@ def create(js: "JetStream", request: Request) -> dict[str, Any]:
         return {**stream_info(existing), "did_create": True}
     js.check_account(config, is_new=True)
     check_overlap(config, js.claims)
+    check_filters(config)
     stream = js.create_stream(config)
     answer = {**stream_info(stream), "did_create": True}
     js.advisories.stream_action("CREATED", "create", stream.name)  # the stream may store it
@@ -79,6 +81,7 @@ def update(js: "JetStream", request: Request) -> WhenDurable:
     _check_consumers(stream, config)
     js.check_account(config, is_new=False)
     check_overlap(config, js.claims)
+    check_filters(config)
     js.update_stream(stream, config)
     enforce_all(stream)
     if config.retention == "interest" and old.retention != "interest":

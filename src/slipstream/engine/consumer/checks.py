@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from slipstream.engine.consumer.config import ConsumerConfig, emit
+from slipstream.engine.consumer.config import FLOW_ACKS_HEARTBEAT, ConsumerConfig, emit
 from slipstream.engine.protocol.errors import ApiError, config_error
 from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.protocol.rfc3339 import text_ns
@@ -47,7 +47,6 @@ def check_name(name: str) -> None:
 def check_config(stream: "Stream", config: ConsumerConfig) -> None:
     """Everything that does not depend on other consumers. Raises `ApiError`."""
     _check_priority(config)
-    _check_later_features(config)
     if len(config.description.encode()) > DESCRIPTION_BYTES_MAX:
         raise ApiError(10107, max=DESCRIPTION_BYTES_MAX)
     size = sum(len(k.encode()) + len(v.encode()) for k, v in config.metadata.items())
@@ -63,10 +62,12 @@ def check_config(stream: "Stream", config: ConsumerConfig) -> None:
         raise ApiError(10184)
     if config.ack_wait < 0:
         raise ApiError(10183)
+    _check_flow_acks(config)
     if config.is_push:
         _check_push(stream, config)
     else:
         _check_pull(stream, config)
+    _check_direct(config)
     _check_start(config)
     _check_filters(config)
     if config.sample_freq and not config.sample_freq.rstrip("%").isdigit():
@@ -108,13 +109,29 @@ def _check_priority(config: ConsumerConfig) -> None:
         check_group_name(group)
 
 
-def _check_later_features(config: ConsumerConfig) -> None:
-    if config.ack_policy == "flow_control":
-        raise config_error("the flow_control ack policy is not supported by this server yet")
-    if config.sourcing:
-        raise config_error("sourcing consumers are not supported by this server yet")
-    if config.direct:
-        raise ApiError(10091 if config.durable_name else 10090)
+def _check_direct(config: ConsumerConfig) -> None:
+    if config.direct and not config.is_push:
+        raise ApiError(10090)
+    if config.direct and config.durable_name:
+        raise ApiError(10091)
+
+
+def _check_flow_acks(config: ConsumerConfig) -> None:
+    """Answers to flow control acknowledge: nothing is delivered again because of time."""
+    if config.ack_policy != "flow_control":
+        return
+    if not config.is_push:
+        raise ApiError(10218)
+    if not config.flow_control:
+        raise ApiError(10219)
+    if config.idle_heartbeat != FLOW_ACKS_HEARTBEAT:
+        raise config_error("flow control ack policy heartbeat needs to be 1s")
+    if config.max_ack_pending <= 0:
+        raise ApiError(10220)
+    if config.ack_wait or config.backoff:
+        raise ApiError(10221)
+    if config.max_deliver != -1:
+        raise ApiError(10222)
 
 
 def _check_push(stream: "Stream", config: ConsumerConfig) -> None:
@@ -210,7 +227,7 @@ def check_retention(stream: "Stream", config: ConsumerConfig, name: str) -> None
         return
     if config.num_replicas not in (0, stream.config.num_replicas):
         raise ApiError(10134)
-    if retention != "workqueue":
+    if retention != "workqueue" or config.sourcing or config.ack_policy == "flow_control":
         return
     if config.ack_policy != "explicit":
         raise ApiError(10098)

@@ -28,6 +28,7 @@ MAX_WAITING = 512
 MAX_ACK_PENDING = 1000
 INACTIVE_THRESHOLD = 5 * SECOND
 PRIORITY_TIMEOUT = 120 * SECOND
+FLOW_ACKS_HEARTBEAT = SECOND  # where answers to flow control acknowledge
 _NOT_NEGATIVE = (
     "max_waiting", "max_batch", "max_expires", "max_bytes", "idle_heartbeat", "inactive_threshold",
     "priority_timeout",
@@ -128,6 +129,9 @@ def fill_defaults(
         config.max_waiting = MAX_WAITING
     if config.ack_policy in ("explicit", "all") and config.ack_wait == 0:
         config.ack_wait = ACK_WAIT
+    if config.ack_policy == "flow_control" and config.is_push and not pedantic:
+        config.flow_control = True
+        config.idle_heartbeat = FLOW_ACKS_HEARTBEAT
     if config.backoff:
         differs = config.ack_wait != config.backoff[0]
         may_change(differs, "first backoff value has to equal batch AckWait")
@@ -162,6 +166,8 @@ def emit(config: ConsumerConfig) -> dict[str, Any]:
         if name == "metadata":
             is_paused = config.pause_until and read_time(config.pause_until).ns != ZERO
             level = "1" if is_paused or config.priority_policy != "none" else "0"
+            if config.ack_policy == "flow_control":
+                level = "4"
             emitted[name] = {**value, "_nats.req.level": level}
         elif name == "priority_policy":
             if value != "none":

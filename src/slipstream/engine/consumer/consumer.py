@@ -96,12 +96,14 @@ class Consumer:
         self.filters = config.filters
         self.matching = self.log.filter(self.filters)
         self.acks: bool = config.ack_policy != "none"
-        self.ack_all = config.ack_policy == "all"
+        self.ack_all = config.ack_policy in ("all", "flow_control")
         self.retains = self.stream.config.retention != "limits"
         self.headers_only = config.headers_only
         self.max_ack_pending = config.max_ack_pending
         self.max_deliver = config.max_deliver
         self.ack_wait = min(config.ack_wait, LONGEST_NS)
+        if config.ack_policy == "flow_control":
+            self.ack_wait = LONGEST_NS  # what was not acknowledged goes to the next that connects
         self.backoff = tuple(min(wait, LONGEST_NS) for wait in config.backoff)
         self._replays = config.replay_policy == "original"
         self.sample = int(config.sample_freq.rstrip("%") or 0)

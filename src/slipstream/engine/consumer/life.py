@@ -365,8 +365,9 @@ class ConsumerLife:
         if delete:
             self._end_waiting()
             consumer.stream.remove_consumer(consumer)
-            advisories = consumer.stream.js.advisories
-            advisories.consumer_action("DELETED", "delete", consumer.stream.name, consumer.name)
+            if not consumer.config.direct:
+                advisories = consumer.stream.js.advisories
+                advisories.consumer_action("DELETED", "delete", consumer.stream.name, consumer.name)
 
 
 def discard_consumer(stream: "Stream", store: ConsumerStore) -> None:

@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.consumer.delivery import Delivery, is_denied
 from slipstream.engine.consumer.redelivery import make_due
+from slipstream.engine.protocol.json_body import read_number
 from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.session.message import Inbound
-from slipstream.engine.session.routing import Service
+from slipstream.engine.session.routing import Follower, Service
 from slipstream.engine.session.session import BACKLOG_BYTES_MAX
+from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
     from slipstream.engine.consumer.consumer import Consumer
@@ -30,6 +32,7 @@ class PushDelivery(Delivery):
         self._next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{consumer.stream.name}.{consumer.name}"
         self._refuser = _PullRefuser(consumer)
         self.active = False
+        self._is_stored = False  # a stream stores what is delivered
         self._held_up = False
         self._window = WINDOW_FIRST
         self._unanswered = 0  # bytes since the last answered flow-control request
@@ -61,12 +64,15 @@ class PushDelivery(Delivery):
         self.account.watch_interest(self.subject, self._look)
         for seq in self.consumer.pending.sequences():
             make_due(self.consumer, seq)
+        self.active = False  # whoever listens there has not been asked anything yet
         self._look()
 
     def _look(self) -> None:
         """Interest may have come or gone."""
         was = self.active
         self.active = self._is_heard()
+        services = self.account.route(self.subject).services
+        self._is_stored = any(not isinstance(service, Follower) for service in services)
         if self.active and not was:
             self._unanswered = 0
             self._asked = b""
@@ -117,7 +123,7 @@ class PushDelivery(Delivery):
         consumer = self.consumer
         route = self.account.route(self.subject)
         shown = message.subject
-        if route.services:  # a stream stores what is delivered, under the subject it comes to
+        if self._is_stored:  # under the subject that it comes to
             message.subject = self.subject
         taken = self.account.dispatch(route, message)
         message.subject = shown
@@ -161,18 +167,40 @@ class PushDelivery(Delivery):
         """Ask the client to answer once half of the window is used."""
         self._unanswered += size
         if not self._asked and self._unanswered > self._window // 2:
-            self._asked = self._flow_head + self.consumer.engine.new_id()[-4:].encode()
-            self._asked_at = self._unanswered
-            block = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
-            self.account.send(self.subject, self._asked, block, b"")
+            self._ask()
+
+    def _ask(self) -> None:
+        """Ask the client to answer when it has come so far."""
+        self._asked = self._flow_head + self.consumer.engine.new_id()[-4:].encode()
+        self._asked_at = self._unanswered
+        block = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
+        self.account.send(self.subject, self._asked, block, b"")
+
+    def nothing_left(self, is_full: bool) -> int:
+        if is_full and self.active and not self._asked and self._acks_by_flow():
+            self._ask()
+        return 0
+
+    def _acks_by_flow(self) -> bool:
+        return bool(self.consumer.config.ack_policy == "flow_control" and self.consumer.pending)
 
     def handle(self, message: Inbound) -> int:
         if message.subject == self._asked:
             self._asked = b""
             self._unanswered = max(self._unanswered - self._asked_at, 0)
             self._window = min(self._window * 2, WINDOW_MAX)
+            if self.consumer.config.ack_policy == "flow_control":
+                self._acked(message)
             self.consumer.wake()
         return 1
+
+    def _acked(self, message: Inbound) -> None:
+        """The answer says what the client is done with."""
+        start, end = message.header_start, message.body_start
+        consumer_seq = read_number(find(message.data, start, end, b"Nats-Last-Consumer") or b"")
+        seq = read_number(find(message.data, start, end, b"Nats-Last-Stream") or b"")
+        if seq > 0 and 0 < consumer_seq <= self.consumer.delivered_seq:
+            self.consumer.acked(seq, consumer_seq)
 
     # -- heartbeats ----------------------------------------------------------------------------
 
@@ -195,6 +223,8 @@ class PushDelivery(Delivery):
         if consumer.config.idle_heartbeat and self.active:
             if self._next_beat <= now:
                 self._beat()
+                if not self._asked and self._acks_by_flow():
+                    self._ask()
                 self._next_beat = now + consumer.config.idle_heartbeat
             moments.append(self._next_beat)
         return min((moment for moment in moments if moment), default=0)
@@ -204,7 +234,7 @@ class PushDelivery(Delivery):
         block = (
             b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n"
         ) % (consumer.delivered_seq, consumer.delivered_stream_seq)
-        if self._asked and self.is_stalled():
+        if self._asked and (self.is_stalled() or not consumer.has_room()):
             block += b"Nats-Consumer-Stalled: %b\r\n" % self._asked
         self.account.send(self.subject, b"", block + b"\r\n", b"")
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def begin_consumer(stream: "Stream", name: str, config: ConsumerConfig) -> Consumer:
     """A new consumer; the configuration was checked. Raises `ApiError`."""
     store: ConsumerStore | None = None
-    if stream.store is not None and not config.mem_storage:
+    if stream.store is not None and not config.mem_storage and not config.direct:
         is_ephemeral = not config.durable_name and config.num_replicas <= 1
         store = stream.store.consumer(name, is_ephemeral)
     consumer = Consumer(stream, name, config, stream.clock.now, store)
@@ -46,7 +46,8 @@ def begin_consumer(stream: "Stream", name: str, config: ConsumerConfig) -> Consu
             raise ApiError(10104, err=str(error)) from error
     _connect(consumer)
     trust_consumer(stream, name)
-    stream.js.advisories.consumer_action("CREATED", "create", stream.name, name)
+    if not config.direct:
+        stream.js.advisories.consumer_action("CREATED", "create", stream.name, name)
     return consumer
 
 

@@ -16,8 +16,9 @@ from slipstream.engine.protocol.json_body import read_number
 from slipstream.engine.protocol.options import API_LEVEL
 from slipstream.engine.session.host import Host
 from slipstream.engine.session.message import Inbound
+from slipstream.engine.sourcing.inflow import set_inflow
 from slipstream.engine.stream.config import StreamConfig, emit, load_config
-from slipstream.engine.stream.direct_get import DirectGet
+from slipstream.engine.stream.direct_get import DirectGet, DirectGroup
 from slipstream.engine.stream.stream import Stream
 from slipstream.engine.stream.subject_claims import SubjectClaims
 from slipstream.errors import StorageError
@@ -44,6 +45,7 @@ class JetStream:
         self.store = store
         self.streams: dict[str, Stream] = {}
         self.claims = SubjectClaims()
+        self.direct_groups: dict[str, DirectGroup] = {}
         self._stored = {"file": 0, "memory": 0}  # kept up to date where it is limited
         self.set_limits(account.limits)
         self.api_total = 0
@@ -184,6 +186,11 @@ class JetStream:
             raise ApiError(10059)
         return stream
 
+    def config_of(self, name: str) -> StreamConfig | None:
+        """The configuration of a stream; None if there is none of that name."""
+        stream = self.streams.get(name)
+        return stream.config if stream is not None else None
+
     def create_stream(self, config: StreamConfig) -> Stream:
         """A new stream; the configuration was checked. Raises `ApiError`."""
         created = self.engine.clock.now
@@ -201,6 +208,7 @@ class JetStream:
             raise ApiError(10049, err=str(error)) from error
         stream = Stream(self, config, log, store, created)
         self._begin(stream)
+        set_inflow(stream)
         if store is not None:
             self.resolve(self._unreadable.pop(stream.name, ""))
         return stream
@@ -245,6 +253,10 @@ class JetStream:
             stream.direct.stop()
             stream.direct = None
         stream.configure(config)
+        set_inflow(stream)
+        if config.retention != old.retention:  # followers ask again, and are given durable ones
+            for consumer in list(stream.direct_consumers.values()):
+                consumer.stop("Consumer Deleted", delete=True)
         trust_stream(stream)
         self.advisories.stream_action("UPDATED", "modify", stream.name)
 
@@ -257,8 +269,10 @@ class JetStream:
             except (OSError, StorageError) as error:
                 raise ApiError(10067, err=str(error)) from error
             stream.store.meta.retire()
+        if stream.inflow is not None:
+            stream.inflow.stop(delete=True)
         stream.stop()  # so that no consumer that ends has it look for what nobody needs any more
-        for consumer in list(stream.consumers.values()):
+        for consumer in stream.every_consumer():
             if consumer.store is not None:
                 consumer.store.retire()  # its files go with the stream's, in one step
                 consumer.store = None
@@ -293,6 +307,7 @@ class JetStream:
             self.check_copies(store.meta, f"stream '{self.account.name} > {name}'")
             _recall_ids(stream)
             restore_consumers(stream)
+            set_inflow(stream, is_restored=True)
             lost = log.lost
             if lost.count or lost.bytes:
                 self.problem(
@@ -340,7 +355,7 @@ class JetStream:
         if self.store is not None and self.state.log.is_applied():
             closing = Closing(self.store.disk)
         for stream in self.streams.values():
-            for consumer in list(stream.consumers.values()):
+            for consumer in stream.every_consumer():
                 consumer.stop("Server Shutdown", delete=False)
                 if closing is None or consumer.store is None:
                     continue

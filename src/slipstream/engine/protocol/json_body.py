@@ -189,6 +189,9 @@ def _named(raw: dict[str, Any], into: type[Any], strict: bool) -> dict[str, Any]
         inner, zero = fields[name]
         if inner is not None and isinstance(value, dict):
             found[name] = _named(value, inner, strict)
+        elif inner is not None and isinstance(value, list):
+            items = (inner() if item is None else item for item in value)
+            found[name] = [_named(i, inner, strict) if isinstance(i, dict) else i for i in items]
         elif name in _TIMES and isinstance(value, str):
             found[name] = _time(value)
         elif value is not None:
@@ -229,8 +232,8 @@ def _zero_in(kind: Any) -> Any:
 
 
 def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
-    """The struct type that a field is of, or may be of."""
-    options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    """The struct type that a field is of or may be of, or that the items of its list are of."""
+    options = get_args(kind) if get_origin(kind) in (Union, UnionType, list) else (kind,)
     for option in options:
         if isinstance(option, type) and issubclass(option, msgspec.Struct):
             return option

@@ -9,7 +9,7 @@ SECOND = 1_000_000_000
 # beside the TTLs, delete markers, paused consumers and priority groups of level 1; level 4 would
 # have the `flow_control` ack policy and durable sourcing as well, beside fast batches.
 VERSION = "2.12.0"
-API_LEVEL = 2
+API_LEVEL = 5
 
 
 class JetStreamLimits(msgspec.Struct, kw_only=True):

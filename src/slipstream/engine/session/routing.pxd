@@ -19,6 +19,10 @@ cdef class Service:
     cpdef int handle(self, Inbound message) except -1
 
 
+cdef class Follower(Service):
+    pass
+
+
 cdef class Route:
     cdef public list plain
     cdef public list queues

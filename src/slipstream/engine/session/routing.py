@@ -35,6 +35,11 @@ class Service:
         raise NotImplementedError
 
 
+class Follower(Service):
+    """A service that takes what a push consumer delivers, and is shown the subjects that messages
+    have in their stream, as clients are."""
+
+
 class Route:
     """Everyone whom a subject reaches; immutable, shared by all messages on that subject."""
 

@@ -2,7 +2,7 @@
 
 from slipstream.engine.protocol.errors import ApiError, config_error, pedantic_error
 from slipstream.engine.protocol.options import SECOND
-from slipstream.engine.stream.config import StreamConfig, unsupported
+from slipstream.engine.stream.config import StreamConfig
 from slipstream.engine.stream.feature_checks import (
     check_counter_configuration,
     check_feature_configuration,
@@ -12,6 +12,7 @@ from slipstream.engine.stream.subject_claims import (
     SubjectClaims,
     TooManyComparisonsError,
 )
+from slipstream.engine.stream.upstream_checks import Lookup, check_upstreams
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.subjects import is_name, is_pattern, is_subset, overlaps
 from slipstream.wire.transforms import Transform, TransformError
@@ -69,8 +70,8 @@ def check_asked(config: StreamConfig) -> None:
         raise config_error("max age needs to be >= 100ms")
 
 
-def check_filled(config: StreamConfig, shrunk: str, window_limit: int) -> None:
-    """Checks on the configuration with its defaults."""
+def check_filled(config: StreamConfig, shrunk: str, window_limit: int, lookup: Lookup) -> None:
+    """Checks on the configuration with its defaults; `lookup` finds other streams."""
     if config.pedantic and shrunk:
         raise pedantic_error(shrunk)
     window = config.duplicate_window
@@ -94,9 +95,7 @@ def check_filled(config: StreamConfig, shrunk: str, window_limit: int) -> None:
             raise config_error("discard new per subject requires max msgs per subject > 0")
     _check_markers(config)
     check_feature_configuration(config)
-    refusal = unsupported(config)
-    if refusal is not None:
-        raise refusal
+    check_upstreams(config, lookup)
     check_subjects(config)
     _check_transform(config)
     _check_republish(config)
@@ -214,6 +213,8 @@ def check_update(old: StreamConfig, new: StreamConfig) -> None:
         raise config_error("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
         raise config_error("stream configuration update can not cancel deny purge")
+    if new.mirror is not None and new.mirror != old.mirror:
+        raise ApiError(10055)
     if old.allow_msg_ttl and not new.allow_msg_ttl:
         raise config_error("message TTL status can not be disabled")
     if old.allow_msg_counter != new.allow_msg_counter:

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.json_body import convert, decode
 from slipstream.engine.protocol.options import SECOND
 
@@ -24,6 +23,32 @@ class SubjectTransform(msgspec.Struct, forbid_unknown_fields=True):
 
     src: str = ""
     dest: str = ""
+
+
+class ExternalStream(msgspec.Struct, forbid_unknown_fields=True):
+    """How to reach a stream of another account or domain."""
+
+    api: str = ""  # stands for ``$JS.API``
+    deliver: str = ""  # what the subjects that it delivers to begin with
+
+
+class UpstreamConsumer(msgspec.Struct, forbid_unknown_fields=True):
+    """A durable consumer that somebody has made on the upstream."""
+
+    name: str = ""
+    deliver_subject: str = ""
+
+
+class StreamSource(msgspec.Struct, forbid_unknown_fields=True):
+    """An upstream: the stream that a mirror follows, or one of those that a stream gathers."""
+
+    name: str = ""
+    opt_start_seq: int = 0
+    opt_start_time: str = ""
+    filter_subject: str = ""
+    subject_transforms: list[SubjectTransform] = []
+    external: ExternalStream | None = None
+    consumer: UpstreamConsumer | None = None
 
 
 class Republish(msgspec.Struct, forbid_unknown_fields=True):
@@ -68,8 +93,8 @@ class StreamConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     no_ack: bool = False
     duplicate_window: int = 0
     placement: Placement | None = None
-    mirror: dict[str, Any] | None = None
-    sources: list[dict[str, Any]] | None = None
+    mirror: StreamSource | None = None
+    sources: list[StreamSource] = []
     compression: str = "none"
     first_seq: int = 0
     subject_transform: SubjectTransform | None = None
@@ -129,7 +154,8 @@ def fill_defaults(config: StreamConfig, window_limit: int) -> str:
             setattr(config, name, -1)
     if config.num_replicas == 0:
         config.num_replicas = 1
-    if not config.subjects:
+    takes_over = config.mirror is not None or bool(config.sources)
+    if not config.subjects and not takes_over:
         config.subjects = [config.name]
     if config.placement == Placement():
         config.placement = None
@@ -137,7 +163,7 @@ def fill_defaults(config: StreamConfig, window_limit: int) -> str:
         config.persist_mode = "default"
     config.metadata = {k: v for k, v in config.metadata.items() if not _is_dynamic(k)}
     shrunk = ""
-    if config.duplicate_window == 0:
+    if config.duplicate_window == 0 and not takes_over:
         config.duplicate_window = DUPLICATE_WINDOW
         if 0 < config.max_age < DUPLICATE_WINDOW:
             config.duplicate_window = config.max_age
@@ -174,6 +200,12 @@ def emit(config: StreamConfig) -> dict[str, Any]:
         elif name == "placement":
             if value is not None:
                 emitted[name] = _without_zeros(value)
+        elif name == "mirror":
+            if value is not None:
+                emitted[name] = emit_source(value)
+        elif name == "sources":
+            if value:
+                emitted[name] = [emit_source(source) for source in value]
         elif name in ("subject_transform", "republish"):
             if value is not None:
                 emitted[name] = {"src": value.src, "dest": value.dest, **_without_zeros(value)}
@@ -182,6 +214,16 @@ def emit(config: StreamConfig) -> dict[str, Any]:
                 emitted[name] = value
         elif name in _ALWAYS or value:
             emitted[name] = value
+    return emitted
+
+
+def emit_source(source: StreamSource) -> dict[str, Any]:
+    """An upstream as it is kept and shown."""
+    emitted = {"name": source.name, **_without_zeros(source)}
+    if source.external is not None:
+        emitted["external"] = msgspec.to_builtins(source.external)
+    if source.consumer is not None:
+        emitted["consumer"] = _without_zeros(source.consumer)
     return emitted
 
 
@@ -202,15 +244,3 @@ def _without_zeros(value: Any) -> dict[str, Any]:
 def same(a: StreamConfig, b: StreamConfig) -> bool:
     """Whether two configurations ask for the same stream."""
     return emit(a) == emit(b)
-
-
-def unsupported(config: StreamConfig) -> ApiError | None:
-    """The error for a feature that this server does not have yet."""
-    asked = {
-        "stream mirrors are": config.mirror is not None,
-        "stream sources are": bool(config.sources),
-    }
-    for feature, wanted in asked.items():
-        if wanted:
-            return ApiError(10052, err=f"{feature} not supported by this server yet")
-    return None

@@ -14,13 +14,15 @@ from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.staging import Staged
 from slipstream.log.record import Record
-from slipstream.wire.headers import find
+from slipstream.wire.headers import find, with_fields
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
 
 # Python turns no longer text into a number, nor a longer number into text, as that takes long.
 DIGITS_MAX = min(sys.get_int_max_str_digits() or 4300, 4300) - 1
+
+SOURCES = b"Nats-Counter-Sources"
 
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 _FORBIDDEN = (
@@ -72,16 +74,73 @@ def add_up(
         text = b"%d" % total
     except ValueError:
         raise ApiError(10171) from None
-    data = message.header() + b'{"val":"%b"}' % text
+    header = message.header()
+    seen = _seen(stream, subject)  # no message of its own batch can have come from a source
+    if seen:
+        header = _with_seen(header, seen)
+    data = header + b'{"val":"%b"}' % text
     if 0 <= stream.config.max_msg_size < len(data):
         raise ApiError(10054)
     if staged is not None:
         staged.counters[subject] = total
     message.data = data
-    message.body_start -= message.header_start
+    message.body_start = len(header)
     message.header_start = 0
     message.end = len(message.data)
     return b',"val":"%b"}' % text
+
+
+def add_sourced(stream: "Stream", message: Inbound, source: bytes, subject: bytes) -> None:
+    """Make a message that was `subject`'s in the counter stream `source` add to the total here.
+
+    Its body has that stream's total: what this one has not seen of it is added. What it has seen of
+    each source stands in the header of a subject's last message. Raises `ApiError`.
+    """
+    start, end = message.header_start, message.body_start
+    increment = find(message.data, start, end, b"Nats-Incr")
+    if not increment:
+        raise ApiError(10169)
+    read_increment(increment)
+    total = _read_total(message.body())
+    own = message.subject if stream.transform is None else stream.transform.map(message.subject)
+    seen = _seen(stream, own)
+    of_source = seen.setdefault(source.decode("utf-8", "replace"), {})
+    name = subject.decode("utf-8", "replace")
+    before = _number(of_source.get(name, "0"))
+    of_source[name] = str(total)
+    data = _with_seen(message.header(), seen)
+    text = b'{"val":"%d"}' % (_total(stream, own) + total - before)
+    message.data = data + text
+    message.header_start = 0
+    message.body_start = len(data)
+    message.end = len(message.data)
+
+
+def _with_seen(block: bytes, seen: dict[str, dict[str, str]]) -> bytes:
+    """A header block that says what was seen of each source, in the place where it said so."""
+    value = msgspec.json.encode(seen, order="sorted")
+    line = SOURCES + b": " + value
+    lines = block.split(b"\r\n")
+    for at, other in enumerate(lines):
+        if other.startswith(SOURCES + b":"):
+            lines[at] = line
+            return b"\r\n".join(lines)
+    return with_fields(block, [(SOURCES, value)])
+
+
+def _seen(stream: "Stream", subject: bytes) -> dict[str, dict[str, str]]:
+    """What was seen of each source before, by its subjects. Raises `ApiError` 10172."""
+    seq = stream.log.last_of(subject)
+    record = Record()
+    if not seq or not stream.log.read(seq, record):
+        return {}
+    value = find(record.data, record.header_start, record.body_start, SOURCES)
+    if not value:
+        return {}
+    try:
+        return msgspec.json.decode(value, type=dict[str, dict[str, str]])
+    except msgspec.MsgspecError:
+        raise ApiError(10172) from None
 
 
 def _total(stream: "Stream", subject: bytes) -> int:
@@ -90,7 +149,20 @@ def _total(stream: "Stream", subject: bytes) -> int:
     record = Record()
     if not seq or not stream.log.read(seq, record):
         return 0
+    return _read_total(record.body())
+
+
+def _read_total(body: bytes) -> int:
+    """The number in a stored message. Raises `ApiError` 10172."""
     try:
-        return int(msgspec.json.decode(record.body(), type=Total).val)
-    except (ValueError, msgspec.MsgspecError):
+        return _number(msgspec.json.decode(body, type=Total).val)
+    except msgspec.MsgspecError:
+        raise ApiError(10172) from None
+
+
+def _number(text: str) -> int:
+    """Raises `ApiError` 10172."""
+    try:
+        return int(text)
+    except ValueError:
         raise ApiError(10172) from None

@@ -17,6 +17,7 @@ from slipstream.log.base import Log
 from slipstream.log.record import Record
 
 if TYPE_CHECKING:
+    from slipstream.engine.session.account import Account
     from slipstream.engine.stream.stream import Stream
 
 MULTI_SUBJECTS_MAX = 1024
@@ -52,22 +53,53 @@ class DirectRequest(msgspec.Struct, forbid_unknown_fields=True):
         return bool(by_subject or self.seq) or self.start_time is not None
 
 
-class DirectGet(Service):
-    """Answers direct gets of one stream."""
+class DirectGroup(Service):
+    """Those who answer direct gets of one stream, itself and its mirrors: one, by chance, does."""
 
-    def __init__(self, stream: "Stream") -> None:
+    def __init__(self, account: "Account", name: str) -> None:
+        self._account = account
+        self.subject = f"$JS.API.DIRECT.GET.{name}".encode()
+        self.members: list[DirectGet] = []
+
+    def join(self, member: "DirectGet") -> None:
+        """One more may answer."""
+        self.members.append(member)
+        if len(self.members) == 1:
+            self._account.add_service(self.subject, self)
+            self._account.add_service(self.subject + b".>", self)
+
+    def leave(self, member: "DirectGet") -> None:
+        """One answers no more."""
+        self.members.remove(member)
+        if not self.members:
+            self._account.remove_service(self.subject, self)
+            self._account.remove_service(self.subject + b".>", self)
+
+    def handle(self, message: Inbound) -> int:
+        n = len(self.members)
+        chosen = int(self._account.random.random() * n) if n > 1 else 0
+        return self.members[chosen].handle(message)
+
+
+class DirectGet:
+    """Answers direct gets from one stream, for itself or for `upstream`, which it mirrors."""
+
+    def __init__(self, stream: "Stream", upstream: str = "") -> None:
         self.stream = stream
-        self.account = stream.account
-        self._subject = f"$JS.API.DIRECT.GET.{stream.name}".encode()
-        self.account.add_service(self._subject, self)
-        self.account.add_service(self._subject + b".>", self)
+        name = upstream or stream.name
+        groups = stream.js.direct_groups
+        if name not in groups:
+            groups[name] = DirectGroup(stream.account, name)
+        self._group: DirectGroup = groups[name]
+        self._subject = self._group.subject
+        self._group.join(self)
 
     def stop(self) -> None:
         """Answer no more."""
-        self.account.remove_service(self._subject, self)
-        self.account.remove_service(self._subject + b".>", self)
+        self._group.leave(self)
 
     def handle(self, message: Inbound) -> int:
+        """Answer a request."""
         if not message.reply:
             return 1
         by_subject = message.subject[len(self._subject) + 1 :]

@@ -1,6 +1,6 @@
 """Which features a stream may have together, in nats-server's order and words (streams.md 1.1)."""
 
-from slipstream.engine.protocol.errors import ApiError, config_error
+from slipstream.engine.protocol.errors import config_error
 from slipstream.engine.stream.config import StreamConfig
 
 
@@ -32,13 +32,3 @@ def check_feature_configuration(config: StreamConfig) -> None:
             raise config_error("async persist mode is only supported on file storage")
         if config.allow_atomic:
             raise config_error("async persist mode is not supported with atomic batch publish")
-    if config.mirror is not None and config.allow_msg_counter:
-        raise ApiError(10173)
-    if config.mirror is not None and config.allow_atomic:
-        raise ApiError(10198)
-    if config.mirror is not None and config.allow_batched:
-        raise ApiError(10209)
-    if config.mirror is not None and config.allow_msg_schedules:
-        raise ApiError(10186)
-    if config.sources and config.allow_msg_schedules:
-        raise ApiError(10187)

@@ -22,6 +22,7 @@ class Owner(Protocol):
     limits: Any  # what the account may use, as `AccountLimits`
     has_storage_limits: bool
     advisories: Any
+    direct_groups: dict[str, Any]  # who answers direct gets, as `DirectGroup`, by stream
     doubts: Any
 
     @property
@@ -64,6 +65,7 @@ class Reader(Protocol):
     """A consumer, as the stream that it reads sees it."""
 
     name: str
+    config: Any  # a `ConsumerConfig`
     filters: tuple[bytes, ...]  # empty: every message
     matching: Any  # the log's filter for these
     store: Any  # its files; None in memory

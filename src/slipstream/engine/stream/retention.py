@@ -63,7 +63,7 @@ def _size_of_oldest(stream: "Stream", subject: bytes) -> int:
 
 def thinned(stream: "Stream") -> None:
     """Any messages may have gone: consumers look again."""
-    for consumer in list(stream.consumers.values()):
+    for consumer in stream.every_consumer():
         consumer.look_again()
     stream.mark_dirty()
 

@@ -27,6 +27,8 @@ cdef class Stream(Service):
     cdef public object store
     cdef public long long created
     cdef public dict consumers
+    cdef public dict direct_consumers
+    cdef public object inflow
     cdef public DuplicateWindow dedupe
     cdef public bytes last_msg_id
     cdef public bint dirty
@@ -83,9 +85,9 @@ cdef class Stream(Service):
 
     @cython.locals(subject=bytes, seq="unsigned long long", size=Py_ssize_t, message_id=bytes, known="long long", headers=Py_ssize_t, verdict=int)
     cpdef int handle(self, Inbound message) except -1
-    cpdef unsigned long long store_message(self, bytes subject, Inbound message, bint rolls_up=*) except? 0
+    cpdef unsigned long long store_message(self, bytes subject, Inbound message, bint rolls_up=*, long long ts=*) except? 0
     @cython.locals(seq="unsigned long long")
-    cpdef unsigned long long keep(self, bytes subject, Inbound message) except? 0
+    cpdef unsigned long long keep(self, bytes subject, Inbound message, long long ts=*) except? 0
     cpdef int mark_dirty(self) except -1
     @cython.locals(change="long long")
     cpdef settle(self)

@@ -70,6 +70,8 @@ class Stream(Service):
         self.store = store  # the directory's StreamStore; None in memory
         self.created = created
         self.consumers: dict[str, Any] = {}  # Consumer, by name
+        self.direct_consumers: dict[str, Any] = {}  # ... those of mirrors and sources, unseen
+        self.inflow: Any = None  # takes messages over from other streams, where configured
         self.dedupe = DuplicateWindow(config.duplicate_window)
         self.last_msg_id = b""  # of the very last message stored
         self.dirty = False  # whether it stands in the turn's list
@@ -245,9 +247,13 @@ class Stream(Service):
         """Store a message for which there is room, and do what its headers ask for; its sequence.
         Raises `StorageError`."""
         seq = self.keep(subject, message)
+        self.finish_message(seq, subject, verdict)
+        return seq
+
+    def finish_message(self, seq: _int, subject: bytes, verdict: Verdict) -> None:
+        """Message `seq` was stored: remember its id, and do what its headers ask for."""
         self._note_id(seq, verdict)
         self._obey(seq, subject, verdict)
-        return seq
 
     def store_group(
         self, messages: list[Inbound], verdicts: list[Verdict], stored: _int, size: _int
@@ -339,16 +345,21 @@ class Stream(Service):
         if verdict.cancels and self.log.purge((verdict.cancels,), seq, 0):
             self.purged(verdict.cancels)
 
-    def store_message(self, subject: bytes, message: Inbound, rolls_up: bool = False) -> _int:
+    def store_message(
+        self, subject: bytes, message: Inbound, rolls_up: bool = False, ts: _int = 0
+    ) -> _int:
         """Append, and enforce the limits; the sequence. Raises `ApiError`, `StorageError`."""
         if not self._plain:
             check_room_for(self, subject, message, rolls_up)
-        return self.keep(subject, message)
+        return self.keep(subject, message, ts)
 
-    def keep(self, subject: bytes, message: Inbound) -> _int:
-        """The same without asking whether there is room. Raises `StorageError`."""
+    def keep(self, subject: bytes, message: Inbound, ts: _int = 0) -> _int:
+        """The same without asking whether there is room; `ts` is when the message was stored first
+        (ns), 0 for now. Raises `StorageError`."""
+        if ts == 0:
+            ts = self.clock.now
         if self._interest and not self.is_wanted(subject):
-            seq = self.log.skip(self.clock.now)
+            seq = self.log.skip(ts)
         else:
             if self.republisher is not None:
                 previous = self.log.last_of(subject)
@@ -359,7 +370,7 @@ class Stream(Service):
                 message.header_start,
                 message.body_start,
                 message.end,
-                self.clock.now,
+                ts,
             )
             if self.filters.size:
                 self._fresh.append((seq, subject))
@@ -606,7 +617,7 @@ class Stream(Service):
 
     def _tell_removed(self, seq: _int, subject: bytes) -> _int:
         """One message has gone: only those need to know whose filters match."""
-        if not self.consumers:
+        if not self.consumers and not self.direct_consumers:
             return 0
         for consumer in self.filters.match(subject):
             consumer.removed(seq)
@@ -616,9 +627,14 @@ class Stream(Service):
             self.strays = {c: None for c in self.strays if c.lost(seq)}
         return 0
 
+    def every_consumer(self) -> list[Any]:
+        """The consumers, also those of mirrors and sources, which nobody is shown."""
+        return [*self.consumers.values(), *self.direct_consumers.values()]
+
     def add_consumer(self, consumer: Reader) -> None:
         """A consumer begins."""
-        self.consumers[consumer.name] = consumer
+        group = self.direct_consumers if consumer.config.direct else self.consumers
+        group[consumer.name] = consumer
         self.link_filters(consumer)
 
     def link_filters(self, consumer: Reader) -> None:
@@ -639,7 +655,8 @@ class Stream(Service):
 
     def remove_consumer(self, consumer: Reader) -> None:
         """A consumer has ended: what only it needed may go."""
-        if self.consumers.pop(consumer.name, None) is None:
+        group = self.direct_consumers if consumer.config.direct else self.consumers
+        if group.pop(consumer.name, None) is None:
             return
         self.unlink_filters(consumer)
         self.holding.pop(consumer, None)
@@ -677,7 +694,7 @@ class Stream(Service):
 
     def purged(self, pattern: bytes = b"") -> None:
         """Messages that match `pattern` (all by default) were purged: consumers look again."""
-        for consumer in list(self.consumers.values()):
+        for consumer in self.every_consumer():
             consumer.purged(pattern)
         self.mark_dirty()
 
@@ -729,6 +746,8 @@ class Stream(Service):
             self.schedules.stop()
         if self.fast is not None:
             self.fast.stop()
+        if self.inflow is not None:
+            self.inflow.stop()
         for subject in self.config.subjects:
             self.account.remove_service(subject.encode(), self)
         if self.direct is not None:

@@ -108,10 +108,9 @@ class MessageTtls:
             return 0
         return self._marker_seconds
 
-    def stored(self, seq: int, ttl: int) -> None:
-        """Message `seq` was stored just now and lives for `ttl` seconds."""
-        now = self._stream.clock.now
-        self._note(seq, now, ttl)
+    def stored(self, seq: int, ttl: int, ts: int = 0) -> None:
+        """Message `seq` was stored; it lives for `ttl` seconds from `ts` on (ns, 0 is now)."""
+        self._note(seq, ts or self._stream.clock.now, ttl)
         self._deadlines.forget_dead(self._stream.log.holds, self._stream.log.messages)
         self._watch()
 

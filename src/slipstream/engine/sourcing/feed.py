@@ -1,0 +1,435 @@
+"""A feed: the messages of one upstream, brought to a stream by a consumer of the upstream.
+
+The feed uses nothing but the account's subjects, as a client would: it sends a request to create a
+consumer, listens where that delivers, answers its flow control and minds its heartbeats. So it does
+not matter where the upstream is: with an API prefix and a deliver prefix it is reached through
+whatever carries these subjects.
+
+    due ──request──> asked ──consumer made──> following ──silence, a gap, an error──> due again
+
+A feed knows the upstream's sequence of the last message that it has taken over, its `position`.
+What the consumer delivers up to there is passed over, and a consumer whose numbers have a gap is
+replaced by one that begins behind the position. Answers to flow control wait until what came before
+them is durable: so there is a bound on what is on its way, and an upstream that is a work queue may
+remove what they cover.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from slipstream.engine.protocol.errors import ApiError, ErrorBody
+from slipstream.engine.protocol.json_body import INT64_MAX, read_number
+from slipstream.engine.protocol.options import SECOND
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.session.routing import Follower, Service
+from slipstream.engine.stream.config import StreamSource
+from slipstream.engine.stream.upstream_checks import API_PREFIX, index_name, short_hash
+from slipstream.errors import StorageError
+from slipstream.log.segment import SEQUENCE_MAX
+from slipstream.wire.headers import find, with_fields
+from slipstream.wire.subjects import matches
+from slipstream.wire.transforms import Transform
+
+if TYPE_CHECKING:
+    from slipstream.engine.stream.stream import Stream
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+FIRST_AFTER_NS: _int = SECOND // 20  # so that other streams are there when a server starts
+AGAIN_AFTER_NS: _int = 2 * SECOND  # the least time between two requests
+AGAIN_AFTER_NS_MAX: _int = 30 * SECOND
+ANSWER_NS_MAX: _int = 30 * SECOND  # what an answer may take
+RESET_ANSWER_NS_MAX: _int = 5 * SECOND  # ... where somebody else has made the consumer
+HEARTBEAT_NS: _int = SECOND
+SILENCE_NS_MAX: _int = 10 * SECOND  # after which the consumer is taken to have gone
+ACK_WAIT_NS: _int = 22 * 3600 * SECOND
+
+_HEADER_NAMES_REMOVED = (b"Nats-Expected-", b"Nats-Batch-")
+
+
+_Sequence = Annotated[int, msgspec.Meta(ge=0, le=SEQUENCE_MAX)]
+
+
+class _Delivered(msgspec.Struct):
+    stream_seq: _Sequence = 0
+
+
+class _Consumer(msgspec.Struct):
+    """What a feed needs to know of its consumer."""
+
+    ack_policy: str = ""
+    durable_name: str = ""
+
+
+class ConsumerAnswer(msgspec.Struct):
+    """The answer to a request to create or reset a consumer."""
+
+    error: ErrorBody | None = None
+    stream_name: str = ""
+    name: str = ""
+    config: _Consumer = msgspec.field(default_factory=_Consumer)
+    delivered: _Delivered = msgspec.field(default_factory=_Delivered)
+    num_pending: Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)] = 0
+
+
+class _Answers(Service):
+    """Takes the answer to one request of a feed."""
+
+    def __init__(self, feed: "Feed") -> None:
+        self._feed = feed
+
+    def handle(self, message: Inbound) -> _int:
+        self._feed.answered(message)
+        return 1
+
+
+class Feed(Follower):
+    """Brings one upstream's messages to `stream`; mirrors and sources say what becomes of them."""
+
+    kind = ""  # of consumer, in its name
+    letter = ""  # in the deliver subject
+    metadata = ""  # what the consumer's metadata begin with
+    level = b""  # of the API that the request needs
+    requires_flow_acks = 0  # the error where a consumer that somebody has made acks otherwise
+
+    def __init__(self, stream: "Stream", source: StreamSource) -> None:
+        self.stream = stream
+        self.source = source
+        self.account = stream.account
+        self.clock = stream.clock
+        self.index = index_name(source)
+        self.position = 0  # the upstream's sequence up to which everything was taken over
+        self.identity = b""  # of the upstream; b"" if that is not known
+        self.lag = 0  # messages that the upstream still has for this feed
+        self.heard_at = 0  # ns; 0 is never
+        self.error: ErrorBody | None = None
+        self.stopped = False
+        self._timers = stream.engine.timers
+        self._timer: Any = None
+        self._answers = _Answers(self)
+        self._reply = b""  # where the answer to the open request goes; b"" when there is none
+        self._asked_at = 0
+        self._fails = 0
+        self._consumer = b""  # its name; b"" when there is none
+        self._durable = ""  # its name, if it has to be deleted when the feed ends
+        self._subject = b""  # where it delivers
+        self._ack_head = b""  # what the reply subjects of its messages begin with
+        self._delivered = 0  # the consumer's sequence of the last message
+        self._delivered_seq = 0  # the upstream's, of the same message
+        self._transforms = [
+            (
+                (t.src or ">").encode(),
+                Transform(t.src, t.dest, stream.engine.random) if t.dest else None,
+            )
+            for t in source.subject_transforms
+        ]
+
+    # -- what a mirror and a source say ----------------------------------------------------------
+
+    def start(self) -> dict[str, Any]:
+        """Where the consumer is to begin, as fields of its configuration."""
+        raise NotImplementedError
+
+    def begun(self, delivered: _int, pending: _int) -> None:
+        """The consumer is there; it begins behind `delivered`."""
+        raise NotImplementedError
+
+    def take(self, seq: _int, ts: _int, message: Inbound) -> None:
+        """Store a message of the upstream. Raises `ApiError`, `StorageError`."""
+        raise NotImplementedError
+
+    def replaced(self) -> None:
+        """The upstream is not the stream that it was, but one made anew under its name."""
+        raise NotImplementedError
+
+    # -- asking for a consumer -------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Follow the upstream from now on."""
+        self._set(FIRST_AFTER_NS, self._ask)
+
+    def stop(self, delete: bool = False) -> None:
+        """Take nothing more; with `delete` the durable consumer that was made for it goes."""
+        self.stopped = True
+        self._leave()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if delete and self._durable:
+            subject = self._api("CONSUMER.DELETE", self.source.name, self._durable)
+            self.account.send(subject, b"", b"", b"")
+
+    def _set(self, delay: _int, callback: Any) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._timers.after(delay, callback) if not self.stopped else None
+
+    def _api(self, *tokens: str) -> bytes:
+        external = self.source.external
+        prefix = external.api if external is not None else API_PREFIX
+        return ".".join([prefix, *tokens]).replace("..", ".").encode()
+
+    def _new_subject(self) -> bytes:
+        """Where the next consumer is to deliver."""
+        external = self.source.external
+        prefix = external.deliver if external is not None and external.deliver else "$JS"
+        tail = f".{self.letter}.{self.stream.engine.new_id()[-8:]}"
+        return (prefix + tail).replace("..", ".").encode()
+
+    def _ask(self) -> None:
+        """Ask for a consumer."""
+        self._leave()
+        self._asked_at = self.clock.now
+        engine = self.stream.engine
+        self._reply = b"$JSC.R." + engine.new_id()[-8:].encode()
+        self.account.add_service(self._reply, self._answers)
+        made = self.source.consumer
+        if made is not None:
+            self._subject = made.deliver_subject.encode()
+            subject, body = self._api("CONSUMER.RESET", self.source.name, made.name), b""
+            self._set(RESET_ANSWER_NS_MAX, self._again)
+        else:
+            self._subject = self._new_subject()
+            subject, body = self._creation()
+            self._set(ANSWER_NS_MAX, self._again)
+        reply = self._reply
+        heard = self.account.send(subject, reply, self._request_header(), body)
+        if not heard and self._reply == reply:
+            self._again()
+
+    def _request_header(self) -> bytes:
+        return with_fields(b"", [(b"Nats-Required-Api-Level", self.level)])
+
+    def _creation(self) -> tuple[bytes, bytes]:
+        """Subject and body of a request to create a consumer."""
+        stream = self.stream
+        domain = stream.js.domain
+        key = f"{self.account.name} {stream.name} {domain} {self.index}"
+        name = f"JS_{self.kind}_{short_hash(key)}"
+        metadata = {"stream": stream.name, "acc": self.account.name}
+        if domain:
+            metadata["domain"] = domain
+        config: dict[str, Any] = {
+            "name": name,
+            **self.start(),
+            "ack_policy": "none",
+            "ack_wait": ACK_WAIT_NS,
+            "max_deliver": 1,
+            "replay_policy": "instant",
+            "flow_control": True,
+            "deliver_subject": self._subject.decode(),
+            "idle_heartbeat": HEARTBEAT_NS,
+            "inactive_threshold": SILENCE_NS_MAX,
+            "direct": True,
+            "sourcing": True,
+            "metadata": {f"{self.metadata}.{key}": value for key, value in metadata.items()},
+        }
+        source = self.source
+        filters = [t.src or ">" for t in source.subject_transforms]
+        if source.filter_subject:
+            filters = [source.filter_subject]
+        tokens = ["CONSUMER.CREATE", source.name]
+        if len(filters) == 1:
+            config["filter_subject"] = filters[0]
+            tokens += [name, filters[0]]
+        elif filters:
+            config["filter_subjects"] = filters
+        request = {"stream_name": source.name, "config": config, "action": ""}
+        return self._api(*tokens), msgspec.json.encode(request)
+
+    def _leave(self) -> None:
+        """Listen to the consumer no more; what it has delivered and is not taken goes."""
+        if self._reply:
+            self.account.remove_service(self._reply, self._answers)
+            self._reply = b""
+        if self._consumer:
+            self.account.remove_service(self._subject, self)
+            self._consumer = b""
+            self._ack_head = b""
+        self._delivered = self._delivered_seq = 0
+
+    def _again(self) -> None:
+        """There is no consumer: ask again, later each time."""
+        self._leave()
+        wait = AGAIN_AFTER_NS << min(self._fails, 10)
+        self._fails += 1
+        self._set(min(wait, AGAIN_AFTER_NS_MAX), self._ask)
+
+    def _replace(self) -> None:
+        """Something is missing: have a new consumer begin behind the position."""
+        self._leave()
+        self._set(max(self._asked_at + AGAIN_AFTER_NS - self.clock.now, 0), self._ask)
+
+    def answered(self, message: Inbound) -> None:
+        """The answer to the open request has come."""
+        if not self._reply or self.stopped:
+            return
+        self.account.remove_service(self._reply, self._answers)
+        self._reply = b""
+        try:
+            answer = msgspec.json.decode(message.body(), type=ConsumerAnswer)
+        except msgspec.MsgspecError:
+            self._again()  # whatever it is, it is no answer of JetStream
+            return
+        made = self.source.consumer
+        self.error = answer.error
+        if self.error is None and made is not None and answer.config.ack_policy != "flow_control":
+            self.error = ApiError(self.requires_flow_acks).body
+        if self.error is not None:
+            if self.error.err_code == 10225:
+                self.replaced()
+            self._again()
+            return
+        identity = find(
+            message.data, message.header_start, message.body_start, b"Nats-Stream-Identity"
+        )
+        if identity:
+            if self.identity and identity != self.identity:
+                self.replaced()
+            self.identity = identity
+        if made is None:
+            self._durable = answer.config.durable_name
+        self._fails = 0
+        self._consumer = answer.name.encode()
+        self._ack_head = f"$JS.ACK.{answer.stream_name}.{answer.name}.".encode()
+        self.heard_at = self.clock.now
+        self.lag = answer.num_pending
+        try:
+            self.begun(answer.delivered.stream_seq, answer.num_pending)
+        except (ApiError, StorageError, OSError) as error:
+            self._refused(error)
+            return
+        self.account.add_service(self._subject, self)
+        self._set(SILENCE_NS_MAX, self._check_health)
+
+    def _check_health(self) -> None:
+        """A consumer from which nothing was heard for a while has gone."""
+        silent_at = self.heard_at + SILENCE_NS_MAX
+        if self.clock.now >= silent_at:
+            self._replace()
+        else:
+            self._set(silent_at - self.clock.now, self._check_health)
+
+    # -- what the consumer delivers --------------------------------------------------------------
+
+    def handle(self, message: Inbound) -> _int:
+        reply = message.reply
+        if not reply.startswith(self._ack_head) and not self._knows(reply):
+            if message.end == message.body_start:
+                self._control(message)
+            return 1
+        numbers = reply[len(self._ack_head) :].split(b".")
+        if len(numbers) < 5 or not self._consumer:
+            return 1
+        try:
+            seq, number, ts = int(numbers[1]), int(numbers[2]), int(numbers[3])
+            pending = int(numbers[4])
+        except ValueError:
+            return 1
+        if seq > SEQUENCE_MAX or not 0 <= ts <= INT64_MAX:
+            return 1
+        self.heard_at = self.clock.now
+        if number != self._delivered + 1:
+            if number > self._delivered:  # some were lost on the way
+                self._replace()
+            return 1
+        if seq > self.position:
+            try:
+                self.take(seq, ts, message)
+            except (ApiError, StorageError, OSError) as error:
+                self._refused(error)
+                return 1
+            self.position = seq
+        self._delivered = number
+        self._delivered_seq = seq
+        self.lag = pending - 1 if pending > 0 else 0
+        return 1
+
+    def _knows(self, reply: bytes) -> bool:
+        """Whether a reply subject names the consumer behind a domain and an account, as those of
+        other servers may; then it is known for the next time."""
+        if not reply.startswith(b"$JS.ACK."):
+            return False
+        tokens = reply.split(b".")
+        if len(tokens) < 11 or tokens[5] != self._consumer:
+            return False
+        self._ack_head = b".".join(tokens[:6]) + b"."
+        return True
+
+    def _refused(self, error: Exception) -> None:
+        """A message could not be stored: it is asked for again in a while."""
+        failure = error if isinstance(error, ApiError) else ApiError(10077, err=str(error))
+        self.error = failure.body
+        self._again()
+
+    def _control(self, message: Inbound) -> None:
+        """Flow control, or a heartbeat."""
+        data, start, end = message.data, message.header_start, message.body_start
+        if data[start : start + 13] != b"NATS/1.0 100 " or not self._consumer:
+            return
+        self.heard_at = self.clock.now
+        if message.reply:
+            self._answer_when_durable(message.reply)
+            return
+        last = read_number(find(data, start, end, b"Nats-Last-Consumer") or b"")
+        if last >= 0 and last != self._delivered:
+            self._replace()
+            return
+        stalled = find(data, start, end, b"Nats-Consumer-Stalled")
+        if stalled:
+            self._answer_when_durable(stalled)
+
+    def _answer_when_durable(self, reply: bytes) -> None:
+        """Answer flow control once what has come so far survives a crash."""
+        consumer, delivered, seq = self._consumer, self._delivered, self._delivered_seq
+
+        def durable(error: StorageError | None) -> None:
+            if error is not None or self._consumer != consumer:
+                return
+            block = b""
+            if delivered:
+                fields = [
+                    (b"Nats-Last-Consumer", b"%d" % delivered),
+                    (b"Nats-Last-Stream", b"%d" % seq),
+                ]
+                block = with_fields(b"", fields)
+            self.account.send(reply, b"", block, b"")
+
+        self.stream.when_durable(durable)
+
+    # -- what becomes of a message ---------------------------------------------------------------
+
+    def subject_of(self, subject: bytes) -> bytes:
+        """The subject that a message is stored under."""
+        for pattern, transform in self._transforms:
+            if matches(pattern, subject):
+                return transform.map(subject) if transform is not None else subject
+        return subject
+
+    def info(self) -> dict[str, Any]:
+        """StreamSourceInfo (spec streams.md section 2)."""
+        source = self.source
+        shown: dict[str, Any] = {"name": source.name}
+        if source.external is not None:
+            shown["external"] = msgspec.to_builtins(source.external)
+        shown["lag"] = self.lag
+        shown["active"] = self.clock.now - self.heard_at if self.heard_at else -1
+        if self.error is not None:
+            shown["error"] = self.error
+        if source.subject_transforms:
+            shown["subject_transforms"] = msgspec.to_builtins(source.subject_transforms)
+        return shown
+
+
+def without_conditions(block: bytes, *names: bytes) -> bytes:
+    """A header block without what only the first stream had to look at, nor the named fields; b""
+    when no field is left."""
+    removed = (*_HEADER_NAMES_REMOVED, *(name + b":" for name in names))
+    if not any(name in block for name in removed):
+        return block
+    lines = block.split(b"\r\n")
+    kept = [line for line in lines if not line.startswith(removed)]
+    if len(lines) > len(kept) and not any(b":" in line for line in kept):
+        return b""
+    return b"\r\n".join(kept)

@@ -1,0 +1,56 @@
+"""Storing what another stream has stored before: nobody waits for an acknowledgement.
+
+The conditions that a publisher had set were met upstream and are not looked at again. What its
+headers say of the message's life holds where the stream allows it, and says nothing where not.
+"""
+
+from typing import TYPE_CHECKING
+
+from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.stream.ingest_checks import HEADER_BYTES_MAX, Verdict
+from slipstream.engine.stream.ttl import INVALID, parse_ttl
+from slipstream.wire.headers import find
+
+if TYPE_CHECKING:
+    from slipstream.engine.stream.stream import Stream
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+
+def store(
+    stream: "Stream", subject: bytes, message: Inbound, ts: _int = 0, message_id: bytes = b""
+) -> _int:
+    """Store `message` under what the stream makes of `subject`, with the time `ts` (ns, 0 is now);
+    its sequence. Raises `ApiError`, `StorageError`."""
+    config = stream.config
+    if stream.transform is not None:
+        subject = stream.transform.map(subject)
+    if config.sealed:
+        raise ApiError(10109)
+    if 0 <= config.max_msg_size < message.end - message.header_start:
+        raise ApiError(10054)
+    if message.body_start == message.header_start:
+        seq: int = stream.store_message(subject, message, False, ts)
+        return seq
+    if message.body_start - message.header_start > HEADER_BYTES_MAX:
+        raise ApiError(10097)
+    verdict = Verdict(message_id=message_id)
+    if config.allow_rollup_hdrs and not config.deny_purge:
+        verdict.rollup = _rollup(_value(message, b"Nats-Rollup"))
+    seq = stream.store_message(subject, message, verdict.rollup != "", ts)
+    if stream.ttls is not None:
+        ttl = parse_ttl(_value(message, b"Nats-TTL"))
+        if ttl != INVALID:
+            stream.ttls.stored(seq, ttl, ts)
+    stream.finish_message(seq, subject, verdict)
+    return seq
+
+
+def _value(message: Inbound, name: bytes) -> bytes:
+    return find(message.data, message.header_start, message.body_start, name) or b""
+
+
+def _rollup(value: bytes) -> str:
+    kind = value.decode("utf-8", "replace").lower()
+    return kind if kind in ("sub", "all") else ""
