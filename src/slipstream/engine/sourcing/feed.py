@@ -407,6 +407,11 @@ class Feed(Follower):
                 return transform.map(subject) if transform is not None else subject
         return subject
 
+    @property
+    def has_asked(self) -> bool:
+        """Whether a consumer was asked for yet."""
+        return self._asked_at > 0
+
     def info(self) -> dict[str, Any]:
         """StreamSourceInfo (spec streams.md section 2)."""
         source = self.source

@@ -98,6 +98,12 @@ class Mirror(Feed):
             self._direct.stop()
             self._direct = None
 
+    def info(self) -> dict[str, Any]:
+        shown = super().info()
+        if self.source.filter_subject and self.has_asked:
+            shown["filter_subject"] = self.source.filter_subject
+        return shown
+
     def stop(self, delete: bool = False) -> None:
         super().stop(delete)
         if self._direct is not None:

@@ -108,7 +108,8 @@ def add_sourced(stream: "Stream", message: Inbound, source: bytes, subject: byte
     name = subject.decode("utf-8", "replace")
     before = _number(of_source.get(name, "0"))
     of_source[name] = str(total)
-    data = _with_seen(message.header(), seen)
+    data = _with_field(message.header(), b"Nats-Incr", b"%d" % (total - before))
+    data = _with_seen(data, seen)
     text = b'{"val":"%d"}' % (_total(stream, own) + total - before)
     message.data = data + text
     message.header_start = 0
@@ -117,15 +118,18 @@ def add_sourced(stream: "Stream", message: Inbound, source: bytes, subject: byte
 
 
 def _with_seen(block: bytes, seen: dict[str, dict[str, str]]) -> bytes:
-    """A header block that says what was seen of each source, in the place where it said so."""
-    value = msgspec.json.encode(seen, order="sorted")
-    line = SOURCES + b": " + value
+    """A header block that says what was seen of each source."""
+    return _with_field(block, SOURCES, msgspec.json.encode(seen, order="sorted"))
+
+
+def _with_field(block: bytes, name: bytes, value: bytes) -> bytes:
+    """A header block with a field that takes the place of the one of that name."""
     lines = block.split(b"\r\n")
-    for at, other in enumerate(lines):
-        if other.startswith(SOURCES + b":"):
-            lines[at] = line
+    for at, line in enumerate(lines):
+        if line.startswith(name + b":"):
+            lines[at] = name + b": " + value
             return b"\r\n".join(lines)
-    return with_fields(block, [(SOURCES, value)])
+    return with_fields(block, [(name, value)])
 
 
 def _seen(stream: "Stream", subject: bytes) -> dict[str, dict[str, str]]:
