@@ -98,8 +98,12 @@ def mirrored(client: RawClient) -> None:
     wait(client, "T", last_seq=7)
     publish(client, "u.1", b"h", Nats_Expected_Last_Sequence="8", A="b")
     publish(client, "u.1", b"e", Nats_Expected_Last_Sequence="9")
+    for name in ("M", "F", "X", "R"):
+        wait(client, name, last_seq=10)
     publish(client, "u.1", b"r", Nats_Rollup="sub")
     publish(client, "u.1", b"t", Nats_TTL="1h")
+    for name in ("M", "F", "X", "R"):
+        wait(client, name, last_seq=12)
     client.api("STREAM.PURGE.U", {"seq": 20})
     publish(client, "u.1", b"last")
     for name in ("M", "F", "X", "R"):

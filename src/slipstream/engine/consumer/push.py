@@ -14,8 +14,10 @@ from slipstream.wire.headers import find
 if TYPE_CHECKING:
     from slipstream.engine.consumer.consumer import Consumer
 
-WINDOW_FIRST = 2 * 1024 * 1024  # bytes sent without an answer to a flow-control request
-WINDOW_MAX = 32 * 1024 * 1024
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+WINDOW_FIRST: _int = 2 * 1024 * 1024  # bytes sent without an answer to a flow-control request
+WINDOW_MAX: _int = 32 * 1024 * 1024
 
 
 class PushDelivery(Delivery):
@@ -40,6 +42,14 @@ class PushDelivery(Delivery):
         self._asked: bytes = b""  # its reply subject; b"" when none is open
         self._next_beat = 0
         self.free_at = 0  # with a rate limit: when the next message may go
+        self.configured()
+
+    def configured(self) -> None:
+        config = self.consumer.config
+        self._flow_control = config.flow_control
+        self._beat_every = config.idle_heartbeat  # ns; 0: no heartbeats
+        self._rate = config.rate_limit_bps
+        self._flow_acks = config.ack_policy == "flow_control"
 
     def begin(self) -> None:
         """Watch who listens."""
@@ -112,7 +122,7 @@ class PushDelivery(Delivery):
 
     def is_stalled(self) -> bool:
         """Whether the client still owes the answer to a flow-control request."""
-        return self.consumer.config.flow_control and self._unanswered >= self._window
+        return self._flow_control and self._unanswered >= self._window
 
     def is_live(self) -> bool:
         """Whether the consumer is in use, as far as inactivity goes."""
@@ -131,13 +141,14 @@ class PushDelivery(Delivery):
             self._unheard(True)
             return False
         size = len(shown) + len(message.reply) + message.end - message.header_start
-        if consumer.config.idle_heartbeat:
-            self._next_beat = consumer.clock.now + consumer.config.idle_heartbeat
-        if consumer.config.flow_control:
+        if self._beat_every:
+            self._next_beat = consumer.clock.now + self._beat_every
+        if self._flow_control:
             self._count(size)
-        if consumer.config.rate_limit_bps:
+        if self._rate:
             self._slow_down(size)
-        self._mind_backlog(route)
+        if route.plain or route.queues:
+            self._mind_backlog(route)
         return True
 
     def _mind_backlog(self, route: Any) -> None:
@@ -155,19 +166,18 @@ class PushDelivery(Delivery):
         self._held_up = False
         self.consumer.wake()
 
-    def _slow_down(self, size: int) -> None:
+    def _slow_down(self, size: _int) -> None:
         now = self.consumer.clock.now
-        self.free_at = (
-            max(self.free_at, now) + size * 8 * SECOND // self.consumer.config.rate_limit_bps
-        )
+        self.free_at = max(self.free_at, now) + size * 8 * SECOND // self._rate
 
     # -- flow control --------------------------------------------------------------------------
 
-    def _count(self, size: int) -> None:
+    def _count(self, size: _int) -> _int:
         """Ask the client to answer once half of the window is used."""
         self._unanswered += size
         if not self._asked and self._unanswered > self._window // 2:
             self._ask()
+        return 0
 
     def _ask(self) -> None:
         """Ask the client to answer when it has come so far."""
@@ -176,20 +186,20 @@ class PushDelivery(Delivery):
         block = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
         self.account.send(self.subject, self._asked, block, b"")
 
-    def nothing_left(self, is_full: bool) -> int:
+    def nothing_left(self, is_full: bool) -> _int:
         if is_full and self.active and not self._asked and self._acks_by_flow():
             self._ask()
         return 0
 
     def _acks_by_flow(self) -> bool:
-        return bool(self.consumer.config.ack_policy == "flow_control" and self.consumer.pending)
+        return self._flow_acks and self.consumer.pending.size > 0
 
-    def handle(self, message: Inbound) -> int:
+    def handle(self, message: Inbound) -> _int:
         if message.subject == self._asked:
             self._asked = b""
             self._unanswered = max(self._unanswered - self._asked_at, 0)
             self._window = min(self._window * 2, WINDOW_MAX)
-            if self.consumer.config.ack_policy == "flow_control":
+            if self._flow_acks:
                 self._acked(message)
             self.consumer.wake()
         return 1
@@ -205,13 +215,12 @@ class PushDelivery(Delivery):
     # -- heartbeats ----------------------------------------------------------------------------
 
     def _beat_later(self) -> None:
-        every = self.consumer.config.idle_heartbeat
-        if every:
-            self._next_beat = self.consumer.clock.now + every
+        if self._beat_every:
+            self._next_beat = self.consumer.clock.now + self._beat_every
             if self.consumer.life is not None:
                 self.consumer.life.watch(self._next_beat)
 
-    def on_time(self, now: int) -> int:
+    def on_time(self, now: _int) -> _int:
         """Send a heartbeat if it is time; when to look again, 0 for never."""
         consumer = self.consumer
         moments = []
@@ -220,12 +229,12 @@ class PushDelivery(Delivery):
         elif self.free_at:
             self.free_at = 0
             consumer.wake()
-        if consumer.config.idle_heartbeat and self.active:
+        if self._beat_every and self.active:
             if self._next_beat <= now:
                 self._beat()
                 if not self._asked and self._acks_by_flow():
                     self._ask()
-                self._next_beat = now + consumer.config.idle_heartbeat
+                self._next_beat = now + self._beat_every
             moments.append(self._next_beat)
         return min((moment for moment in moments if moment), default=0)
 
@@ -249,7 +258,7 @@ class _PullRefuser(Service):
     def __init__(self, consumer: "Consumer") -> None:
         self._consumer = consumer
 
-    def handle(self, message: Inbound) -> int:
+    def handle(self, message: Inbound) -> _int:
         self.refuse(message.reply)
         return 1
 

@@ -69,5 +69,6 @@ def take_up(consumer: Consumer, config: ConsumerConfig) -> None:
     consumer.configure(own)
     delivery = consumer.delivery
     assert isinstance(delivery, PushDelivery)
+    delivery.configured()
     consumer.life.restart_at(consumer.floor_stream_seq + 1)
     delivery.rebind(own.deliver_subject, own.deliver_group)

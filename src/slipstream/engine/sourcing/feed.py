@@ -44,6 +44,7 @@ RESET_ANSWER_NS_MAX: _int = 5 * SECOND  # ... where somebody else has made the c
 HEARTBEAT_NS: _int = SECOND
 SILENCE_NS_MAX: _int = 10 * SECOND  # after which the consumer is taken to have gone
 ACK_WAIT_NS: _int = 22 * 3600 * SECOND
+NUMBER_MAX: _int = INT64_MAX // 10 - 1  # one more digit fits
 
 _HEADER_NAMES_REMOVED = (b"Nats-Expected-", b"Nats-Batch-")
 
@@ -135,7 +136,7 @@ class Feed(Follower):
         """The consumer is there; it begins behind `delivered`."""
         raise NotImplementedError
 
-    def take(self, seq: _int, ts: _int, message: Inbound) -> None:
+    def take(self, seq: _int, ts: _int, message: Inbound) -> _int:
         """Store a message of the upstream. Raises `ApiError`, `StorageError`."""
         raise NotImplementedError
 
@@ -319,15 +320,30 @@ class Feed(Follower):
             if message.end == message.body_start:
                 self._control(message)
             return 1
-        numbers = reply[len(self._ack_head) :].split(b".")
-        if len(numbers) < 5 or not self._consumer:
-            return 1
-        try:
-            seq, number, ts = int(numbers[1]), int(numbers[2]), int(numbers[3])
-            pending = int(numbers[4])
-        except ValueError:
-            return 1
-        if seq > SEQUENCE_MAX or not 0 <= ts <= INT64_MAX:
+        view = reply
+        n = len(reply)
+        i = len(self._ack_head)
+        field = 0
+        value = 0
+        number = 0  # the consumer's sequence
+        seq = 0
+        ts = 0
+        while i < n:
+            if view[i] == 46:
+                if field == 1:
+                    seq = value
+                elif field == 2:
+                    number = value
+                elif field == 3:
+                    ts = value
+                field += 1
+                value = 0
+            elif 48 <= view[i] <= 57 and value <= NUMBER_MAX:
+                value = value * 10 + (view[i] - 48)
+            else:
+                return 1
+            i += 1
+        if field != 4 or seq > SEQUENCE_MAX or not self._consumer:
             return 1
         self.heard_at = self.clock.now
         if number != self._delivered + 1:
@@ -343,7 +359,7 @@ class Feed(Follower):
             self.position = seq
         self._delivered = number
         self._delivered_seq = seq
-        self.lag = pending - 1 if pending > 0 else 0
+        self.lag = value - 1 if value > 0 else 0  # what is pending behind it
         return 1
 
     def _knows(self, reply: bytes) -> bool:

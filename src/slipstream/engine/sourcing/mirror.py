@@ -34,6 +34,7 @@ class Mirror(Feed):
         super().__init__(stream, source)
         self.position = stream.log.last_seq
         self._direct: DirectGet | None = None
+        self._answers_direct = stream.config.mirror_direct
 
     def start(self) -> dict[str, Any]:
         last = self.stream.log.last_seq
@@ -52,7 +53,7 @@ class Mirror(Feed):
             self._skip_to(delivered, self.stream.log.last_ts)
         self._look_at_direct(pending)
 
-    def take(self, seq: _int, ts: _int, message: Inbound) -> None:
+    def take(self, seq: _int, ts: _int, message: Inbound) -> _int:
         stream = self.stream
         if seq > stream.log.last_seq + 1:
             self._skip_to(seq - 1, ts)
@@ -63,8 +64,9 @@ class Mirror(Feed):
             if kept is not block:
                 taken = Inbound(message.subject, b"", kept, message.body())
         store(stream, self.subject_of(message.subject), taken, ts)
-        if self._direct is None:
+        if self._answers_direct and self._direct is None:
             self._look_at_direct(self.lag)
+        return 0
 
     def _skip_to(self, seq: _int, ts: _int) -> None:
         """The upstream has nothing more up to `seq`."""
@@ -88,13 +90,13 @@ class Mirror(Feed):
 
     def _look_at_direct(self, pending: _int) -> None:
         """Answer direct gets for the upstream once there is little left to come."""
-        wanted = self.stream.config.mirror_direct
-        if wanted and self._direct is None and pending < CAUGHT_UP:
+        if self._answers_direct and self._direct is None and pending < CAUGHT_UP:
             self._direct = DirectGet(self.stream, self.source.name)
 
     def configured(self) -> None:
         """The stream's configuration has changed."""
-        if not self.stream.config.mirror_direct and self._direct is not None:
+        self._answers_direct = self.stream.config.mirror_direct
+        if not self._answers_direct and self._direct is not None:
             self._direct.stop()
             self._direct = None
 

@@ -1,110 +1,27 @@
-"""Sources: streams whose messages a stream gathers, among what it may be published itself.
+"""The sources of a stream, and where each of them goes on.
 
-A message gets a sequence and a time of this stream. Its `Nats-Stream-Source` header says where it
-came from, so the stream's own messages tell after a restart where each source goes on: behind the
-last message that came from it. They are read from the last one backwards, a bounded number in each
-turn, until every source is found.
+After a restart the stream's own messages tell that: behind the last message that came from a
+source. They are read from the last one backwards, a bounded number in each turn, until every source
+is found.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.loop.turn import ROUND
 from slipstream.engine.protocol.options import SECOND
-from slipstream.engine.protocol.rfc3339 import time_text
-from slipstream.engine.session.message import Inbound
-from slipstream.engine.sourcing.feed import Feed, without_conditions
-from slipstream.engine.sourcing.storing import store
-from slipstream.engine.stream.config import StreamConfig, StreamSource
-from slipstream.engine.stream.counters import add_sourced
+from slipstream.engine.sourcing.source import ORIGIN, Source
+from slipstream.engine.stream.config import StreamConfig
 from slipstream.engine.stream.upstream_checks import index_name
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
-from slipstream.wire.headers import find, with_fields
+from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
 
-_int = int  # the name `int` in a compiled module's annotations is a C type
-
-ORIGIN = b"Nats-Stream-Source"
-READ_PER_TURN: _int = 2_000  # messages looked at for where sources go on
-READ_STEPS: _int = ROUND // 4
-READ_AGAIN_NS: _int = SECOND  # after the disk could not be read
-
-
-class Source(Feed):
-    """One source of `stream`."""
-
-    kind = "SRC"
-    letter = "S"
-    metadata = "_nats.src"
-    level = b"5"
-    requires_flow_acks = 10217
-
-    def __init__(self, stream: "Stream", source: StreamSource) -> None:
-        super().__init__(stream, source)
-        name, filters, dests = self.index.split(" ")
-        self._head = name.encode() + b" "
-        self._middle = f" {filters} {dests} ".encode()
-        self.from_time = 0  # with no message to go by: when the stream was last stored to (ns)
-
-    def start(self) -> dict[str, Any]:
-        source = self.source
-        if self.position:
-            return {"deliver_policy": "by_start_sequence", "opt_start_seq": self.position + 1}
-        if source.opt_start_seq:
-            return {"deliver_policy": "by_start_sequence", "opt_start_seq": source.opt_start_seq}
-        start_time = source.opt_start_time
-        if self.from_time:
-            start_time = time_text(self.from_time)
-        if start_time:
-            return {"deliver_policy": "by_start_time", "opt_start_time": start_time}
-        return {"deliver_policy": "all"}
-
-    def _request_header(self) -> bytes:
-        fields = [
-            (b"Nats-Required-Api-Level", self.level),
-            (b"Nats-Stream-Identity", self.identity),
-        ]
-        return with_fields(b"", fields)
-
-    def begun(self, delivered: _int, pending: _int) -> None:
-        """The position moves with what is stored."""
-
-    def take(self, seq: _int, ts: _int, message: Inbound) -> None:
-        stream = self.stream
-        subject = message.subject
-        origin = b"%b%d%b%b" % (self._head, seq, self._middle, subject)
-        if self.identity:
-            origin += b" " + self.identity
-        block = b""
-        message_id = b""
-        if message.body_start > message.header_start:
-            block = without_conditions(message.header(), ORIGIN)
-            if stream.dedupe.window:
-                start, end = message.header_start, message.body_start
-                message_id = find(message.data, start, end, b"Nats-Msg-Id") or b""
-                if message_id and stream.dedupe.find(message_id):
-                    return
-        block = with_fields(block, [(ORIGIN, origin)])
-        taken = Inbound(self.subject_of(subject), b"", block, message.body())
-        if stream.config.allow_msg_counter:
-            add_sourced(stream, taken, self._head[:-1], subject)
-        store(stream, taken.subject, taken, 0, message_id)
-        self.from_time = 0
-
-    def replaced(self) -> None:
-        self.position = 0
-        self.identity = b""
-        self.from_time = 0
-
-    def info(self) -> dict[str, Any]:
-        shown = super().info()
-        if self.position:
-            shown["seq"] = self.position
-        if self.source.filter_subject:
-            shown["filter_subject"] = self.source.filter_subject
-        return shown
+READ_PER_TURN = 2_000  # messages looked at for where sources go on
+READ_STEPS = ROUND // 4
+READ_AGAIN_NS = SECOND  # after the disk could not be read
 
 
 class Sources:
@@ -139,7 +56,7 @@ class Sources:
             self._read_seq = self._stream.log.last_seq
             self._watch(0)
 
-    def _watch(self, delay: _int) -> None:
+    def _watch(self, delay: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._stream.engine.timers.after(delay, self._tick)

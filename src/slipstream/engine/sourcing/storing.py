@@ -31,8 +31,7 @@ def store(
     if 0 <= config.max_msg_size < message.end - message.header_start:
         raise ApiError(10054)
     if message.body_start == message.header_start:
-        seq: int = stream.store_message(subject, message, False, ts)
-        return seq
+        return stream.store_message(subject, message, False, ts)
     if message.body_start - message.header_start > HEADER_BYTES_MAX:
         raise ApiError(10097)
     verdict = Verdict(message_id=message_id)

@@ -1,0 +1,45 @@
+import cython
+
+from slipstream.engine.loop.clock cimport Clock
+from slipstream.engine.session.account cimport Account
+from slipstream.engine.session.message cimport Inbound
+from slipstream.engine.session.routing cimport Follower, Service
+from slipstream.engine.stream.stream cimport Stream
+
+
+cdef class _Answers(Service):
+    cdef object _feed
+
+    cpdef int handle(self, Inbound message) except -1
+
+
+cdef class Feed(Follower):
+    cdef public Stream stream
+    cdef public object source
+    cdef public Account account
+    cdef public Clock clock
+    cdef public str index
+    cdef public unsigned long long position
+    cdef public bytes identity
+    cdef public long long lag
+    cdef public long long heard_at
+    cdef public object error
+    cdef public bint stopped
+    cdef object _timers
+    cdef object _timer
+    cdef object _answers
+    cdef bytes _reply
+    cdef long long _asked_at
+    cdef long long _fails
+    cdef bytes _consumer
+    cdef str _durable
+    cdef bytes _subject
+    cdef bytes _ack_head
+    cdef unsigned long long _delivered
+    cdef unsigned long long _delivered_seq
+    cdef list _transforms
+
+    @cython.locals(reply=bytes, view="const unsigned char *", n=Py_ssize_t, i=Py_ssize_t, field=int, value="unsigned long long", number="unsigned long long", seq="unsigned long long", ts="unsigned long long")
+    cpdef int handle(self, Inbound message) except -1
+    cpdef int take(self, unsigned long long seq, long long ts, Inbound message) except -1
+    cpdef bytes subject_of(self, bytes subject)

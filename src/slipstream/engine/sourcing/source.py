@@ -1,0 +1,99 @@
+"""A source: one of the streams whose messages a stream gathers.
+
+A message gets a sequence and a time of this stream. Its `Nats-Stream-Source` header says where it
+came from: the upstream's name, the sequence there, the filters and what they make of subjects, the
+subject there, and which stream of that name it was.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.sourcing.feed import Feed, without_conditions
+from slipstream.engine.sourcing.storing import store
+from slipstream.engine.stream.config import StreamSource
+from slipstream.engine.stream.counters import add_sourced
+from slipstream.wire.headers import find, with_fields
+
+if TYPE_CHECKING:
+    from slipstream.engine.stream.stream import Stream
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+ORIGIN = b"Nats-Stream-Source"
+
+
+class Source(Feed):
+    """One source of `stream`."""
+
+    kind = "SRC"
+    letter = "S"
+    metadata = "_nats.src"
+    level = b"5"
+    requires_flow_acks = 10217
+
+    def __init__(self, stream: "Stream", source: StreamSource) -> None:
+        super().__init__(stream, source)
+        name, filters, dests = self.index.split(" ")
+        self._head = name.encode() + b" "
+        self._middle = f" {filters} {dests} ".encode()
+        self.from_time = 0  # with no message to go by: when the stream was last stored to (ns)
+
+    def start(self) -> dict[str, Any]:
+        source = self.source
+        if self.position:
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": self.position + 1}
+        if source.opt_start_seq:
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": source.opt_start_seq}
+        start_time = source.opt_start_time
+        if self.from_time:
+            start_time = time_text(self.from_time)
+        if start_time:
+            return {"deliver_policy": "by_start_time", "opt_start_time": start_time}
+        return {"deliver_policy": "all"}
+
+    def _request_header(self) -> bytes:
+        fields = [
+            (b"Nats-Required-Api-Level", self.level),
+            (b"Nats-Stream-Identity", self.identity),
+        ]
+        return with_fields(b"", fields)
+
+    def begun(self, delivered: _int, pending: _int) -> None:
+        """The position moves with what is stored."""
+
+    def take(self, seq: _int, ts: _int, message: Inbound) -> _int:
+        stream = self.stream
+        subject = message.subject
+        origin = b"%b%d%b%b" % (self._head, seq, self._middle, subject)
+        if self.identity:
+            origin += b" " + self.identity
+        block = b""
+        message_id = b""
+        if message.body_start > message.header_start:
+            block = without_conditions(message.header(), ORIGIN)
+            if stream.dedupe.window:
+                start, end = message.header_start, message.body_start
+                message_id = find(message.data, start, end, b"Nats-Msg-Id") or b""
+                if message_id and stream.dedupe.find(message_id):
+                    return 0
+        block = with_fields(block, [(ORIGIN, origin)])
+        taken = Inbound(self.subject_of(subject), b"", block, message.body())
+        if stream.config.allow_msg_counter:
+            add_sourced(stream, taken, self._head[:-1], subject)
+        store(stream, taken.subject, taken, 0, message_id)
+        self.from_time = 0
+        return 0
+
+    def replaced(self) -> None:
+        self.position = 0
+        self.identity = b""
+        self.from_time = 0
+
+    def info(self) -> dict[str, Any]:
+        shown = super().info()
+        if self.position:
+            shown["seq"] = self.position
+        if self.source.filter_subject:
+            shown["filter_subject"] = self.source.filter_subject
+        return shown
