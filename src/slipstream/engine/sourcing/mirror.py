@@ -11,6 +11,7 @@ from slipstream.engine.sourcing.feed import Feed, without_conditions
 from slipstream.engine.sourcing.storing import store
 from slipstream.engine.stream.config import StreamSource
 from slipstream.engine.stream.direct_get import DirectGet
+from slipstream.wire.headers import count_prefix
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
@@ -58,7 +59,8 @@ class Mirror(Feed):
         if seq > stream.log.last_seq + 1:
             self._skip_to(seq - 1, ts)
         taken = message
-        if message.body_start > message.header_start:
+        start, end = message.header_start, message.body_start
+        if end > start and count_prefix(message.data, start, end, b"Nats-"):
             block = message.header()
             kept = without_conditions(block)
             if kept is not block:

@@ -13,7 +13,7 @@ from slipstream.engine.sourcing.feed import Feed, without_conditions
 from slipstream.engine.sourcing.storing import store
 from slipstream.engine.stream.config import StreamSource
 from slipstream.engine.stream.counters import add_sourced
-from slipstream.wire.headers import find, with_fields
+from slipstream.wire.headers import count_prefix, find, with_fields
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
@@ -38,6 +38,8 @@ class Source(Feed):
         self._head = name.encode() + b" "
         self._middle = f" {filters} {dests} ".encode()
         self.from_time = 0  # with no message to go by: when the stream was last stored to (ns)
+        self._taken = Inbound()
+        self._counts = stream.config.allow_msg_counter
 
     def start(self) -> dict[str, Any]:
         source = self.source
@@ -65,25 +67,36 @@ class Source(Feed):
     def take(self, seq: _int, ts: _int, message: Inbound) -> _int:
         stream = self.stream
         subject = message.subject
-        origin = b"%b%d%b%b" % (self._head, seq, self._middle, subject)
-        if self.identity:
-            origin += b" " + self.identity
+        origin = b"%b%d%b%b%b" % (self._head, seq, self._middle, subject, self._tail())
         block = b""
         message_id = b""
         if message.body_start > message.header_start:
-            block = without_conditions(message.header(), ORIGIN)
-            if stream.dedupe.window:
-                start, end = message.header_start, message.body_start
-                message_id = find(message.data, start, end, b"Nats-Msg-Id") or b""
-                if message_id and stream.dedupe.find(message_id):
-                    return 0
-        block = with_fields(block, [(ORIGIN, origin)])
-        taken = Inbound(self.subject_of(subject), b"", block, message.body())
-        if stream.config.allow_msg_counter:
+            block = message.header()
+            start, end = message.header_start, message.body_start
+            if count_prefix(message.data, start, end, b"Nats-"):
+                if stream.dedupe.window:
+                    message_id = find(message.data, start, end, b"Nats-Msg-Id") or b""
+                    if message_id and stream.dedupe.find(message_id):
+                        return 0
+                block = without_conditions(block, ORIGIN)
+        # The block's last line is empty: the origin goes before it.
+        head = block[: len(block) - 2] if block else b"NATS/1.0\r\n"
+        block = b"%bNats-Stream-Source: %b\r\n\r\n" % (head, origin)
+        taken = self._taken
+        taken.subject = self.subject_of(subject)
+        taken.data = block + message.body()
+        taken.header_start = 0
+        taken.body_start = len(block)
+        taken.end = len(taken.data)
+        if self._counts:
             add_sourced(stream, taken, self._head[:-1], subject)
         store(stream, taken.subject, taken, 0, message_id)
         self.from_time = 0
         return 0
+
+    def _tail(self) -> bytes:
+        """What follows the subject in an origin."""
+        return b" " + self.identity if self.identity else b""
 
     def replaced(self) -> None:
         self.position = 0

@@ -30,12 +30,16 @@ def store(
         raise ApiError(10109)
     if 0 <= config.max_msg_size < message.end - message.header_start:
         raise ApiError(10054)
+    stream.last_msg_id = b""
     if message.body_start == message.header_start:
         return stream.store_message(subject, message, False, ts)
     if message.body_start - message.header_start > HEADER_BYTES_MAX:
         raise ApiError(10097)
+    rolls_up = config.allow_rollup_hdrs and not config.deny_purge
+    if stream.ttls is None and not rolls_up and not message_id:
+        return stream.store_message(subject, message, False, ts)
     verdict = Verdict(message_id=message_id)
-    if config.allow_rollup_hdrs and not config.deny_purge:
+    if rolls_up:
         verdict.rollup = _rollup(_value(message, b"Nats-Rollup"))
     seq = stream.store_message(subject, message, verdict.rollup != "", ts)
     if stream.ttls is not None:
