@@ -114,7 +114,7 @@ def test_stream_get_shows_each_header_as_it_was_sent(cli: Cli) -> None:
     ("text", "advice"),
     [
         ("invalid subject", "words between dots"),
-        ("mirror not supported by this server yet", "docs/compatibility.md"),
+        ("snapshots not supported by this server yet", "docs/compatibility.md"),
         ("maximum messages can not be negative", ""),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_stream_is_copied_backed_up_and_restored_before_ones_eyes(
     directory = str(tmp_path / "backup")
     backed_up = cli.on_terminal("stream", "backup", "KEPT", directory)
     if "not supported by this server yet" in backed_up.out:
-        pytest.skip("a Slipstream server has neither snapshots nor sources yet")
+        pytest.skip("a Slipstream server has no snapshots yet")
     assert "Backing up" in backed_up.out
     copied = cli.on_terminal("stream", "copy", "KEPT", "COPY", "--messages").out
     assert "2000/2000" in copied

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import slipstream
-from slipstream.client.jetstream.errors import ApiError
 from tests.client.own_server import OwnServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "client-data.md"
@@ -22,20 +21,12 @@ pytestmark = pytest.mark.skipif(not BLOCKS, reason="the docs are not beside the 
 
 async def test_the_examples_of_the_page_run(own_server: OwnServer) -> None:
     namespace: dict[str, Any] = {"__name__": "page"}
-    left_out = []
     for block in BLOCKS:
         source = block.replace("nats://127.0.0.1:4222", own_server.url)
         code = compile(source, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        try:
-            made = types.FunctionType(code, namespace)()
-            if inspect.isawaitable(made):
-                await asyncio.wait_for(made, 20)
-        except ApiError as error:
-            if "not supported by this server yet" not in str(error):
-                raise
-            left_out.append(block)
-    assert not any("ttl=" in block for block in left_out)
-    assert len(left_out) == (own_server.kind == "slipstream")  # mirrors: not there yet
+        made = types.FunctionType(code, namespace)()
+        if inspect.isawaitable(made):
+            await asyncio.wait_for(made, 20)
     await asyncio.to_thread(namespace["script"])
     await namespace["nc"].close()
 

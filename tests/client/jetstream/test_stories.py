@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import slipstream
-from slipstream.client.jetstream.errors import ApiError
 from tests.client.own_server import OwnServer
 
 ROOT = Path(__file__).parents[3]
@@ -60,6 +59,28 @@ async def test_the_story_of_the_interest_stream(own_server: OwnServer) -> None:
     ]
 
 
+async def test_the_story_of_the_mirrored_archive(own_server: OwnServer) -> None:
+    assert await run("mirrored_archive.py", own_server.url) == [
+        "ORDERS: 3 messages, 8 to 10",
+        "ARCHIVE: 10 messages, 1 to 10",
+        "LARGE: 2 messages, 1 to 2",
+        "LARGE has order 10 from ORDERS",
+        "ARCHIVE still has message 1: order 1",
+        "ARCHIVE is now the stream itself: order 11 is message 11",
+    ]
+
+
+async def test_the_example_of_the_page_about_mirrors_runs(own_server: OwnServer) -> None:
+    page = (ROOT / "docs" / "mirrors.md").read_text()
+    [block] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    async with await slipstream.connect(own_server.url) as nc:
+        code = compile(block, "mirrors.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        namespace: dict[str, Any] = {"js": nc.jetstream()}
+        await asyncio.wait_for(types.FunctionType(code, namespace)(), 10)
+        shown = (await namespace["everything"].info()).sources
+        assert sorted(source.name for source in shown) == ["ORDERS", "RETURNS"]
+
+
 PAGE = ROOT / "docs" / "client-jetstream.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if PAGE.exists() else []
 
@@ -69,13 +90,9 @@ async def test_the_examples_of_the_page_run_one_after_the_other(own_server: OwnS
     for block in BLOCKS:
         source = block.replace("nats://127.0.0.1:4222", own_server.url)
         code = compile(source, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        try:
-            made = types.FunctionType(code, namespace)()
-            if inspect.isawaitable(made):
-                await asyncio.wait_for(made, 10)
-        except ApiError as error:
-            if "not supported by this server" not in error.description:
-                raise
+        made = types.FunctionType(code, namespace)()
+        if inspect.isawaitable(made):
+            await asyncio.wait_for(made, 10)
     await namespace["nc"].close()
 
 

@@ -1,14 +1,12 @@
 """Buckets are made, found, changed and removed; what they become is what every client expects."""
 
 import asyncio
-from typing import Any
 
 import msgspec
 import pytest
 
 from slipstream.client.jetstream import JetStream, StreamConfig, StreamSource
-from slipstream.client.jetstream.errors import ApiError
-from slipstream.client.kv import KeyValue, KeyValueConfig, Operation
+from slipstream.client.kv import KeyValueConfig, Operation
 from slipstream.client.kv.config import stream_config
 from slipstream.client.kv.errors import (
     BadBucketError,
@@ -131,18 +129,8 @@ async def test_buckets_are_listed(js: JetStream, name: str) -> None:
     assert name not in [found async for found in js.key_value_names()]
 
 
-async def made(js: JetStream, name: str, **options: Any) -> KeyValue:
-    """A bucket of a kind that the server under test may not know yet."""
-    try:
-        return await js.create_key_value(name, **options)
-    except ApiError as error:
-        if "not supported by this server yet" not in str(error):
-            raise
-        pytest.skip(str(error))
-
-
 async def test_keys_with_a_ttl_expire_and_leave_a_marker(js: JetStream, name: str) -> None:
-    kv = await made(js, name, limit_marker_ttl=60)
+    kv = await js.create_key_value(name, limit_marker_ttl=60)
     assert (await kv.status()).limit_marker_ttl == 60
     async with await kv.watch(updates_only=True) as watch:
         await kv.create("k", b"1", ttl=1)
@@ -157,7 +145,7 @@ async def test_keys_with_a_ttl_expire_and_leave_a_marker(js: JetStream, name: st
 
 async def test_a_mirror_is_read_and_its_origin_written(js: JetStream, name: str) -> None:
     origin = await js.create_key_value(name)
-    mirror = await made(js, f"{name}_m", mirror=StreamSource(name=name))
+    mirror = await js.create_key_value(f"{name}_m", mirror=StreamSource(name=name))
     await mirror.put("k", b"1")
     assert (await origin.get("k")).value == b"1"
     async with await mirror.watch("k") as watch:
@@ -173,7 +161,7 @@ async def test_a_mirror_is_read_and_its_origin_written(js: JetStream, name: str)
 async def test_sources_of_a_bucket_become_keys_of_it(js: JetStream, name: str) -> None:
     origin = await js.create_key_value(name)
     await origin.put("k", b"1")
-    both = await made(js, f"{name}_s", sources=[StreamSource(name=name)])
+    both = await js.create_key_value(f"{name}_s", sources=[StreamSource(name=name)])
     async with await both.watch("k") as watch:
         while (entry := await asyncio.wait_for(watch.next(), 10)) is None:
             pass
