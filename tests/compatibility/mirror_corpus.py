@@ -129,6 +129,8 @@ def mirror_changes() -> Iterator[Entry]:
     yield create("U", subjects=["u.>"])
     yield create("V", subjects=["v.>"])
     yield create("M", mirror={"name": "U"})
+    yield create("M", mirror={"name": "U"})
+    yield create("M", mirror={"name": "V"})
     for fields in (
         {"mirror": {"name": "U", "filter_subject": "u.c"}}, {"mirror": {"name": "X"}},
         {"mirror": {"name": "V"}}, {"mirror": {"name": "U"}},

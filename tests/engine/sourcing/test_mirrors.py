@@ -372,3 +372,22 @@ def test_consumers_of_a_mirror_get_what_comes(world: World) -> None:
     world.client.api("CONSUMER.CREATE.M", {"stream_name": "M", "config": config})
     world.publish("u.a", 11, 12)
     assert [m.body for m in reader.take() if m.subject == "u.a"] == [b"11", b"12"]
+
+
+def test_a_stream_that_may_have_been_promoted_follows_nobody_until_it_is_updated(
+    world: World,
+) -> None:
+    mirror(world)
+    world.update("M", subjects=["m"])  # the second copy of the configuration follows later
+    copies = [path for path in world.disk.files() if "/M/meta." in path]
+    [newest] = [path for path in copies if b'["m"]' in world.disk.read(path)]
+    world.disk.flip(newest, 300)
+    world.crash()
+    stream = world.driver.js.streams["M"]
+    assert stream.doubt
+    assert stream.config.mirror is not None
+    world.publish("u.a", 11, 12)
+    world.settle()
+    assert world.bodies("M") == numbers(1, 10)
+    world.update("M", subjects=["m"])
+    assert world.client.store("m")["seq"] == 11

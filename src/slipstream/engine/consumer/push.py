@@ -74,7 +74,7 @@ class PushDelivery(Delivery):
         self.account.watch_interest(self.subject, self._look)
         for seq in self.consumer.pending.sequences():
             make_due(self.consumer, seq)
-        self.active = False  # whoever listens there has not been asked anything yet
+        self._forget_asked()
         self._look()
 
     def _look(self) -> None:
@@ -84,13 +84,17 @@ class PushDelivery(Delivery):
         services = self.account.route(self.subject).services
         self._is_stored = any(not isinstance(service, Follower) for service in services)
         if self.active and not was:
-            self._unanswered = 0
-            self._asked = b""
-            self._held_up = False
+            self._forget_asked()
             self._beat_later()
             self.consumer.wake()
         elif not self.active:
             self._unheard(was)
+
+    def _forget_asked(self) -> None:
+        """Whoever listens has not been asked anything yet."""
+        self._unanswered = 0
+        self._asked = b""
+        self._held_up = False
 
     def _unheard(self, was_heard: bool) -> None:
         """Nobody listens (any more): the time until the consumer is given up begins."""

@@ -253,11 +253,11 @@ class JetStream:
             stream.direct.stop()
             stream.direct = None
         stream.configure(config)
-        set_inflow(stream)
         if config.retention != old.retention:  # followers ask again, and are given durable ones
             for consumer in list(stream.direct_consumers.values()):
                 consumer.stop("Consumer Deleted", delete=True)
         trust_stream(stream)
+        set_inflow(stream)
         self.advisories.stream_action("UPDATED", "modify", stream.name)
 
     def delete_stream(self, stream: Stream) -> None:

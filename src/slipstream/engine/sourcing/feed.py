@@ -146,9 +146,9 @@ class Feed(Follower):
 
     # -- asking for a consumer -------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Follow the upstream from now on."""
-        self._set(FIRST_AFTER_NS, self._ask)
+    def begin(self, delay: _int = 0) -> None:
+        """Follow the upstream from now on, or `delay` ns later."""
+        self._set(FIRST_AFTER_NS + delay, self._ask)
 
     def stop(self, delete: bool = False) -> None:
         """Take nothing more; with `delete` the durable consumer that was made for it goes."""

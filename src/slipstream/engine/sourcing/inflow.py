@@ -11,9 +11,15 @@ if TYPE_CHECKING:
 
 def set_inflow(stream: "Stream", is_restored: bool = False) -> None:
     """Have `stream` take over what its configuration, which may have changed, says; `is_restored`:
-    the server has just started, and the stream was there before."""
+    the server has just started, and the stream was there before.
+
+    Nothing is taken over by a configuration that may be an older one: the stream may have been
+    promoted since.
+    """
     config = stream.config
     inflow = stream.inflow
+    if stream.doubt:
+        return
     if isinstance(inflow, Mirror):
         if config.mirror is None:
             inflow.stop(delete=True)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 READ_PER_TURN = 2_000  # messages looked at for where sources go on
 READ_STEPS = ROUND // 4
+APART_NS = SECOND // 1_000  # between the first requests of two sources
+BEGUN_MAX = 30_000  # after so many it begins at the front again
 READ_AGAIN_NS = SECOND  # after the disk could not be read
 
 
@@ -35,6 +37,7 @@ class Sources:
         self._read_seq = 0  # the next to look at
         self._record = Record()
         self._is_restored = is_restored
+        self._begun = 0  # sources so far
         self.configured()
 
     def configured(self) -> None:
@@ -83,7 +86,7 @@ class Sources:
         for feed in wanted.values():
             if self._is_restored and log.first_seq > 1 and log.last_ts:
                 feed.from_time = log.last_ts  # its messages may have gone meanwhile
-            feed.begin()
+            self._begin(feed)
         self._is_restored = False
 
     def _read_back(self) -> bool:
@@ -121,7 +124,12 @@ class Sources:
         if feed is not None:
             feed.position = int(words[1])
             feed.identity = words[5].encode() if len(words) > 5 else b""
-            feed.begin()
+            self._begin(feed)
+
+    def _begin(self, feed: Source) -> None:
+        """Follow a source: one after the other, so that many do not ask at the same time."""
+        feed.begin(self._begun % BEGUN_MAX * APART_NS)
+        self._begun += 1
 
     def info(self) -> list[dict[str, Any]]:
         """What is shown of the sources."""
