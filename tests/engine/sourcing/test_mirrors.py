@@ -178,6 +178,22 @@ def test_a_mirror_that_is_full_and_refuses_what_is_new_waits_and_then_goes_on(
     assert world.contents("M") == world.contents("U")
 
 
+def test_a_mirror_goes_on_once_a_full_disk_has_room_again(world: World) -> None:
+    mirror(world)
+    world.create("MEMORY", subjects=["v.>"], storage="memory")
+    world.create("N", mirror={"name": "MEMORY"})
+    world.settle()
+    world.disk.capacity = world.disk.used()
+    world.publish("v.a", 1, 200)
+    assert len(world.contents("N")) < 200
+    world.settle(10)
+    assert world.info("N")["mirror"]["error"]["err_code"] == 10077
+    world.disk.capacity = 1 << 40
+    world.settle(60)
+    assert world.bodies("N") == numbers(1, 200)
+    assert "error" not in world.info("N")["mirror"]
+
+
 @pytest.mark.parametrize(
     ("options", "kept"),
     [

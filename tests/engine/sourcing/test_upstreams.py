@@ -239,6 +239,25 @@ def test_an_upstream_that_takes_the_mirror_for_stalled_is_answered(world: World)
     assert [m.subject for m in away.client.take() if m.subject == "fc"] == ["fc"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "levels"), [("mirror", ["4", None, None]), ("sources", ["5", "4", None])]
+)
+def test_a_server_of_an_earlier_version_is_asked_for_less(
+    world: World, kind: str, levels: list[str | None]
+) -> None:
+    other = world.driver.client()
+    other.subscribe("away.api.>")
+    source = {"name": "U", "external": {"api": "away.api", "deliver": "away.to"}}
+    world.create("F", **{kind: source if kind == "mirror" else [source]})
+    asked = []
+    for _ in levels:
+        world.settle(9)
+        [message] = [m for m in other.take() if m.subject.startswith("away.api")]
+        asked.append(message.fields.get("Nats-Required-Api-Level"))
+        other.publish(message.reply, b'{"error":{"code":412,"err_code":10185,"description":"no"}}')
+    assert asked == levels
+
+
 def test_an_answer_that_is_none_is_asked_for_again(world: World) -> None:
     external = {"api": "away.api", "deliver": "away.to"}
     other = world.driver.client()

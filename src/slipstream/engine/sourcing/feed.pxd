@@ -1,6 +1,7 @@
 import cython
 
 from slipstream.engine.loop.clock cimport Clock
+from slipstream.engine.loop.turn cimport Turn
 from slipstream.engine.session.account cimport Account
 from slipstream.engine.session.message cimport Inbound
 from slipstream.engine.session.routing cimport Follower, Service
@@ -31,6 +32,8 @@ cdef class Feed(Follower):
     cdef bytes _reply
     cdef long long _asked_at
     cdef long long _fails
+    cdef public int _level_at
+    cdef Turn _turn
     cdef bytes _consumer
     cdef str _durable
     cdef bytes _subject

@@ -44,6 +44,7 @@ RESET_ANSWER_NS_MAX: _int = 5 * SECOND  # ... where somebody else has made the c
 HEARTBEAT_NS: _int = SECOND
 SILENCE_NS_MAX: _int = 10 * SECOND  # after which the consumer is taken to have gone
 ACK_WAIT_NS: _int = 22 * 3600 * SECOND
+TAKE_STEPS: _int = 20  # what taking a message over costs beside its delivery (see `turn`)
 NUMBER_MAX: _int = INT64_MAX // 10 - 1  # one more digit fits
 
 _HEADER_NAMES_REMOVED = (b"Nats-Expected-", b"Nats-Batch-")
@@ -91,7 +92,7 @@ class Feed(Follower):
     kind = ""  # of consumer, in its name
     letter = ""  # in the deliver subject
     metadata = ""  # what the consumer's metadata begin with
-    level = b""  # of the API that the request needs
+    levels: tuple[bytes, ...] = (b"",)  # of the API, the best first; b"" asks for none
     requires_flow_acks = 0  # the error where a consumer that somebody has made acks otherwise
 
     def __init__(self, stream: "Stream", source: StreamSource) -> None:
@@ -107,11 +108,13 @@ class Feed(Follower):
         self.error: ErrorBody | None = None
         self.stopped = False
         self._timers = stream.engine.timers
+        self._turn = stream.turn
         self._timer: Any = None
         self._answers = _Answers(self)
         self._reply = b""  # where the answer to the open request goes; b"" when there is none
         self._asked_at = 0
         self._fails = 0
+        self._level_at = 0  # which level the upstream's server seems to have
         self._consumer = b""  # its name; b"" when there is none
         self._durable = ""  # its name, if it has to be deleted when the feed ends
         self._subject = b""  # where it delivers
@@ -200,7 +203,8 @@ class Feed(Follower):
             self._again()
 
     def _request_header(self) -> bytes:
-        return with_fields(b"", [(b"Nats-Required-Api-Level", self.level)])
+        level = self.levels[self._level_at]
+        return with_fields(b"", [(b"Nats-Required-Api-Level", level)]) if level else b""
 
     def _creation(self) -> tuple[bytes, bytes]:
         """Subject and body of a request to create a consumer."""
@@ -280,6 +284,8 @@ class Feed(Follower):
         if self.error is not None:
             if self.error.err_code == 10225:
                 self.replaced()
+            elif self.error.err_code == 10185 and self._level_at + 1 < len(self.levels):
+                self._level_at += 1
             self._again()
             return
         identity = find(
@@ -357,6 +363,7 @@ class Feed(Follower):
                 self._refused(error)
                 return 1
             self.position = seq
+            self._turn.spent += TAKE_STEPS
         self._delivered = number
         self._delivered_seq = seq
         self.lag = value - 1 if value > 0 else 0  # what is pending behind it

@@ -28,7 +28,7 @@ class Mirror(Feed):
     kind = "MIRROR"
     letter = "M"
     metadata = "_nats.mirror"
-    level = b"4"
+    levels = (b"4", b"")
     requires_flow_acks = 10214
 
     def __init__(self, stream: "Stream", source: StreamSource) -> None:

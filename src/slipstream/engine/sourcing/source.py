@@ -29,7 +29,7 @@ class Source(Feed):
     kind = "SRC"
     letter = "S"
     metadata = "_nats.src"
-    level = b"5"
+    levels = (b"5", b"4", b"")
     requires_flow_acks = 10217
 
     def __init__(self, stream: "Stream", source: StreamSource) -> None:
@@ -55,11 +55,10 @@ class Source(Feed):
         return {"deliver_policy": "all"}
 
     def _request_header(self) -> bytes:
-        fields = [
-            (b"Nats-Required-Api-Level", self.level),
-            (b"Nats-Stream-Identity", self.identity),
-        ]
-        return with_fields(b"", fields)
+        block = super()._request_header()
+        if self._level_at:  # an upstream's server that knows of no identities
+            return block
+        return with_fields(block, [(b"Nats-Stream-Identity", self.identity)])
 
     def begun(self, delivered: _int, pending: _int) -> None:
         """The position moves with what is stored."""
