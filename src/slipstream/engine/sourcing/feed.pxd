@@ -41,6 +41,7 @@ cdef class Feed(Follower):
     cdef unsigned long long _delivered
     cdef unsigned long long _delivered_seq
     cdef list _transforms
+    cdef object _patterns
 
     @cython.locals(reply=bytes, view="const unsigned char *", n=Py_ssize_t, i=Py_ssize_t, field=int, value="unsigned long long", number="unsigned long long", seq="unsigned long long", ts="unsigned long long")
     cpdef int handle(self, Inbound message) except -1

@@ -28,7 +28,7 @@ from slipstream.engine.stream.upstream_checks import API_PREFIX, index_name, sho
 from slipstream.errors import StorageError
 from slipstream.log.segment import SEQUENCE_MAX
 from slipstream.wire.headers import find, with_fields
-from slipstream.wire.subjects import matches
+from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.transforms import Transform
 
 if TYPE_CHECKING:
@@ -121,13 +121,12 @@ class Feed(Follower):
         self._ack_head = b""  # what the reply subjects of its messages begin with
         self._delivered = 0  # the consumer's sequence of the last message
         self._delivered_seq = 0  # the upstream's, of the same message
-        self._transforms = [
-            (
-                (t.src or ">").encode(),
-                Transform(t.src, t.dest, stream.engine.random) if t.dest else None,
-            )
-            for t in source.subject_transforms
-        ]
+        self._transforms: list[Transform | None] = []
+        self._patterns = PatternTrie()  # places in that list, by what each of them is for
+        for place, one in enumerate(source.subject_transforms):
+            made = Transform(one.src, one.dest, stream.engine.random) if one.dest else None
+            self._transforms.append(made)
+            self._patterns.insert((one.src or ">").encode(), place)
 
     # -- what a mirror and a source say ----------------------------------------------------------
 
@@ -425,10 +424,11 @@ class Feed(Follower):
 
     def subject_of(self, subject: bytes) -> bytes:
         """The subject that a message is stored under."""
-        for pattern, transform in self._transforms:
-            if matches(pattern, subject):
-                return transform.map(subject) if transform is not None else subject
-        return subject
+        if not self._transforms:
+            return subject
+        places = self._patterns.match(subject)
+        transform = self._transforms[min(places)] if places else None
+        return transform.map(subject) if transform is not None else subject
 
     @property
     def has_asked(self) -> bool:
