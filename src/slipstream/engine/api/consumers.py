@@ -142,8 +142,10 @@ def _create(
     check_config(stream, config)
     existing = stream.consumers.get(name)
     if existing is not None and config.sourcing and existing.config.sourcing:
-        take_up(existing, config)
-        return consumer_info(existing)
+        again = existing  # for the closures
+        return WhenDurable(
+            lambda done: take_up(again, config, done), lambda: consumer_info(again), 10104
+        )
     if existing is not None:
         if asked.action == "create":
             if not same(existing.config, config):

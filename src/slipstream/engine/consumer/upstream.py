@@ -8,6 +8,7 @@ to flow control that it has stored them.
 A stream made anew under its name has another identity, which a follower notices by that.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -58,14 +59,25 @@ def fit_to_retention(stream: "Stream", name: str, config: ConsumerConfig) -> str
     return name
 
 
-def take_up(consumer: Consumer, config: ConsumerConfig) -> None:
+def take_up(
+    consumer: Consumer, config: ConsumerConfig, done: Callable[[Exception | None], None]
+) -> None:
     """The follower of a durable consumer has come back, perhaps with another deliver subject.
 
-    What it has not acknowledged is delivered once more; it knows itself what it has stored.
-    Raises `ApiError`.
+    What it has not acknowledged is delivered once more; it knows itself what it has stored. `done`
+    is called when that is kept, or with the error.
     """
     own = msgspec.structs.replace(consumer.config, deliver_subject=config.deliver_subject)
-    consumer.life.save_config(own)
+
+    def kept(error: Exception | None) -> None:
+        if error is None:
+            _go_on(consumer, own)
+        done(error)
+
+    consumer.life.keep_config(own, kept)
+
+
+def _go_on(consumer: Consumer, own: ConsumerConfig) -> None:
     consumer.configure(own)
     delivery = consumer.delivery
     assert isinstance(delivery, PushDelivery)
