@@ -31,6 +31,8 @@ sys.meta_path.insert(0, Missing())
     [
         ("spark", ["pyspark"], "import slipstream.spark; slipstream.spark.session()"),
         ("arrow", ["pyarrow"], "from slipstream.client.arrow.batches import arrow; arrow()"),
+        ("tables", ["pyiceberg"], "import slipstream.tables"),
+        ("tables", ["pyiceberg_core"], "import slipstream.tables"),
         (
             "console",
             ["starlette"],

@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "rtt": ("slipstream.cli.latency", "rtt_app", "Measure the round trip to the server"),
     "context": ("slipstream.cli.context", "app", "Named connections, shared with the nats tool"),
     "errors": ("slipstream.cli.error_codes", "app", "Look up JetStream's error codes"),
-    "pipeline": ("slipstream.cli.pipeline", "app", "Spark's pipelines over streams"),
+    "pipeline": ("slipstream.cli.pipeline", "app", "Streams into tables; Spark's pipelines"),
     "why": ("slipstream.cli.why", "app", "Say why a consumer does or does not get messages"),
     "top": ("slipstream.cli.top", "app", "Watch streams, consumers and rates"),
     "console": ("slipstream.console.command", "app", "Streams and messages in a browser"),
@@ -68,6 +68,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
         "slipstream.cli.consumer_read": ("next", "sub"),
         "slipstream.cli.consumer_graph": ("graph",),
     },
+    "pipeline": {"slipstream.cli.pipeline_table": ("table",)},
     "server": {
         "slipstream.cli.server_fleet": ("ls", "ping", "report", "request", "watch", "passwd")
     },

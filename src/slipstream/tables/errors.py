@@ -1,0 +1,29 @@
+"""What can go wrong between a stream and its table.
+
+slipstream.Error
+└── TableError                     the table could not be read or written
+    ├── OtherWriterError           another writer has taken the stream over
+    ├── PositionLostError          the table no longer says how far the stream was written
+    └── StreamReplacedError        the stream is not the one that the table was written from
+"""
+
+from slipstream.errors import Error
+
+
+class TableError(Error):
+    """A table could not be read or written."""
+
+
+class OtherWriterError(TableError):
+    """Another writer has taken over the stream; what this one was about to commit is not there.
+
+    Nothing is lost: the other writer goes on where the table ends.
+    """
+
+
+class PositionLostError(TableError):
+    """No snapshot that is left says how far the stream was written."""
+
+
+class StreamReplacedError(TableError):
+    """The stream was made anew, or an older state has replaced it."""
