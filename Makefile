@@ -1,5 +1,6 @@
 # Everything a newcomer needs: `make demo` and `make test` set up a fresh machine by themselves.
 #   make demo    the main job on an embedded server: 336,776 flights through streams and Spark
+#   make demo-kill  a stream into an Iceberg table, server and writer killed again and again
 #   make test    all tests, on the compiled and on the plain build
 #   make lint    style, types, layers
 #   make fuzz    look for inputs that break the parsers, the API or recovery, SECONDS=60 for each target
@@ -14,14 +15,19 @@ JOBS   ?= auto
 SECONDS ?= 60
 SEED   ?= 0
 
-.PHONY: demo ready test test-compiled test-plain lint fuzz sanitize bench build wheels clean help
+.PHONY: demo demo-kill ready test test-compiled test-plain lint fuzz sanitize bench build wheels clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,9s/^#   //p' Makefile
+	@sed -n '2,10s/^#   //p' Makefile
 
 demo: ready $(VENV)/.demo build
 	$(PY) -m examples.flights
+
+KILLS ?= 30
+
+demo-kill: $(VENV)/.demo build
+	PYTHONPATH=src $(PY) -m examples.killed_table --kills $(KILLS)
 
 # Said first, because what follows is long.
 ready:

@@ -26,6 +26,9 @@ def test_a_stream_is_written_and_the_next_run_goes_on(cli: Cli, tmp_path: Path) 
     assert numbers(folder, "streams.t") == [1, 2, 3]
     again = json.loads(cli("pipeline", "table", "T", "--to", str(folder), "--json").out)
     assert (again["rows"], again["sequence"], again["table"]) == (0, 4, "streams.t")
+    cli("pub", "t.a", '{"n": 4}', "--jetstream")
+    lines = cli("pipeline", "table", "T", "--to", str(folder), "--json").out.splitlines()
+    assert [json.loads(line)["sequence"] for line in lines] == [5, 5]  # a commit, and the end
     cli("stream", "rm", "T", "--force")
 
 

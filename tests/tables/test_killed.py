@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.fix_server_process import CLI, environment
 from tests.spark.mortal_servers import MortalServer
 from tests.tables.conftest import Place
 
+ROOT = Path(__file__).parents[2]
 SMALL = TableOptions(commit_rows=10)
 COMMITS_MAX = 16
 
@@ -169,3 +171,15 @@ async def test_processes_killed_again_and_again_leave_each_message_one_place(
         bad = [int(row["data"].split()[1]) for row in place.rejected("data")]
         assert sorted(stored) == [number for number in range(total) if number % 5]
         assert sorted(bad) == list(range(0, total, 5))
+
+
+@pytest.mark.skipif(not (ROOT / "examples").exists(), reason="the examples are not here")
+def test_the_demo_of_kills_ends_with_every_message_once(tmp_path: Path) -> None:
+    words = ["--rate", "2000", "--kills", "3", "--seed", "3", "--directory", str(tmp_path / "demo")]
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.killed_table", *words],
+        cwd=ROOT, env=environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("✗") == 3
+    assert done.stdout.endswith("every message is there once\n")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from slipstream.cli.output import clock, note, print_json, say
+from slipstream.cli.output import clock, note, say
 from slipstream.cli.progress import count_bar
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, one_of, size
@@ -151,7 +151,7 @@ async def table(
 
 def _report(stream: str, table: str, progress: "Progress", options: "TableOptions") -> None:
     if wants_json():
-        print_json(msgspec.to_builtins(progress) | {"table": table})
+        typer.echo(msgspec.json.encode(msgspec.to_builtins(progress) | {"table": table}).decode())
         return
     say(
         f"Table {table} has stream {stream} up to sequence {progress.sequence:,}: "
