@@ -175,6 +175,7 @@ async def test_processes_killed_again_and_again_leave_each_message_one_place(
 
 @pytest.mark.skipif(not (ROOT / "examples").exists(), reason="the examples are not here")
 def test_the_demo_of_kills_ends_with_every_message_once(tmp_path: Path) -> None:
+    """examples/killed_table.py, with fewer kills."""
     words = ["--rate", "2000", "--kills", "3", "--seed", "3", "--directory", str(tmp_path / "demo")]
     done = subprocess.run(
         [sys.executable, "-m", "examples.killed_table", *words],

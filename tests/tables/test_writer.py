@@ -74,6 +74,14 @@ async def test_columns_are_added_as_fields_are_met(place: Place) -> None:
     assert place.rows("b")[-1] == {"b": "[2]"}
 
 
+async def test_fields_may_have_any_name_but_those_that_are_taken(place: Place) -> None:
+    names = ["day", "hour", "_created", "reason", "data", "select", "a b", "é", "f0", "n0"]
+    await place.publish(dict.fromkeys(names, 1), {"_partition": 1})
+    await place.write()
+    assert place.rows(*names) == [dict.fromkeys(names, 1)]
+    assert "_partition" in place.rejected("reason")[0]["reason"]
+
+
 async def test_bodies_and_headers_are_kept_as_they_are_if_asked(place: Place) -> None:
     await place.js.publish("orders.new", b"\xff\x00", headers={"K": "v"})
     await place.write(TableOptions(body="bytes", headers=True))

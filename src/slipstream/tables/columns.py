@@ -21,7 +21,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.json
 
-from slipstream.tables.options import MESSAGE_COLUMNS, Column
+from slipstream.tables.options import RESERVED, Column
 
 _READ_BLOCK_BYTES = 4 * 1024 * 1024
 _NAME_LENGTH_MAX = 200
@@ -158,7 +158,7 @@ class BodyColumns:
         names: dict[str, str] = {}
         for name in added:
             folded = name.casefold()
-            if name in MESSAGE_COLUMNS:
+            if name in RESERVED:
                 raise ValueError(f"field {name} has the name of a column of the message itself")
             if not 0 < len(name) <= _NAME_LENGTH_MAX or not name.isprintable():
                 raise ValueError("a field's name is empty, too long or not printable")

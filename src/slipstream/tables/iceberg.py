@@ -56,7 +56,7 @@ from slipstream.client.jetstream.api import new_name
 from slipstream.errors import Error
 from slipstream.tables.catalogs import table_name_of
 from slipstream.tables.errors import OtherWriterError, TableError
-from slipstream.tables.options import MESSAGE_COLUMNS, MESSAGE_TIME, Column, TableOptions
+from slipstream.tables.options import MESSAGE_COLUMNS, MESSAGE_TIME, PARTITION, Column, TableOptions
 from slipstream.tables.positions import Position, position_of, properties_of
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _rejected_layout(options: TableOptions) -> tuple[Schema, PartitionSpec]:
 def _by_time(source: int, partition: str) -> PartitionSpec:
     if partition == "none":
         return PartitionSpec()
-    return PartitionSpec(PartitionField(source, 1000, _TRANSFORMS[partition](), partition))
+    return PartitionSpec(PartitionField(source, 1000, _TRANSFORMS[partition](), PARTITION))
 
 
 def rows_of(stream: str) -> BooleanExpression:

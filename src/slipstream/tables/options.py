@@ -9,6 +9,8 @@ from slipstream.errors import ConfigError
 
 MESSAGE_COLUMNS = ("_stream", "_subject", "_sequence", "_time", "_headers")
 MESSAGE_TIME = "_time"
+PARTITION = "_partition"  # the name of the table's partition field
+RESERVED = (*MESSAGE_COLUMNS, PARTITION)
 
 _TYPES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -122,8 +124,8 @@ class TableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def _check_columns(self) -> None:
         for name, kind in self.columns.items():
             column_of(kind)
-            if name in MESSAGE_COLUMNS:
-                raise ConfigError(f"table options: {name} is a column of the message itself")
+            if name in RESERVED:
+                raise ConfigError(f"table options: {name} is a name that every table has taken")
         if self.body == "bytes" and (self.columns or self.time != MESSAGE_TIME):
             raise ConfigError('table options: body "bytes" has no columns and no time in bodies')
         if self.time != MESSAGE_TIME and self.columns.get(self.time, "timestamp") != "timestamp":

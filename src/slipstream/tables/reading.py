@@ -11,12 +11,20 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 from pyiceberg.table import Table
 
 from slipstream.tables.catalogs import table_name_of
 from slipstream.tables.errors import StreamReplacedError, TableError
-from slipstream.tables.iceberg import body_columns_of, rejected_after, rejected_name, rows_of, said
+from slipstream.tables.iceberg import (
+    body_columns_of,
+    column_in,
+    rejected_after,
+    rejected_name,
+    rows_of,
+    said,
+)
 from slipstream.tables.options import TableOptions
 from slipstream.tables.positions import Position, position_of
 from slipstream.tables.rows import RowMaker
@@ -30,6 +38,50 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TRIES_MAX = 20
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """A table as of one snapshot, and the rows that its stream has after that snapshot's sequence.
+
+    `tail` is None if there are none.
+    """
+
+    table: Table
+    snapshot: int
+    tail: pa.Table | None
+
+
+async def cut(
+    js: "JetStream",
+    stream: str,
+    catalog: "Catalog",
+    table: str,
+    options: TableOptions | None = None,
+) -> Cut:
+    """Where history ends and the tail begins; see `history_and_tail`."""
+    name = table_name_of(table)
+    with said(table, "opening it"):
+        found = await asyncio.to_thread(catalog.load_table, name)
+        rejected = await asyncio.to_thread(catalog.load_table, rejected_name(name))
+    for _ in range(_TRIES_MAX):
+        position = position_of(found, stream)
+        if position is None or not position.created:
+            raise TableError(f"table {table}: nothing of stream {stream} was written to it yet")
+        left_out = await asyncio.to_thread(rejected_after, rejected, stream, position)
+        maker = RowMaker(stream, body_columns_of(found), options or TableOptions())
+        tail = await _tail(js, stream, position, maker, left_out)
+        first = (await js.stream_info(stream)).state.first_seq
+        snapshot = found.metadata.current_snapshot_id
+        assert snapshot is not None  # it says the position
+        if first > position.sequence + 1:
+            with said(table, "reading it"):
+                found = await asyncio.to_thread(found.refresh)
+                rejected = await asyncio.to_thread(rejected.refresh)
+            if position_of(found, stream) != position:
+                continue
+            log.warning("stream %s: messages after %d are lost", stream, position.sequence)
+        return Cut(found, snapshot, tail)
+    raise TableError(f"table {table}: its writer archives faster than the tail is read; try again")
 
 
 async def history_and_tail(
@@ -48,35 +100,13 @@ async def history_and_tail(
     fit no row are left out, as the writer will do. Rows of other streams in the same table are not
     given. Raises `TableError`, `StreamReplacedError`.
     """
-    name = table_name_of(table)
-    with said(table, "opening it"):
-        found = await asyncio.to_thread(catalog.load_table, name)
-        rejected = await asyncio.to_thread(catalog.load_table, rejected_name(name))
-    for _ in range(_TRIES_MAX):
-        position = position_of(found, stream)
-        if position is None or not position.created:
-            raise TableError(f"table {table}: nothing of stream {stream} was written to it yet")
-        left_out = await asyncio.to_thread(rejected_after, rejected, stream, position)
-        maker = RowMaker(stream, body_columns_of(found), options or TableOptions())
-        tail = await _tail(js, stream, position, maker, left_out)
-        first = (await js.stream_info(stream)).state.first_seq
-        snapshot = found.current_snapshot()
-        assert snapshot is not None  # it says the position
-        if first > position.sequence + 1:
-            with said(table, "reading it"):
-                found = await asyncio.to_thread(found.refresh)
-                rejected = await asyncio.to_thread(rejected.refresh)
-            newer = position_of(found, stream)
-            if newer != position:
-                continue
-            log.warning("stream %s: messages after %d are lost", stream, position.sequence)
-        return _joined(found, snapshot.snapshot_id, stream, tail, columns)
-    raise TableError(f"table {table}: its writer archives faster than the tail is read; try again")
+    found = await cut(js, stream, catalog, table, options)
+    return _joined(found, stream, columns)
 
 
 async def _tail(
     js: "JetStream", name: str, position: Position, maker: RowMaker, left_out: frozenset[int]
-) -> pa.Table:
+) -> pa.Table | None:
     """Rows of the messages after a position. Raises `StreamReplacedError`."""
     stream = await js.stream(name)
     _check(await js.stream_info(name), position)
@@ -98,47 +128,45 @@ def _check(info: "StreamInfo", position: Position) -> None:
         )
 
 
-def _joined(
-    table: Table, snapshot: int, stream: str, tail: pa.Table | None, wanted: Sequence[str] | None
-) -> pa.RecordBatchReader:
+def schema_of(found: Cut) -> pa.Schema:
+    """All columns: those of the table, and what the tail has besides."""
+    fields = {field.name: column_in(field).type for field in found.table.schema().fields}
+    for field in found.tail.schema if found.tail is not None else ():
+        fields.setdefault(field.name, field.type)
+    return pa.schema(list(fields.items()))
+
+
+def _joined(found: Cut, stream: str, wanted: Sequence[str] | None) -> pa.RecordBatchReader:
     """The table as of a snapshot and the tail as one reader."""
-    fields = {field.name: field for field in table.schema().as_arrow()}
-    if tail is not None:
-        fields = {field.name: field for field in tail.schema} | fields
-        fields = {name: fields[name] for name in (*table.schema().as_arrow().names, *fields)}
-    names = list(wanted) if wanted is not None else list(fields)
-    missing = [name for name in names if name not in fields]
-    if missing:
-        raise TableError(f"table {'.'.join(table.name())} has no column {', '.join(missing)}")
-    schema = pa.schema([pa.field(name, fields[name].type) for name in names])
-    in_table = tuple(name for name in names if name in table.schema().column_names)
-    batches = _rows(table, snapshot, stream, tail, schema, in_table)
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    schema = schema_of(found)
+    if wanted is not None:
+        missing = [name for name in wanted if name not in schema.names]
+        if missing:
+            name = ".".join(found.table.name())
+            raise TableError(f"table {name} has no column {', '.join(missing)}")
+        schema = pa.schema([schema.field(name) for name in wanted])
+    return pa.RecordBatchReader.from_batches(schema, _rows(found, stream, schema))
 
 
-def _rows(
-    table: Table,
-    snapshot: int,
-    stream: str,
-    tail: pa.Table | None,
-    schema: pa.Schema,
-    in_table: tuple[str, ...],
-) -> Iterator[pa.RecordBatch]:
-    scan = table.scan(
-        rows_of(stream), selected_fields=in_table or ("_sequence",), snapshot_id=snapshot
+def _rows(found: Cut, stream: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    in_table = tuple(name for name in schema.names if name in found.table.schema().column_names)
+    scan = found.table.scan(
+        rows_of(stream),
+        selected_fields=in_table or ("_sequence",),
+        snapshot_id=found.snapshot,
     )
     for batch in scan.to_arrow_batch_reader():
-        yield from _shaped(pa.Table.from_batches([batch]), schema)
-    if tail is not None:
-        yield from _shaped(tail, schema)
+        yield from shaped(pa.Table.from_batches([batch]), schema).to_batches()
+    if found.tail is not None:
+        yield from shaped(found.tail, schema).to_batches()
 
 
-def _shaped(rows: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Rows with exactly these columns; null where they have none."""
-    made = {
-        field.name: rows[field.name].cast(field.type)
+    made = [
+        rows[field.name].cast(field.type)
         if field.name in rows.column_names
         else pa.nulls(rows.num_rows, field.type)
         for field in schema
-    }
-    yield from pa.table(made, schema=schema).to_batches()
+    ]
+    return pa.table(made, schema=schema)
