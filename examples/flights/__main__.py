@@ -26,7 +26,7 @@ PICTURE = "delay_by_hour.png"
 
 async def main(days: int, directory: Path) -> int:
     """Run the demo; the exit code."""
-    from examples.flights import check, data, replay
+    from examples.flights import check, data, replay, table
     from examples.flights.screen import title
 
     import slipstream
@@ -52,7 +52,11 @@ async def main(days: int, directory: Path) -> int:
             agree &= await compare(nc, directory, wanted)
             show(directory)
 
-            title(4, "rates, lag, and where to look next")
+            title(4, "the stream as an Iceberg table, read by DuckDB and Polars")
+            rates["stream to Iceberg table"] = await table.write(js, directory / "tables")
+            agree &= await asyncio.to_thread(compare_table, directory / "tables", flights)
+
+            title(5, "rates, lag, and where to look next")
             report(rates, queries)
             await replay.describe(await js.stream("FLIGHTS"))
     look_next(directory)
@@ -64,7 +68,7 @@ async def main(days: int, directory: Path) -> int:
 def clear(directory: Path) -> None:
     """Remove what the last run has left."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name in ("store", "checkpoints", "results", "spark"):
+    for name in ("store", "checkpoints", "results", "spark", "tables"):
         shutil.rmtree(directory / name, ignore_errors=True)
     for name in ("spark.log", PICTURE):
         (directory / name).unlink(missing_ok=True)
@@ -104,6 +108,16 @@ async def compare(nc: "Connection", directory: Path, wanted: "pd.DataFrame") -> 
     return (
         check.compare("bucket CURRENT (the last of each)", await check.in_bucket(js), last) & agree
     )
+
+
+def compare_table(directory: Path, flights: "pd.DataFrame") -> bool:
+    """Whether DuckDB and Polars find the sums of pandas in the table."""
+    from examples.flights import check, table
+
+    wanted = table.computed(flights)
+    print(f"  {'pandas, sums by carrier':<34} {len(wanted):>7,} rows")
+    agree = check.compare("Iceberg table by DuckDB", table.in_duckdb(directory), wanted)
+    return check.compare("Iceberg table by Polars", table.in_polars(directory), wanted) & agree
 
 
 def show(directory: Path) -> None:

@@ -27,7 +27,7 @@ def test_the_demo_is_killed_and_ends_with_what_pandas_computes(tmp_path: Path) -
     assert done.returncode == 0, said + done.stderr
     assert "all counts equal the source table" in said
     assert "✗ SIGKILL while batch" in said
-    assert said.count("equal\n") == 3
+    assert said.count("equal\n") == 5
     assert "DIFFERENT" not in said
     assert "too late for the watermark: 0 flights" in said
     assert (tmp_path / "delay_by_hour.png").read_bytes().startswith(b"\x89PNG")

@@ -33,7 +33,7 @@ async def read(place: Place, **more: Any) -> pa.Table:
 
 async def test_duckdb_and_polars_read_the_same_sums(place: Place) -> None:
     await place.publish(*({"n": n, "x": n / 4} for n in range(1000)), b"bad")
-    await place.write(SMALL)
+    await place.write(TableOptions(commit_rows=250))
     table = open_catalog(str(place.folder)).load_table("streams.orders")
     wanted = (1000, sum(range(1000)), sum(range(1000)) / 4)
     frame = polars.scan_iceberg(table).select(polars.len(), polars.sum("n"), polars.sum("x"))

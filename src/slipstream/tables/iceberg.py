@@ -34,6 +34,7 @@ from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThan
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Transaction
 from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, Transform
 from pyiceberg.types import (
     BinaryType,
@@ -61,11 +62,14 @@ from slipstream.tables.positions import Position, position_of, properties_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
 JSON_TEXT = "JSON text"
 _RACES_MAX = 100
-_SYNCHRONISED = (CommitFailedException, CommitStateUnknownException)
+# Refused, or nobody knows: the table, read again, shows it. One that is still on its way is refused
+# once another commit is made.
+_NOT_GRANTED = (CommitFailedException, CommitStateUnknownException)
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
@@ -234,11 +238,11 @@ class _Fenced:
             if rows is None:
                 rows = table.schema().as_arrow().empty_table()
             properties = properties_of(table) | to.properties(self._stream)
-            transaction = table.transaction()
+            transaction = OneTransaction(table)
             transaction.append(rows, snapshot_properties=properties)
             try:
                 commit_once(transaction)
-            except _SYNCHRONISED:
+            except _NOT_GRANTED:
                 table.refresh()
                 return False
             self.position = to
@@ -257,12 +261,30 @@ class _Fenced:
                         for name, column in missing.items():
                             doc = JSON_TEXT if column.is_json else None
                             update.add_column((name,), iceberg_type(column.type), doc)
-                except _SYNCHRONISED:
+                except _NOT_GRANTED:
                     self.table.refresh()
         raise TableError(f"table {self.name}: other programs keep committing; try again")
 
 
-def commit_once(transaction: "Transaction") -> None:
+class OneTransaction(Transaction):
+    """pyiceberg's, but the metadata with the changes is worked out once for each change.
+
+    pyiceberg does so at every look, some twenty times a commit, and copies all snapshots each time.
+    """
+
+    _seen: "tuple[object, TableMetadata] | None" = None
+
+    @property
+    def table_metadata(self) -> "TableMetadata":
+        """The table's metadata with the changes of this transaction."""
+        if not self._updates:
+            return self._table.metadata
+        if self._seen is None or self._seen[0] is not self._updates:
+            self._seen = (self._updates, super().table_metadata)
+        return self._seen[1]
+
+
+def commit_once(transaction: Transaction) -> None:
     """Commit, on condition that the table is as the transaction knows it.
 
     By itself pyiceberg makes a commit that failed again on top of whatever was in between: rows

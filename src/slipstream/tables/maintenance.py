@@ -19,7 +19,7 @@ from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO, _dataframe_to_data_files
 
-from slipstream.tables.iceberg import StreamTable, commit_once, said
+from slipstream.tables.iceberg import OneTransaction, StreamTable, commit_once, said
 from slipstream.tables.options import TableOptions
 from slipstream.tables.positions import properties_of
 
@@ -65,7 +65,7 @@ def compact(table: "Table", options: TableOptions) -> int:
     if not groups:
         return 0
     properties = properties_of(table)
-    transaction = table.transaction()
+    transaction = OneTransaction(table)
     producer = transaction.update_snapshot(snapshot_properties=properties).overwrite()
     for tasks in groups:
         scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())

@@ -179,16 +179,16 @@ class TableWriter:
             "subjects": list(self._options.subjects) or None,
             "batch_rows": min(BATCH_ROWS, self._options.commit_rows),
         }
-        stream = await self._js.stream(self._name)
         while True:
             try:
                 info = await self._info_for_reading()
                 self._check(info)
+                stream = await self._js.stream(self._name)
                 async with stream.scan(self._read_to + 1, **wanted) as scan:
                     async for batch in scan:
                         self._read_to = scan.sequence
-                        heard = now()
                         yield batch
+                        heard = now()  # a commit may have taken its time
                 self._read_to = max(self._read_to, info.state.last_seq)
                 heard = now()
             except Error as error:
