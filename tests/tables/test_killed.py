@@ -117,6 +117,7 @@ def kill_after_commits(writer: "subprocess.Popen[str]", commits: int, seconds: f
     writer.stdout.close()
 
 
+@pytest.mark.timeout(400)
 async def test_processes_killed_again_and_again_leave_each_message_one_place(
     mortal_server: MortalServer, tmp_path: Path
 ) -> None:
@@ -173,6 +174,7 @@ async def test_processes_killed_again_and_again_leave_each_message_one_place(
         assert sorted(bad) == list(range(0, total, 5))
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.skipif(not (ROOT / "examples").exists(), reason="the examples are not here")
 def test_the_demo_of_kills_ends_with_every_message_once(tmp_path: Path) -> None:
     """examples/killed_table.py, with fewer kills."""

@@ -3,10 +3,14 @@ it cannot when it cannot."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+import slipstream
+from slipstream.client import ClientError
 from slipstream.client.arrow.scan import Scan
+from slipstream.client.jetstream.errors import ApiError
 from slipstream.tables import (
     OtherWriterError,
     PositionLostError,
@@ -270,3 +274,51 @@ async def test_a_table_that_was_not_made_from_a_stream_is_refused(place: Place) 
     writer = TableWriter(place.js, STREAM, StreamTable(catalog, "mine.own", STREAM))
     with pytest.raises(TableError, match="was not made from a stream"):
         await writer.write_all()
+
+
+async def test_a_writer_that_follows_commits_what_comes_and_ends_when_it_is_cancelled(
+    place: Place,
+) -> None:
+    committed: asyncio.Queue[int] = asyncio.Queue()
+    options = TableOptions(commit_seconds=0.05)
+    writer = place.writer(options, on_commit=lambda done: committed.put_nowait(done.sequence))
+    running = asyncio.create_task(writer.run())
+    for sequence in range(1, 4):
+        await place.publish({"n": sequence})
+        assert await committed.get() == sequence
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert place.sequences() == ([1, 2, 3], [])
+    assert (await place.write()).rows == 0
+
+
+async def test_a_stream_that_forbids_purges_is_not_archived_and_the_table_has_the_rows(
+    place: Place,
+) -> None:
+    await place.js.delete_stream(STREAM)
+    await place.js.create_stream(name=STREAM, subjects=["orders.>"], deny_purge=True)
+    await place.publish({"n": 1})
+    with pytest.raises(ApiError, match="purge"):
+        await place.write(TableOptions(archive=True))
+    assert place.sequences() == ([1], [])
+
+
+async def test_a_server_that_stays_away_ends_the_writer_with_the_clients_error(
+    tmp_path: Path,
+) -> None:
+    server = slipstream.Server(store_dir=str(tmp_path / "store")).start()
+    async with await slipstream.connect(server.url) as nc:
+        js = nc.jetstream(timeout=0.2)
+        await js.create_stream(name=STREAM, subjects=["orders.>"])
+        place = Place(js, tmp_path / "w")
+        await place.publish({"n": 1})
+        committed = asyncio.Event()
+        options = TableOptions(retry_seconds=0.5)
+        writer = place.writer(options, on_commit=lambda progress: committed.set())
+        running = asyncio.create_task(writer.run())
+        await committed.wait()
+        await asyncio.to_thread(server.stop)
+        with pytest.raises(ClientError):
+            await running
+    assert place.sequences() == ([1], [])
