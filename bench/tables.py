@@ -33,7 +33,7 @@ CARRIERS = ("UA", "AA", "B6", "DL", "EV", "MQ", "US", "WN")
 
 
 class Row(msgspec.Struct):
-    """A body of about 150 bytes."""
+    """A body of about 135 bytes."""
 
     flight: int
     carrier: str
