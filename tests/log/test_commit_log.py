@@ -1,24 +1,25 @@
 """The commit log alone: whatever happens between its steps, a start finds what was durable."""
 
+import zlib
 from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
-from slipstream.log.commit_log.commit_log import (
+from slipstream.log.commit_entry import HEAD_SIZE, Head
+from slipstream.log.commit_log import (
     Checkpoint,
     CommitLog,
     EntryBatch,
     Removal,
     Touched,
 )
-from slipstream.log.commit_log.entry import HEAD_SIZE, Head
-from slipstream.log.commit_log.replay import replay
+from slipstream.log.commit_replay import replay
 from slipstream.log.stream_store import TwinFile
 from slipstream.testing.simulated_disk import SimulatedDisk
 
-LOG_BYTES = 6_000
+LOG_BYTES = 6_000 + HEAD_SIZE
 FILES = tuple(f"root/{n}/state" for n in range(12))
 STEPS = 300
 
@@ -230,12 +231,16 @@ def test_a_log_of_a_later_version_is_refused() -> None:
     disk, _ = written(1)
     data = bytearray(disk.read("root/commit-log/0.log"))
     data[8] = 9
-    head = bytes(data[: HEAD_SIZE - 4])
-    import zlib
-
-    data[HEAD_SIZE - 4 : HEAD_SIZE] = zlib.crc32(head).to_bytes(4, "little")
+    data[24:28] = zlib.crc32(data[:24]).to_bytes(4, "little")
     with pytest.raises(StorageError, match="version 9"):
         replay([bytes(data), b""])
+
+
+@pytest.mark.parametrize("sector", [0, 4096])
+def test_a_bad_sector_at_the_beginning_of_a_file_costs_nothing(sector: int) -> None:
+    disk, _ = written(3)
+    disk.overwrite("root/commit-log/0.log", sector, bytes(4096))
+    assert contents(disk) == ([b"content 2"], [])
 
 
 def test_files_of_different_times_are_refused() -> None:
@@ -288,7 +293,7 @@ def test_a_removal_takes_what_was_kept_before_it_and_not_what_comes_after() -> N
     log = CommitLog(disk, "root")
     log.open()
     log.keep(TwinFile(disk, "root/a/state"), b"before")
-    log.remove(Removal("root/a", b"1", lambda: None))
+    log.remove(Removal("root/a", 0, lambda: None))
     log.keep(TwinFile(disk, "root/a/meta"), b"after")
     batch = log.prepare_sync()
     assert batch is not None

@@ -7,8 +7,8 @@ import pytest
 
 from slipstream.engine.api import consumers
 from slipstream.engine.api.dispatch import WhenDurable
-from slipstream.log.commit_log.commit_log import Change, Checkpoint, CommitLog, Touched
-from slipstream.log.commit_log.entry import KEEP, REMOVE, Record
+from slipstream.log.commit_entry import HEAD_SIZE, KEEP, REMOVE, Record
+from slipstream.log.commit_log import Change, Checkpoint, CommitLog, Touched
 from slipstream.log.stream_store import Store
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.testing.simulation import Simulation
@@ -21,7 +21,7 @@ LOST = ("consumer:", "configuration:", "confirmed:", "durable:", "api:")
 def busy(seed: int, disk: SimulatedDisk | None = None) -> Simulation:
     """A life in which consumers come and go, and the power fails, more often than else."""
     simulation = Simulation(seed, disk)
-    simulation._log_bytes = 12_000
+    simulation._log_bytes = 12_000 + HEAD_SIZE
     simulation.moves += [(20, simulation._come_or_go), (5, simulation._describe)]
     simulation.moves += [(5, simulation._crash), (5, simulation._kill)]
     return simulation

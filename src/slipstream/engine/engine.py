@@ -187,10 +187,33 @@ class Engine:
             api.stop()
             self._drop_requests([item for item in self.requests if item[0] is api])
         if account.jetstream is not None:
-            if self.state is not None:
-                self.state.settle()
+            self._settle()
             account.jetstream.close()
             account.jetstream = None
+
+    def _settle(self) -> None:
+        """Have the files of streams and consumers hold all that was kept, as far as the disk lets
+        them."""
+        try:
+            if self.state is not None:
+                self._keep_positions()
+                self.state.settle()
+        except StorageError as error:
+            self.problem(str(error))
+
+    def _keep_positions(self) -> None:
+        """Have the log hold where all consumers are, also those whose files the disk refuses."""
+        for account in self.accounts.values():
+            if account.jetstream is not None:
+                account.jetstream.keep_positions()
+
+    def stop_jetstream(self) -> None:
+        """No JetStream in any account any more; the store may be opened by others. Blocks."""
+        for account in self.accounts.values():
+            self.stop_account(account)
+        if self.state is not None:
+            self.state.close()
+            self.state = None
 
     def problem(self, text: str) -> None:
         """Report what an operator has to know about the store of all accounts, once."""
@@ -215,6 +238,7 @@ class Engine:
     def close(self) -> None:
         """End everything: streams are synced and closed. Blocks."""
         if self.state is not None:
+            self._keep_positions()
             self.state.close()
         for account in self.accounts.values():
             if account.jetstream is not None:

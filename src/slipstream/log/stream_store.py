@@ -33,8 +33,8 @@ import msgspec
 
 from slipstream.errors import CorruptionError, StorageError
 from slipstream.log.block_cache import BlockCache
-from slipstream.log.commit_log.commit_log import FILE_BYTES, CommitLog, Removal, Touched
-from slipstream.log.commit_log.entry import REMOVE, Record
+from slipstream.log.commit_entry import REMOVE, Record
+from slipstream.log.commit_log import FILE_BYTES, CommitLog, Removal, Touched
 from slipstream.log.disk import Disk
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.recovery import open_log
@@ -54,6 +54,7 @@ class TwinFile:
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
+        self.incarnation = 0  # when its stream was created
         self.to_come: bytes | None = None  # what the commit log has for it, when it was opened
         self.written = 0  # the number of the change that was written last; see `commit_log`
         self._generation = 0  # of the newest content
@@ -115,6 +116,7 @@ class TwinFile:
 
     def applied(self) -> None:
         """What was saved last is durable."""
+        self.to_come = None
         self._synced = True
         self._named.add(self._slot)
 
@@ -189,6 +191,7 @@ class ConfigurationFile:
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
+        self.incarnation = 0  # when its stream was created
         self.to_come: bytes | None = None  # what the commit log has for it, when it was opened
         self.written = 0  # the number of the change that was written last; see `commit_log`
         self.content = b""  # as it was read or written last
@@ -263,6 +266,7 @@ class ConfigurationFile:
 
     def applied(self) -> None:
         """What was applied last is durable."""
+        self.to_come = None
         self.doubt = self.damaged = ""
         self.is_stale = False
 
@@ -413,7 +417,7 @@ class Late:
         self._disk = disk
         self.configurations: dict[str, ConfigurationFile] = {}  # that have something to come
         self.positions: dict[str, TwinFile] = {}
-        self.removed: set[str] = set()  # directories that are to go
+        self._removals: dict[str, Removal] = {}  # of directories that are to go
 
     def configuration(self, path: str) -> ConfigurationFile:
         """The file at `path`, with what is to come to it."""
@@ -425,23 +429,40 @@ class Late:
         found = self.positions.get(path)
         return TwinFile(self._disk, path) if found is None or found.retired else found
 
+    def remove(self, removal: Removal) -> None:
+        """A directory is to go."""
+        self._removals[removal.path] = removal
+
+    def is_removed(self, path: str) -> bool:
+        """Whether a directory is to go, and has not yet."""
+        removal = self._removals.get(path)
+        return removal is not None and not removal.has_happened
+
     def names_in(self, directory: str) -> Iterator[str]:
         """Directories that are to come in `directory`."""
         for path, configuration in self.configurations.items():
             above, name = os.path.split(os.path.dirname(path))
-            if above == directory and not configuration.retired:
+            if above == directory and not configuration.retired and configuration.to_come:
                 yield name
 
 
 class ConsumerStore:
     """One consumer's files. They are made when its configuration is applied."""
 
-    def __init__(self, disk: Disk, path: str, late: Late, is_ephemeral: bool = False) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        late: Late,
+        incarnation: int = 0,
+        is_ephemeral: bool = False,
+    ) -> None:
         self._disk = disk
         self.path = path
         self.is_ephemeral = is_ephemeral
         self.meta = late.configuration(f"{path}/meta")
         self.state = late.position(f"{path}/state")
+        self.meta.incarnation = self.state.incarnation = incarnation
 
     def check_free(self) -> None:
         """Raises `StorageError` if there are files of a consumer that could not be read."""
@@ -500,6 +521,10 @@ class StreamStore:
         self.path = path
         self.meta = late.configuration(f"{path}/meta")
 
+    def belongs_to(self, created: int) -> None:
+        """It is of the stream that was created then (ns since the epoch)."""
+        self.meta.incarnation = created
+
     def create(self, meta: bytes) -> None:
         """Make the directory with `meta`; durable. Blocks; raises OSError, `StorageError`.
 
@@ -519,7 +544,7 @@ class StreamStore:
     def is_begun(self) -> bool:
         """Whether there is more than a directory that is to go, or that a crash cut short when it
         was made or removed."""
-        if self.path in self._late.removed:
+        if self._late.is_removed(self.path):
             return False
         names = self._disk.list(self.path)
         return (names != ["msgs"] and bool(names)) or bool(self._disk.list(f"{self.path}/msgs"))
@@ -534,7 +559,7 @@ class StreamStore:
         """The files of the consumer with this name, there or not."""
         kind = "ephemeral" if is_ephemeral else "consumers"
         path = f"{self.path}/{kind}/{_escape(name)}"
-        return ConsumerStore(self._disk, path, self._late, is_ephemeral)
+        return ConsumerStore(self._disk, path, self._late, self.meta.incarnation, is_ephemeral)
 
     def consumers(self) -> Iterator[tuple[str, ConsumerStore]]:
         """Name and files of every consumer that has left any, ephemeral ones last."""
@@ -547,7 +572,7 @@ class StreamStore:
     def _is_begun(self, path: str, entry: str) -> bool:
         """Whether there is more than a directory that is to go, or that a crash cut short."""
         directory = f"{path}/{entry}"
-        return directory not in self._late.removed and bool(self._disk.list(directory))
+        return not self._late.is_removed(directory) and bool(self._disk.list(directory))
 
     def discard(self, sync: bool = True) -> None:
         """Remove everything; durably with `sync`. Blocks. Raises OSError: then it is as it was."""
@@ -579,26 +604,25 @@ class Store:
         self.lost = replayed.lost  # numbers of entries of the log that damage has taken
         self._late = Late(disk)
         touched = Touched()
+        known: dict[str, int] = {}
         for record in sorted(replayed.changes, key=_order):
             path = f"{root}/{record.path}"
-            if self.disk.exists(self._stream_of(path)):
+            if self._is_of_that_stream(path, record, known):
                 self._apply(path, record, touched)
         disk.sync_all(list(touched.files), list(touched.directories))
         self.commit_log.begin()
 
     def _apply(self, path: str, record: Record, touched: Touched) -> None:
         """Apply what the commit log held of an earlier process. What the disk does not take now
-        goes into the log once more, and counts for whoever loads it."""
+        stays in the log, and counts for whoever loads it."""
         if record.kind == REMOVE:
-            if record.content not in (b"0", self._identity_of(path)):
-                return  # it has happened, and something else has the name
             discard = partial(_discard, self.disk, path, sync=False)
-            removal = Removal(path, record.content, discard)
+            removal = Removal(path, record.incarnation, discard)
             try:
                 removal.apply(b"", touched)
             except (OSError, StorageError):
-                self._late.removed.add(path)
-                self.commit_log.remove(removal)
+                self._late.remove(removal)
+                self.commit_log.retain(removal, record)
             return
         late = self._late
         is_position = path.endswith("/state")
@@ -611,20 +635,35 @@ class Store:
             kept.apply(record.content, touched)
         except (OSError, StorageError):
             kept.to_come = record.content
+            kept.incarnation = record.incarnation
             if isinstance(kept, TwinFile):
                 late.positions[path] = kept
             else:
                 late.configurations[path] = kept
-            self.commit_log.keep(kept, record.content)
+            self.commit_log.retain(kept, record)
 
-    def _identity_of(self, path: str) -> bytes:
-        """When what lies in a directory was created, as a removal has it; b"" if that cannot be
-        read."""
+    def _is_of_that_stream(self, path: str, record: Record, known: dict[str, int]) -> bool:
+        """Whether the stream is there that a record is about, and not another one that has taken
+        its name. What cannot be read may be mended by the record, and is not removed.
+
+        `known` says when the streams were created that were looked at, by directory.
+        """
+        directory = self._stream_of(path)
+        if not self.disk.exists(directory):
+            return False
+        if directory not in known:
+            known[directory] = self._created_at(directory)
+        if not known[directory]:
+            return record.kind != REMOVE
+        return known[directory] == record.incarnation
+
+    def _created_at(self, directory: str) -> int:
+        """When the stream was created that a directory is of; 0 if that cannot be read."""
         try:
-            created = msgspec.json.decode(ConfigurationFile(self.disk, f"{path}/meta").load())
-            return b"%d" % created["created"]
-        except (StorageError, OSError, msgspec.MsgspecError, KeyError, TypeError):
-            return b""
+            meta = msgspec.json.decode(ConfigurationFile(self.disk, f"{directory}/meta").load())
+            return int(meta["created"])
+        except (StorageError, OSError, msgspec.MsgspecError, KeyError, TypeError, ValueError):
+            return 0
 
     def _stream_of(self, path: str) -> str:
         """The directory of the stream that a path lies in."""
@@ -644,9 +683,10 @@ class Store:
                 yield unquote(entry), store
 
 
-def _order(record: Record) -> tuple[bool, bool]:
-    """Directories go before others of their names come; these come before what lies in them."""
-    return record.kind != REMOVE, record.path.endswith("/state")
+def _order(record: Record) -> tuple[bool, int, bool]:
+    """Directories go before others of their names come; streams come before their consumers, and
+    configurations before positions."""
+    return record.kind != REMOVE, record.path.count("/"), record.path.endswith("/state")
 
 
 def _escape(name: str) -> str:

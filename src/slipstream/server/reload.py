@@ -114,8 +114,7 @@ class _Reload:
 
     def _stop_jetstream(self) -> None:
         self._runtime.disk_thread.wait()
-        for account in self._engine.accounts.values():
-            self._engine.stop_account(account)
+        self._engine.stop_jetstream()
 
     def _apply_accounts(self) -> None:
         """Accounts that are new, changed or gone, and JetStream in each."""

@@ -23,7 +23,7 @@ from slipstream.engine.loop.clock import Clock
 from slipstream.engine.protocol.options import SECOND, AccountLimits, EngineOptions
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.session import STALL
-from slipstream.log.commit_log.commit_log import FILE_BYTES
+from slipstream.log.commit_log import FILE_BYTES
 from slipstream.log.disk import Disk
 from slipstream.log.durability import Job
 from slipstream.log.file_log import SEGMENT_BYTES

@@ -78,7 +78,7 @@ class Simulation:
         self._possible: dict[str, list[tuple[int, bool]]] = {}
         self._changing: dict[str, tuple[str, int]] = {}  # name and number of a request, by inbox
         self._segment_bytes = self.random.choice((1_000, 4_000, 1 << 20))
-        self._log_bytes = self.random.choice((40_000, 1 << 20))
+        self._log_bytes = self.random.choice((50_000, 1 << 20))
         self.workers: dict[str, Worker] = {}
         self.driver = self._begin(BEGIN)
         self._awake_since = BEGIN  # when the server was started last

@@ -394,10 +394,17 @@ def test_a_stream_that_may_have_been_promoted_follows_nobody_until_it_is_updated
     world: World,
 ) -> None:
     mirror(world)
-    world.update("M", subjects=["m"])  # the second copy of the configuration follows later
-    copies = [path for path in world.disk.files() if "/M/meta." in path]
-    [newest] = [path for path in copies if b'["m"]' in world.disk.read(path)]
-    world.disk.flip(newest, 300)
+    first, second = [path for path in world.disk.files() if "/M/meta." in path]
+    older = world.disk.read(second)
+    world.update("M", subjects=["m"])
+    world.driver.advance(3 * SECOND)  # both copies have it now
+    assert b'["m"]' in world.disk.read(first)
+    world.disk.flip(first, 300)
+    world.disk.lose(second)  # and what is there instead is the copy of a backup
+    backup = world.disk.open(second)
+    backup.append(older)
+    backup.sync()
+    world.disk.sync_dir(second.rpartition("/")[0])
     world.crash()
     stream = world.driver.js.streams["M"]
     assert stream.doubt

@@ -189,7 +189,7 @@ def _check_count(js: "JetStream", stream: Stream) -> None:
 def _update(
     stream: Stream, consumer: Consumer, config: ConsumerConfig
 ) -> dict[str, Any] | WhenDurable:
-    old = consumer.config
+    old = consumer.life.newest_config
     config.pause_until = old.pause_until
     # Whoever listens where it delivered keeps it there, also if it does not deliver to him.
     is_bound = old.is_push and stream.account.has_interest(old.deliver_subject.encode())

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.api.dispatch import Operation, Request, WhenDurable, all_of, page
+from slipstream.engine.api.dispatch import Done, Operation, Request, Wait, WhenDurable, all_of, page
 from slipstream.engine.api.requests import (
     SnapshotRequest,
     StreamInfoRequest,
@@ -25,6 +25,7 @@ from slipstream.engine.stream.config import StreamConfig, fill_defaults, read_co
 from slipstream.engine.stream.retention import drop_acked, enforce_all, thinned
 from slipstream.engine.stream.stream import Stream
 from slipstream.engine.stream.upstream_checks import check_filters
+from slipstream.errors import StorageError
 from slipstream.wire.subjects import is_literal
 
 if TYPE_CHECKING:
@@ -83,12 +84,26 @@ def update(js: "JetStream", request: Request) -> WhenDurable:
     check_overlap(config, js.claims)
     check_filters(config)
     js.update_stream(stream, config)
-    enforce_all(stream)
-    if config.retention == "interest" and old.retention != "interest":
-        drop_acked(stream)
-        thinned(stream)
-    waits = all_of(js.when_kept, stream.when_durable)
-    return WhenDurable(waits, stream_info(stream), failure=10069)
+
+    def wait(done: Done) -> None:
+        def kept(error: Exception | None) -> None:
+            if error is None and not stream.closed:  # what goes by the change goes after it
+                enforce_all(stream)
+                if config.retention == "interest" and old.retention != "interest":
+                    drop_acked(stream)
+                    thinned(stream)
+                stream.when_durable(done)
+            else:
+                done(error or StorageError(f"stream {stream.name} has ended; ask for it again"))
+
+        _when_kept(js, stream)(kept)
+
+    return WhenDurable(wait, lambda: stream_info(stream), failure=10069)
+
+
+def _when_kept(js: "JetStream", stream: Stream) -> Wait:
+    """Waits until what the stream's files are to have is durable; in memory for nothing."""
+    return js.when_kept if stream.store is not None else all_of()
 
 
 def _check_consumers(stream: Stream, config: StreamConfig) -> None:
@@ -112,8 +127,9 @@ def delete(js: "JetStream", request: Request) -> WhenDurable:
     """STREAM.DELETE."""
     if not request.is_empty:
         raise ApiError(10038)
-    js.delete_stream(js.find(request.tokens[0]))
-    return WhenDurable(js.when_kept, {"success": True}, 10067)
+    stream = js.find(request.tokens[0])
+    js.delete_stream(stream)
+    return WhenDurable(_when_kept(js, stream), {"success": True}, 10067)
 
 
 def info(js: "JetStream", request: Request) -> dict[str, Any]:

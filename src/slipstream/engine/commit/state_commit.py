@@ -15,7 +15,7 @@ from slipstream.engine.commit.commit import Commit, Progress
 from slipstream.engine.loop.timers import Timers
 from slipstream.engine.loop.turn import Turn
 from slipstream.errors import StorageError
-from slipstream.log.commit_log.commit_log import (
+from slipstream.log.commit_log import (
     Checkpoint,
     CommitLog,
     Done,
@@ -82,20 +82,18 @@ class StateCommit:
 
         Raises `DiskFullError`, `StorageError`: nothing has changed then.
         """
-        if len(content) > CONTENT_BYTES_MAX:
-            self._commit.run_aside(OwnFile(self, kept, content, done))
-            return
         self.log.keep(kept, content, done)
         self._commit_later(done is not None)
 
-    def remove(self, path: str, discard: Callable[[], None], created: int = 0) -> None:
-        """Have the directory at `path` removed, by `discard`, which may raise OSError. Raises as
-        `keep`.
+    def write_large(self, kept: Kept, content: bytes, done: Done) -> None:
+        """The same for content of more than `CONTENT_BYTES_MAX`, which goes to its own file. Until
+        `done` is called nothing else may be kept of it."""
+        self._commit.run_aside(OwnFile(self, kept, content, done))
 
-        What lies in that of a stream is not all in the log, so it says when the stream was created
-        (ns since the epoch): a start does not remove another one that has the name since.
-        """
-        self.log.remove(Removal(path, b"%d" % created, discard))
+    def remove(self, path: str, incarnation: int, discard: Callable[[], None]) -> None:
+        """Have the directory at `path`, which is or lies in that of a stream which was created then
+        (ns since the epoch), removed, by `discard`, which may raise OSError. Raises as `keep`."""
+        self.log.remove(Removal(path, incarnation, discard))
         self._wants_checkpoint = True
         self.mark_dirty()
 
@@ -104,10 +102,10 @@ class StateCommit:
         that happens now. Blocks; raises OSError."""
         self.log.free(path)
 
-    def stands(self, path: str, done: Done | None = None) -> None:
-        """What was just written to a file or directory, durably, is newer than what the log says
-        of it. Raises as `keep`."""
-        self.log.stands(path, done)
+    def stands(self, kept: Kept, done: Done) -> None:
+        """What was just written to a file, durably, is newer than what the log says of it. Raises
+        as `keep`."""
+        self.log.stands(kept, done)
         self.mark_dirty()
 
     def when_durable(self, done: Done) -> None:
@@ -252,7 +250,7 @@ class CheckpointJob:
 class OwnFile:
     """Writes content that is too large for the log; the log then forgets what it says of it."""
 
-    def __init__(self, commit: StateCommit, kept: Kept, content: bytes, done: Done | None) -> None:
+    def __init__(self, commit: StateCommit, kept: Kept, content: bytes, done: Done) -> None:
         self._commit = commit
         self._kept = kept
         self._content = content
@@ -276,9 +274,8 @@ class OwnFile:
         """Have the log say so, or report what went wrong."""
         try:
             if self._error is None and not self._commit.closed:
-                self._commit.stands(self._kept.path, self._done)
+                self._commit.stands(self._kept, self._done)
                 return
         except StorageError as error:
             self._error = error
-        if self._done is not None:
-            self._done(self._error)
+        self._done(self._error)

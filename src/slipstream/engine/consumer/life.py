@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from slipstream.engine.commit.state_commit import CONTENT_BYTES_MAX
 from slipstream.engine.consumer.config import ConsumerConfig
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.redelivery import redeliver_overdue
@@ -44,6 +45,7 @@ class ConsumerLife:
         self._saving = False
         self._save_timer: Any = None
         self._waiting: list[tuple[Callable[[], None], Callable[[Exception], None] | None]] = []
+        self._to_come: ConsumerConfig | None = None  # configuration on its way to the disk
         self.out_until = 0  # what became due without an acknowledgement counts as out until then
         self.restored_at = (0, 0)  # floor and next sequence when the server started
         self._rests_until = 0  # no look at deadlines before
@@ -135,7 +137,7 @@ class ConsumerLife:
                 self._pause(until, text)
             done(error)
 
-        self.keep_config(msgspec.structs.replace(consumer.config, pause_until=text), kept)
+        self.keep_config(msgspec.structs.replace(self.newest_config, pause_until=text), kept)
 
     def _pause(self, until: int, text: str) -> None:
         consumer = self.consumer
@@ -248,13 +250,17 @@ class ConsumerLife:
             return
         waiting, self._waiting = self._waiting, []
         consumer.unsaved = False
-        self._saving = bool(waiting)
+        is_large = len(content) > CONTENT_BYTES_MAX
+        self._saving = is_large or bool(waiting)
 
         def done(error: Exception | None) -> None:
             self._saved(waiting, error)
 
         try:
-            state.keep(consumer.store.state, content, done if waiting else None)
+            if is_large:
+                state.write_large(consumer.store.state, content, done)
+            else:
+                state.keep(consumer.store.state, content, done if waiting else None)
         except (OSError, StorageError) as error:
             self._saved(waiting, error)
 
@@ -297,10 +303,24 @@ class ConsumerLife:
         if self.consumer.store is None:
             done(None)
             return
+        before, self._to_come = self._to_come, config
+
+        def kept(error: Exception | None) -> None:
+            if self._to_come is config:
+                self._to_come = None
+            done(self._or_deleted(error))
+
         try:
-            self._keep(config, lambda error: done(self._or_deleted(error)))
+            self._keep(config, kept)
         except (OSError, StorageError) as error:
+            self._to_come = before
             done(error)
+
+    @property
+    def newest_config(self) -> ConsumerConfig:
+        """The configuration, or the one that is on its way to the disk: what the next change
+        changes."""
+        return self._to_come or self.consumer.config
 
     def _keep(self, config: ConsumerConfig, done: Callable[[Exception | None], None]) -> None:
         """Nobody waits for the files of an ephemeral consumer: it lives on in memory if the disk
@@ -372,5 +392,6 @@ class ConsumerLife:
 
 def discard_consumer(stream: "Stream", store: ConsumerStore) -> None:
     """Have the files of a consumer removed. Raises `StorageError`: nothing has changed then."""
-    stream.js.state.remove(store.path, partial(store.discard, sync=False))
+    discard = partial(store.discard, sync=False)
+    stream.js.state.remove(store.path, stream.created, discard)
     store.retire()

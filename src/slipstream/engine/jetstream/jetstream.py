@@ -51,6 +51,7 @@ class JetStream:
         self.api_total = 0
         self.api_errors = 0
         self.problems: list[str] = []  # for healthz
+        self._created = 0  # when the last stream was
         self.advisories = Advisories(self)
         self.doubts = Doubts(self)
         self._unreadable: dict[str, str] = {}  # what was reported of streams, by name
@@ -193,7 +194,8 @@ class JetStream:
 
     def create_stream(self, config: StreamConfig) -> Stream:
         """A new stream; the configuration was checked. Raises `ApiError`."""
-        created = self.engine.clock.now
+        # No two streams have the same time, which tells those of one name apart.
+        created = self._created = max(self.engine.clock.now, self._created + 1)
         store: StreamStore | None = None
         log: Log
         try:
@@ -202,6 +204,7 @@ class JetStream:
             else:
                 store = self.store.stream(self.account.name, config.name)
                 self.state.free(store.path)
+                store.belongs_to(created)
                 store.create(_meta(config, created))
                 log = self._open_new(store, config)
         except (StorageError, OSError) as error:
@@ -265,7 +268,7 @@ class JetStream:
         if stream.store is not None:
             try:
                 discard = partial(stream.store.discard, sync=False)
-                self.state.remove(stream.store.path, discard, stream.created)
+                self.state.remove(stream.store.path, stream.created, discard)
             except (OSError, StorageError) as error:
                 raise ApiError(10067, err=str(error)) from error
             stream.store.meta.retire()
@@ -292,6 +295,8 @@ class JetStream:
             try:
                 meta = msgspec.json.decode(store.meta.load())
                 config = load_config(meta["config"])
+                store.belongs_to(meta["created"])
+                self._created = max(self._created, meta["created"])
                 log = store.open_log(config.first_seq or 1)
             except Exception as error:  # whatever it is, the other streams are served
                 self._unreadable[name] = (
@@ -347,6 +352,18 @@ class JetStream:
                 self.problem(f"stream '{self.account.name} > {stream.name}': {error}")
         for storage in ("file", "memory"):
             self.count_bytes(storage, -self._stored[storage])
+
+    def keep_positions(self) -> None:
+        """Have the commit log hold the positions that have changed since they were saved."""
+        for stream in self.streams.values():
+            for consumer in stream.consumers.values():
+                if not consumer.unsaved or consumer.store is None:
+                    continue
+                try:
+                    self.state.keep(consumer.store.state, encode_state(consumer))
+                    consumer.unsaved = False
+                except StorageError:
+                    return  # reported when the log failed, or full: the files may take them
 
     def _close_consumers(self) -> None:
         """End all consumers, and save where they are, unless the next start finds in the commit

@@ -1,9 +1,11 @@
 """What one commit holds, as bytes: an entry of records, and the head of a file of entries.
 
-    head of a file    magic "SLIPLOG1", version u32, salt u32, index of the first entry u64, CRC-32
+    head of a file    magic "SLIPLOG1", version u32, salt u32, index of the first entry u64, CRC-32;
+                      once more 4096 bytes later; entries begin after as many bytes again
     entry             magic "SLEN", length u32, index u64, floor u64, durable u64, epoch u32,
                       CRC-32 of the entry before, CRC-32 of the rest, begun with the salt, records
-    record            kind u8, length of the path u16, of the content u32, path, content
+    record            kind u8, incarnation u64, length of the path u16, of the content u32, path,
+                      content
 
 All numbers are little-endian. Indices have no gaps. The salt is a random number that each use of a
 file has anew, so neither an entry of an earlier use nor bytes that a client made up check out.
@@ -19,8 +21,8 @@ from dataclasses import dataclass
 from slipstream.errors import CorruptionError, StorageError
 
 KEEP = 1  # the content of a small file
-REMOVE = 2  # of a directory, with all that is in it; the content says when that was created
-STANDS = 3  # a file or directory that was written otherwise: forget what earlier entries say of it
+REMOVE = 2  # of a directory, with all that is in it
+STANDS = 3  # a file that was written otherwise: forget what earlier entries say of it
 
 VERSION = 1
 EPOCH = 1  # of the server that leads; there is one server
@@ -28,15 +30,18 @@ _HEAD = struct.Struct("<8sIIQI")
 _HEAD_MAGIC = b"SLIPLOG1"
 _ENTRY = struct.Struct("<4sIQQQIII")
 _MAGIC = b"SLEN"
-_RECORD = struct.Struct("<BHI")
-HEAD_SIZE = _HEAD.size
+_RECORD = struct.Struct("<BQHI")
+_COPY_AT = 4096  # on another sector
+HEAD_SIZE = 2 * _COPY_AT
 
 
 @dataclass(slots=True, frozen=True)
 class Record:
-    """One change: `path` is relative to the store directory."""
+    """One change: `path` is relative to the store directory, `incarnation` says when the stream was
+    created that it lies in (ns since the epoch)."""
 
     kind: int
+    incarnation: int
     path: str
     content: bytes = b""
 
@@ -56,23 +61,28 @@ class Head:
     def encode(self) -> bytes:
         """As bytes."""
         head = _HEAD.pack(_HEAD_MAGIC, VERSION, self.salt, self.first, 0)[:-4]
-        return head + zlib.crc32(head).to_bytes(4, "little")
+        copy = (head + zlib.crc32(head).to_bytes(4, "little")).ljust(_COPY_AT, b"\0")
+        return copy + copy
 
     @staticmethod
     def decode(data: bytes) -> "Head | None":
         """The head at the beginning of `data`; None if it was not written as a whole. Raises
         `StorageError` for one of a later version."""
-        if len(data) < HEAD_SIZE:
-            return None
-        magic, version, salt, first, crc = _HEAD.unpack_from(data)
-        if magic != _HEAD_MAGIC or zlib.crc32(data[: HEAD_SIZE - 4]) != crc:
-            return None
-        if version != VERSION:
-            raise StorageError(
-                f"the commit log has version {version}, and this server reads version {VERSION}: "
-                "start the server version that wrote it"
-            )
-        return Head(salt, first)
+        return _decode_head(data[:_COPY_AT]) or _decode_head(data[_COPY_AT:HEAD_SIZE])
+
+
+def _decode_head(data: bytes) -> Head | None:
+    if len(data) < _HEAD.size:
+        return None
+    magic, version, salt, first, crc = _HEAD.unpack_from(data)
+    if magic != _HEAD_MAGIC or zlib.crc32(data[: _HEAD.size - 4]) != crc:
+        return None
+    if version != VERSION:
+        raise StorageError(
+            f"the commit log has version {version}, and this server reads version {VERSION}: "
+            "start the server version that wrote it"
+        )
+    return Head(salt, first)
 
 
 @dataclass(slots=True, frozen=True)
@@ -98,7 +108,8 @@ def encode_entry(
     parts = []
     for record in records:
         path = record.path.encode("utf-8", "surrogateescape")
-        parts += [_RECORD.pack(record.kind, len(path), len(record.content)), path, record.content]
+        head = _RECORD.pack(record.kind, record.incarnation, len(path), len(record.content))
+        parts += [head, path, record.content]
     body = b"".join(parts)
     size = _ENTRY.size + len(body)
     head = _ENTRY.pack(_MAGIC, size, index, floor, durable, EPOCH, previous, 0)[:-4]
@@ -127,13 +138,13 @@ def _decode_records(body: bytes) -> list[Record]:
     records = []
     at = 0
     while at < len(body):
-        kind, path_size, size = _RECORD.unpack_from(body, at)
+        kind, incarnation, path_size, size = _RECORD.unpack_from(body, at)
         at += _RECORD.size
         end = at + path_size + size
         if kind not in (KEEP, REMOVE, STANDS) or end > len(body):
             raise CorruptionError("a record of the commit log says what can not be")
         path = body[at : at + path_size].decode("utf-8", "surrogateescape")
-        records.append(Record(kind, path, body[at + path_size : end]))
+        records.append(Record(kind, incarnation, path, body[at + path_size : end]))
         at = end
     return records
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from slipstream.errors import DiskFullError, StorageError
-from slipstream.log.commit_log.entry import (
+from slipstream.log.commit_entry import (
     ENTRY_SIZE,
     HEAD_SIZE,
     KEEP,
@@ -33,7 +33,7 @@ from slipstream.log.commit_log.entry import (
     Record,
     encode_entry,
 )
-from slipstream.log.commit_log.replay import Replay, replay
+from slipstream.log.commit_replay import Replay, replay
 from slipstream.log.disk import Disk, File
 
 FILE_BYTES = 16 * 1024 * 1024  # after which the other file is turned to
@@ -49,6 +49,7 @@ class Kept(Protocol):
     """Small content that the log keeps until a checkpoint has written it to its files."""
 
     path: str
+    incarnation: int  # when its stream was created: another one may have had the name before
     retired: bool  # its owner was deleted: it is written no more
     written: int  # the number of the change that its files have
 
@@ -68,26 +69,21 @@ class Touched:
 
 
 class Removal:
-    """The removal of a directory, which happens on a thread, or at once if its name is wanted.
+    """The removal of a directory, which happens on a thread, or at once if its name is wanted."""
 
-    `identity` tells it from another one that takes its name: a start removes no other.
-    """
-
-    def __init__(self, path: str, identity: bytes, discard: Callable[[], None]) -> None:
+    def __init__(self, path: str, incarnation: int, discard: Callable[[], None]) -> None:
         self.path = path
-        self.identity = identity
+        self.incarnation = incarnation
         self.retired = False
         self.written = 0
         self.has_happened = False
         self._discard = discard
-        self._lock = threading.Lock()
 
     def apply(self, _content: bytes, touched: Touched) -> None:
         """Remove it. Blocks; raises OSError."""
-        with self._lock:
-            if not self.has_happened:
-                self._discard()
-                self.has_happened = True
+        if not self.has_happened:
+            self._discard()
+            self.has_happened = True
         touched.directories[os.path.dirname(self.path)] = None
 
     def applied(self) -> None:
@@ -99,34 +95,32 @@ class Change:
 
     __slots__ = ("kept", "number", "path", "record")
 
-    def __init__(self, number: int, path: str, kept: Kept | None, record: Record) -> None:
+    def __init__(self, number: int, kept: Kept, record: Record) -> None:
         self.number = number  # of two changes of one file the later one has the higher one
-        self.path = path
-        self.kept = kept  # None: there is nothing to apply
+        self.path = kept.path
+        self.kept = kept
         self.record = record  # what the log says of it
 
     def apply(self, touched: Touched) -> None:
         """Write it where it belongs, unless something newer is there. Blocks; raises OSError,
         `StorageError`."""
         kept = self.kept
-        if kept is not None and not kept.retired and self.number > kept.written:
+        if not kept.retired and self.number > kept.written:
             kept.apply(self.record.content, touched)
             kept.written = self.number
 
     @property
     def is_wanted(self) -> bool:
         """Whether its file has not gone meanwhile."""
-        return self.kept is not None and not self.kept.retired
+        return not self.kept.retired
 
     def settled(self) -> None:
         """It is durable where it belongs."""
-        if self.kept is not None:
-            self.kept.applied()
+        self.kept.applied()
 
     def forgotten(self) -> None:
         """What was written may not be durable: it is to be written once more."""
-        if self.kept is not None:
-            self.kept.written = 0
+        self.kept.written = 0
 
 
 class EntryBatch:
@@ -188,6 +182,7 @@ class CommitLog:
         self._unapplied: dict[str, Change] = {}  # durable, and not applied, by path
         self._removals: dict[str, Removal] = {}  # that may not have happened, by path
         self._checkpoint: Checkpoint | None = None  # under way
+        self._applying = threading.Lock()  # one change at a time; see `free`
         self.failed = ""  # why nothing can be written any more
 
     def open(self) -> Replay:
@@ -198,18 +193,24 @@ class CommitLog:
         outcome = replay([_read(file) for file in self._files])
         self._index, self._crc = outcome.index, outcome.crc
         self._changed = outcome.index
+        self._floor = outcome.floor
         self._active, self._salt = outcome.active, outcome.salt
         self._size, self._other_last = outcome.end, outcome.other_last
         return outcome
 
     def begin(self) -> None:
-        """All that the log held is applied: say so in it, durably; on a full disk, once there is
-        space. Blocks; raises OSError, `StorageError`."""
-        self._durable = self._applied = self._index
+        """All that the log held is applied, unless something was `retain`ed: say so in it, durably;
+        on a full disk, once there is space. Blocks; raises OSError, `StorageError`."""
+        self._durable = self._index
         file = self._files[self._active]
         if not self._size:
             self._salt = self._new_salt()
         file.truncate(self._size)  # what may be torn behind goes
+        if self._unapplied:
+            self._applied = self._floor - 1
+            self._reserve_early()
+            return
+        self._applied = self._index
         self._owes_floor = True
         if not self._reserve(file, self._size + SPARE + self._bytes):
             return
@@ -219,8 +220,11 @@ class CommitLog:
         if self.failed:
             raise StorageError(self.failed)
         self._disk.sync_dir(self._directory)
-        for each in self._files:
-            self._reserve(each, ROOM_MIN)
+        self._reserve_early()
+
+    def _reserve_early(self) -> None:
+        for file in self._files:
+            self._reserve(file, ROOM_MIN)
 
     def _reserve(self, file: File, size: int) -> bool:
         """Whether a file has, or could be given, room for so many bytes. Raises OSError."""
@@ -230,6 +234,10 @@ class CommitLog:
             return False
         return True
 
+    def retain(self, kept: Kept, record: Record) -> None:
+        """What the log has of an earlier process could not be applied: a checkpoint tries again."""
+        _put(self._unapplied, Change(self.next_number(), kept, record))
+
     # -- changes ---------------------------------------------------------------------------------
 
     def keep(self, kept: Kept, content: bytes, done: Done | None = None) -> None:
@@ -237,28 +245,31 @@ class CommitLog:
 
         Raises `DiskFullError`, `StorageError`: nothing has changed then.
         """
-        self._take(KEEP, kept.path, kept, content, done)
+        self._take(KEEP, kept, content, done)
 
     def remove(self, removal: Removal, done: Done | None = None) -> None:
         """Have a directory removed, with all that was kept in it. Raises as `keep`."""
-        self._take(REMOVE, removal.path, removal, removal.identity, done)
+        self._take(REMOVE, removal, b"", done)
         self._removals[removal.path] = removal
 
     def free(self, path: str) -> bool:
-        """Have a removal of a directory happen now, if one is to come. Blocks; raises OSError."""
+        """Have a removal of a directory happen now, if one is to come; nothing is applied to what
+        was in it from then on. Blocks; raises OSError."""
         removal = self._removals.pop(path, None)
-        if removal is not None:
+        if removal is None:
+            return False
+        with self._applying:  # what is applied later sees that its owner was deleted
             removal.apply(b"", Touched())
-        return removal is not None
+        return True
 
     def is_removed(self, path: str) -> bool:
         """Whether a directory that may be there is about to be removed."""
         return path in self._removals
 
-    def stands(self, path: str, done: Done | None = None) -> None:
-        """What was just written to a file or directory, durably, is newer than what the log says
-        of it. Raises as `keep`."""
-        self._take(STANDS, path, None, b"", done)
+    def stands(self, kept: Kept, done: Done | None = None) -> None:
+        """What was just written to a file, durably, is newer than what the log says of it. Raises
+        as `keep`."""
+        self._take(STANDS, kept, b"", done)
 
     def sync(self, touched: Touched) -> None:
         """Make durable what was written otherwise. Blocks; raises OSError."""
@@ -269,14 +280,13 @@ class CommitLog:
         self._number += 1
         return self._number
 
-    def _take(
-        self, kind: int, path: str, kept: Kept | None, content: bytes, done: Done | None
-    ) -> None:
-        record = Record(kind, path.removeprefix(self._root), content)
+    def _take(self, kind: int, kept: Kept, content: bytes, done: Done | None) -> None:
+        path = kept.path
+        record = Record(kind, kept.incarnation, path.removeprefix(self._root), content)
         self._make_room(self._bytes + record.size)
         if path in self._changes:
             self._bytes -= self._changes[path].record.size
-        _put(self._changes, Change(self.next_number(), path, kept, record))
+        _put(self._changes, Change(self.next_number(), kept, record))
         self._bytes += record.size
         if done is not None:
             self._waiting.append(done)
@@ -299,6 +309,8 @@ class CommitLog:
             else:
                 self._files[self._active].reserve(need)  # raises what is wrong
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # nothing was written: it may pass
+                raise StorageError(f"the commit log could not be opened: {error}") from error
             raise self._fail(error) from error
         if self._is_other_free():
             self._turn()
@@ -405,7 +417,7 @@ class CommitLog:
         self._durable = batch.index
         self._floor = batch.floor
         for change in batch.changes:
-            if change.kept is None:
+            if change.record.kind == STANDS:
                 self._unapplied.pop(change.path, None)
             else:
                 _put(self._unapplied, change)
@@ -451,7 +463,7 @@ class CommitLog:
 
     def is_half_full(self) -> bool:
         """Whether the file that is written to is half full, so that it is time for a checkpoint."""
-        return self._size * 2 > self._file_bytes
+        return (self._size - HEAD_SIZE) * 2 > self._file_bytes - HEAD_SIZE
 
     def checkpoint(self) -> "Checkpoint | None":
         """Begin to apply all that is durable. None if there is nothing to apply, or the last
@@ -462,7 +474,7 @@ class CommitLog:
         if self._is_other_free() and self.is_half_full():
             self._turn()
         changes, self._unapplied = deque(self._unapplied.values()), {}
-        self._checkpoint = Checkpoint(self._disk, self._index, changes)
+        self._checkpoint = Checkpoint(self._disk, self._applying, self._index, changes)
         return self._checkpoint
 
     def ended(self, checkpoint: "Checkpoint") -> None:
@@ -473,7 +485,9 @@ class CommitLog:
             del self._removals[path]
         refused = {change.path: change for change in checkpoint.refused if change.is_wanted}
         if refused and not self._say_again(refused):
-            self._unapplied = refused | self._unapplied
+            newer, self._unapplied = self._unapplied, refused
+            for change in newer.values():
+                _put(self._unapplied, change)
             return
         self._applied = checkpoint.index
         self._owes_floor = True
@@ -482,6 +496,8 @@ class CommitLog:
         """Have the next entry, which says that all was applied, repeat what was not; False if there
         is room in the log, or no room for that."""
         size = sum(change.record.size for change in refused.values())
+        if any(change.record.kind == REMOVE for change in refused.values()):
+            return False  # behind what was kept since, it would remove that
         if not self.is_half_full() or not self._fits(self._bytes + size):
             return False
         try:
@@ -563,11 +579,14 @@ def _put(changes: dict[str, Change], change: Change) -> None:
 class Checkpoint:
     """Applies changes to their files, then syncs these all at once."""
 
-    def __init__(self, disk: Disk, index: int, changes: deque[Change]) -> None:
+    def __init__(
+        self, disk: Disk, applying: threading.Lock, index: int, changes: deque[Change]
+    ) -> None:
         self.index = index  # of the last entry that it applies
         self.refused: list[Change] = []  # what the disk did not take
         self.error: Exception | None = None  # why not
         self._disk = disk
+        self._applying = applying
         self._changes = changes
         self._applied: list[Change] = []
         self._touched = Touched()
@@ -584,7 +603,8 @@ class Checkpoint:
             return False
         change = self._changes.popleft()
         try:
-            change.apply(self._touched)
+            with self._applying:
+                change.apply(self._touched)
             self._applied.append(change)
         except (OSError, StorageError) as error:
             self.error = error

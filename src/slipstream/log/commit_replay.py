@@ -8,9 +8,9 @@ damaged is lost, and reported; those after it are whole, and count.
 from dataclasses import dataclass, field
 
 from slipstream.errors import CorruptionError
-from slipstream.log.commit_log.entry import (
+from slipstream.log.commit_entry import (
     HEAD_SIZE,
-    KEEP,
+    REMOVE,
     STANDS,
     Entry,
     Head,
@@ -25,6 +25,7 @@ class Replay:
 
     changes: list[Record] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)  # indices of entries that damage has taken
+    floor: int = 1  # the first entry that counts
     index: int = 0  # of the last entry
     crc: int = 0  # its checksum
     active: int = 0  # the file that was written last
@@ -83,6 +84,7 @@ def _gather(found: dict[int, _Place], newest: Head, outcome: Replay) -> None:
     entries = [place.entry for place in found.values()]
     durable = max((entry.durable for entry in entries), default=0)
     floor = max((entry.floor for entry in entries), default=newest.first)
+    outcome.floor = floor
     records: list[Record] = []
     before: Entry | None = None
     for index in range(floor, max(found, default=0) + 1):
@@ -106,22 +108,26 @@ def _gather(found: dict[int, _Place], newest: Head, outcome: Replay) -> None:
         if place.file == outcome.active:
             outcome.end = place.at + entry.size
         records += entry.records
+    if outcome.index < newest.first - 1:  # torn before the newer file begins: it has no entries
+        outcome.end = 0
     outcome.changes = _last_of_each(records)
 
 
 def _last_of_each(records: list[Record]) -> list[Record]:
-    """The records that count: the last one about each path, none before its directory went."""
+    """The records that count: the last one about each path, none before its directory went. What
+    is of another incarnation of a stream is about something else."""
     found = []
-    settled: set[str] = set()  # nothing earlier about these paths counts
-    gone: set[str] = set()  # ... nor about what lies in these
+    settled: set[tuple[int, str]] = set()  # nothing earlier about these paths counts
+    gone: set[tuple[int, str]] = set()  # ... nor about what lies in these
     for record in reversed(records):
+        own = record.incarnation
         parts = record.path.split("/")
         above = ("/".join(parts[:n]) for n in range(1, len(parts) + 1))
-        if record.path in settled or any(path in gone for path in above):
+        if (own, record.path) in settled or any((own, path) in gone for path in above):
             continue
-        settled.add(record.path)
-        if record.kind != KEEP:
-            gone.add(record.path)
+        settled.add((own, record.path))
+        if record.kind == REMOVE:
+            gone.add((own, record.path))
         if record.kind != STANDS:
             found.append(record)
     found.reverse()
