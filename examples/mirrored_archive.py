@@ -43,8 +43,8 @@ async def main(url: str) -> None:
         for number in range(1, 11):
             size = "large" if number % 5 == 0 else "small"
             stored = await js.publish(f"orders.{size}", f"order {number}")
-            await reaches(archive, stored.sequence)
-        await reaches(large, 2)
+            await reaches(archive, stored.sequence)  # the stream soon lets it go
+            await reaches(large, number // 5)
         for stream in (orders, archive, large):
             await show(stream)
 

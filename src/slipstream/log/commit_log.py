@@ -163,6 +163,7 @@ class CommitLog:
         self._directory = f"{root}/commit-log"
         self._file_bytes = file_bytes
         self._files: list[File] = []
+        self._read: list[bytes] = []  # what was in them
         self._active = 0  # which of them is written to
         self._salt = 0  # of that one
         self._size = 0  # ... bytes used
@@ -190,7 +191,8 @@ class CommitLog:
         self._disk.makedirs(self._directory)
         paths = [f"{self._directory}/{name}" for name in ("0.log", "1.log")]
         self._files = [self._disk.open(path) for path in paths]
-        outcome = replay([_read(file) for file in self._files])
+        self._read = [_read(file) for file in self._files]
+        outcome = replay(self._read)
         self._index, self._crc = outcome.index, outcome.crc
         self._changed = outcome.index
         self._floor = outcome.floor
@@ -208,8 +210,11 @@ class CommitLog:
         file.truncate(self._size)  # what may be torn behind goes
         if self._unapplied:
             self._applied = self._floor - 1
+            self._write_again()
+            self._read = []
             self._reserve_early()
             return
+        self._read = []
         self._applied = self._index
         self._owes_floor = True
         if not self._reserve(file, self._size + SPARE + self._bytes):
@@ -221,6 +226,15 @@ class CommitLog:
             raise StorageError(self.failed)
         self._disk.sync_dir(self._directory)
         self._reserve_early()
+
+    def _write_again(self) -> None:
+        """What was read may be in the system's memory alone and, after a sync that failed, taken
+        for written: only writing it again makes it durable. Blocks; raises OSError."""
+        for number, (file, data) in enumerate(zip(self._files, self._read, strict=True)):
+            kept = data[: self._size] if number == self._active else data
+            if kept:
+                file.pwrite(0, kept)
+                file.sync()
 
     def _reserve_early(self) -> None:
         for file in self._files:
