@@ -40,7 +40,7 @@ def make(plain: Build, compiled: Build) -> OneInput:
         if (kind, count) not in _LOGS:
             _LOGS[kind, count] = logs[0].written(kind, count)
         before = _LOGS[kind, count]
-        files = _damaged(before, choices)
+        files = damaged(before, choices)
         ends = [path for path in before if path.startswith("end")]
         used = 0
         if ends and all(files.get(path) == before[path] for path in ends):
@@ -164,7 +164,7 @@ def _commit(log: Any, jobs: bool = True) -> None:
             job.finish()
 
 
-def _damaged(files: dict[str, bytes], choices: Choices) -> dict[str, bytes]:
+def damaged(files: dict[str, bytes], choices: Choices) -> dict[str, bytes]:
     """The files after some damage of each kind that disks and people do."""
     found = dict(files)
     for _ in range(4):
