@@ -235,3 +235,46 @@ def test_what_the_disk_refuses_at_the_start_counts_and_goes_with_its_consumer(
     assert late.api("CONSUMER.DELETE.S.C")["success"]
     second.advance(30 * SECOND)
     assert not again(second, disk).api("CONSUMER.NAMES.S")["consumers"]
+
+
+def test_a_removal_that_is_refused_once_does_not_take_what_was_made_anew(
+    driver: Driver, disk: SimulatedDisk, client: Client
+) -> None:
+    client.send(update("old", "0"))
+    driver.advance(3 * SECOND)
+    disk.fail("rename")
+    client.send(call("CONSUMER.DELETE.S.C", None, "1") + update("new", "2"))
+    driver.advance(30 * SECOND)
+    assert driver.js.problems == []
+    survivor = again(driver, disk)
+    assert survivor.api("CONSUMER.INFO.S.C")["config"]["description"] == "new"
+
+
+def test_a_removal_that_is_refused_at_the_start_does_not_take_what_was_made_anew(
+    driver: Driver, disk: SimulatedDisk, client: Client
+) -> None:
+    client.send(update("old", "0"))
+    driver.advance(3 * SECOND)
+    client.send(call("CONSUMER.DELETE.S.C", None, "1") + update("new", "2"))
+    disk.crash()
+    disk.fail("rename")
+    second = Driver(disk, now=driver.clock.now + SECOND).start()
+    assert second.client().api("CONSUMER.INFO.S.C")["config"]["description"] == "new"
+    second.advance(30 * SECOND)
+    assert again(second, disk).api("CONSUMER.INFO.S.C")["config"]["description"] == "new"
+
+
+def test_an_update_that_changes_nothing_waits_for_the_one_before_it(
+    driver: Driver, client: Client
+) -> None:
+    client.send(update("a", "0"))
+    driver.runner.hold()
+    client.send(update("b", "1") + update("b", "2"))
+    assert set(answers(client)) == {"0"}
+    driver.settle_log()
+    assert {
+        inbox: answer["config"]["description"] for inbox, answer in answers(client).items()
+    } == {
+        "1": "b",
+        "2": "b",
+    }

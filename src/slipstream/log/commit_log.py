@@ -269,11 +269,12 @@ class CommitLog:
     def free(self, path: str) -> bool:
         """Have a removal of a directory happen now, if one is to come; nothing is applied to what
         was in it from then on. Blocks; raises OSError."""
-        removal = self._removals.pop(path, None)
+        removal = self._removals.get(path)
         if removal is None:
             return False
         with self._applying:  # what is applied later sees that its owner was deleted
             removal.apply(b"", Touched())
+        del self._removals[path]
         return True
 
     def is_removed(self, path: str) -> bool:
@@ -485,7 +486,12 @@ class CommitLog:
         if self.failed or not self._unapplied or self._checkpoint is not None:
             return None
         assert self._durable == self._index, "a checkpoint began while a batch was under way"
-        if self._is_other_free() and self.is_half_full():
+        other = self._files[1 - self._active]
+        if (
+            self._is_other_free()
+            and self.is_half_full()
+            and self._reserve(other, SPARE + self._bytes)
+        ):
             self._turn()
         changes, self._unapplied = deque(self._unapplied.values()), {}
         self._checkpoint = Checkpoint(self._disk, self._applying, self._index, changes)
@@ -603,6 +609,7 @@ class Checkpoint:
         self._applying = applying
         self._changes = changes
         self._applied: list[Change] = []
+        self._unremoved: set[str] = set()  # directories that the disk did not let go
         self._touched = Touched()
 
     def run(self) -> None:
@@ -616,6 +623,9 @@ class Checkpoint:
         if not self._changes:
             return False
         change = self._changes.popleft()
+        if os.path.dirname(change.path) in self._unremoved:  # a removal has to come first
+            self.refused.append(change)
+            return True
         try:
             with self._applying:
                 change.apply(self._touched)
@@ -623,6 +633,8 @@ class Checkpoint:
         except (OSError, StorageError) as error:
             self.error = error
             self.refused.append(change)
+            if change.record.kind == REMOVE:
+                self._unremoved.add(change.path)
         return True
 
     def sync(self) -> None:

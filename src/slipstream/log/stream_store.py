@@ -627,11 +627,14 @@ class Store:
         late = self._late
         is_position = path.endswith("/state")
         kept = late.position(path) if is_position else late.configuration(path)
+        directory = os.path.dirname(path)
         try:
             kept.load()
         except CorruptionError:
             pass  # what takes its place is newer than any
         try:
+            if late.is_removed(directory):
+                raise StorageError(f"{directory} has to be removed first")
             kept.apply(record.content, touched)
         except (OSError, StorageError):
             kept.to_come = record.content

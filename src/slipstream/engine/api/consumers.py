@@ -186,9 +186,7 @@ def _check_count(js: "JetStream", stream: Stream) -> None:
         raise ApiError(10026)
 
 
-def _update(
-    stream: Stream, consumer: Consumer, config: ConsumerConfig
-) -> dict[str, Any] | WhenDurable:
+def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> WhenDurable:
     old = consumer.life.newest_config
     config.pause_until = old.pause_until
     # Whoever listens where it delivered keeps it there, also if it does not deliver to him.
@@ -197,7 +195,7 @@ def _update(
     check_update(old, config, is_bound)
     in_doubt = consumer.name in stream.doubtful
     if same(old, config) and not in_doubt:
-        return consumer_info(consumer)
+        return WhenDurable(stream.js.when_kept, lambda: consumer_info(consumer), 10104)
 
     def wait(done: Done) -> None:
         def kept(error: Exception | None) -> None:

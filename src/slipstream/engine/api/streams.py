@@ -52,7 +52,7 @@ def _read_checked(js: "JetStream", request: Request, is_new: bool) -> StreamConf
     return config
 
 
-def create(js: "JetStream", request: Request) -> dict[str, Any]:
+def create(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
     """STREAM.CREATE: succeeds again for the same configuration."""
     config = _read_checked(js, request, is_new=True)
     check_replicas(config)
@@ -60,7 +60,8 @@ def create(js: "JetStream", request: Request) -> dict[str, Any]:
     if existing is not None:
         if not same(existing.config, config):
             raise ApiError(10058)
-        return {**stream_info(existing), "did_create": True}
+        answer = {**stream_info(existing), "did_create": True}
+        return WhenDurable(_when_kept(js, existing), answer, 10049)
     js.check_account(config, is_new=True)
     check_overlap(config, js.claims)
     check_filters(config)

@@ -45,6 +45,7 @@ class ConsumerLife:
         self._saving = False
         self._save_timer: Any = None
         self._waiting: list[tuple[Callable[[], None], Callable[[Exception], None] | None]] = []
+        self._forsaken: ConsumerStore | None = None  # files of a consumer that lives on in memory
         self._to_come: ConsumerConfig | None = None  # configuration on its way to the disk
         self.out_until = 0  # what became due without an acknowledgement counts as out until then
         self.restored_at = (0, 0)  # floor and next sequence when the server started
@@ -345,7 +346,7 @@ class ConsumerLife:
     def _live_on_in_memory(self, error: Exception) -> None:
         """The files of an ephemeral consumer cannot be written: it ends with the process."""
         consumer = self.consumer
-        consumer.store = None
+        self._forsaken, consumer.store = consumer.store, None
         consumer.engine.on_problem(
             f"JetStream consumer '{consumer.stream.account.name} > {consumer.stream.name} > "
             f"{consumer.name}' is kept in memory only, its files could not be written: {error}"
@@ -377,6 +378,11 @@ class ConsumerLife:
             return
         if delete and consumer.store is not None:
             discard_consumer(consumer.stream, consumer.store)
+        elif delete and self._forsaken is not None:
+            try:
+                discard_consumer(consumer.stream, self._forsaken)
+            except StorageError:
+                pass  # nobody was told that there are any
         consumer.stopped = True
         for timer in (consumer.timer, self._save_timer):
             if timer is not None:

@@ -67,7 +67,8 @@ def take_up(
     What it has not acknowledged is delivered once more; it knows itself what it has stored. `done`
     is called when that is kept, or with the error.
     """
-    own = msgspec.structs.replace(consumer.config, deliver_subject=config.deliver_subject)
+    newest = consumer.life.newest_config
+    own = msgspec.structs.replace(newest, deliver_subject=config.deliver_subject)
 
     def kept(error: Exception | None) -> None:
         if error is None:
