@@ -9,7 +9,7 @@ from typing import Any
 
 from fuzz.builds import Build
 from fuzz.target import Choices, Finding, OneInput, agree
-from fuzz.targets.recovery import _damaged
+from fuzz.targets.recovery import damaged
 
 SECOND = 1_000_000_000
 SEGMENT = 1_500
@@ -33,10 +33,8 @@ def make(plain: Build, compiled: Build) -> OneInput:
     others = {path: content for path, content in files.items() if path not in mine}
 
     def one_input(data: bytes) -> None:
-        damaged = others | _damaged(mine, Choices(data))
-        agree(
-            "what a server says of its streams", started(plain, damaged), started(compiled, damaged)
-        )
+        files = others | damaged(mine, Choices(data))
+        agree("what a server says of its streams", started(plain, files), started(compiled, files))
 
     return one_input
 
