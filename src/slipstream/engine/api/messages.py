@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
 
 
-def get(js: "JetStream", request: Request) -> dict[str, Any]:
-    """STREAM.MSG.GET: one message by sequence, subject or time."""
+def get(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
+    """STREAM.MSG.GET: one message by sequence, subject or time; answered once it is durable."""
     if request.is_empty:
         raise ApiError(10003)
     asked = read_body(request, GetRequest)
@@ -37,7 +37,8 @@ def get(js: "JetStream", request: Request) -> dict[str, Any]:
         raise ApiError(10003)
     stream = js.find(request.tokens[0])
     record = Record()
-    if not find_message(stream.log, wanted, record):
+    found = find_message(stream.log, wanted, record)
+    if not found or (stream.is_settled and record.seq > stream.readable_seq):
         raise ApiError(10037)
     message: dict[str, Any] = {
         "subject": record.subject.decode("utf-8", "replace"),
@@ -48,7 +49,9 @@ def get(js: "JetStream", request: Request) -> dict[str, Any]:
     if record.end > record.body_start:
         message["data"] = base64.b64encode(record.body()).decode()
     message["time"] = time_text(record.ts)
-    return {"message": message}
+    if stream.is_settled:
+        return {"message": message}
+    return WhenDurable(stream.when_settled, {"message": message}, failure=10077)
 
 
 def delete(js: "JetStream", request: Request) -> WhenDurable:

@@ -22,6 +22,7 @@ cdef class Answer:
     cdef public bytes reply
     cdef public Record record
     cdef public bint plain
+    cdef public unsigned long long end_seq
     cdef long long _left
     cdef long long _bytes_left
     cdef long long _pending

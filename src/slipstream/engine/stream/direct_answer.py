@@ -35,6 +35,7 @@ class Answer:
         self.reply = reply
         self.record = Record()
         self.plain = False  # without what is known of each message as headers
+        self.end_seq = 0  # of a batch: no message after this one
         self._left = 0  # messages still wanted
         self._bytes_left = 0
         self._pending = 0  # messages that match behind the last one sent
@@ -126,6 +127,8 @@ class Answer:
                     return True
             return False
         if not self.log.next(self._next_seq, self._matching, self.record):
+            return False
+        if self.record.seq > self.end_seq:
             return False
         self._next_seq = self.record.seq + 1
         return True

@@ -125,6 +125,10 @@ class DirectGet:
         if not request.says_which:
             answer.status(b"408 Empty Request")
             return 1
+        answer.plain = request.no_hdr
+        if is_contradictory(request):
+            answer.status(b"408 Bad Request")
+            return 1
         try:
             self._answer(answer, request)
         except (OSError, StorageError):
@@ -132,25 +136,45 @@ class DirectGet:
         return 1
 
     def _answer(self, answer: Answer, request: DirectRequest) -> None:
-        answer.plain = request.no_hdr
-        if is_contradictory(request):
-            answer.status(b"408 Bad Request")
-        elif request.multi_last:
-            self._multi(answer, request)
-        elif request.batch:
-            self._batch(answer, request)
-        elif find_message(self.stream.log, request, answer.record):
-            answer.single()
+        """Answer once what is read is durable. One message is looked up now, or a stream that is
+        always written to would never have an answer; many are, up to what is durable then."""
+        stream = self.stream
+        found = False
+        if not request.multi_last and not request.batch:
+            found = find_message(stream.log, request, answer.record)
+
+        def respond() -> None:
+            if request.multi_last:
+                self._multi(answer, request)
+            elif request.batch:
+                self._batch(answer, request)
+            elif found and answer.record.seq <= stream.readable_seq:
+                answer.single()
+            else:
+                answer.status(b"404 Message Not Found")
+
+        def when_settled(error: Exception | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                respond()
+            except (OSError, StorageError):
+                answer.status(b"500 Storage Failure")
+
+        if stream.is_settled:
+            respond()
         else:
-            answer.status(b"404 Message Not Found")
+            stream.when_settled(when_settled)
 
     def _batch(self, answer: Answer, request: DirectRequest) -> None:
         """Up to so many messages in order, then the end marker."""
         log = self.stream.log
+        answer.end_seq = self.stream.readable_seq
         patterns = (request.next_by_subj.encode(),) if request.next_by_subj else ()
         start = _start(log, request)
         matching = log.filter(patterns)
-        if not log.next(max(start, 1), matching, answer.record):
+        found = log.next(max(start, 1), matching, answer.record)
+        if not found or answer.record.seq > answer.end_seq:
             answer.status(b"404 Message Not Found")
             return
         first = answer.record.seq
@@ -164,6 +188,7 @@ class DirectGet:
         up_to = request.up_to_seq or log.last_seq
         if request.up_to_time is not None:
             up_to = log.seq_at(text_ns(request.up_to_time) + 1) - 1
+        up_to = min(up_to, self.stream.readable_seq)
         patterns = tuple(subject.encode() for subject in request.multi_last)
         found = log.last_per_subject(patterns, up_to) if up_to else []
         if len(found) > MULTI_SUBJECTS_MAX:

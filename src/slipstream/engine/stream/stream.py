@@ -490,6 +490,25 @@ class Stream(Service):
         self._changed.append(done)
         self.mark_dirty()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that a read sees now survives a crash, or the disk has failed."""
+        return self.failed != "" or (not self.dirty and not self.progress.under_way)
+
+    def when_settled(self, done: Callable[[StorageError | None], None]) -> None:
+        """As `when_durable`, for who has read something and changed nothing."""
+        if self.dirty or self._changed or not self.progress.under_way:
+            self.when_durable(done)
+        else:
+            self._covered.append((self._prepared, [done]))
+
+    @property
+    def readable_seq(self) -> _int:
+        """The last sequence that may be read now: a crash takes no message back that was shown."""
+        if self.ack_at_once or self.store is None:
+            return self.log.last_seq
+        return self.log.durable_seq
+
     def prepare_sync(self, instead_of: SyncBatch | None = None) -> SyncBatch | None:
         """The batch that makes durable all that was stored and removed so far; None if there is
         nothing to sync. Every one comes back to `synced`, in order, unless another one is prepared
@@ -538,7 +557,7 @@ class Stream(Service):
 
     def _run_jobs(self) -> None:
         for job in self.log.take_jobs():
-            self.engine.commit.run_job(job)
+            self.engine.commit.run_aside(job)
 
     def _save_end(self) -> None:
         """Have it kept where the log ends, so that damage there shows at the next start."""

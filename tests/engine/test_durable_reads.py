@@ -1,0 +1,90 @@
+"""Reads show nothing that a crash could take back, and wait for at most one sync."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from slipstream.testing.driver import Client, Driver, Message
+from slipstream.testing.simulated_disk import SimulatedDisk
+
+
+@pytest.fixture
+def client() -> Client:
+    """Of a server with a stream of one durable message, whose disk does nothing by itself."""
+    client = Driver(SimulatedDisk(Random(1))).start().client()
+    config = {"name": "S", "subjects": ["s.>"], "allow_direct": True}
+    client.api("STREAM.CREATE.S", config)
+    client.store("s.a", b"one")
+    client.driver.runner.hold()
+    return client
+
+
+def ask(client: Client, asked: dict[str, Any]) -> list[Message]:
+    """The answers to a direct get so far."""
+    return client.ask("$JS.API.DIRECT.GET.S", asked)
+
+
+def work(client: Client) -> list[Message]:
+    """The disk does all that it was asked for; what the client is sent."""
+    while client.driver.runner.step():
+        client.driver.finish()
+    return client.take()
+
+
+@pytest.mark.parametrize(
+    "asked", [{"seq": 2}, {"last_by_subj": "s.a"}, {"multi_last": ["s.>"]}, {"seq": 2, "batch": 5}]
+)
+def test_a_get_of_what_is_on_its_way_to_the_disk_is_answered_when_it_is_there(
+    client: Client, asked: dict[str, Any]
+) -> None:
+    client.publish("s.a", b"two", "_INBOX.t.ack")
+    assert ask(client, asked) == []
+    acknowledgement, found, *_ = work(client)
+    assert acknowledgement.json()["seq"] == 2
+    assert found.body == b"two"
+
+
+def test_a_get_does_not_wait_for_what_is_published_after_it(client: Client) -> None:
+    client.publish("s.a", b"two")
+    ask(client, {"last_by_subj": "s.a"})
+    client.publish("s.a", b"three")
+    client.driver.runner.step()
+    client.driver.runner.step()
+    client.driver.finish()
+    assert [message.body for message in client.take()] == [b"two"]
+    assert client.driver.runner.waiting
+
+
+def test_a_batch_ends_before_what_is_not_durable(client: Client) -> None:
+    client.publish("s.a", b"two")
+    ask(client, {"seq": 1, "batch": 5})
+    client.publish("s.a", b"three")
+    client.driver.runner.step()
+    client.driver.runner.step()
+    client.driver.finish()
+    assert [message.body for message in client.take()][:2] == [b"one", b"two"]
+    assert [message.status for message in work(client)] == []
+
+
+def test_a_get_whose_message_the_disk_refuses_says_so_and_later_ones_do_not_find_it(
+    client: Client,
+) -> None:
+    client.publish("s.a", b"two")
+    assert ask(client, {"seq": 2}) == []
+    client.driver.runner.release(OSError(5, "Input/output error"))
+    client.driver.finish()
+    assert [message.status for message in client.take()] == ["500 Storage Failure"]
+    assert [message.status for message in ask(client, {"seq": 2})] == ["404 Message Not Found"]
+    assert [message.body for message in ask(client, {"seq": 1})] == [b"one"]
+    answer = client.api("STREAM.MSG.GET.S", {"seq": 2})
+    assert answer["error"]["err_code"] == 10037
+
+
+@pytest.mark.parametrize("relaxed", [{"storage": "memory"}, {"persist_mode": "async"}])
+def test_where_nothing_waits_for_the_disk_reads_do_not(relaxed: dict[str, str]) -> None:
+    client = Driver(SimulatedDisk(Random(1))).start().client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "allow_direct": True} | relaxed)
+    client.driver.runner.hold()
+    client.publish("s", b"one")
+    assert [message.body for message in ask(client, {"seq": 1})] == [b"one"]
