@@ -8,14 +8,9 @@ import pytest
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
 from slipstream.log.commit_entry import HEAD_SIZE, Head
-from slipstream.log.commit_log import (
-    Checkpoint,
-    CommitLog,
-    EntryBatch,
-    Removal,
-    Touched,
-)
+from slipstream.log.commit_log import Checkpoint, CommitLog, EntryBatch, Removal
 from slipstream.log.commit_replay import replay
+from slipstream.log.durability import Touched
 from slipstream.log.stream_store import TwinFile
 from slipstream.testing.simulated_disk import SimulatedDisk
 

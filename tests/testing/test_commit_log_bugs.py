@@ -7,8 +7,11 @@ import pytest
 
 from slipstream.engine.api import consumers
 from slipstream.engine.api.dispatch import WhenDurable
+from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.log.commit_entry import HEAD_SIZE, KEEP, REMOVE, Record
-from slipstream.log.commit_log import Change, Checkpoint, CommitLog, Touched
+from slipstream.log.commit_log import Change, Checkpoint, CommitLog
+from slipstream.log.durability import Done, Touched
+from slipstream.log.segment_bytes import BatchCopy, SegmentCopy, UnwrittenSegment
 from slipstream.log.stream_store import Store
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.testing.simulation import Simulation
@@ -89,4 +92,31 @@ def test_a_start_that_leaves_something_out_is_found(
             apply(store, path, record, touched)
 
     monkeypatch.setattr(Store, "_apply", leave_out)
+    assert found(busy).startswith(LOST)
+
+
+def test_a_start_that_leaves_out_bytes_of_segments_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(UnwrittenSegment, "apply", lambda segment, content, touched: None)
+    assert found(busy).startswith(LOST)
+
+
+def test_a_checkpoint_that_does_not_sync_segments_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SegmentCopy, "apply", lambda segment, content, touched: None)
+    assert found(busy).startswith(LOST)
+
+
+def test_a_shared_batch_that_does_not_wait_for_the_log_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    carry = StateCommit.carry
+
+    def hasty(state: StateCommit, copy: BatchCopy, done: Done) -> bool:
+        taken = carry(state, copy, lambda error: None)
+        if taken:
+            done(None)
+        return taken
+
+    monkeypatch.setattr(StateCommit, "carry", hasty)
     assert found(busy).startswith(LOST)

@@ -160,6 +160,7 @@ class Engine:
         """Give every account that may have it JetStream, with what the store has. Blocks."""
         if store is not None and self.state is None:
             self.state = StateCommit(store.commit_log, self.commit, self.timers, self.turn, self)
+            self.commit.shared = self.state
         for account in self.accounts.values():
             self.start_account(account, store)
         if store is not None and store.lost:
@@ -212,6 +213,7 @@ class Engine:
         for account in self.accounts.values():
             self.stop_account(account)
         if self.state is not None:
+            self.commit.shared = None
             self.state.close()
             self.state = None
 
@@ -521,12 +523,14 @@ class Engine:
 
     def _commit(self, turn: Turn) -> None:
         """Streams write what they hold; the same goes for them."""
-        waiting = iter(turn.streams)
-        turn.streams = []
+        streams, turn.streams = turn.streams, []
+        if len(streams) == 1:
+            streams[0].dirty = False
+            self.commit.commit(streams[0])
+            return
+        waiting = iter(streams)
         try:
-            for stream in waiting:
-                stream.dirty = False
-                self.commit.commit(stream)
+            self.commit.commit_all(waiting)
         finally:
             turn.streams[:0] = waiting
 

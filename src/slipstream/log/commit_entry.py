@@ -6,6 +6,8 @@
                       CRC-32 of the entry before, CRC-32 of the rest, begun with the salt, records
     record            kind u8, incarnation u64, length of the path u16, of the content u32, path,
                       content
+    content           of a small file, as it is; for bytes of a segment: its salt u32, offset u64,
+                      the bytes (see `segment_bytes`)
 
 All numbers are little-endian. Indices have no gaps. The salt is a random number that each use of a
 file has anew, so neither an entry of an earlier use nor bytes that a client made up check out.
@@ -23,8 +25,9 @@ from slipstream.errors import CorruptionError, StorageError
 KEEP = 1  # the content of a small file
 REMOVE = 2  # of a directory, with all that is in it
 STANDS = 3  # a file that was written otherwise: forget what earlier entries say of it
+WRITE = 4  # bytes of a segment, since version 2
 
-VERSION = 1
+VERSION = 2
 EPOCH = 1  # of the server that leads; there is one server
 _HEAD = struct.Struct("<8sIIQI")
 _HEAD_MAGIC = b"SLIPLOG1"
@@ -77,10 +80,10 @@ def _decode_head(data: bytes) -> Head | None:
     magic, version, salt, first, crc = _HEAD.unpack_from(data)
     if magic != _HEAD_MAGIC or zlib.crc32(data[: _HEAD.size - 4]) != crc:
         return None
-    if version != VERSION:
+    if not 1 <= version <= VERSION:
         raise StorageError(
-            f"the commit log has version {version}, and this server reads version {VERSION}: "
-            "start the server version that wrote it"
+            f"the commit log has version {version}, and this server reads versions up to "
+            f"{VERSION}: start the server version that wrote it"
         )
     return Head(salt, first)
 
@@ -141,7 +144,7 @@ def _decode_records(body: bytes) -> list[Record]:
         kind, incarnation, path_size, size = _RECORD.unpack_from(body, at)
         at += _RECORD.size
         end = at + path_size + size
-        if kind not in (KEEP, REMOVE, STANDS) or end > len(body):
+        if kind not in (KEEP, REMOVE, STANDS, WRITE) or end > len(body):
             raise CorruptionError("a record of the commit log says what can not be")
         path = body[at : at + path_size].decode("utf-8", "surrogateescape")
         records.append(Record(kind, incarnation, path, body[at + path_size : end]))

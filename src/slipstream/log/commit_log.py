@@ -29,12 +29,15 @@ from slipstream.log.commit_entry import (
     KEEP,
     REMOVE,
     STANDS,
+    WRITE,
     Head,
     Record,
     encode_entry,
 )
 from slipstream.log.commit_replay import Replay, replay
 from slipstream.log.disk import Disk, File
+from slipstream.log.durability import Done, Touched
+from slipstream.log.segment_bytes import BatchCopy
 
 FILE_BYTES = 16 * 1024 * 1024  # after which the other file is turned to
 ROOM_MIN = 256 * 1024  # bytes that each file has from the beginning, also on a disk that fills up
@@ -42,30 +45,24 @@ PATH_BYTES_MAX = 4096  # of a path with what stands before it
 SPARE = HEAD_SIZE + 4 * ENTRY_SIZE  # kept free on a full disk, to say what was applied
 SECTOR = 4096  # bytes that are lost together where a disk cannot be read
 
-Done = Callable[[Exception | None], None]
-
 
 class Kept(Protocol):
-    """Small content that the log keeps until a checkpoint has written it to its files."""
+    """What the log keeps until a checkpoint has written it to its files: small content, or what was
+    appended to a segment."""
 
     path: str
     incarnation: int  # when its stream was created: another one may have had the name before
     retired: bool  # its owner was deleted: it is written no more
     written: int  # the number of the change that its files have
 
-    def apply(self, content: bytes, touched: "Touched") -> None:
+    def apply(self, content: bytes, touched: Touched) -> None:
         """Write it to its files, and note these. Blocks; raises OSError, `StorageError`."""
 
-    def applied(self) -> None:
-        """What was applied last is durable."""
+    def applied(self) -> bool:
+        """What was applied last has been synced; False if it is not durable for all that."""
 
-
-class Touched:
-    """What a checkpoint has to sync: files, and directories in which names have changed."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, None] = {}
-        self.directories: dict[str, None] = {}
+    def forgotten(self) -> None:
+        """What was applied last could not be synced: `written` is 0 again. On any thread."""
 
 
 class Removal:
@@ -86,8 +83,13 @@ class Removal:
             self.has_happened = True
         touched.directories[os.path.dirname(self.path)] = None
 
-    def applied(self) -> None:
+    def applied(self) -> bool:
         """It is durable."""
+        return True
+
+    def forgotten(self) -> None:
+        """It has to be synced once more."""
+        self.written = 0
 
 
 class Change:
@@ -114,13 +116,16 @@ class Change:
         """Whether its file has not gone meanwhile."""
         return not self.kept.retired
 
-    def settled(self) -> None:
-        """It is durable where it belongs."""
-        self.kept.applied()
+    def settle(self) -> bool:
+        """It has been synced where it belongs; False if it is to be written once more."""
+        if self.kept.applied():
+            return True
+        self.forget()
+        return False
 
-    def forgotten(self) -> None:
+    def forget(self) -> None:
         """What was written may not be durable: it is to be written once more."""
-        self.kept.written = 0
+        self.kept.forgotten()
 
 
 class EntryBatch:
@@ -134,6 +139,7 @@ class EntryBatch:
         self.changes = changes
         self.done = done
         self.error: Exception | None = None
+        self.copy: BatchCopy | None = None  # there is none: it is in the log
         self.finished = False
         self._file = file
 
@@ -214,6 +220,8 @@ class CommitLog:
             self._read = []
             self._reserve_early()
             return
+        if self._size:  # as `_write_again` says; of what follows, nothing is needed any more
+            file.pwrite(0, self._read[self._active][:HEAD_SIZE])
         self._read = []
         self._applied = self._index
         self._owes_floor = True
@@ -261,21 +269,32 @@ class CommitLog:
         """
         self._take(KEEP, kept, content, done)
 
-    def remove(self, removal: Removal, done: Done | None = None) -> None:
+    def write(self, copy: Kept, content: bytes, done: Done) -> bool:
+        """Have a copy of what was appended to a segment; `done` is called as by `keep`. False if
+        there is no room for it in the next entry, or none before a checkpoint has ended."""
+        size = Record(WRITE, 0, copy.path, content).size
+        if not self._fits(self._bytes + size) and not self._is_other_free():
+            return False
+        try:
+            self._take(WRITE, copy, content, done)
+        except StorageError:
+            return False
+        return True
+
+    def remove(self, removal: Removal) -> None:
         """Have a directory removed, with all that was kept in it. Raises as `keep`."""
-        self._take(REMOVE, removal, b"", done)
+        self._take(REMOVE, removal, b"", None)
         self._removals[removal.path] = removal
 
-    def free(self, path: str) -> bool:
+    def free(self, path: str) -> None:
         """Have a removal of a directory happen now, if one is to come; nothing is applied to what
         was in it from then on. Blocks; raises OSError."""
         removal = self._removals.get(path)
         if removal is None:
-            return False
+            return
         with self._applying:  # what is applied later sees that its owner was deleted
             removal.apply(b"", Touched())
         del self._removals[path]
-        return True
 
     def is_removed(self, path: str) -> bool:
         """Whether a directory that may be there is about to be removed."""
@@ -288,7 +307,7 @@ class CommitLog:
 
     def sync(self, touched: Touched) -> None:
         """Make durable what was written otherwise. Blocks; raises OSError."""
-        self._disk.sync_all(list(touched.files), list(touched.directories))
+        touched.sync(self._disk)
 
     def next_number(self) -> int:
         """The number of a change that is written to its files, and not to the log."""
@@ -503,6 +522,7 @@ class CommitLog:
         self._checkpoint = None
         for path in [path for path, one in self._removals.items() if one.has_happened]:
             del self._removals[path]
+        checkpoint.settle()
         refused = {change.path: change for change in checkpoint.refused if change.is_wanted}
         if refused and not self._say_again(refused):
             newer, self._unapplied = self._unapplied, refused
@@ -516,8 +536,8 @@ class CommitLog:
         """Have the next entry, which says that all was applied, repeat what was not; False if there
         is room in the log, or no room for that."""
         size = sum(change.record.size for change in refused.values())
-        if any(change.record.kind == REMOVE for change in refused.values()):
-            return False  # behind what was kept since, it would remove that
+        if any(change.record.kind in (REMOVE, WRITE) for change in refused.values()):
+            return False  # it would remove what was kept since; it is about other bytes than these
         if not self.is_half_full() or not self._fits(self._bytes + size):
             return False
         try:
@@ -639,14 +659,18 @@ class Checkpoint:
 
     def sync(self) -> None:
         """Make durable what was applied. Blocks."""
-        touched = self._touched
         try:
-            self._disk.sync_all(list(touched.files), list(touched.directories))
+            self._touched.sync(self._disk)
         except OSError as error:
             self.error = error
-            self.refused += self._applied
             for change in self._applied:
-                change.forgotten()
-            return
-        for change in self._applied:
-            change.settled()
+                change.forget()
+            self.refused += self._applied
+            self._applied = []
+
+    def settle(self) -> None:
+        """It has run, and what ran before it was finished: those whose files are synced know."""
+        lost = [change for change in self._applied if not change.settle()]
+        if lost:
+            self.error = self.error or StorageError("the disk has failed meanwhile")
+            self.refused += lost

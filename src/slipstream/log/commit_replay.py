@@ -12,6 +12,7 @@ from slipstream.log.commit_entry import (
     HEAD_SIZE,
     REMOVE,
     STANDS,
+    WRITE,
     Entry,
     Head,
     Record,
@@ -24,6 +25,7 @@ class Replay:
     """The outcome: what is to be applied, in this order, and where the log goes on."""
 
     changes: list[Record] = field(default_factory=list)
+    writes: list[Record] = field(default_factory=list)  # bytes of segments, after that
     lost: list[int] = field(default_factory=list)  # indices of entries that damage has taken
     floor: int = 1  # the first entry that counts
     index: int = 0  # of the last entry
@@ -110,13 +112,15 @@ def _gather(found: dict[int, _Place], newest: Head, outcome: Replay) -> None:
         records += entry.records
     if outcome.index < newest.first - 1:  # torn before the newer file begins: it has no entries
         outcome.end = 0
-    outcome.changes = _last_of_each(records)
+    outcome.changes, outcome.writes = _last_of_each(records)
 
 
-def _last_of_each(records: list[Record]) -> list[Record]:
-    """The records that count: the last one about each path, none before its directory went. What
-    is of another incarnation of a stream is about something else."""
+def _last_of_each(records: list[Record]) -> tuple[list[Record], list[Record]]:
+    """The records that count: the last one about each small file, all bytes of segments, nothing
+    from before its directory went. What is of another incarnation of a stream is about something
+    else."""
     found = []
+    writes = []
     settled: set[tuple[int, str]] = set()  # nothing earlier about these paths counts
     gone: set[tuple[int, str]] = set()  # ... nor about what lies in these
     for record in reversed(records):
@@ -125,10 +129,14 @@ def _last_of_each(records: list[Record]) -> list[Record]:
         above = ("/".join(parts[:n]) for n in range(1, len(parts) + 1))
         if (own, record.path) in settled or any((own, path) in gone for path in above):
             continue
+        if record.kind == WRITE:
+            writes.append(record)
+            continue
         settled.add((own, record.path))
         if record.kind == REMOVE:
             gone.add((own, record.path))
         if record.kind != STANDS:
             found.append(record)
     found.reverse()
-    return found
+    writes.reverse()
+    return found, writes

@@ -129,6 +129,7 @@ class Compactor:
         log.dir_dirty = True
         segment.let_go()
         log.reader.changed(segment)
+        segment.rewritten = True
         if segment.ids is not None:
             segment.offsets = job.offsets
         segment.records_end = segment.written = job.records_end
@@ -179,7 +180,9 @@ class CompactionJob:
             old.close()
         draft = self.draft
         out = OutBuffer()
-        out.put(encode_header(self.segment))
+        fresh = Segment(self.segment.base, self.path)
+        fresh.format, fresh.salt, fresh.rewritten = self.segment.format, self.segment.salt, True
+        out.put(encode_header(fresh))
         self.offsets = copy_used(data, draft.dense, self._old_offsets, out, 0)
         draft.tombs = self._neighbours.needed(draft.tombs, self.segment.base)
         if draft.tombs:
@@ -193,12 +196,12 @@ class CompactionJob:
         draft.last_seq = last_seq
         self.records_end = out.size
         self._disk.remove(self.path)
-        fresh = self._disk.open(self.path)
+        file = self._disk.open(self.path)
         try:
-            fresh.append(out.take() + draft.encode(self.records_end, self.offsets, self.segment))
-            fresh.sync()
+            file.append(out.take() + draft.encode(self.records_end, self.offsets, self.segment))
+            file.sync()
         finally:
-            fresh.close()
+            file.close()
 
     def _put_control(self, out: OutBuffer, kind: int, body: bytes) -> None:
         salt = self.segment.salt

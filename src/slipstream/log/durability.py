@@ -1,6 +1,6 @@
 """What a log asks of the disk, as work that its owner runs where it likes; what damage took."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -8,8 +8,11 @@ from slipstream.log.disk import Disk, File
 
 if TYPE_CHECKING:
     from slipstream.log.segment import Segment
+    from slipstream.log.segment_bytes import BatchCopy
 
 LISTED_MAX = 10_000  # of lost sequences, named one by one
+
+Done = Callable[[Exception | None], None]  # called once something is durable, or why it cannot be
 
 
 @dataclass
@@ -46,6 +49,18 @@ class Lost:
         return found
 
 
+class Touched:
+    """Files that were written to, and directories in which names have changed, to be synced."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, None] = {}
+        self.directories: dict[str, None] = {}
+
+    def sync(self, disk: Disk) -> None:
+        """Make all of it durable. Blocks; raises OSError."""
+        disk.sync_all(list(self.files), list(self.directories))
+
+
 class Job(Protocol):
     """Work off the hot path, such as a finished segment's index: `run` blocks, on any thread."""
 
@@ -75,6 +90,7 @@ class SyncBatch:
         self.segments: list[Segment] = []  # pinned until it is finished
         self.doomed: list[Segment] = []  # their files go then
         self.jobs: list[Job] = []  # they may begin then
+        self.copy: BatchCopy | None = None  # of it, if the commit log may keep it instead
         self._disk = disk
         self._files = files
         self._directory = directory  # "" when nothing in it was created or removed

@@ -28,6 +28,8 @@ cdef class FileLog(Log):
     cdef list _batches
     cdef public bint dir_dirty
     cdef bint _written
+    cdef list _handed
+    cdef public unsigned long long incarnation
     cdef object _lost
     cdef Py_ssize_t _reserved
     cdef Py_ssize_t _group

@@ -14,6 +14,7 @@ A failed fdatasync is final: the kernel may have dropped the pages, so asking ag
 full disk is not: space is reserved before a sequence is given out.
 """
 
+import errno
 from typing import Any
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
@@ -50,6 +51,7 @@ from slipstream.log.segment import (
     encode_header,
     erased,
 )
+from slipstream.log.segment_bytes import BatchCopy, SegmentCopy
 from slipstream.log.segment_reader import SegmentReader
 from slipstream.wire.buffer import OutBuffer
 
@@ -60,6 +62,9 @@ CHUNKS_BYTES_MAX: _int = 2 * 1024 * 1024  # of what was last written, readable w
 CONTROLS_ROOM: _int = 320  # kept free after each message, to record removals on a full disk
 CONTROL_SIZE: _int = 32  # of a front, a skip, an end
 SALTS_KEPT: _int = 8  # of segments without a footer, in the record of the log's end
+# A batch of so many bytes may go through the commit log: to write more of them twice would cost as
+# much as the sync that it saves.
+COPIED_MAX: _int = 64 * 1024
 # A segment of this part of a full one is closed early when all of it is dead, and with the log: the
 # next start reads its footer then, instead of each record.
 CLOSE_EARLY: _int = 4
@@ -92,6 +97,8 @@ class FileLog(Log):
         self._batches: list[SyncBatch] = []  # prepared and not finished, in order
         self.dir_dirty = False  # names in it have changed
         self._written = False  # something was handed over that is not synced yet
+        self._handed: list[bytes] = []  # ... what, since the last batch
+        self.incarnation = 0  # when the stream was created, if the commit log may have batches
         self._lost = Lost()
         self._reserved = 0  # how far the active segment can surely grow; 0 once failed
         self._group = 0  # messages of a group that are still to come
@@ -344,6 +351,7 @@ class FileLog(Log):
         except (OSError, DiskFullError) as error:
             self._fail(error)
         self._written = True
+        self._handed.append(data)
         segment.chunks.append((segment.written, data))
         segment.written += len(data)
         if segment.written - segment.chunks[0][0] > CHUNKS_BYTES_MAX:
@@ -371,6 +379,10 @@ class FileLog(Log):
             )
         self._reserved = 0  # so that the next append asks, and hears of it
 
+    def sync_failed(self) -> None:
+        """A sync of the active segment has failed elsewhere. Any thread may call."""
+        self._give_up(OSError(errno.EIO, "a sync has failed"))
+
     def unwritten(self) -> _int:
         return self._out.size
 
@@ -385,9 +397,11 @@ class FileLog(Log):
             pass  # `failed` says why
         if self.failed:
             return SyncBatch(self.disk, [], "", self.last_seq, OSError(self.failed))
-        if self._written and self._active is not None:
+        written, handed = self._written, self._handed
+        if written and self._active is not None:
             self._will_sync(self._active)
         self._written = False
+        self._handed = []
         if not self._unsynced and not self.dir_dirty:
             return instead_of
         files = list(dict.fromkeys(s.file for s in self._unsynced if s.file is not None))
@@ -409,8 +423,20 @@ class FileLog(Log):
         if instead_of is not None:
             batch.take_over(instead_of)
             self._batches.remove(instead_of)
+        elif written and len(batch.segments) == 1 and not directory and not self._batches:
+            self._offer_copy(batch, handed)
         self._batches.append(batch)
         return batch
+
+    def _offer_copy(self, batch: SyncBatch, handed: list[bytes]) -> None:
+        """Let the commit log keep a batch that does nothing but append to the active segment."""
+        segment = self._active
+        size = sum(map(len, handed))
+        if segment is None or not self.incarnation or size > COPIED_MAX:
+            return
+        if segment.copy is None:
+            segment.copy = SegmentCopy(self, segment)
+        batch.copy = BatchCopy(segment.copy, segment.written - size, handed)
 
     def _tell_removed(self) -> bool:
         """Have all that was removed or skipped in records; False if that has to wait for space."""
@@ -450,6 +476,8 @@ class FileLog(Log):
         self.end_moved = self._copies is not None
         for segment in batch.doomed:
             segment.let_go()
+            if segment.copy is not None:
+                segment.copy.retire()
         if self._end_due or batch.doomed:
             self._end_due = False
             self._keep_end(True, batch.doomed)
@@ -730,6 +758,8 @@ class FileLog(Log):
     def delete(self) -> None:
         for segment in self.blocks:
             self.reader.forget(segment)
+            if segment.copy is not None:
+                segment.copy.retire()
         self._release()
         self.blocks.clear()
         self.failed = "the log was deleted"

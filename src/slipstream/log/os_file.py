@@ -146,7 +146,7 @@ class OsFile:
     def rest(self) -> bool:
         """Give up the descriptors until they are needed again; False if they are in use."""
         with self._gate:
-            if self._busy or self._pending or self._closed:
+            if self._busy or self._closed:
                 return False
             for fd in (self._fd, self._direct):
                 if fd >= 0:
@@ -187,10 +187,12 @@ class OsFile:
             self._end()
 
     def flush(self) -> None:
-        """Hand what is pending to the operating system."""
+        """Hand what is pending to the operating system; if it was closed, that has happened."""
         self._begin()
         try:
             self._flush()
+            if self._broken:
+                raise OSError(errno.EIO, f"an earlier write to {self._path} has failed")
         finally:
             self._end()
 
@@ -348,11 +350,13 @@ class OsFile:
 
     def close(self) -> None:
         """Release it; what was appended is handed to the operating system."""
-        if self._fd >= 0:
-            with self._lock:  # a thread may be writing
-                broken = self._broken
-            if not broken:
-                self._end_direct()
+        with self._lock:  # a thread may be writing
+            broken = self._broken
+            waits = bool(self._pending) and not broken
+        if waits:
+            self.flush()  # it may rest
+        if self._fd >= 0 and not broken:
+            self._end_direct()
         with self._gate:
             self._closed = True
             for fd in (self._fd, self._direct):

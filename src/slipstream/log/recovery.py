@@ -329,6 +329,7 @@ def _open_segment(log: FileLog, found: _Found, name: str, following: str) -> Non
     try:
         header = decode_header(file.pread(0, HEADER_SIZE))
         segment.base, segment.salt, segment.format = header.base, header.salt, header.format
+        segment.rewritten = header.rewritten
     except CorruptionError:
         whole = False  # the name says the base, too
         if is_last and file.size() < HEADER_SIZE:

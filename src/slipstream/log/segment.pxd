@@ -8,6 +8,7 @@ cdef class Segment(Block):
     cdef public str path
     cdef public int format
     cdef public unsigned int salt
+    cdef public bint rewritten
     cdef public Column offsets
     cdef public Py_ssize_t written
     cdef public Py_ssize_t records_end
@@ -25,5 +26,6 @@ cdef class Segment(Block):
     cdef public bint footed
     cdef public tuple signposts
     cdef public list chunks
+    cdef public object copy
 
     cpdef int bury(self, Py_ssize_t i) except -1

@@ -1,6 +1,7 @@
 """A segment file: a header, records, and once it is closed a footer that says what is in it.
 
-    header   "SLIPSEG2", base sequence (u64), salt (u32), zeros (8 bytes), CRC-32     32 bytes
+    header   "SLIPSEG2", base sequence (u64), salt (u32), whether it was
+             rewritten (u8), zeros (7 bytes), CRC-32                                  32 bytes
     records  see `record`
     footer   head, names, stats, tombs | ids, steps       each but the head packed by zlib
     trailer  offset of the footer (u64), salt (u32), CRC-32 of the first part, "SLF2" 20 bytes
@@ -25,6 +26,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from slipstream.errors import CorruptionError, DiskFullError
 from slipstream.log.base import Block
@@ -52,7 +54,7 @@ PLACES_MAX: _int = 4 * 1024 * 1024  # of a segment: small records keep its colum
 HEADER_SIZE = 32
 FORMAT = 2  # of new segments
 _HEADER_MAGIC = b"SLIPSEG2"
-_HEADER = struct.Struct("<8sQI8xI")
+_HEADER = struct.Struct("<8sQIB7xI")
 _TRAILER_MAGIC = b"SLF2"
 _TRAILER = struct.Struct("<QII4s")
 _FIRST_HEADER_MAGIC = b"SLIPSEG1"
@@ -73,6 +75,7 @@ class Segment(Block):
         self.path = path
         self.format = FORMAT
         self.salt = 0  # what the checksums of its records begin with
+        self.rewritten = False  # compaction has moved its records
         self.offsets: Column | None = Column()
         self.written = HEADER_SIZE  # bytes handed to the operating system
         self.records_end = HEADER_SIZE  # where the footer is, or will be
@@ -90,6 +93,7 @@ class Segment(Block):
         self.compact_below = 0  # live bytes below which rewriting it is worth while
         self.signposts: tuple[int, array[_int]] | None = None  # see `segment_reader`
         self.chunks: list[tuple[int, bytes]] = []  # what was last written, by offset
+        self.copy: Any = None  # what the commit log has of it, a `SegmentCopy`
 
     def pin(self) -> None:
         """Somebody elsewhere begins to use `file`."""
@@ -125,7 +129,8 @@ def encode_header(segment: Segment) -> bytes:
     """The first bytes of a segment file."""
     first = segment.format == 1
     magic = _FIRST_HEADER_MAGIC if first else _HEADER_MAGIC
-    head = _HEADER.pack(magic, segment.base, 0 if first else segment.salt, 0)[:-4]
+    salt = 0 if first else segment.salt
+    head = _HEADER.pack(magic, segment.base, salt, segment.rewritten, 0)[:-4]
     return head + zlib.crc32(head).to_bytes(4, "little")
 
 
@@ -136,17 +141,18 @@ class Header:
     base: int
     salt: int
     format: int
+    rewritten: bool
 
 
 def decode_header(data: bytes) -> Header:
     """The header in the first bytes of `data`; raises `CorruptionError`."""
     if len(data) >= HEADER_SIZE:
-        magic, base, salt, crc = _HEADER.unpack_from(data)
+        magic, base, salt, rewritten, crc = _HEADER.unpack_from(data)
         if zlib.crc32(data[: HEADER_SIZE - 4]) == crc and base <= SEQUENCE_MAX:
             if magic == _HEADER_MAGIC:
-                return Header(base, salt, FORMAT)
+                return Header(base, salt, FORMAT, bool(rewritten))
             if magic == _FIRST_HEADER_MAGIC:
-                return Header(base, first_format_salt(base), 1)
+                return Header(base, first_format_salt(base), 1, bool(rewritten))
     raise CorruptionError("the header of a segment file is damaged")
 
 

@@ -34,10 +34,12 @@ import msgspec
 from slipstream.errors import CorruptionError, StorageError
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.commit_entry import REMOVE, Record
-from slipstream.log.commit_log import FILE_BYTES, CommitLog, Removal, Touched
+from slipstream.log.commit_log import FILE_BYTES, CommitLog, Removal
 from slipstream.log.disk import Disk
+from slipstream.log.durability import Touched
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.recovery import open_log
+from slipstream.log.segment_bytes import UnwrittenSegment
 
 _MAGIC = b"SLIPMETA"
 _FIRST_MAGIC = b"SLIPCONF"  # of a configuration whose first copy is always the newest
@@ -114,11 +116,16 @@ class TwinFile:
         if self._slot not in self._named:
             touched.directories[directory] = None
 
-    def applied(self) -> None:
+    def applied(self) -> bool:
         """What was saved last is durable."""
         self.to_come = None
         self._synced = True
         self._named.add(self._slot)
+        return True
+
+    def forgotten(self) -> None:
+        """What was applied last could not be synced."""
+        self.written = 0
 
     def save(self, content: bytes, sync: bool) -> None:
         """Replace the content. With `sync` it survives a power failure from then on; blocks.
@@ -264,11 +271,16 @@ class ConfigurationFile:
         self._generation += 1
         self.content = content
 
-    def applied(self) -> None:
+    def applied(self) -> bool:
         """What was applied last is durable."""
         self.to_come = None
         self.doubt = self.damaged = ""
         self.is_stale = False
+        return True
+
+    def forgotten(self) -> None:
+        """What was applied last could not be synced."""
+        self.written = 0
 
     def _clean_up(self, name: str) -> None:
         try:
@@ -417,6 +429,7 @@ class Late:
         self._disk = disk
         self.configurations: dict[str, ConfigurationFile] = {}  # that have something to come
         self.positions: dict[str, TwinFile] = {}
+        self.unwritten: dict[str, Exception] = {}  # logs of streams that lack bytes, and why
         self._removals: dict[str, Removal] = {}  # of directories that are to go
 
     def configuration(self, path: str) -> ConfigurationFile:
@@ -505,7 +518,7 @@ class Closing:
 
     def _sync(self) -> None:
         touched, self._touched = self._touched, Touched()
-        self._disk.sync_all(list(touched.files), list(touched.directories))
+        touched.sync(self._disk)
 
 
 class StreamStore:
@@ -550,10 +563,17 @@ class StreamStore:
         return (names != ["msgs"] and bool(names)) or bool(self._disk.list(f"{self.path}/msgs"))
 
     def open_log(self, first_seq: int = 1) -> FileLog:
-        """Open the stream's log; see `recovery`. Blocks."""
+        """Open the stream's log; see `recovery`. Blocks; raises OSError, `StorageError`."""
         path = f"{self.path}/msgs"
+        if path in self._late.unwritten:
+            raise StorageError(
+                f"what the commit log has for {path} could not be written: "
+                f"{self._late.unwritten[path]}; look after the disk and restart the server"
+            )
         end = TwinFile(self._disk, f"{self.path}/end")
-        return open_log(self._disk, path, self._cache, first_seq, self._segment_bytes, end)
+        log = open_log(self._disk, path, self._cache, first_seq, self._segment_bytes, end)
+        log.incarnation = self.meta.incarnation
+        return log
 
     def consumer(self, name: str, is_ephemeral: bool = False) -> ConsumerStore:
         """The files of the consumer with this name, there or not."""
@@ -609,7 +629,14 @@ class Store:
             path = f"{root}/{record.path}"
             if self._is_of_that_stream(path, record, known):
                 self._apply(path, record, touched)
-        disk.sync_all(list(touched.files), list(touched.directories))
+        writes: dict[str, list[Record]] = {}
+        for record in replayed.writes:
+            path = f"{root}/{record.path}"
+            if self._is_of_that_stream(path, record, known):
+                writes.setdefault(path, []).append(record)
+        for path, records in writes.items():
+            self._write(path, records, touched)
+        touched.sync(disk)
         self.commit_log.begin()
 
     def _apply(self, path: str, record: Record, touched: Touched) -> None:
@@ -644,6 +671,20 @@ class Store:
             else:
                 late.configurations[path] = kept
             self.commit_log.retain(kept, record)
+
+    def _write(self, path: str, records: list[Record], touched: Touched) -> None:
+        """Write to a segment what it may lack. What the disk does not take now stays in the log,
+        and its stream is not opened."""
+        last = records[-1]
+        contents = [record.content for record in records]
+        missing = UnwrittenSegment(self.disk, path, last.incarnation, contents)
+        try:
+            if self._late.is_removed(self._stream_of(path)):
+                return
+            missing.apply(b"", touched)
+        except (OSError, StorageError) as error:
+            self._late.unwritten[os.path.dirname(path)] = error
+            self.commit_log.retain(missing, last)
 
     def _is_of_that_stream(self, path: str, record: Record, known: dict[str, int]) -> bool:
         """Whether the stream is there that a record is about, and not another one that has taken

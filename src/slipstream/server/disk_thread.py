@@ -1,5 +1,5 @@
-"""The threads on which the server's disk jobs run: one for batches and what belongs to streams, one
-for checkpoints of the commit log, which may take long.
+"""The threads on which the server's disk jobs run: one for batches, and one for what may take long
+and nobody waits for, such as checkpoints of the commit log and the indexes of finished segments.
 
 Where the disk answers within a fraction of a millisecond and nothing else is running, a small batch
 runs on the loop instead: two hand-overs between threads would cost more than they hide.
@@ -31,7 +31,7 @@ class DiskThread:
         self._loop = loop
         self._turn = turn
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="slipstream-disk")
-        self._aside = ThreadPoolExecutor(1, thread_name_prefix="slipstream-checkpoint")
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="slipstream-aside")
         self._seconds = 0.0  # what a small batch takes, averaged
         self._since_probe = 0
 

@@ -173,10 +173,15 @@ class Ledger:
                 raise ViolationError(f"expiry: {seq} is still there, {message}")
 
     def check_stored(
-        self, stored: dict[int, bytes], lost: Iterable[int], failed: bool = False
+        self,
+        stored: dict[int, bytes],
+        lost: Iterable[int],
+        failed: bool = False,
+        last_seq: int = 0,
     ) -> None:
-        """`stored` is all that the server has now; `lost` is what it says damage has taken. If its
-        log has `failed`, what it says of itself is not what is on disk."""
+        """`stored` is all that the server has now; `lost` is what it says damage has taken,
+        `last_seq` which sequence it gave out last. If its log has `failed`, what it says of itself
+        is not what is on disk."""
         missing = set(lost)
         if not self.is_harmed:
             for seq in self.gone.intersection(stored):
@@ -184,7 +189,7 @@ class Ledger:
         tried = {message.body: message for message in reversed(self.attempts)}
         known = {seq: tried[body] for seq, body in stored.items() if body in tried} | self.by_seq
         # Only what was acknowledged, or is there without that, may have removed others ...
-        last = max(known, default=0)
+        last = max([*known, last_seq + 1])
         accounted = sorted(seq for seq in missing | known.keys() if seq < last)
         mute = [a for a in self.attempts if not a.seq and a.body not in stored.values()]
         # ... or was removed itself. Who knows what a damaged message removed?

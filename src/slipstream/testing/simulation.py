@@ -22,8 +22,10 @@ from slipstream.engine.protocol.options import SECOND
 from slipstream.log.record import FRONT, MESSAGE, SKIP, encode
 from slipstream.log.segment import HEADER_SIZE, decode_header, first_format_salt, scan_records
 from slipstream.testing.driver import BEGIN, Client, Driver, HandRunner, Message
+from slipstream.testing.driver import encode as encode_publish
 from slipstream.testing.invariants import check_invariants
 from slipstream.testing.ledger import Ledger, Published, Reader, ViolationError
+from slipstream.testing.neighbour import NEIGHBOUR, SUBJECT, Neighbour
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.wire.buffer import OutBuffer
 
@@ -80,10 +82,12 @@ class Simulation:
         self._segment_bytes = self.random.choice((1_000, 4_000, 1 << 20))
         self._log_bytes = self.random.choice((50_000, 1 << 20))
         self.workers: dict[str, Worker] = {}
+        self.neighbour = Neighbour(Random(seed + 2))
         self.driver = self._begin(BEGIN)
         self._awake_since = BEGIN  # when the server was started last
         self.publisher = self.driver.client()
         self.ledger = self._create()
+        self._api(f"STREAM.CREATE.{NEIGHBOUR}", {"name": NEIGHBOUR, "subjects": [SUBJECT]})
         self.moves: list[tuple[int, Callable[[], None]]] = [
             (30, self._publish),
             (3, self._publish_again),
@@ -204,6 +208,8 @@ class Simulation:
 
     def _take_answer(self, message: Message) -> bool:
         """A publish acknowledgement; True if it is something else."""
+        if self.neighbour.take(message):
+            return False
         published = self._waiting.pop(message.subject, None)
         if published is None:
             return self._take_api_answer(message)
@@ -256,7 +262,7 @@ class Simulation:
     def _records(self) -> bytes:
         """A body of what passes for records, if the log does not know better: its own, or such as
         would be of another stream, remove all messages, or fill the memory."""
-        paths = self.disk.files(".seg")
+        paths = self._segments()
         if paths and self.random.random() < 0.3:
             return self.disk.read(self.random.choice(paths)).rstrip(b"\0")[-6_000:]
         out = OutBuffer()
@@ -287,7 +293,10 @@ class Simulation:
             headers["Nats-Rollup"] = rollup
         if ttl:
             headers["Nats-TTL"] = str(ttl)
-        self.publisher.publish(subject, body, inbox, headers or None)
+        frame = encode_publish(subject, body, inbox, headers or None)
+        if self.neighbour.random.random() < 0.6:  # both in one turn
+            frame += self.neighbour.frame()
+        self.publisher.send(frame)
 
     def _pull(self) -> None:
         worker = self.random.choice(list(self.workers.values()))
@@ -461,24 +470,25 @@ class Simulation:
         self._settle_disk()
         stored = self._stored()
         failed = bool(self.driver.js.streams[STREAM].failed)
-        self.ledger.check_stored(stored, self._lost(), failed)
+        self._check_stored(stored, failed)
         if self._awake_since <= self.driver.clock.now - LATE_MAX:
             self.ledger.check_expired(stored, LATE_MAX)
         for worker in self.workers.values():
             self.ledger.check_served(worker.reader, len(worker.requests), stored)
 
-    def _lost(self) -> list[int]:
+    def _check_stored(self, stored: dict[int, bytes], failed: bool = False) -> None:
         state = self._api(f"STREAM.INFO.{STREAM}", b"")["state"]
-        return list(state.get("lost", {}).get("msgs", []))
+        lost = state.get("lost", {}).get("msgs", [])
+        self.ledger.check_stored(stored, lost, failed, state["last_seq"])
 
-    def _stored(self) -> dict[int, bytes]:
-        """Everything that the stream gives out, by its API."""
+    def _stored(self, stream: str = STREAM) -> dict[int, bytes]:
+        """Everything that a stream gives out, by its API."""
         self.ledger.now = self.driver.clock.now
         found: dict[int, bytes] = {}
         seq = 1
         while True:
             asked = {"seq": seq, "next_by_subj": ">"}
-            answer = self.publisher.api(f"STREAM.MSG.GET.{STREAM}", asked)
+            answer = self.publisher.api(f"STREAM.MSG.GET.{stream}", asked)
             if "error" in answer:
                 return found
             message = answer["message"]
@@ -538,12 +548,17 @@ class Simulation:
         self._check_configuration()
         self._check_consumers()
         stored = self._stored()
-        self.ledger.check_stored(stored, self._lost())
+        self._check_stored(stored)
         self.ledger.adopt_all(stored)
+        self.neighbour.restarted(self._stored(NEIGHBOUR))
+
+    def _segments(self) -> list[str]:
+        """The paths of the stream's segments."""
+        return [path for path in self.disk.files(".seg") if f"/{STREAM}/" in path]
 
     def _harm(self) -> None:
         """Damage one message in a segment that is not the last to which something was written."""
-        paths = self.disk.files(".seg")
+        paths = self._segments()
         segments = [path for path in paths if self.disk.read(path).strip(b"\0")][:-1]
         if not segments:
             return
@@ -576,7 +591,7 @@ class Simulation:
         if self.random.random() < 0.5:
             self.driver.stop()
             self._collect()
-        paths = self.disk.files(".seg")
+        paths = self._segments()
         if paths:
             path = self.random.choice([*paths, paths[-1]])
             harm = self.random.choice(("cut", "zero", "lose"))

@@ -11,14 +11,18 @@ The rules:
   is begun before the first has finished, so that a disk which is busy with many bytes never waits
   for the loop. There are never more than two.
 * A small batch may run where it stands, if the runner finds the disk quick enough.
+* Small batches of several streams that end in one turn share an entry of the commit log, and so a
+  sync, if the log has room. To the commit the log is one more stream, with batches of its own.
 * With relaxed durability a batch is handed to the operating system at once, and synced after an
   interval together with all that follow it until then.
 """
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from slipstream.engine.loop.timers import Timers
-from slipstream.log.durability import Job
+from slipstream.log.durability import Done, Job
+from slipstream.log.segment_bytes import BatchCopy
 
 QUEUED_BYTES_MIN = 1024 * 1024  # below this, what waits for a batch under way goes on gathering
 SYNC_LATER_NS = 1_000_000_000  # after which a relaxed batch is synced, where no interval is set
@@ -28,6 +32,7 @@ class Batch(Protocol):
     """What one commit makes durable, such as a `SyncBatch`."""
 
     error: Exception | None  # why it is not durable
+    copy: BatchCopy | None  # of it, if the commit log may keep it instead
 
     def run(self) -> None:
         """Write and sync it. Blocks; what the disk answers is kept in `error`."""
@@ -66,6 +71,7 @@ class Committed(Protocol):
 
     closed: bool
     ack_at_once: bool
+    dirty: bool
     log: Any
     progress: Progress
 
@@ -79,15 +85,24 @@ class Committed(Protocol):
         """Be committed at the end of the turn."""
 
 
+class Shared(Committed, Protocol):
+    """The commit log, as the commit sees it."""
+
+    def carry(self, copy: BatchCopy, done: Done) -> bool:
+        """Have the next batch of the log keep a small one of a stream, which is then not to be run;
+        False if there is no room for it. `done` is called once it is durable, or cannot be."""
+
+
 class BatchJob:
     """A stream's batch on its way to the disk."""
 
-    __slots__ = ("_commit", "batch", "stream")
+    __slots__ = ("_commit", "batch", "size", "stream")
 
-    def __init__(self, commit: "Commit", stream: Committed, batch: Batch) -> None:
+    def __init__(self, commit: "Commit", stream: Committed, batch: Batch, size: int) -> None:
         self._commit = commit
         self.stream = stream
         self.batch = batch
+        self.size = size  # in bytes
 
     def run(self) -> None:
         """Write and sync it. Never raises: what the disk answers is kept in the batch."""
@@ -98,6 +113,11 @@ class BatchJob:
 
     def finish(self) -> None:
         """Tell the stream."""
+        self._commit.finished(self)
+
+    def carried(self, error: Exception | None) -> None:
+        """The commit log has it, or has failed to."""
+        self.batch.error = error
         self._commit.finished(self)
 
 
@@ -122,30 +142,70 @@ class Commit:
 
     def __init__(self, runner: Runner, timers: Timers, sync_interval: int = 0) -> None:
         self.queued_bytes_min = QUEUED_BYTES_MIN
+        self.shared: Shared | None = None  # the commit log, once there is one
         self._runner = runner
         self._timers = timers
         self._sync_interval = sync_interval or SYNC_LATER_NS
 
+    def commit_all(self, streams: Iterator[Committed]) -> None:
+        """Commit what a turn has left, of at least two streams."""
+        shared = self.shared
+        small: list[BatchJob] = []
+        has_changes = False
+        try:
+            for stream in streams:
+                stream.dirty = False
+                if stream is shared:
+                    has_changes = True
+                    continue
+                job = self._begin(stream)
+                if job is None:
+                    continue
+                if shared is None or job.batch.copy is None:
+                    self._run(job)
+                else:
+                    small.append(job)
+        finally:
+            shares = has_changes or len(small) > 1
+            for job in small:
+                copy = job.batch.copy
+                if shares and shared and copy and shared.carry(copy, job.carried):
+                    has_changes = True
+                else:
+                    self._run(job)
+            if shared is not None and has_changes:
+                self.commit(shared)
+
     def commit(self, stream: Committed) -> None:
         """Have what `stream` has stored written and synced; `stream.synced` follows."""
+        job = self._begin(stream)
+        if job is not None:
+            self._run(job)
+
+    def _begin(self, stream: Committed) -> "BatchJob | None":
+        """The next batch of a stream, to be run; None if that has to wait, or has no need to."""
         if stream.closed:
-            return
+            return None
         progress = stream.progress
         size = stream.log.unwritten()
         if progress.under_way and not self._may_queue(progress, size):
             progress.again = True
-            return
+            return None
         lazy, progress.lazy = progress.lazy, None
         batch = stream.prepare_sync(lazy)
         if batch is None:
             stream.synced(None)
-        elif stream.ack_at_once:
+            return None
+        if stream.ack_at_once:
             self._sync_later(stream, batch, lazy is None)
-        else:
-            job = BatchJob(self, stream, batch)
-            progress.under_way += 1
-            if progress.under_way > 1 or not self._runner.run_here(job, size):
-                self._runner.start(job)
+            return None
+        progress.under_way += 1
+        return BatchJob(self, stream, batch, size)
+
+    def _run(self, job: BatchJob) -> None:
+        """Have a batch run, here or elsewhere."""
+        if job.stream.progress.under_way > 1 or not self._runner.run_here(job, job.size):
+            self._runner.start(job)
 
     def _may_queue(self, progress: Progress, size: int) -> bool:
         """Whether a second batch is worth its flush: the disk goes on with it without the loop."""
@@ -182,15 +242,12 @@ class Commit:
         elif progress.under_way:
             self._watch(stream)
         elif progress.lazy is not None:
-            job = BatchJob(self, stream, progress.lazy)
+            job = BatchJob(self, stream, progress.lazy, 0)
             progress.lazy = None
             progress.under_way += 1
             self._runner.start(job)
 
     def run_aside(self, job: Job) -> None:
-        """Run a job beside the batches: it may take long."""
+        """Run a job beside the batches, such as a checkpoint or a finished segment's index: it may
+        take long, and no batch waits for it."""
         self._runner.start_aside(job)
-
-    def run_job(self, job: Job) -> None:
-        """Run a job of another kind off the loop, such as a finished segment's index."""
-        self._runner.start(job)

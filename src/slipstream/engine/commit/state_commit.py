@@ -15,15 +15,9 @@ from slipstream.engine.commit.commit import Commit, Progress
 from slipstream.engine.loop.timers import Timers
 from slipstream.engine.loop.turn import Turn
 from slipstream.errors import StorageError
-from slipstream.log.commit_log import (
-    Checkpoint,
-    CommitLog,
-    Done,
-    EntryBatch,
-    Kept,
-    Removal,
-    Touched,
-)
+from slipstream.log.commit_log import Checkpoint, CommitLog, EntryBatch, Kept, Removal
+from slipstream.log.durability import Done, Touched
+from slipstream.log.segment_bytes import BatchCopy
 
 LAZY_NS = 50_000_000  # after which a change that nobody waits for is committed
 CHECKPOINT_NS = 2_000_000_000  # after the first change that a checkpoint is to apply
@@ -89,6 +83,15 @@ class StateCommit:
         """The same for content of more than `CONTENT_BYTES_MAX`, which goes to its own file. Until
         `done` is called nothing else may be kept of it."""
         self._commit.run_aside(OwnFile(self, kept, content, done))
+
+    def carry(self, copy: BatchCopy, done: Done) -> bool:
+        """Have the next entry, which is to follow, keep a small batch of a stream; False if there
+        is no room for it. `done` is called once it is durable, or cannot be."""
+        content = copy.encode()
+        if self.closed or not self.log.write(copy.segment, content, done):
+            return False
+        copy.segment.took(content)
+        return True
 
     def remove(self, path: str, incarnation: int, discard: Callable[[], None]) -> None:
         """Have the directory at `path`, which is or lies in that of a stream which was created then

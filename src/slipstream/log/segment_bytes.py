@@ -1,0 +1,179 @@
+"""Bytes of segments in the commit log.
+
+The small batches of several streams are durable with one entry of the commit log, which has a copy
+of what each of them appended to its segment. The segment itself gets the bytes without a sync; a
+checkpoint syncs it, and until then a start writes the bytes once more, before the log of the stream
+is opened. So recovery finds the segment as if each batch had been synced where it belongs.
+
+Only batches that append to one segment, whose name and header are durable, go this way. Closing a
+segment, removing one and erasing in place have syncs of their own. What was written once more could
+undo these, so:
+
+* a segment that compaction has rewritten is left as it is: it was synced before it got its name,
+  and its records are elsewhere in it;
+* a message that was erased stays erased.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from slipstream.errors import CorruptionError, StorageError
+from slipstream.log.disk import Disk, File
+from slipstream.log.durability import Touched
+from slipstream.log.record import ERASED, MESSAGE, Record, decode
+from slipstream.log.segment import HEADER_SIZE, Header, Segment, decode_header, read_trailer
+
+if TYPE_CHECKING:
+    from slipstream.log.file_log import FileLog
+
+_HEAD = struct.Struct("<IQ")  # salt of the segment, offset in it
+
+
+class SegmentCopy:
+    """What the commit log has of the segment that is written to (a `commit_log.Kept`)."""
+
+    def __init__(self, log: "FileLog", segment: Segment) -> None:
+        assert segment.file is not None
+        self.path: str = segment.path
+        self.incarnation: int = log.incarnation
+        self.retired = False
+        self.written = 0
+        self._log = log
+        self._file: File = segment.file
+        self.salt: int = segment.salt
+        self._contents: list[bytes] = []  # that may not be in the segment durably
+        self._taken = 0  # of these, how many were applied and are not known to be durable
+        self._rewritten = False  # whether they were written again for that
+
+    def took(self, content: bytes) -> None:
+        """The commit log is about to have it."""
+        self._contents.append(content)
+
+    def retire(self) -> None:
+        """The segment is synced, and about to be removed."""
+        self.retired = True
+        self._contents.clear()
+
+    def apply(self, _content: bytes, touched: Touched) -> None:
+        """Have the segment's file hold all that was appended. Blocks; raises OSError,
+        `StorageError`."""
+        # After a sync that failed the system may have dropped what it was given, and say no more.
+        self._rewritten = self._taken > 0 or self._log.failed != ""
+        self._taken = len(self._contents)
+        if self._rewritten:
+            write_again(self._log.disk, self.path, self._contents[: self._taken])
+        else:
+            self._file.flush()
+        touched.files[self.path] = None
+
+    def applied(self) -> bool:
+        """What was applied last has been synced. If the log has failed meanwhile, its sync may have
+        taken the error that this one did not get to see."""
+        if self._log.failed and not self._rewritten:
+            return False
+        del self._contents[: self._taken]
+        self._taken = 0
+        return True
+
+    def forgotten(self) -> None:
+        """What was applied last could not be synced. That is final for the log, as is any sync that
+        fails: what it appended since may have gone with it."""
+        self.written = 0
+        self._log.sync_failed()
+
+
+class BatchCopy:
+    """What the commit log may keep of a small batch that does nothing but append to a segment."""
+
+    __slots__ = ("_handed", "_offset", "segment")
+
+    def __init__(self, segment: SegmentCopy, offset: int, handed: list[bytes]) -> None:
+        self.segment = segment
+        self._offset = offset  # where it begins ...
+        self._handed = handed  # ... and what it is
+
+    def encode(self) -> bytes:
+        """The content of a record of the commit log."""
+        return b"".join((_HEAD.pack(self.segment.salt, self._offset), *self._handed))
+
+
+class UnwrittenSegment:
+    """Bytes of an earlier process that the disk refused at the start; their stream cannot be opened
+    before the next one."""
+
+    retired = False
+
+    def __init__(self, disk: Disk, path: str, incarnation: int, contents: Sequence[bytes]) -> None:
+        self.path = path
+        self.incarnation = incarnation
+        self.written = 0
+        self._disk = disk
+        self._contents = contents
+
+    def apply(self, _content: bytes, touched: Touched) -> None:
+        """Write them. Blocks; raises OSError, `StorageError`."""
+        write_again(self._disk, self.path, self._contents)
+        touched.files[self.path] = None
+
+    def applied(self) -> bool:
+        """They are durable."""
+        return True
+
+    def forgotten(self) -> None:
+        """They could not be synced."""
+        self.written = 0
+
+
+def write_again(disk: Disk, path: str, contents: Sequence[bytes]) -> None:
+    """Write to a segment what the commit log has of it, in order, unless it was removed or
+    rewritten since. Not synced. Blocks; raises OSError, `StorageError`."""
+    if not disk.exists(path):
+        return
+    file = disk.open(path)
+    try:
+        header = _header_of(file)
+        for content in contents:
+            salt, offset = _HEAD.unpack_from(content)
+            if header is None:  # damaged
+                may_write = not _has_trailer(file, salt)  # what has one may be rewritten
+            else:  # another one may have had the name
+                may_write = header.salt == salt and not header.rewritten
+            if may_write:
+                data = content[_HEAD.size :]
+                file.pwrite(offset, _with_erased(file, offset, data, salt))
+    except struct.error as error:
+        raise StorageError(f"the commit log has half an entry about {path}") from error
+    finally:
+        file.close()
+
+
+def _header_of(file: File) -> Header | None:
+    """The header of a segment; None if it is damaged."""
+    try:
+        return decode_header(file.pread(0, HEADER_SIZE))
+    except CorruptionError:
+        return None
+
+
+def _has_trailer(file: File, salt: int) -> bool:
+    try:
+        return read_trailer(file).salt == salt
+    except CorruptionError:
+        return False
+
+
+def _with_erased(file: File, offset: int, data: bytes, salt: int) -> bytes:
+    """Records as they are to be written at `offset`: what is erased there stays so."""
+    there = file.pread(offset, len(data))
+    if there == data or not there.strip(b"\0"):
+        return data
+    merged = bytearray(data)
+    record, other = Record(), Record()
+    at = 0
+    while (end := decode(data, at, salt, 0, record)) > 0:
+        if record.kind == MESSAGE and decode(there, at, salt, 0, other) == end:
+            if other.kind == ERASED:
+                merged[at:end] = there[at:end]
+        at = end
+    return bytes(merged)

@@ -1,0 +1,180 @@
+"""Small batches of several streams share an entry of the commit log, and are as durable as any."""
+
+import base64
+from random import Random
+
+import pytest
+
+from slipstream.log.commit_entry import HEAD_SIZE
+from slipstream.log.segment import decode_header
+from slipstream.log.segment_bytes import write_again
+from slipstream.testing.driver import Client, Driver, encode
+from slipstream.testing.simulated_disk import SimulatedDisk
+
+NAMES = ("A", "B", "C")
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk(Random(1))
+
+
+def begin(disk: SimulatedDisk, **options: int) -> Client:
+    """A server with three streams, each with a message in a segment that is durable."""
+    client = Driver(disk, **options).start().client()
+    for name in NAMES:
+        client.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]})
+        client.store(f"{name}.x", b"first")
+    client.driver.advance(4 * SECOND)  # the checkpoint of what was created
+    return client
+
+
+def publish_to_all(client: Client, body: bytes) -> list[int]:
+    """One message to each stream, in one turn; the sequences that were acknowledged."""
+    frames = [encode(f"{name}.x", body, f"_INBOX.t.{name}") for name in NAMES]
+    client.send(b"".join(frames))
+    return [message.json().get("seq", 0) for message in client.take()]
+
+
+def stored(client: Client, name: str) -> list[bytes]:
+    """The bodies of a stream."""
+    found, seq = [], 1
+    while True:
+        asked = {"seq": seq, "next_by_subj": ">"}
+        answer = client.api(f"STREAM.MSG.GET.{name}", asked)
+        if "error" in answer:
+            return found
+        found.append(base64.b64decode(answer["message"]["data"]))
+        seq = answer["message"]["seq"] + 1
+
+
+def segment_of(disk: SimulatedDisk, name: str) -> str:
+    """The one segment of a stream."""
+    (path,) = [path for path in disk.files(".seg") if f"/{name}/" in path]
+    return path
+
+
+def test_what_a_turn_brings_several_streams_costs_one_sync(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    before = disk.calls["sync"]
+    assert publish_to_all(client, b"second") == [2, 2, 2]
+    assert disk.calls["sync"] == before + 1
+
+
+def test_a_stream_by_itself_is_synced_where_it_belongs(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    log = client.driver.engine.state
+    assert log is not None
+    client.store("A.x", b"alone")
+    assert log.log.unapplied == 0
+
+
+def test_it_is_there_after_a_crash_before_a_checkpoint_and_after_one(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert [stored(client, name) for name in NAMES] == [[b"first", b"second"]] * 3
+    publish_to_all(client, b"third")
+    client.driver.advance(4 * SECOND)
+    assert client.driver.engine.state is not None
+    assert client.driver.engine.state.log.is_applied()
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert [stored(client, name) for name in NAMES] == [[b"first", b"second", b"third"]] * 3
+
+
+def test_what_was_not_answered_yet_is_not_shown(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    client.driver.runner.hold()
+    assert publish_to_all(client, b"second") == []
+    assert client.ask("$JS.API.STREAM.MSG.GET.A", {"last_by_subj": "A.x"}) == []
+    while client.driver.runner.step():
+        client.driver.finish()
+    answers = [message.json() for message in client.take()]
+    assert [answer["seq"] for answer in answers if "seq" in answer] == [2, 2, 2]
+    assert [answer["message"]["seq"] for answer in answers if "message" in answer] == [2]
+
+
+def test_without_room_in_the_log_each_stream_syncs_its_own(disk: SimulatedDisk) -> None:
+    client = begin(disk, log_bytes=HEAD_SIZE + 1_000)
+    before = disk.calls["sync"]
+    assert publish_to_all(client, b"x" * 2_000) == [2, 2, 2]
+    assert disk.calls["sync"] == before + 3
+    disk.crash()
+    assert stored(Driver(disk).start().client(), "B") == [b"first", b"x" * 2_000]
+
+
+def test_what_was_erased_is_not_written_once_more(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"secret")
+    publish_to_all(client, b"third")
+    assert client.api("STREAM.MSG.DELETE.A", {"seq": 2})["success"]
+    client = Driver(disk).start().client()  # killed: the log repeats what it has
+    assert stored(client, "A") == [b"first", b"third"]
+    assert b"secret" not in disk.read(segment_of(disk, "A"))
+    assert b"secret" in disk.read(segment_of(disk, "B"))
+
+
+def test_a_stream_that_was_deleted_does_not_come_back_to_its_successor(
+    disk: SimulatedDisk,
+) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    assert client.api("STREAM.DELETE.A")["success"]
+    client.api("STREAM.CREATE.A", {"name": "A", "subjects": ["A.>"]})
+    client.store("A.x", b"new")
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert stored(client, "A") == [b"new"]
+    assert stored(client, "B") == [b"first", b"second"]
+
+
+def test_a_damaged_header_does_not_keep_bytes_from_being_written(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    disk.flip(segment_of(disk, "A"), 9)
+    disk.crash()
+    assert stored(Driver(disk).start().client(), "A") == [b"first", b"second"]
+
+
+def test_a_start_that_cannot_write_them_keeps_them_for_the_next(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    disk.crash()
+    disk.fail("pwrite")
+    client = Driver(disk).start().client()
+    missing = [name for name in NAMES if not stored(client, name)]
+    assert len(missing) == 1
+    assert "could not be written" in " ".join(client.driver.js.problems)
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert [stored(client, name) for name in NAMES] == [[b"first", b"second"]] * 3
+
+
+def test_a_checkpoint_that_cannot_sync_ends_the_streams_and_loses_nothing(
+    disk: SimulatedDisk,
+) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    disk.fail("sync")
+    client.driver.advance(3 * SECOND)
+    assert all("error" in client.store(f"{name}.x") for name in NAMES)
+    client.driver.advance(20 * SECOND)
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert [stored(client, name) for name in NAMES] == [[b"first", b"second"]] * 3
+
+
+def test_a_segment_that_is_gone_or_another_one_is_left_alone(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    path = segment_of(disk, "A")
+    salt = decode_header(disk.read(path)).salt
+    content = (salt ^ 1).to_bytes(4, "little") + (40).to_bytes(8, "little") + b"x" * 30
+    before = disk.read(path)
+    write_again(disk, path, [content])
+    write_again(disk, path.replace("01.seg", "09.seg"), [content])
+    assert disk.read(path) == before
+    assert disk.files(".seg") == [segment_of(disk, name) for name in NAMES]
+    client.driver.stop()
