@@ -73,6 +73,21 @@ def pull(storage: str, retention: str = "limits", n: int = 300_000) -> Callable[
     return measure
 
 
+def many_streams(server: Running) -> float:
+    """JetStream publish to 1,000 streams in turn, each of which has had messages before."""
+    server.request("$JS.API.STREAM.DELETE.BENCH")
+    names = [f"MANY{i}" for i in range(1000)]
+    for i, name in enumerate(names):
+        server.create_stream(name=name, subjects=[f"many.{i}"])
+    options = {"subject": "many", "subjects": len(names), "window": 1000}
+    run_loadgen(server, "jspub", n=4_000, **options)
+    few = server.contender is NATS_SERVER_ALWAYS
+    line = run_loadgen(server, "jspub", n=10_000 if few else 200_000, **options)
+    for name in names:
+        server.request(f"$JS.API.STREAM.DELETE.{name}")
+    return line["per_sec"]
+
+
 def direct_get(server: Running) -> float:
     """Batched direct get from sequence 1."""
     server.request("$JS.API.STREAM.DELETE.BENCH")
@@ -134,6 +149,7 @@ LOADS = [
         2.0,
         disk_bytes=RECORD + 4,
     ),
+    Load("jspub, file, 1,000 streams in turn", many_streams, 3.0, disk_bytes=2 * RECORD),
     Load(
         "jspub, file, 10 connections, window 100",
         publish("file", 400_000, window=100, conns=10),
