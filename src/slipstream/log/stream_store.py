@@ -12,13 +12,15 @@ Small content that changes (a configuration, a position) goes into the commit lo
 there to its files. It is kept in two files, each with a generation and a checksum, so that one may
 be damaged. There are two ways:
 
-* A configuration (`ConfigurationFile`) is replaced by renaming: whatever a crash interrupts, each
-  copy is whole. A copy that is not whole has been damaged, and the other one may be older.
+* A configuration (`ConfigurationFile`) is replaced by renaming, without a sync of its own: the
+  commit log repeats it until both copies are durable. So a copy that is not whole after that has
+  been damaged, and the other one may be older.
 * A position (`TwinFile`) is overwritten in place, which is cheap and works on a full disk, in two
   files in turn. A power failure may tear the one that is being written.
 
-A directory is made under another name and renamed, and renamed before it is removed. So what a
-crash leaves of either is recognised, and goes with the next start.
+A stream's directory is made under another name and renamed; any directory is renamed before it is
+removed. So what a crash leaves of either is recognised, and goes with the next start. A consumer's
+directory needs no such care: the commit log repeats what belongs in it.
 """
 
 import errno
@@ -137,10 +139,8 @@ class TwinFile:
         if self._unsure:
             # Where a sync has failed, another one alone would not make it durable. Only the first
             # sector changes, if any: the mark of an orderly stop goes.
-            found = _unpack(self._disk.read(_slot(self.path, self._slot)))
-            if found is None:
-                raise CorruptionError(f"{_slot(self.path, self._slot)} was damaged after the start")
-            self._write(self._slot, _pack(self._generation, found[1]), sync=True)
+            packed = _pack(self._generation, self._read(self._slot))
+            self._write(self._slot, packed, sync=True)
             self._synced = True
             self._unsure = False
         slot = 1 - self._slot if self._synced else self._slot
@@ -149,17 +149,16 @@ class TwinFile:
         self._slot = slot
         self._synced = sync
 
-    def mark_closed(self, touched: Touched) -> None:
-        """Have the other copy say the same, and that an orderly stop has left it; what was saved
-        last is durable. Raises OSError, `StorageError`."""
-        packed = _pack(self._generation | _CLOSED, self._read(self._slot))
-        self._write(1 - self._slot, packed, sync=False)
+    def mark_closed(self, content: bytes, touched: Touched) -> None:
+        """Have the other copy say the same, and that an orderly stop has left it; `content` was
+        saved last and is durable. Raises OSError, `StorageError`."""
+        self._write(1 - self._slot, _pack(self._generation | _CLOSED, content), sync=False)
         touched.files[_slot(self.path, 1 - self._slot)] = None
         touched.directories[os.path.dirname(self.path)] = None
 
-    def mark_both(self) -> None:
+    def mark_both(self, content: bytes) -> None:
         """Have the first copy say so too: its first sector changes. The other one is durable."""
-        self._write(self._slot, _pack(self._generation | _CLOSED, self._read(self._slot)), False)
+        self._write(self._slot, _pack(self._generation | _CLOSED, content), sync=False)
         self._unsure = True
 
     def _read(self, slot: int) -> bytes:
@@ -190,9 +189,10 @@ class TwinFile:
 class ConfigurationFile:
     """A configuration in two copies with the same content.
 
-    The first copy is replaced before the second one, both by renaming a file that is durable
-    already. So the first copy is the newest one, and no crash leaves a part of a copy. If the first
-    one is damaged or missing, the second one may be older: `doubt` says so until the next change.
+    The first copy is replaced before the second one, both by renaming, and the commit log repeats
+    that until both are durable. So the first copy is the newest one, and no crash leaves a part of
+    a copy. If the first one is damaged or missing, the second one may be older: `doubt` says so
+    until the next change.
     """
 
     def __init__(self, disk: Disk, path: str) -> None:
@@ -497,24 +497,24 @@ class Closing:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._durable: list[TwinFile] = []
+        self._durable: list[tuple[TwinFile, bytes]] = []
         self._touched = Touched()
 
     def add(self, store: ConsumerStore, state: bytes) -> None:
         """Save a position. Blocks; raises OSError, `StorageError`: then it is as it was."""
         store.state.apply(state, self._touched)
         if not store.is_ephemeral:
-            self._durable.append(store.state)
+            self._durable.append((store.state, state))
 
     def run(self) -> None:
         """Make all durable, in both copies. Blocks; raises OSError, `StorageError`."""
         self._sync()
-        for file in self._durable:
+        for file, state in self._durable:
             file.applied()
-            file.mark_closed(self._touched)
+            file.mark_closed(state, self._touched)
         self._sync()
-        for file in self._durable:
-            file.mark_both()
+        for file, state in self._durable:
+            file.mark_both(state)
 
     def _sync(self) -> None:
         touched, self._touched = self._touched, Touched()

@@ -238,7 +238,7 @@ class JetStream:
         old = stream.config
         if stream.store is not None:
             try:
-                self.state.keep(stream.store.meta, _meta(config, stream.created), _nothing)
+                self.state.keep(stream.store.meta, _meta(config, stream.created))
             except (StorageError, OSError) as error:
                 raise ApiError(10069, err=str(error)) from error
         self.claims.remove(stream.name, old.subjects)
@@ -390,10 +390,6 @@ class JetStream:
                 self.problem(
                     f"consumers of account '{self.account.name}' could not be saved: {error}"
                 )
-
-
-def _nothing(_error: Exception | None) -> None:
-    """The answer to the client waits for all that is kept, and reports the error."""
 
 
 def _meta(config: StreamConfig, created: int) -> bytes:
