@@ -8,6 +8,7 @@ import pytest
 
 from slipstream.server import disk_thread
 from slipstream.server.disk_thread import INLINE_BYTES_MAX, DiskThread
+from slipstream.server.measures import Measures
 
 
 class Noted:
@@ -36,7 +37,7 @@ def run_turn(callback: Callable[[], None]) -> None:
 
 async def test_jobs_run_in_order_on_the_thread_and_finish_on_the_loop() -> None:
     events: list[tuple[str, str]] = []
-    thread = DiskThread(asyncio.get_running_loop(), run_turn)
+    thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())
     jobs = [Noted(name, events) for name in "ab"]
     for job in jobs:
         thread.start(job)
@@ -54,7 +55,7 @@ async def test_jobs_run_in_order_on_the_thread_and_finish_on_the_loop() -> None:
 
 async def test_a_small_batch_runs_on_the_loop_and_a_large_one_does_not() -> None:
     events: list[tuple[str, str]] = []
-    thread = DiskThread(asyncio.get_running_loop(), run_turn)
+    thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())
     assert thread.run_here(Noted("small", events), INLINE_BYTES_MAX)
     assert not thread.run_here(Noted("large", events), INLINE_BYTES_MAX + 1)
     thread.close()
@@ -64,7 +65,7 @@ async def test_a_small_batch_runs_on_the_loop_and_a_large_one_does_not() -> None
 async def test_a_slow_disk_is_not_waited_for_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter(range(1_000))
     monkeypatch.setattr(disk_thread, "perf_counter", lambda: next(ticks) * 1.0)  # a second each
-    thread = DiskThread(asyncio.get_running_loop(), run_turn)
+    thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())
     events: list[tuple[str, str]] = []
     assert thread.run_here(Noted("first", events), 100)  # nothing is known of the disk yet
     tried = [thread.run_here(Noted("next", events), 100) for _ in range(disk_thread.PROBE_EVERY)]

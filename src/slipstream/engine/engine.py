@@ -22,6 +22,7 @@ from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.jetstream.advisories import publish_limit_reached
 from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.loop.clock import Clock
+from slipstream.engine.loop.meter import Meter
 from slipstream.engine.loop.timers import Timers
 from slipstream.engine.loop.turn import API_SLICE, ROUND, WRITE_SLICE, Turn
 from slipstream.engine.message_trace import trace
@@ -111,6 +112,7 @@ class Engine:
         self.timers = Timers(clock)
         self.commit = Commit(runner, self.timers, options.sync_interval)
         self.turn = Turn()
+        self.meter = Meter()  # how long requests take, where the driver measures it
         self.state: StateCommit | None = None  # keeps configurations and positions
         self.nuid = Nuid(random)
         self.started = clock.now
@@ -131,7 +133,8 @@ class Engine:
         self.on_problem: Callable[[str], None] = lambda text: None  # what an operator has to know
         self.describe = self._describe  # which server this is, as events show it
         self._apis: dict[str, ApiService | SystemApi] = {}
-        self.requests: deque[tuple[ApiService, Inbound]] = deque()  # to the API, that wait
+        # To the API, that wait, and when they came.
+        self.requests: deque[tuple[ApiService, Inbound, int]] = deque()
         self._dropped: deque[tuple[Account, deque[Subscription]]] = deque()
         self.is_crowded = False  # clients have more than half of what they may have pending
         self._written = 0  # bytes since pending ones were counted
@@ -552,7 +555,7 @@ class Engine:
         """Whether API requests have had their share of this round."""
         return bool(self.requests) or self.turn.api_spent >= API_SLICE
 
-    def queue_request(self, api: ApiService, message: Inbound) -> None:
+    def queue_request(self, api: ApiService, message: Inbound, began: int) -> None:
         """Answer a request in a later round; its sender is not read from until then. Too many are
         dropped as nats-server drops them: all, without an answer."""
         limit = self.options.request_queue_limit
@@ -562,17 +565,17 @@ class Engine:
         session = message.session
         session.hold(API)
         copy = Inbound(message.subject, message.reply, message.header(), message.body(), session)
-        self.requests.append((api, copy))
+        self.requests.append((api, copy, began))
 
     def _answer_requests(self, turn: Turn) -> None:
         while self.requests and turn.api_spent < API_SLICE:
-            api, message = self.requests.popleft()
+            api, message, began = self.requests.popleft()
             try:
-                api.answer(message)
+                api.answer(message, began)
             finally:
                 self._let_go_on(message.session)
 
-    def _drop_requests(self, dropped: list[tuple[ApiService, Inbound]]) -> None:
+    def _drop_requests(self, dropped: list[tuple[ApiService, Inbound, int]]) -> None:
         for item in dropped:
             self.requests.remove(item)
             self._let_go_on(item[1].session)

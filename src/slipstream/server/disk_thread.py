@@ -9,10 +9,12 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from time import perf_counter
+from time import perf_counter, time_ns
 
 from slipstream.engine.commit.commit import BatchJob
+from slipstream.engine.stream.stream import Stream
 from slipstream.log.durability import Job
+from slipstream.server.measures import Measures
 
 # A batch of more bytes is not waited for on the loop, which gathers the next one meanwhile. What
 # one read brings of a client that has a few messages on their way is less, however many they are.
@@ -23,13 +25,20 @@ _WEIGHT = 0.1
 
 
 class DiskThread:
-    """The commit's `Runner` on an event loop; `turn` runs a callback as a turn of the engine."""
+    """The commit's `Runner` on an event loop; `turn` runs a callback as a turn of the engine.
+
+    It counts in `measures` how long batches take, and how long their messages wait.
+    """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, turn: Callable[[Callable[[], None]], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        turn: Callable[[Callable[[], None]], None],
+        measures: Measures,
     ) -> None:
         self._loop = loop
         self._turn = turn
+        self._measures = measures
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="slipstream-disk")
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="slipstream-aside")
         self._seconds = 0.0  # what a small batch takes, averaged
@@ -54,7 +63,23 @@ class DiskThread:
     def _finish(self, job: Job, seconds: float) -> None:
         if isinstance(job, BatchJob):
             self._note(seconds)
+        self._measure(job, seconds)
+
+    def _measure(self, job: Job, seconds: float) -> None:
+        """Finish a job; of a batch, count how long it and its messages took."""
+        if not isinstance(job, BatchJob):
+            job.finish()
+            return
+        self._measures.sync.add(int(seconds * 1e9))
+        stream = job.stream
+        if not isinstance(stream, Stream) or stream.ack_at_once:
+            job.finish()
+            return
+        before = stream.visible_seq
         job.finish()
+        covered = stream.visible_seq - before
+        if covered > 0:
+            self._measures.publish.add(time_ns() - job.since, covered)
 
     def run_here(self, job: Job, size: int) -> bool:
         """Run a small batch on the loop, if the disk is quick; False if it is to be started."""
@@ -62,8 +87,9 @@ class DiskThread:
             return False
         begin = perf_counter()
         job.run()
-        self._note(perf_counter() - begin)
-        job.finish()
+        seconds = perf_counter() - begin
+        self._note(seconds)
+        self._measure(job, seconds)
         return True
 
     def _is_quick(self) -> bool:

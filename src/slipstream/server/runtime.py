@@ -17,6 +17,7 @@ from slipstream.server.connection import Connection
 from slipstream.server.disk_thread import DiskThread
 from slipstream.server.listeners import BACKLOG, open_listeners
 from slipstream.server.logger import Logger
+from slipstream.server.measures import Measures
 
 if TYPE_CHECKING:
     from slipstream.server.tls import Tls
@@ -38,8 +39,10 @@ class Runtime:
         self.write_deadline_seconds = 10.0
         self.loop = asyncio.get_running_loop()
         self.clock = Clock(time.time_ns())
-        self.disk_thread = DiskThread(self.loop, self.turn)
+        self.measures = Measures()
+        self.disk_thread = DiskThread(self.loop, self.turn, self.measures)
         self.engine = Engine(self.clock, SystemRandom(), options, self.disk_thread)
+        self.engine.meter = self.measures
         self.connections: set[Connection] = set()
         self.busy_poll: BusyPoll | None = None
         self.stalls = 0  # how often a publisher rested, because somebody did not keep up
@@ -73,6 +76,7 @@ class Runtime:
         due = engine.timers.next_at()
         if due and (self._handle is None or due < self._handle_at):
             self._set_timer(due)
+        self.measures.turn.add(time.time_ns() - self.clock.now)
 
     def turn(self, action: Callable[[], None]) -> None:
         """Run `action` as a turn."""

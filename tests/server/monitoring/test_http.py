@@ -115,6 +115,20 @@ def test_the_page_links_to_every_endpoint(server: Server) -> None:
         assert f'href="/{path}"'.encode() in found.body
 
 
+def test_the_page_says_how_the_server_is() -> None:
+    with Server(monitoring_port=0, server_name="<b>one</b>") as server:
+        well = get(server.monitoring_url, "/").body.decode()
+        assert server.runtime is not None
+        jetstream = server.runtime.engine.default_account.jetstream
+        assert jetstream is not None
+        jetstream.problem("stream 'S': <script>")
+        ill = get(server.monitoring_url, "/").body.decode()
+    for text in ("Healthy", "&lt;b&gt;one&lt;/b&gt;", "Up for", "Connections", "Streams", "free"):
+        assert text in well
+    assert "Not healthy" in ill
+    assert "stream &#x27;S&#x27;: &lt;script&gt;" in ill
+
+
 def test_requests_are_counted_by_path() -> None:
     with Server(monitoring_port=0) as server:
         for path in ("/varz", "/healthz", "/healthz", "/nope"):

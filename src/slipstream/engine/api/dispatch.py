@@ -156,19 +156,20 @@ class ApiService(Service):
         if self._find(rest)[0] is None:
             return 1
         engine = self.js.engine
+        began = engine.meter.begin()
         if message.session is not None and engine.must_wait():
-            engine.queue_request(self, message)
+            engine.queue_request(self, message, began)
         else:
-            self.answer(message)
+            self.answer(message, began)
         return 1
 
-    def answer(self, message: Inbound) -> None:
-        """Answer a request to one of the operations."""
+    def answer(self, message: Inbound, began: int) -> None:
+        """Answer a request to one of the operations, which began to be measured then."""
         subject = message.subject.decode("utf-8", "replace")
         operation, tokens = self._find(subject[len(PREFIX) :])
         if operation is not None:
             request = Request(tokens, message.body(), message, self.js.engine.options.strict)
-            self._answer(operation, request, subject)
+            self._answer(operation, request, subject, began)
 
     def _mapped(self, rest: str, message: Inbound) -> int:
         """A call under the domain's prefix is the same call."""
@@ -187,7 +188,7 @@ class ApiService(Service):
                     return operation, behind
         return None, []
 
-    def _answer(self, operation: Operation, request: Request, subject: str) -> None:
+    def _answer(self, operation: Operation, request: Request, subject: str, began: int) -> None:
         js = self.js
         # The message is only ours during the call, and a handler may publish.
         reply, session = request.message.reply, request.message.session
@@ -207,6 +208,7 @@ class ApiService(Service):
             if reply:
                 block = request.answer_header if error is None else b""
                 js.account.send(reply, b"", block, response)
+            js.engine.meter.answered(began)
             js.advisories.api_audit(session, subject, request.body, response)
 
         self._count_steps(CHANGE if operation.changes else REQUEST)

@@ -58,11 +58,12 @@ class Runner(Protocol):
 class Progress:
     """How far the batches of one stream are; nobody but the commit writes to it."""
 
-    __slots__ = ("again", "lazy", "under_way")
+    __slots__ = ("again", "lazy", "since", "under_way")
 
     def __init__(self) -> None:
         self.under_way = 0  # batches begun and not finished
         self.again = False  # more was stored meanwhile
+        self.since = 0  # ns since the epoch: the first of that
         self.lazy: Batch | None = None  # handed to the operating system, to be synced later
 
 
@@ -96,11 +97,14 @@ class Shared(Committed, Protocol):
 class BatchJob:
     """A stream's batch on its way to the disk."""
 
-    __slots__ = ("_commit", "batch", "size", "stream")
+    __slots__ = ("_commit", "batch", "since", "size", "stream")
 
-    def __init__(self, commit: "Commit", stream: Committed, batch: Batch, size: int) -> None:
+    def __init__(
+        self, commit: "Commit", stream: Committed, batch: Batch, size: int, since: int
+    ) -> None:
         self._commit = commit
         self.stream = stream
+        self.since = since  # ns since the epoch: when what it covers began to be stored
         self.batch = batch
         self.size = size  # in bytes
 
@@ -190,7 +194,9 @@ class Commit:
         size = stream.log.unwritten()
         if progress.under_way and not self._may_queue(progress, size):
             progress.again = True
+            progress.since = progress.since or self._timers.now
             return None
+        since, progress.since = progress.since or self._timers.now, 0
         lazy, progress.lazy = progress.lazy, None
         batch = stream.prepare_sync(lazy)
         if batch is None:
@@ -200,7 +206,7 @@ class Commit:
             self._sync_later(stream, batch, lazy is None)
             return None
         progress.under_way += 1
-        return BatchJob(self, stream, batch, size)
+        return BatchJob(self, stream, batch, size, since)
 
     def _run(self, job: BatchJob) -> None:
         """Have a batch run, here or elsewhere."""
@@ -242,7 +248,7 @@ class Commit:
         elif progress.under_way:
             self._watch(stream)
         elif progress.lazy is not None:
-            job = BatchJob(self, stream, progress.lazy, 0)
+            job = BatchJob(self, stream, progress.lazy, 0, self._timers.now)
             progress.lazy = None
             progress.under_way += 1
             self._runner.start(job)

@@ -29,6 +29,11 @@ class Timers:
         self._count = 0
         self._compact_at = 1024
 
+    @property
+    def now(self) -> int:
+        """The engine's time, in ns since the epoch."""
+        return self._clock.now
+
     def at(self, when: int, callback: Callable[[], None]) -> Timer:
         """Call `callback` once at `when` (ns since the epoch)."""
         timer = Timer(when, callback)

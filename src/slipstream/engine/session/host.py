@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from slipstream.engine.commit.commit import Commit
 from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.loop.clock import Clock
+from slipstream.engine.loop.meter import Meter
 from slipstream.engine.loop.timers import Timers
 from slipstream.engine.loop.turn import Turn
 from slipstream.engine.protocol.options import EngineOptions
@@ -33,6 +34,7 @@ class Host(Protocol):
     clock: Clock
     timers: Timers
     turn: Turn
+    meter: Meter
     random: Random
     options: EngineOptions
     commit: Commit
@@ -57,8 +59,8 @@ class Host(Protocol):
     def must_wait(self) -> bool:
         """Whether API requests have had their share of this round."""
 
-    def queue_request(self, api: Any, message: Inbound) -> None:
-        """Have `api.answer(message)` called in a later round."""
+    def queue_request(self, api: Any, message: Inbound, began: int) -> None:
+        """Have `api.answer(message, began)` called in a later round."""
 
     # What only sessions ask for; a session is a `ClientSession`.
 

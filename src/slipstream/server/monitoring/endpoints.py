@@ -123,7 +123,7 @@ def _healthz(monitor: Monitor, query: Query) -> Response:
 
 
 def _metrics(monitor: Monitor, query: Query) -> Response:
-    return Response(200, CONTENT_TYPE, metrics(monitor))
+    return Response(200, CONTENT_TYPE, metrics(monitor, query.text("prefix")))
 
 
 def _index(monitor: Monitor, query: Query) -> Response:

@@ -56,7 +56,7 @@ def healthz_options(query: Query) -> HealthzOptions:
 
 def healthz(monitor: Monitor, options: HealthzOptions) -> tuple[int, dict[str, Any]]:
     """The HTTP status, and the answer."""
-    status, problems = _look(monitor, options)
+    status, problems = problems_of(monitor, options)
     if status == OK:
         return OK, {"status": "ok"}
     for problem in problems:
@@ -78,7 +78,8 @@ def without_paths(text: str, store_dir: str) -> str:
     return _DIRECTORIES.sub("", text)
 
 
-def _look(monitor: Monitor, options: HealthzOptions) -> tuple[int, list[Problem]]:
+def problems_of(monitor: Monitor, options: HealthzOptions) -> tuple[int, list[Problem]]:
+    """The HTTP status, and all that is wrong, paths included."""
     account, stream, consumer = options.account, options.stream, options.consumer
     if stream and not account:
         what = '"account" must not be empty when checking stream health'

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from slipstream.engine.engine import Engine
 from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.facts import Traffic
+from slipstream.server.measures import Measures
 from slipstream.server.options import ServerOptions
 
 # Switches of nats-server, by its names; all stand for behaviour that is not here.
@@ -31,6 +32,7 @@ class Monitor:
         self,
         engine: Engine,
         options: ServerOptions,
+        measures: Measures,
         *,
         max_memory: int = 0,
         max_storage: int = 0,
@@ -38,6 +40,7 @@ class Monitor:
     ) -> None:
         self.engine = engine
         self.options = options
+        self.measures = measures
         self.max_memory = max_memory
         self.max_storage = max_storage
         self.stalls = stalls

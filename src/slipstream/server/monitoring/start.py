@@ -27,6 +27,7 @@ def make_monitor(runtime: Runtime, options: ServerOptions) -> Monitor:
     return Monitor(
         runtime.engine,
         options,
+        runtime.measures,
         max_memory=memory,
         max_storage=storage,
         stalls=lambda: runtime.stalls,
