@@ -177,8 +177,8 @@ def page() -> Iterator[str]:
     yield ""
     yield "<!-- made by tools/generate_dashboards.py -->"
     yield ""
-    yield "What `/metrics` has ([monitoring](monitoring.md#prometheus-and-grafana)). Beside these, each"
-    yield "number of `/varz` and `/subsz` is there as `gnatsd_varz_...` and `gnatsd_subsz_...`."
+    yield "What `/metrics` has ([monitoring](monitoring.md#prometheus-and-grafana)). Beside these,"
+    yield "each number of `/varz` and `/subsz` is `gnatsd_varz_...` or `gnatsd_subsz_...`."
     for section in SECTIONS:
         about = f", one sample for each `{section.label}`" if section.label else ""
         yield from ("", f"## {section.title}", "", f"| metric | kind | meaning{about} |")

@@ -22,6 +22,7 @@ from slipstream.errors import ConfigError, Error, StorageError
 from slipstream.server.auth import make_authenticator
 from slipstream.server.banner import announce, announce_jetstream, announce_listener
 from slipstream.server.engine_options import engine_options, prepare_accounts
+from slipstream.server.foreign_store import foreign_store
 from slipstream.server.logger import Logger, standard_logger
 from slipstream.server.monitoring import MonitoringListener
 from slipstream.server.monitoring.start import (
@@ -164,6 +165,9 @@ class Server:
         begin = time.perf_counter()
         self.log.info("Starting JetStream")
         directory = self.options.jetstream.store_dir
+        foreign = foreign_store(directory)
+        if foreign:
+            raise StorageError(f"Can't start JetStream: {foreign}")
         try:
             runtime.engine.start_jetstream(runtime.open_store(directory))
         except OSError as error:

@@ -28,7 +28,7 @@ _STYLE = (
     "a{color:light-dark(#0b57d0,#8ab4f8);text-decoration:none}a:hover{text-decoration:underline}"
     "code,th,footer{color:light-dark(#595959,#aaa)}li{list-style:none}ul{padding:0}"
     "th{text-align:left;font-weight:400;padding-right:2em;vertical-align:top}"
-    ".well{color:light-dark(#146c2e,#6dd58c)}.bad{color:light-dark(#b3261e,#f2b8b5)}"
+    "td{overflow-wrap:anywhere}.well{color:light-dark(#146c2e,#6dd58c)}.bad{color:light-dark(#b3261e,#f2b8b5)}"
 )
 _PROBLEMS_MAX = 20  # that the page shows; /healthz?details=true has all
 _PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
