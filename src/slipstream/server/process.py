@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import os
 import resource
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from slipstream.server.logger import Logger, open_logger
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import PortsFile, write_pid_file
 from slipstream.server.server import Server, new_loop
+from slipstream.server.service_manager import READY, STOPPING, ServiceManager
 from slipstream.server.signals import COMMANDS, NAMES
 
 # Memory of this size is the system's own again as soon as it is free.
@@ -81,6 +83,7 @@ class ServerProcess:
         self._end = asyncio.Event()
         self._lame_duck: LameDuck | None = None
         self._ports_file: PortsFile | None = None
+        self._service = ServiceManager(os.environ)
 
     async def run(self) -> int:
         """Start, wait for a signal, stop."""
@@ -99,7 +102,9 @@ class ServerProcess:
         self._write_ports_file()
         if self._server.runtime is not None:
             self._server.runtime.have_process_alone()
+        self._service.begin(loop)
         await self._end.wait()
+        self._service.tell(STOPPING)
         if self._lame_duck is not None:
             await self._lame_duck.cancel()
         await self._server.stop_here()
@@ -122,6 +127,7 @@ class ServerProcess:
 
     def _reload(self) -> str:
         """Read the configuration again; what is wrong with it, "" for nothing."""
+        self._service.tell_reloading()
         try:
             if not self._server.options.config_file:
                 raise ConfigError(
@@ -134,6 +140,8 @@ class ServerProcess:
         except Error as error:
             self._log.error(f"Failed to reload server configuration: {error}")
             return str(error)
+        finally:
+            self._service.tell(READY)
         return ""
 
     def _reload_and_tell(self, done: Callable[[str], None]) -> None:

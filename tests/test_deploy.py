@@ -1,0 +1,165 @@
+"""The files in `deploy/`: the unit, the container, the manifests, and what they start."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from slipstream.server.config import load_text
+from slipstream.server.flags import parse
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+UNIT = DEPLOY / "systemd" / "slipstream.service"
+DOCKERFILE = DEPLOY / "container" / "Dockerfile"
+EXPOSURE_MAX = 2.0  # of 10, as systemd counts it
+
+pytestmark = pytest.mark.skipif(not DEPLOY.exists(), reason="deploy/ is not beside the tests")
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None,
+    reason="systemd-analyze is not installed (Debian: apt-get install systemd)",
+)
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None,
+    reason="promtool is not installed (Debian: apt-get install prometheus)",
+)
+
+
+def manifests() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / "kubernetes" / "slipstream.yaml").read_text()))
+
+
+def manifest(kind: str) -> dict[str, Any]:
+    [found] = [item for item in manifests() if item["kind"] == kind]
+    return found
+
+
+# -- systemd -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit as it is installed where slipstream is this test's Python."""
+    path = tmp_path / "slipstream.service"
+    path.write_text(UNIT.read_text().replace("/opt/slipstream/bin/slipstream", sys.executable))
+    return path
+
+
+@needs_systemd
+def test_systemd_finds_nothing_wrong_with_the_unit(unit: Path) -> None:
+    found = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    ours = [line for line in found.stderr.splitlines() if "slipstream" in line]
+    assert (found.returncode, ours) == (0, [])
+
+
+@needs_systemd
+def test_systemd_finds_the_unit_well_protected(unit: Path) -> None:
+    found = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    level = re.search(r"Overall exposure level for \S+: ([\d.]+)", found.stdout)
+    assert level, found.stderr
+    assert float(level[1]) <= EXPOSURE_MAX, found.stdout
+
+
+def test_the_unit_starts_a_server_with_flags_that_exist() -> None:
+    [command] = re.findall(r"^ExecStart=(\S+) serve (.+)$", UNIT.read_text(), re.M)
+    line = parse(command[1].split())
+    assert (line.last("sd"), line.last("c")) == (
+        "/var/lib/slipstream",
+        "/etc/slipstream/server.conf",
+    )
+
+
+# -- containers --------------------------------------------------------------------------------
+
+
+def words(beginning: str) -> list[str]:
+    """What follows on a line of the Dockerfile that begins so, as JSON."""
+    [found] = re.findall(rf"^{beginning} (\[.+\])$", DOCKERFILE.read_text(), re.M)
+    return list(json.loads(found))
+
+
+def test_the_container_starts_a_server_with_flags_that_exist() -> None:
+    assert words("ENTRYPOINT") == ["slipstream", "serve"]
+    commands = [words("CMD"), compose()["services"]["slipstream"]["command"]]
+    assert {parse(command).last("sd") for command in commands} == {"/data"}
+    assert {parse(command).last("m") for command in commands} == {8222}
+
+
+def test_the_container_is_not_root() -> None:
+    user = re.findall(r"^USER (\S+)$", DOCKERFILE.read_text(), re.M)[-1]
+    assert user == "10001:10001"
+
+
+def test_the_container_copies_what_there_is() -> None:
+    root = DEPLOY.parent
+    for line in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE.read_text(), re.M):
+        for source in line.split():
+            assert (root / source).exists()
+            assert f"!{source}\n" in (root / ".dockerignore").read_text()
+
+
+def test_the_health_check_is_a_program() -> None:
+    python, flag, program = words("    CMD")
+    assert (python, flag) == ("python", "-c")
+    compile(program, "health check", "exec")
+
+
+def compose() -> Any:
+    return yaml.safe_load((DEPLOY / "container" / "compose.yaml").read_text())
+
+
+def test_the_compose_file_mounts_what_there_is() -> None:
+    for service in compose()["services"].values():
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            if source.startswith("."):
+                assert (DEPLOY / "container" / source).resolve().is_file(), source
+            else:
+                assert source in compose()["volumes"]
+
+
+@needs_promtool
+def test_prometheus_finds_nothing_wrong_with_its_configuration() -> None:
+    path = DEPLOY / "prometheus" / "prometheus.yml"
+    subprocess.run(["promtool", "check", "config", str(path)], check=True, capture_output=True)
+
+
+# -- Kubernetes --------------------------------------------------------------------------------
+
+
+def test_the_manifests_fit_kubernetes_own_schema() -> None:
+    import kubernetes_validate
+
+    for item in manifests():
+        kubernetes_validate.validate(item, kubernetes_validate.latest_version(), strict=True)
+
+
+def test_the_server_of_the_manifests_starts_with_a_configuration_that_it_understands() -> None:
+    text = manifest("ConfigMap")["data"]["server.conf"]
+    loaded = load_text(text, "server.conf", {"POD_NAME": "slipstream-0"})
+    assert not loaded.warnings
+    assert loaded.options.server_name == "slipstream-0"
+    [container] = manifest("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    assert parse(container["args"]).last("c") == "/etc/slipstream/server.conf"
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert loaded.options.jetstream.store_dir in mounts
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {
+        "nats": loaded.options.port,
+        "monitoring": loaded.options.monitoring.http_port,
+    }
