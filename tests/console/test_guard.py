@@ -80,7 +80,7 @@ def test_no_page_has_anything_inline_or_from_elsewhere() -> None:
         for forbidden in ("style=", "<style", "onclick", "javascript:", "http://", "https://"):
             assert forbidden not in text, template.name
         for tag in text.split("<script")[1:]:
-            assert tag.startswith(' src="/static/'), template.name
+            assert tag.startswith(' src="{{ base }}/static/'), template.name
         assert "|safe" not in text, template.name
 
 

@@ -75,10 +75,12 @@ class Guard:
             if self._sessions.is_open or key:
                 session = new = await self._sessions.enter(key)
             if session is not None and key:
-                return RedirectResponse("/", 303), new  # the key leaves the address bar
+                return RedirectResponse(
+                    f"{self._options.base}/", 303
+                ), new  # the key leaves the address bar
         request.scope.setdefault("state", {})["session"] = session
         if session is None and not path.startswith(WITHOUT_SESSION):
-            return _to_login(request), None
+            return _to_login(request, self._options), None
         if request.method not in READING and path != "/login":
             token = request.headers.get("x-csrf-token", "")
             if session is None or not secrets.compare_digest(token.encode(), session.csrf.encode()):
@@ -123,7 +125,8 @@ def session_cookie(request: Request, options: ConsoleOptions, session_id: str) -
     """The header that has the browser keep a session, or forget it with an empty id."""
     ending = "; Secure" if request.url.scheme == "https" else ""  # a proxy said so
     ending += "" if session_id else "; Max-Age=0"
-    return f"{cookie_name(options)}={session_id}; Path=/; HttpOnly; SameSite=Strict{ending}"
+    path = options.base or "/"
+    return f"{cookie_name(options)}={session_id}; Path={path}; HttpOnly; SameSite=Strict{ending}"
 
 
 def _foreign() -> Response:
@@ -142,9 +145,10 @@ def _is_own(headers: Headers, host: str) -> bool:
     return origin.scheme in ("http", "https") and origin.netloc == host
 
 
-def _to_login(request: Request) -> Response:
+def _to_login(request: Request, options: ConsoleOptions) -> Response:
+    address = f"{options.base}/login"
     if request.headers.get("hx-request"):
-        return Response(status_code=401, headers={"HX-Redirect": "/login"})
+        return Response(status_code=401, headers={"HX-Redirect": address})
     if request.method in READING:
-        return RedirectResponse("/login", 303)
+        return RedirectResponse(address, 303)
     return PlainTextResponse("Log in first.", 401)

@@ -13,6 +13,7 @@ class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
+    base: str = ""  # the path before every page, such as /console
     read_only: bool = False  # refuse whatever changes something
     hosts: tuple[str, ...] = ()  # names that browsers may ask for it by, beside this machine's
     mask_headers: tuple[str, ...] = ()  # names of headers, * stands for any letters

@@ -140,7 +140,11 @@ class Renderer:
             time=show_time,
         )
         self._templates.globals.update(
-            navigation=NAVIGATION, query=query, read_only=options.read_only, version=__version__
+            base=options.base,
+            navigation=NAVIGATION,
+            query=query,
+            read_only=options.read_only,
+            version=__version__,
         )
 
     def text(self, template: str, names: Mapping[str, Any]) -> str:

@@ -84,7 +84,7 @@ class Visit:
         """Something was done: say so, on the page at `address`."""
         self.session.notices.append(notice)
         self.sampler.stale()
-        return Response(status_code=204, headers={"HX-Redirect": address})
+        return Response(status_code=204, headers={"HX-Redirect": self.options.base + address})
 
     def stream(self, events: AsyncIterator[str]) -> StreamingResponse:
         """Server-sent events, until the browser leaves."""

@@ -19,6 +19,7 @@ from slipstream.server.options import JetStreamOptions, ServerOptions, temporary
 
 PROGRAM = "slipstream-server"
 SERVE_STORE_DIR = "./slipstream-data"
+CONSOLE_PORT = 8222  # of the console where no monitoring port is configured
 TEMPORARY_STORE_DIR = "slipstream"  # in the system's directory for temporary files
 
 
@@ -115,6 +116,10 @@ def load(program: Program, line: CommandLine) -> tuple[ServerOptions, list[str]]
     if options.jetstream.enabled and not options.jetstream.store_dir:
         directory = os.path.join(temporary_directory(), TEMPORARY_STORE_DIR)
         options.jetstream.store_dir = directory
+    monitoring = options.monitoring
+    if options.console.enabled and not monitoring.http_port and not monitoring.https_port:
+        monitoring.http_port = CONSOLE_PORT
+        monitoring.host = monitoring.host or "127.0.0.1"  # nobody has asked for the endpoints
     options.validate()
     return options, warnings
 

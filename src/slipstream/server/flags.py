@@ -44,6 +44,9 @@ _SECTIONS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
             Flag(("P", "pid"), TEXT, ("pid_file",), "file", "Write the process id to a file"),
             Flag(("m", "http_port"), NUMBER, ("monitoring.http_port",), "port", "Monitoring port"),
             Flag(("ms", "https_port"), NUMBER, ("monitoring.https_port",), "port", "The same, TLS"),
+            Flag(
+                ("console",), SWITCH, ("console.enabled",), "", "Console in the browser, /console"
+            ),
             Flag(("c", "config"), TEXT, (), "file", "Configuration file; flags override it"),
             Flag(("t",), SWITCH, (), "", "Check the configuration file and exit"),
             Flag(

@@ -218,6 +218,16 @@ class MonitoringOptions(msgspec.Struct, kw_only=True):
     http_base_path: str = ""  # "" or "/prefix"
 
 
+class ConsoleOptions(msgspec.Struct, kw_only=True):
+    """`console {}`: the console at /console of the monitoring port, for this machine alone."""
+
+    enabled: bool = False
+    read_only: bool = False  # refuse whatever changes something
+    hosts: list[str] = msgspec.field(default_factory=list)  # names that a proxy asks for it by
+    mask_headers: list[str] = msgspec.field(default_factory=list)
+    mask_fields: list[str] = msgspec.field(default_factory=list)  # of JSON bodies
+
+
 class ServerOptions(msgspec.Struct, kw_only=True):
     """One server. Ports are as bound: -1 is any free port (a 0 in a file or flag means 4222)."""
 
@@ -236,6 +246,7 @@ class ServerOptions(msgspec.Struct, kw_only=True):
     limits: LimitsOptions = msgspec.field(default_factory=LimitsOptions)
     logging: LoggingOptions = msgspec.field(default_factory=LoggingOptions)
     monitoring: MonitoringOptions = msgspec.field(default_factory=MonitoringOptions)
+    console: ConsoleOptions = msgspec.field(default_factory=ConsoleOptions)
     tls: TlsOptions | None = None
     authorization: AuthorizationOptions = msgspec.field(default_factory=AuthorizationOptions)
     accounts: dict[str, AccountOptions] = msgspec.field(default_factory=dict)
@@ -288,6 +299,8 @@ def _ports(options: ServerOptions) -> Iterator[str]:
         yield "https_port needs a certificate: add a tls block with cert_file and key_file"
     if monitoring.http_port > 0 and monitoring.http_port == options.port:
         yield f"http_port and port are both {options.port}: give the endpoints a port of their own"
+    if options.console.enabled and not monitoring.http_port and not monitoring.https_port:
+        yield "console needs the monitoring port: give http_port or https_port"
     if " " in options.server_name:
         yield f'server_name "{options.server_name}" has a space: use letters, digits, - and _'
     for name in ("pid_file", "ports_file_dir"):

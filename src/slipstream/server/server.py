@@ -13,7 +13,7 @@ import threading
 import time
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -33,6 +33,9 @@ from slipstream.server.monitoring.start import (
 from slipstream.server.options import JetStreamOptions, ServerOptions, temporary_directory
 from slipstream.server.process_files import bracketed, urls
 from slipstream.server.runtime import Runtime
+
+if TYPE_CHECKING:
+    from slipstream.server.monitoring.console import Console
 
 START_SECONDS_MAX = 60
 
@@ -83,6 +86,7 @@ class Server:
         self.log = log or standard_logger(config.logging)
         self.runtime: Runtime | None = None
         self.monitoring: MonitoringListener | None = None
+        self._console: Console | None = None
         self.port = 0
         self._temporary = ""
         if config.jetstream.enabled and not config.jetstream.store_dir:
@@ -149,8 +153,13 @@ class Server:
             monitor = make_monitor(runtime, options)
             start_system_account(monitor)
             self.monitoring = await start_monitoring(monitor, options, log)
+            if options.console.enabled:
+                from slipstream.server.monitoring.console import open_console  # few have it
+
+                self._console = open_console(self.monitoring, options, lambda: self.url, log)
             self.port = await self._listen(runtime)
         except BaseException:
+            await self._stop_console()
             self._stop_monitoring()
             await runtime.close()
             self._remove_temporary()
@@ -199,6 +208,7 @@ class Server:
             runtime = self.runtime
             self.runtime = None
             self.log.info("Initiating Shutdown...")
+            await self._stop_console()
             self._stop_monitoring()
             if self.options.jetstream.enabled:
                 self.log.info("Initiating JetStream Shutdown...")
@@ -212,6 +222,11 @@ class Server:
             import shutil
 
             shutil.rmtree(self._temporary, ignore_errors=True)
+
+    async def _stop_console(self) -> None:
+        if self._console is not None:
+            console, self._console = self._console, None
+            await console.close()
 
     def _stop_monitoring(self) -> None:
         if self.monitoring is not None:

@@ -43,7 +43,7 @@ async def log_in(request: Request) -> Response:
     if before is not None:
         await sessions.end(before)
     cookie = session_cookie(request, options, session.id)
-    return RedirectResponse("/", 303, headers={"set-cookie": cookie})
+    return RedirectResponse(f"{options.base}/", 303, headers={"set-cookie": cookie})
 
 
 async def log_out(request: Request) -> Response:
@@ -51,8 +51,12 @@ async def log_out(request: Request) -> Response:
     sessions: Sessions = request.app.state.sessions
     session: Session = request.state.session
     await sessions.end(session)
-    cookie = session_cookie(request, request.app.state.options, "")
-    return Response(status_code=204, headers={"HX-Redirect": "/login", "set-cookie": cookie})
+    options: ConsoleOptions = request.app.state.options
+    headers = {
+        "HX-Redirect": f"{options.base}/login",
+        "set-cookie": session_cookie(request, options, ""),
+    }
+    return Response(status_code=204, headers=headers)
 
 
 ROUTES = (("GET", "/login", form), ("POST", "/login", log_in), ("POST", "/logout", log_out))

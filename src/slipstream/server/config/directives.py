@@ -36,10 +36,33 @@ from slipstream.server.config.tree import Value
 from slipstream.server.options import (
     DEFAULT_PORT,
     SECOND,
+    ConsoleOptions,
     JetStreamOptions,
     ServerOptions,
     TlsOptions,
 )
+
+CONSOLE = Block(
+    "console",
+    (
+        optional("enabled", Boolean, "Whether there is one; a map without it has one."),
+        optional("read_only", Boolean, "Refuse whatever changes something."),
+        optional("hosts", Strings, "Names that a proxy on this machine asks for it by."),
+        optional("mask_headers", Strings, "Headers to hide; * stands for any letters."),
+        optional("mask_fields", Strings, "JSON fields to hide: ssn, or user.*.ssn."),
+    ),
+)
+
+
+def _read_console(value: Value, notes: Notes) -> ConsoleOptions:
+    if isinstance(value.data, bool):
+        return ConsoleOptions(enabled=value.data)
+    options = ConsoleOptions(enabled=True)
+    CONSOLE.fill(value, options, notes)
+    return options
+
+
+Console = Kind("boolean or map", _read_console)
 
 
 def _read_port(value: Value, notes: Notes) -> int:
@@ -275,6 +298,12 @@ TOP = Block(
             "Path before each endpoint.",
             "monitoring.http_base_path",
             put=_put_base_path,
+        ),
+        optional(
+            "console",
+            Console,
+            "The console at /console of the monitoring port: true, or a map.",
+            inner=CONSOLE,
         ),
         # Who may do what
         optional(

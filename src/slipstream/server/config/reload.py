@@ -27,6 +27,7 @@ _GROUPS = frozenset(
         "limits",
         "logging",
         "monitoring",
+        "console",
         "authorization",
         "jetstream",
         "jetstream.limits",
@@ -39,6 +40,7 @@ _SIZES = frozenset({"jetstream.max_memory_store", "jetstream.max_file_store"})
 
 _NAMES = {
     "allow_non_tls": "AllowNonTLS",
+    "console.enabled": "Console",
     "jetstream.domain": "JetStreamDomain",
     "jetstream.strict": "NoJetStreamStrict",
     "limits.max_subscriptions": "MaxSubs",

@@ -7,7 +7,7 @@ too long or too slow gets an error and the end of its connection.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -47,11 +47,25 @@ class Response(msgspec.Struct):
 Handler = Callable[[Request], Response]
 
 
+class Guest(Protocol):
+    """Whoever answers some paths in another way, and goes on with their connections."""
+
+    def wants(self, path: str) -> bool:
+        """Whether a path is the guest's."""
+
+    def take_over(self, transport: Any, received: bytes) -> None:
+        """Go on with a connection on which `received` came last."""
+
+
 class HttpConnection(asyncio.Protocol):
     """One client. `others` are all connections of the listener, to bound their number."""
 
-    def __init__(self, handler: Handler, others: "set[HttpConnection]") -> None:
+    def __init__(
+        self, handler: Handler, others: "set[HttpConnection]", guest: Guest | None = None
+    ) -> None:
         self._handler = handler
+        self._guest = guest
+        self._is_handed_over = False
         self._others = others
         self._transport: Any = None
         self._received = bytearray()
@@ -104,7 +118,7 @@ class HttpConnection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(seconds, self._transport.abort)
 
     def _answer_all(self) -> None:
-        while self._writable and not self._transport.is_closing():
+        while self._writable and not self._is_handed_over and not self._transport.is_closing():
             end = self._received.find(b"\r\n\r\n")
             if end < 0:
                 if len(self._received) > HEAD_BYTES_MAX:
@@ -132,11 +146,20 @@ class HttpConnection(asyncio.Protocol):
                 return
             headers[name.lower()] = value.strip().lower()
         path, _, query = words[1].partition("?")
+        if self._guest is not None and self._guest.wants(path):
+            self._hand_over(self._guest, head)
+            return
         response = self._handle(Request(path, query))
         # A body is not read, so what follows it can not be understood.
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         kept = headers.get("connection", "close" if words[2] == "HTTP/1.0" else "keep-alive")
         self._send(response, words[0] == "HEAD", close=has_body or kept != "keep-alive")
+
+    def _hand_over(self, guest: Guest, head: bytes) -> None:
+        """The connection is a guest's from this request on."""
+        self._is_handed_over = True
+        self.connection_lost(None)
+        guest.take_over(self._transport, head + b"\r\n\r\n" + bytes(self._received))
 
     def _handle(self, request: Request) -> Response:
         try:

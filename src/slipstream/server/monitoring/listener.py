@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from slipstream.server.listeners import open_listeners
-from slipstream.server.monitoring.http import HttpConnection, Request, Response
+from slipstream.server.monitoring.http import Guest, HttpConnection, Request, Response
 from slipstream.server.monitoring.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ class MonitoringListener:
 
     def __init__(self, monitor: Monitor) -> None:
         self.monitor = monitor
+        self.console: Guest | None = None
         self._connections: set[HttpConnection] = set()
         self._servers: list[asyncio.Server] = []
 
@@ -27,7 +28,7 @@ class MonitoringListener:
         loop = asyncio.get_running_loop()
 
         def accept() -> HttpConnection:
-            return HttpConnection(self._handle, self._connections)
+            return HttpConnection(self.handle, self._connections, self.console)
 
         listeners = await open_listeners(host, max(port, 0))
         found: int = listeners[0].getsockname()[1]
@@ -45,7 +46,8 @@ class MonitoringListener:
 
         return Endpoints(self.monitor)
 
-    def _handle(self, request: Request) -> Response:
+    def handle(self, request: Request) -> Response:
+        """Answer a request."""
         return self._endpoints.handle(request)
 
     def close(self) -> None:

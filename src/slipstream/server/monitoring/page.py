@@ -48,11 +48,19 @@ def index_page(monitor: Monitor) -> bytes:
     text = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n'
-        f"<title>Slipstream {name}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f'<link rel="icon" href="data:,">\n<title>Slipstream {name}</title>\n'
+        f"<style>{_STYLE}</style>\n</head>\n<body>\n"
         f"<h1>Slipstream</h1>\n{_health(monitor)}\n<table>\n{rows}\n</table>\n"
-        f"<h2>More</h2>\n<ul>\n{links}\n</ul>\n</body>\n</html>\n"
+        f"{_console(monitor)}<h2>More</h2>\n<ul>\n{links}\n</ul>\n</body>\n</html>\n"
     )
     return text.encode()
+
+
+def _console(monitor: Monitor) -> str:
+    if not monitor.options.console.enabled:
+        return ""
+    base = escape(monitor.options.monitoring.http_base_path)
+    return f'<p><a href="{base}/console/">Console</a>: streams, consumers and messages</p>\n'
 
 
 def _health(monitor: Monitor) -> str:
