@@ -1,7 +1,8 @@
 """The HTTP port answers well-formed requests, and survives all others."""
 
+import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from slipstream import Server
 from slipstream.server.monitoring import http
+from slipstream.server.monitoring.http import HttpConnection
 from slipstream.server.options import JetStreamOptions, MonitoringOptions
 from tests.server.monitoring.http_client import get
 
@@ -164,3 +166,66 @@ def test_the_port_is_free_again_after_the_end() -> None:
         url = server.monitoring_url
     with pytest.raises(OSError, match="refused"):
         get(url, "/healthz")
+
+
+def steps(path: str, begun: list[str]) -> Generator[None, None, bytes]:
+    """An answer in a hundred steps; `begun` notes each of them."""
+    for _ in range(100):
+        begun.append(path)
+        yield
+    return path.encode()
+
+
+async def asked(handler: http.Handler, *requests: bytes) -> tuple[bytes, HttpConnection]:
+    """What a connection answers to requests that come at once, and the connection."""
+    made: list[HttpConnection] = []
+
+    def accept() -> HttpConnection:
+        made.append(HttpConnection(handler, set()))
+        return made[0]
+
+    listener = await asyncio.get_running_loop().create_server(accept, "127.0.0.1", 0)
+    async with listener:
+        reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+        writer.writelines(requests)
+        received = await reader.read()
+        writer.close()
+        return received, made[0]
+
+
+async def test_others_have_their_turn_while_a_long_answer_is_made() -> None:
+    begun: list[str] = []
+    turns: list[int] = []
+
+    def look() -> None:
+        turns.append(len(begun))
+        if len(begun) < 200:
+            asyncio.get_running_loop().call_soon(look)
+
+    def handler(request: http.Request) -> http.Response:
+        if not turns:
+            look()
+        return http.Response(200, http.TEXT, steps(request.path, begun))
+
+    first = b"GET /a HTTP/1.1\r\n\r\n"
+    last = b"GET /b HTTP/1.1\r\nConnection: close\r\n\r\n"
+    received, _ = await asked(handler, first, last)
+    assert len(set(turns)) > 100  # a step or two in each round
+    assert begun == ["/a"] * 100 + ["/b"] * 100  # one after the other
+    assert [line for line in received.split(b"\r\n") if line in (b"/a", b"/b")] == [b"/b"]
+    assert received.count(b"HTTP/1.1 200 OK") == 2
+    assert b"\r\n\r\n/aHTTP/1.1 200 OK" in received
+
+
+async def test_a_long_answer_that_fails_is_an_error() -> None:
+    def failing() -> Generator[None, None, bytes]:
+        yield
+        raise ValueError("broken")
+
+    problems: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: problems.append(context["message"]))
+    request = b"GET /a HTTP/1.1\r\n\r\n"
+    received, _ = await asked(lambda _: http.Response(200, http.TEXT, failing()), request)
+    assert received.startswith(b"HTTP/1.1 500 ")
+    assert problems == ["monitoring failed to answer /a"]

@@ -17,7 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from slipstream import Server
 from slipstream.server.measures import BOUNDS_NS, Histogram
+from slipstream.server.monitoring.http import Response
 from slipstream.server.monitoring.metric_list import ALERTS, METRICS, SECTIONS, names_in
+from slipstream.server.monitoring.prometheus import CONSUMERS_PER_STEP, metrics
 from tests.lasting_ports import lasting_port
 from tests.server.monitoring.http_client import get
 
@@ -158,6 +160,28 @@ async def test_the_names_may_have_the_prefix_that_an_exporter_was_given() -> Non
     assert ("slipstream_healthy", "") in found
     assert not [name for name, _ in found if name.startswith(("gnatsd_", "jetstream_"))]
     assert refused.status == 400
+
+
+async def test_streams_and_consumers_may_go_while_a_scrape_is_made() -> None:
+    async with Server(monitoring_port=0) as server:
+        client = await nats.connect(server.url)
+        js = client.jetstream()
+        for name in ("S", "T"):
+            await js.add_stream(name=name, subjects=[name])
+            for i in range(2 * CONSUMERS_PER_STEP):
+                await js.add_consumer(name, durable_name=f"c{i}", inactive_threshold=3600)
+        assert server.monitoring is not None
+        steps = metrics(server.monitoring.monitor)
+        next(steps)  # the first consumers of S are in
+        await js.delete_consumer("S", f"c{CONSUMERS_PER_STEP}")
+        next(steps)
+        await js.delete_stream("S")
+        await js.delete_stream("T")
+        found = samples(Response(200, "", steps).whole_body().decode())
+        await client.close()
+    assert ("jetstream_consumer_num_pending", "S.c0") in found
+    assert ("jetstream_consumer_num_pending", f"S.c{CONSUMERS_PER_STEP}") not in found
+    assert ("jetstream_stream_last_seq", "T") not in found
 
 
 def test_a_histogram_counts_each_duration_once() -> None:

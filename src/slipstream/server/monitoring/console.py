@@ -36,7 +36,7 @@ def open_console(
 
     def elsewhere(path: str, query: str) -> tuple[int, str, bytes]:
         response = listener.handle(Request(path, query))
-        return response.status, response.content_type, response.body
+        return response.status, response.content_type, response.whole_body()
 
     monitor = listener.monitor
     scheme, port = "http", monitor.http_port

@@ -6,7 +6,7 @@ too long or too slow gets an error and the end of its connection.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
 import msgspec
@@ -35,13 +35,27 @@ class Request(msgspec.Struct):
     query: str = ""
 
 
+# Makes a body in steps, between which others have their turn, and returns it.
+Steps = Generator[None, None, bytes]
+
+
 class Response(msgspec.Struct):
     """An answer."""
 
     status: int
     content_type: str
-    body: bytes
+    body: bytes | Steps
     headers: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def whole_body(self) -> bytes:
+        """The body, made at once if need be."""
+        body = self.body
+        while not isinstance(body, bytes):
+            try:
+                next(body)
+            except StopIteration as end:
+                body = self.body = end.value
+        return body
 
 
 Handler = Callable[[Request], Response]
@@ -66,6 +80,7 @@ class HttpConnection(asyncio.Protocol):
         self._handler = handler
         self._guest = guest
         self._is_handed_over = False
+        self._is_working = False  # an answer is made in steps
         self._others = others
         self._transport: Any = None
         self._received = bytearray()
@@ -118,7 +133,7 @@ class HttpConnection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(seconds, self._transport.abort)
 
     def _answer_all(self) -> None:
-        while self._writable and not self._is_handed_over and not self._transport.is_closing():
+        while self._is_free() and not self._transport.is_closing():
             end = self._received.find(b"\r\n\r\n")
             if end < 0:
                 if len(self._received) > HEAD_BYTES_MAX:
@@ -128,6 +143,10 @@ class HttpConnection(asyncio.Protocol):
             del self._received[: end + 4]
             self._wait(IDLE_SECONDS_MAX)
             self._answer(head)
+
+    def _is_free(self) -> bool:
+        """Whether the next request may be answered."""
+        return self._writable and not self._is_handed_over and not self._is_working
 
     def _answer(self, head: bytes) -> None:
         lines = head.decode("latin-1").split("\r\n")
@@ -149,11 +168,38 @@ class HttpConnection(asyncio.Protocol):
         if self._guest is not None and self._guest.wants(path):
             self._hand_over(self._guest, head)
             return
-        response = self._handle(Request(path, query))
+        request = Request(path, query)
+        response = self._handle(request)
         # A body is not read, so what follows it can not be understood.
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         kept = headers.get("connection", "close" if words[2] == "HTTP/1.0" else "keep-alive")
-        self._send(response, words[0] == "HEAD", close=has_body or kept != "keep-alive")
+        only_head, close = words[0] == "HEAD", has_body or kept != "keep-alive"
+        if isinstance(response.body, bytes):
+            self._send(response, response.body, only_head, close)
+        else:
+            self._is_working = True
+            self._work(request, response, response.body, only_head, close)
+
+    def _work(
+        self, request: Request, response: Response, steps: Steps, only_head: bool, close: bool
+    ) -> None:
+        """One step of an answer; the next ones follow in later rounds of the loop."""
+        if self._transport.is_closing():
+            steps.close()
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            next(steps)
+        except StopIteration as end:
+            self._is_working = False
+            self._send(response, end.value, only_head, close)
+            loop.call_soon(self._answer_all)
+        except Exception as error:
+            self._is_working = False
+            failed = _failed(request, error)
+            self._send(failed, failed.whole_body(), only_head, close=True)
+        else:
+            loop.call_soon(self._work, request, response, steps, only_head, close)
 
     def _hand_over(self, guest: Guest, head: bytes) -> None:
         """The connection is a guest's from this request on."""
@@ -165,15 +211,13 @@ class HttpConnection(asyncio.Protocol):
         try:
             return self._handler(request)
         except Exception as error:  # an endpoint's mistake must not end the server
-            asyncio.get_running_loop().call_exception_handler(
-                {"message": f"monitoring failed to answer {request.path}", "exception": error}
-            )
-            return Response(500, TEXT, b"the server failed to answer; its log says why\n")
+            return _failed(request, error)
 
     def _refuse(self, status: int, text: str) -> None:
-        self._send(Response(status, TEXT, text.encode() + b"\n"), False, close=True)
+        body = text.encode() + b"\n"
+        self._send(Response(status, TEXT, body), body, False, close=True)
 
-    def _send(self, response: Response, only_head: bool, close: bool) -> None:
+    def _send(self, response: Response, body: bytes, only_head: bool, close: bool) -> None:
         from email.utils import formatdate
 
         lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Unknown')}"]
@@ -181,11 +225,21 @@ class HttpConnection(asyncio.Protocol):
         lines += [
             f"Content-Type: {response.content_type}",
             f"Date: {formatdate(usegmt=True)}",
-            f"Content-Length: {len(response.body)}",
+            f"Content-Length: {len(body)}",
         ]
         if close:
             lines.append("Connection: close")
         head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-        self._transport.write(head if only_head else head + response.body)
+        self._transport.write(head)
+        if not only_head:
+            self._transport.write(body)  # by itself, because it may be large
         if close:
             self._transport.close()
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    """The answer of an endpoint that has made a mistake, which the log reports."""
+    asyncio.get_running_loop().call_exception_handler(
+        {"message": f"monitoring failed to answer {request.path}", "exception": error}
+    )
+    return Response(500, TEXT, b"the server failed to answer; its log says why\n")

@@ -19,15 +19,18 @@ def process_facts() -> Iterator[tuple[str, float]]:
         with open("/proc/self/stat", "rb") as file:
             # The second field, a name in brackets, may hold spaces.
             fields = file.read().rpartition(b")")[2].split()
-        with open("/proc/stat", "rb") as file:
-            booted = next(int(line.split()[1]) for line in file if line.startswith(b"btime "))
-    except (OSError, StopIteration, ValueError):
+    except OSError:
         return
     # Their numbers in proc(5), less the three that lie before.
     yield "process_threads", int(fields[20 - 3])
-    yield "process_start_time_seconds", booted + int(fields[22 - 3]) / _TICKS
     yield "process_virtual_memory_bytes", int(fields[23 - 3])
     yield "process_resident_memory_bytes", int(fields[24 - 3]) * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open("/proc/stat", "rb") as file:
+            booted = next(int(line.split()[1]) for line in file if line.startswith(b"btime "))
+    except (OSError, StopIteration):  # a container may hide it
+        return
+    yield "process_start_time_seconds", booted + int(fields[22 - 3]) / _TICKS
 
 
 def disk_space(directory: str) -> tuple[int, int] | None:

@@ -25,6 +25,7 @@ from slipstream.engine.sourcing.inflow import inflow_info
 from slipstream.engine.stream.stream import Stream
 from slipstream.server.measures import BOUNDS_NS, Histogram
 from slipstream.server.monitoring.healthz import OK, HealthzOptions, problems_of
+from slipstream.server.monitoring.http import Steps
 from slipstream.server.monitoring.jsz import JszOptions, jsz
 from slipstream.server.monitoring.metric_list import metric_of
 from slipstream.server.monitoring.monitor import Monitor
@@ -33,6 +34,7 @@ from slipstream.server.monitoring.query import BadRequest
 from slipstream.server.monitoring.subsz import SubszOptions, subsz
 from slipstream.server.monitoring.varz import varz
 
+CONSUMERS_PER_STEP = 50
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECOND = 1_000_000_000
 _TIMES = frozenset({"start", "config_load_time"})
@@ -62,33 +64,43 @@ class _Metrics:
         samples.append(f"_sum{{{labels}}} {histogram.total / _SECOND}")
         samples.append(f"_count{{{labels}}} {total}")
 
-    def text(self, prefix: str) -> str:
-        lines: list[str] = []
+    def texts(self, prefix: str) -> Iterator[bytes]:
+        """The text about each metric."""
         for name, samples in self._samples.items():
             metric = metric_of(name)
             shown = _EXPORTED.sub(prefix, name, count=1) if prefix else name
-            lines.append(f"# HELP {shown} {metric.help}")
-            lines.append(f"# TYPE {shown} {metric.kind}")
+            lines = [f"# HELP {shown} {metric.help}", f"# TYPE {shown} {metric.kind}"]
             lines += [shown + sample for sample in samples]
-        return "\n".join(lines) + "\n"
+            yield ("\n".join(lines) + "\n").encode()
 
 
-def metrics(monitor: Monitor, prefix: str = "") -> bytes:
-    """Everything at once; `prefix` stands for `gnatsd` and `jetstream`, as with the exporter's
-    option of that name. Raises `BadRequest`."""
+def metrics(monitor: Monitor, prefix: str = "") -> Steps:
+    """Everything, in steps of about a millisecond, between which clients have their turn; `prefix`
+    stands for `gnatsd` and `jetstream`, as with the exporter's option of that name.
+
+    Raises `BadRequest`.
+    """
     if prefix and not _PREFIX.fullmatch(prefix):
         raise BadRequest("prefix must be letters, digits and underscores, such as nats")
+    return _steps(monitor, prefix)
+
+
+def _steps(monitor: Monitor, prefix: str) -> Steps:
     found = _Metrics()
     server = _labels({"server_id": monitor.engine.server_id})
     _add_server(monitor, found, server)
     _add_disk(monitor, found, server)
-    _add_jetstream(monitor, found)
+    yield from _add_jetstream(monitor, found)
     for name, number in process_facts():
         found.add(name, number, server)
     for endpoint, answer in (("varz", varz(monitor)), ("subsz", subsz(monitor, SubszOptions()))):
         for name, number in _numbers(answer, f"gnatsd_{endpoint}"):
             found.add(name, number, server)
-    return found.text(prefix).encode()
+    parts = []
+    for part in found.texts(prefix):
+        parts.append(part)
+        yield
+    return b"".join(parts)
 
 
 def _numbers(answer: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
@@ -144,7 +156,7 @@ def _add_disk(monitor: Monitor, found: _Metrics, labels: str) -> None:
 # -- JetStream ---------------------------------------------------------------------------------
 
 
-def _add_jetstream(monitor: Monitor, found: _Metrics) -> None:
+def _add_jetstream(monitor: Monitor, found: _Metrics) -> Iterator[None]:
     engine = monitor.engine
     base = {
         "server_id": engine.server_id,
@@ -164,15 +176,15 @@ def _add_jetstream(monitor: Monitor, found: _Metrics) -> None:
     for name in ("max_memory", "max_storage"):
         found.add(f"jetstream_server_{name}", state["config"][name], server)
     now = monitor.now
-    for account in engine.accounts.values():
+    for account in list(engine.accounts.values()):
         if account.jetstream is not None:
-            _add_account(found, account.jetstream, server, now)
+            yield from _add_account(found, account.jetstream, server, now)
 
 
 # Labels are text from here on: what all samples of an account or stream share is made once.
 
 
-def _add_account(found: _Metrics, js: JetStream, labels: str, now: int) -> None:
+def _add_account(found: _Metrics, js: JetStream, labels: str, now: int) -> Iterator[None]:
     name = js.account.name
     text = f"{labels},{_labels({'account': name, 'account_name': name, 'account_id': name})}"
     found.add("jetstream_account_max_memory", js.limits.max_memory, text)
@@ -182,17 +194,20 @@ def _add_account(found: _Metrics, js: JetStream, labels: str, now: int) -> None:
     found.add("slipstream_api_requests_total", js.api_total, text)
     found.add("slipstream_api_errors_total", js.api_errors, text)
     leader = js.engine.server_name
-    for stream in js.streams.values():
+    for stream in list(js.streams.values()):
+        if stream.closed:  # between two steps
+            continue
         own = {
             "stream_name": stream.name,
             "stream_leader": leader,
             "is_stream_leader": "true",
             "stream_raft_group": "",
         }
-        _add_stream(found, stream, f"{text},{_labels(own)}", now)
+        yield from _add_stream(found, stream, f"{text},{_labels(own)}", now)
+        yield
 
 
-def _add_stream(found: _Metrics, stream: Stream, text: str, now: int) -> None:
+def _add_stream(found: _Metrics, stream: Stream, text: str, now: int) -> Iterator[None]:
     log, config = stream.log, stream.config
     numbers = {
         "total_messages": log.messages,
@@ -215,11 +230,15 @@ def _add_stream(found: _Metrics, stream: Stream, text: str, now: int) -> None:
     leader = _labels(
         {"consumer_leader": stream.js.engine.server_name, "is_consumer_leader": "true"}
     )
-    for consumer in stream.consumers.values():
+    for number, consumer in enumerate(list(stream.consumers.values()), 1):
+        if consumer.stopped or stream.closed:
+            continue
         own = _labels(
             {"consumer_name": consumer.name, "consumer_desc": consumer.config.description}
         )
         _add_consumer(found, consumer, f"{text},{leader},{own}", now)
+        if number % CONSUMERS_PER_STEP == 0:
+            yield
 
 
 def _add_inflow(found: _Metrics, stream: Stream, text: str) -> None:
