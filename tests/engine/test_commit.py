@@ -87,6 +87,24 @@ def test_what_is_stored_while_a_batch_is_under_way(body: bytes, batches: list[in
     assert world.stream.durable == batches
 
 
+def test_a_batch_knows_since_when_its_messages_wait() -> None:
+    world = World()
+    world.runner.hold()
+    world.stream.store(SMALL)
+    begun = [world.clock.now]
+    for _ in range(2):  # both wait for the first batch, and are in the second
+        world.pass_time(1000)
+        world.stream.store(SMALL)
+    begun.append(begun[0] + 1000)
+    since = []
+    while world.runner.waiting:
+        job: Any = world.runner.waiting[0].job
+        since += [job.since] if job.since not in since else []
+        world.pass_time(1000)
+        world.runner.step()
+    assert since == begun
+
+
 def test_a_batch_after_a_failed_one_has_failed() -> None:
     world = World()
     world.runner.hold()

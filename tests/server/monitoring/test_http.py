@@ -217,6 +217,70 @@ async def test_others_have_their_turn_while_a_long_answer_is_made() -> None:
     assert b"\r\n\r\n/aHTTP/1.1 200 OK" in received
 
 
+class LongAnswers:
+    """A listener whose answers take until `end`."""
+
+    def __init__(self) -> None:
+        self.connections: set[HttpConnection] = set()
+        self.begun: asyncio.Queue[None] = asyncio.Queue()
+        self._going = True
+
+    def end(self) -> None:
+        self._going = False
+
+    def _steps(self) -> Generator[None, None, bytes]:
+        self.begun.put_nowait(None)
+        while self._going:
+            yield
+        return b"done"
+
+    def _accept(self) -> HttpConnection:
+        return HttpConnection(
+            lambda _: http.Response(200, http.TEXT, self._steps()), self.connections
+        )
+
+    async def listen(self) -> asyncio.Server:
+        return await asyncio.get_running_loop().create_server(self._accept, "127.0.0.1", 0)
+
+
+ASK = b"GET /a HTTP/1.1\r\nConnection: close\r\n\r\n"
+
+
+async def test_who_sends_while_a_long_answer_is_made_waits() -> None:
+    """Else a client could fill the server's memory with what nobody looks at yet."""
+    answers = LongAnswers()
+    async with await answers.listen() as listener:
+        reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+        writer.write(ASK)
+        await answers.begun.get()
+        writer.write(bytes(64 * 1024 * 1024))
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        [connection] = answers.connections
+        assert len(connection._received) < 1024 * 1024
+        answers.end()
+        assert (await reader.read(4096)).endswith(b"done")
+        writer.transport.abort()
+
+
+async def test_so_many_long_answers_are_made_at_a_time_and_no_more() -> None:
+    answers = LongAnswers()
+    async with await answers.listen() as listener:
+        address = listener.sockets[0].getsockname()
+        clients = [await asyncio.open_connection(*address) for _ in range(http.LONG_ANSWERS_MAX)]
+        for _, writer in clients:
+            writer.write(ASK)
+            await answers.begun.get()
+        late, late_writer = await asyncio.open_connection(*address)
+        late_writer.write(ASK)
+        assert (await late.read()).startswith(b"HTTP/1.1 503 ")
+        answers.end()
+        for reader, writer in clients:
+            assert (await reader.read()).endswith(b"done")
+            writer.close()
+        late_writer.close()
+
+
 async def test_a_long_answer_that_fails_is_an_error() -> None:
     def failing() -> Generator[None, None, bytes]:
         yield

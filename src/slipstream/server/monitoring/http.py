@@ -15,6 +15,7 @@ HEAD_BYTES_MAX = 16 * 1024
 HEAD_SECONDS_MAX = 10.0
 IDLE_SECONDS_MAX = 60.0
 CONNECTIONS_MAX = 256
+LONG_ANSWERS_MAX = 4  # at a time: each may take many megabytes
 TEXT = "text/plain; charset=utf-8"
 
 _REASONS = {
@@ -176,8 +177,11 @@ class HttpConnection(asyncio.Protocol):
         only_head, close = words[0] == "HEAD", has_body or kept != "keep-alive"
         if isinstance(response.body, bytes):
             self._send(response, response.body, only_head, close)
+        elif sum(other._is_working for other in self._others) >= LONG_ANSWERS_MAX:
+            self._refuse(503, "others are being answered: ask again in a moment")
         else:
             self._is_working = True
+            self._transport.pause_reading()
             self._work(request, response, response.body, only_head, close)
 
     def _work(
@@ -192,10 +196,10 @@ class HttpConnection(asyncio.Protocol):
             next(steps)
         except StopIteration as end:
             self._is_working = False
+            self._transport.resume_reading()
             self._send(response, end.value, only_head, close)
             loop.call_soon(self._answer_all)
         except Exception as error:
-            self._is_working = False
             failed = _failed(request, error)
             self._send(failed, failed.whole_body(), only_head, close=True)
         else:
