@@ -39,6 +39,13 @@ sys.meta_path.insert(0, Missing())
             "from slipstream.cli.main import main; sys.exit(main(['console', '--no-context']))",
         ),
         (
+            "console",
+            ["uvicorn"],
+            "from slipstream import Server\n"
+            "from slipstream.server.options import ConsoleOptions\n"
+            "Server(monitoring_port=0, console=ConsoleOptions(enabled=True)).start()",
+        ),
+        (
             "websocket",
             ["websockets"],
             "import asyncio, slipstream; asyncio.run(slipstream.connect('ws://127.0.0.1:1'))",

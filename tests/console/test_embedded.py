@@ -17,6 +17,7 @@ import slipstream.sync
 from slipstream import Server
 from slipstream.console import embedded
 from slipstream.console.embedded import is_this_machine
+from slipstream.console.render import Renderer
 from slipstream.errors import ConfigError
 from slipstream.server.command import Program, load
 from slipstream.server.config import load_text
@@ -284,6 +285,31 @@ def test_a_body_that_comes_with_the_head_is_not_lost(browser: Browser) -> None:
     status, text = browser.ask("/console/login", "POST", "user=&token=", origin=browser.url)
     assert status in (400, 403)
     assert text
+
+
+def test_mistakes_of_the_console_are_in_the_servers_log_and_those_of_browsers_are_not(
+    server: Server,
+    browser: Browser,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    address = server.monitoring_url.removeprefix("http://").split(":")
+    with socket.create_connection((address[0], int(address[1])), timeout=30) as connection:
+        connection.sendall(b"GET /console/ HTTP/1.1\r\nContent-Length: many\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 400 ")
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("broken")
+
+    browser.ask("/console/")
+    monkeypatch.setattr(Renderer, "page", broken)
+    assert browser.ask("/console/")[0] == 500
+    browser.ask("/healthz")  # whose turn is after that
+    texts = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "Internal error: showing the console: RuntimeError('broken')" in texts[0]
+    assert capfd.readouterr().err == ""
 
 
 def test_the_flag_alone_opens_a_port_of_this_machine() -> None:

@@ -6,6 +6,7 @@ server decides who may do what. Only this machine is answered.
 """
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Callable
 from ipaddress import ip_address
@@ -41,14 +42,35 @@ FOR_OTHERS = (
 Elsewhere = Callable[[str, str], tuple[int, str, bytes]]
 
 
+# Takes what the console was doing when it failed, and the error.
+Fault = Callable[[str, BaseException], None]
+
+
+class _Faults(logging.Handler):
+    """Takes the errors that Uvicorn logs to the server's own log."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(logging.ERROR)
+        self._fault = fault
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        self._fault("showing the console", error or Error(record.getMessage()))
+
+
 class EmbeddedConsole:
     """Pages for whoever comes to `options.base`; `url` is the server's, once it listens.
 
-    `elsewhere` answers what a browser asks for on a connection that was handed over before.
+    `elsewhere` answers what a browser asks for on a connection that was handed over before, and
+    `fault` hears of the console's own mistakes. What a browser does wrong is answered, not logged.
     """
 
     def __init__(
-        self, options: ConsoleOptions, url: Callable[[], str], elsewhere: Elsewhere
+        self,
+        options: ConsoleOptions,
+        url: Callable[[], str],
+        elsewhere: Elsewhere,
+        fault: Fault,
     ) -> None:
         self._options = options
         self._url = url
@@ -60,6 +82,9 @@ class EmbeddedConsole:
         self._opening = asyncio.Lock()
         self._is_open = False
         self._state = ServerState()
+        # Of this console alone: that of the process has settings of the program around it.
+        self._logger = logging.Logger("slipstream.console", logging.ERROR)
+        self._logger.addHandler(_Faults(fault))
         self._config = uvicorn.Config(
             self._answer,
             interface="asgi3",
@@ -67,7 +92,6 @@ class EmbeddedConsole:
             ws="none",
             lifespan="off",
             log_config=None,
-            access_log=False,
             server_header=False,
             limit_concurrency=REQUESTS_MAX,
         )
@@ -87,6 +111,7 @@ class EmbeddedConsole:
             transport.close()
             return
         protocol = make(config=self._config, server_state=self._state, app_state={})
+        protocol.logger, protocol.access_log = self._logger, False
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         protocol.data_received(received)

@@ -55,6 +55,7 @@ def open_console(
         ),
         url,
         elsewhere,
+        log.fault,
     )
     listener.console = found
     log.info(f"Starting console on {scheme}://localhost:{port}{base}/")
