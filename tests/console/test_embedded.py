@@ -306,7 +306,7 @@ def test_mistakes_of_the_console_are_in_the_servers_log_and_those_of_browsers_ar
     browser.ask("/console/")
     monkeypatch.setattr(Renderer, "page", broken)
     assert browser.ask("/console/")[0] == 500
-    browser.ask("/healthz")  # whose turn is after that
+    Browser(server.monitoring_url).ask("/healthz")  # whose turn is after that
     texts = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert "Internal error: showing the console: RuntimeError('broken')" in texts[0]
     assert capfd.readouterr().err == ""
