@@ -6,8 +6,7 @@ what it can not know: how far a consumer is behind, for how long nothing has mov
 take. `metric_list` has them all.
 
 The text is made here, and only read by `prometheus_client` in the tests: that library takes 250 µs
-for the samples of one consumer, where this takes 20, and clients wait for as long as a scrape is
-made.
+of the event loop for the samples of one consumer, where this takes 20.
 """
 
 import re
