@@ -81,7 +81,7 @@ class Compactor:
 
     def draw_up(self) -> "list[CompactionJob]":
         """What is to run once this batch is durable, in which all removals are told."""
-        if self._job is not None or not self._sparse:
+        if self._job is not None or not self._sparse or self._log.reader.held:
             return []
         log = self._log
         segment = self._sparse.pop(0)
@@ -119,7 +119,7 @@ class Compactor:
             return False
         if log.failed or segment.live == 0:
             return False
-        if job.erased or segment.pins:
+        if job.erased or segment.pins or log.reader.held:
             self.add(segment)
             return False
         try:

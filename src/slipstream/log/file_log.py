@@ -219,6 +219,11 @@ class FileLog(Log):
         if self.messages == 0:
             self.first_seq = last_seq + 1
 
+    def cut(self) -> None:
+        """Have all messages in closed segments: a new one begins. Raises `StorageError`."""
+        if self._active is not None and self._active.base <= self.last_seq:
+            self._fresh_segment(self.last_seq + 1, 0)
+
     def _reserve(self, segment: Segment, size: _int) -> None:
         if self.failed:
             raise StorageError(self.failed)

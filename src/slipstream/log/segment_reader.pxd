@@ -13,6 +13,8 @@ cdef class SegmentReader:
     cdef Segment _window_of
     cdef Py_ssize_t _window_start
     cdef bytes _window
+    cdef public int held
+    cdef list _unlinked_late
 
     cpdef int fill(self, Segment segment, Py_ssize_t i, Record record) except -1
     @cython.locals(offsets=Column, offset=Py_ssize_t)

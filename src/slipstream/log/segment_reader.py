@@ -58,6 +58,8 @@ class SegmentReader:
         self._window_of: Segment | None = None
         self._window_start = 0
         self._window = b""
+        self.held = 0  # how many read the files as they were: none is removed or written anew
+        self._unlinked_late: list[str] = []
 
     def fill(self, segment: Segment, i: _int, record: Record) -> _int:
         """Fill `record` with the message at place `i`. Raises `CorruptionError`, OSError."""
@@ -227,8 +229,22 @@ class SegmentReader:
 
     def unlink(self, segment: Segment) -> None:
         """Remove the file of a segment in which nothing lives."""
+        if self.held:
+            self._unlinked_late.append(segment.path)
+            return
+        self._unlink(segment.path)
+
+    def release(self) -> None:
+        """One fewer reads the files as they were."""
+        self.held -= 1
+        if not self.held:
+            late, self._unlinked_late = self._unlinked_late, []
+            for path in late:
+                self._unlink(path)
+
+    def _unlink(self, path: str) -> None:
         try:
-            self._disk.remove(segment.path)
+            self._disk.remove(path)
         except OSError:
             pass  # the records say that nothing in it lives
 

@@ -554,6 +554,44 @@ class StreamStore:
 
         _make(self._disk, self.path, fill)
 
+    def stage(self, id: str, created: int) -> "StreamStore":
+        """A directory for a stream that is to come to this place by `adopt`, and that a crash
+        removes until then. Blocks; raises OSError, `StorageError`."""
+        above = os.path.dirname(self.path)
+        path = f"{above}/{_FRESH}{id}"
+        self._disk.makedirs(above)
+        self._disk.mkdir(path)
+        self._disk.mkdir(f"{path}/msgs")
+        late = Late(self._disk)
+        staged = StreamStore(self._disk, path, BlockCache(), self._segment_bytes, late)
+        staged.belongs_to(created)
+        return staged
+
+    def put_consumer(self, name: str, is_ephemeral: bool, meta: bytes, state: bytes) -> None:
+        """Write a consumer's files, durably but for the names above its directory. Blocks; raises
+        OSError, `StorageError`."""
+        store = self.consumer(name, is_ephemeral)
+        self._disk.makedirs(store.path)
+        store.meta.create(meta, f"{store.path}/meta")
+        store.state.save(state, sync=True)
+
+    def adopt(self, staged: "StreamStore", meta: bytes) -> None:
+        """Have the directory of `staged`, whose log is closed, at this place with `meta`; durable.
+        Blocks; raises OSError, `StorageError`: then it is where it was."""
+        parts = ("msgs", "consumers", "ephemeral")
+        if not any(self._disk.list(f"{self.path}/{part}") for part in parts):
+            _discard(self._disk, self.path)
+        _check_free(self._disk, self.path)
+        staged.meta.create(meta, f"{staged.path}/meta")
+        for part in (f"{staged.path}/msgs", staged.path):
+            self._disk.sync_dir(part)
+        self._disk.rename(staged.path, self.path)
+        try:
+            self._disk.sync_dir(os.path.dirname(self.path))
+        except OSError:
+            self._disk.rename(self.path, staged.path)
+            raise
+
     def is_begun(self) -> bool:
         """Whether there is more than a directory that is to go, or that a crash cut short when it
         was made or removed."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from slipstream.engine.api import account, consumers, messages, streams
+from slipstream.engine.api import account, backups, consumers, messages, streams
 from slipstream.engine.api.dispatch import ApiService
 from slipstream.engine.api.explain import ExplainService
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 OPERATIONS = [
     *account.OPERATIONS,
     *streams.OPERATIONS,
+    *backups.OPERATIONS,
     *messages.OPERATIONS,
     *consumers.OPERATIONS,
 ]

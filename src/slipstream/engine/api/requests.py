@@ -1,6 +1,6 @@
 """The bodies of API requests."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -69,6 +69,13 @@ class SnapshotRequest(msgspec.Struct, forbid_unknown_fields=True):
     chunk_size: int = 0
     window_size: int = 0
     jsck: bool = False
+
+
+class RestoreRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """STREAM.RESTORE."""
+
+    config: dict[str, Any] = {}
+    state: dict[str, Any] = {}
 
 
 class PauseRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -4,10 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.api.dispatch import Done, Operation, Request, Wait, WhenDurable, all_of, page
 from slipstream.engine.api.requests import (
-    SnapshotRequest,
     StreamInfoRequest,
     StreamPageRequest,
-    read_body,
     read_optional,
 )
 from slipstream.engine.api.stream_info import SUBJECTS_PER_PAGE, stream_info
@@ -26,7 +24,6 @@ from slipstream.engine.stream.retention import drop_acked, enforce_all, thinned
 from slipstream.engine.stream.stream import Stream
 from slipstream.engine.stream.upstream_checks import check_filters
 from slipstream.errors import StorageError
-from slipstream.wire.subjects import is_literal
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
@@ -62,6 +59,8 @@ def create(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
             raise ApiError(10058)
         answer = {**stream_info(existing), "did_create": True}
         return WhenDurable(_when_kept(js, existing), answer, 10049)
+    if config.name in js.arriving:
+        raise ApiError(10058)
     js.check_account(config, is_new=True)
     check_overlap(config, js.claims)
     check_filters(config)
@@ -180,26 +179,6 @@ def needs_cluster(_js: "JetStream", _request: Request) -> dict[str, Any]:
     raise ApiError(10010)
 
 
-def snapshot(js: "JetStream", request: Request) -> dict[str, Any]:
-    """STREAM.SNAPSHOT is not there yet; what is wrong with the request is said first."""
-    if request.is_empty:
-        raise ApiError(10003)
-    asked = read_body(request, SnapshotRequest)
-    js.find(request.tokens[0])
-    if not is_literal(asked.deliver_subject.encode()):
-        raise ApiError(10015)
-    raise ApiError(10064, err="not supported by this server yet")
-
-
-def restore(js: "JetStream", request: Request) -> dict[str, Any]:
-    """STREAM.RESTORE is not there yet."""
-    if request.is_empty:
-        raise ApiError(10003)
-    if request.tokens[0] in js.streams:
-        raise ApiError(10130)
-    raise ApiError(10062, err="not supported by this server yet")
-
-
 OPERATIONS = [
     Operation("STREAM.CREATE", 1, "stream_create_response", create, {}),
     Operation("STREAM.UPDATE", 1, "stream_update_response", update, {}),
@@ -207,8 +186,6 @@ OPERATIONS = [
     Operation("STREAM.INFO", 1, "stream_info_response", info, _PAGE_ZEROS),
     Operation("STREAM.NAMES", 0, "stream_names_response", names, {**_PAGE_ZEROS, "streams": None}),
     Operation("STREAM.LIST", 0, "stream_list_response", list_infos, {**_PAGE_ZEROS, "streams": []}),
-    Operation("STREAM.SNAPSHOT", 1, "stream_snapshot_response", snapshot, {}),
-    Operation("STREAM.RESTORE", 1, "stream_restore_response", restore, {"deliver_subject": ""}),
     *(
         Operation(name, 1 + name.startswith("CONSUMER"), f"{response}_response", needs_cluster, {})
         for name, response in (

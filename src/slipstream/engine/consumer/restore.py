@@ -99,6 +99,26 @@ def _connect(consumer: Consumer) -> None:
     consumer.wake()
 
 
+def place_consumer(
+    stream: "Stream", name: str, config: ConsumerConfig, created: int, position: bytes
+) -> None:
+    """A consumer in memory that goes on at `position`. Raises `CorruptionError`."""
+    consumer = Consumer(stream, name, config, created, None)
+    apply_state(consumer, position)
+    _fit(consumer)
+    consumer.life = ConsumerLife(consumer)
+    _connect(consumer)
+    _hold(consumer)
+
+
+def _hold(consumer: Consumer) -> None:
+    """Whether the filters still match what is out is not known."""
+    if consumer.pending.size:
+        consumer.holds = True
+        consumer.stream.holding[consumer] = None
+        consumer.stream.strays[consumer] = None
+
+
 def restore_consumers(stream: "Stream") -> None:
     """Start again every consumer that the stream's directory has."""
     if stream.store is None:
@@ -133,10 +153,7 @@ def restore_consumers(stream: "Stream") -> None:
             doubt_consumer(stream, name, store.meta.doubt, is_lost=False)
         elif not store.is_ephemeral:
             stream.js.check_copies(store.meta, f"consumer '{stream.name} > {name}'")
-        if consumer.pending.size:  # whether its filters still match all of these is not known
-            consumer.holds = True
-            stream.holding[consumer] = None
-            stream.strays[consumer] = None
+        _hold(consumer)
     if all_known and stream.config.retention != "limits":
         drop_settled(stream)
 

@@ -55,23 +55,31 @@ def encode_state(consumer: "Consumer") -> bytes:
         delivered = min(delivered, visible)
         floor = min(floor, visible)
         next_seq = min(next_seq, visible + 1)
-    head = _HEAD.pack(
-        VERSION,
+    return pack_position(
         consumer.created,
-        consumer.delivered_seq,
-        delivered,
-        consumer.delivered_at,
-        consumer.floor_seq,
-        floor,
-        consumer.acked_at,
+        (consumer.delivered_seq, delivered, consumer.delivered_at),
+        (consumer.floor_seq, floor, consumer.acked_at),
         next_seq,
-        len(consumer.pending),
-        len(consumer.redelivered),
-        len(initial),
+        consumer.pending.pack(),
+        consumer.redelivered,
+        initial,
     )
-    parts = [head]
-    parts.append(consumer.pending.pack())
-    parts.extend(_REDELIVERED.pack(seq, count) for seq, count in consumer.redelivered.items())
+
+
+def pack_position(
+    created: int,
+    delivered: tuple[int, int, int],
+    floor: tuple[int, int, int],
+    next_seq: int,
+    pending: bytes,
+    redelivered: dict[int, int],
+    initial: list[int],
+) -> bytes:
+    """A position as bytes; `delivered` and `floor` are a consumer sequence, a stream sequence and a
+    time (ns), `pending` is what `PendingMessages.pack` gives. Raises struct.error."""
+    counts = (len(pending) // PENDING_SIZE, len(redelivered), len(initial))
+    parts = [_HEAD.pack(VERSION, created, *delivered, *floor, next_seq, *counts), pending]
+    parts.extend(_REDELIVERED.pack(seq, count) for seq, count in redelivered.items())
     parts.extend(_SEQUENCE.pack(seq) for seq in initial)
     return b"".join(parts)
 

@@ -55,6 +55,8 @@ class JetStream:
         self.advisories = Advisories(self)
         self.doubts = Doubts(self)
         self._unreadable: dict[str, str] = {}  # what was reported of streams, by name
+        self.transfers: set[Any] = set()  # snapshots and restores that are under way
+        self.arriving: set[str] = set()  # names of streams that are restored in a moment
 
     def set_limits(self, limits: Any) -> None:
         """What the account may use, from now on."""
@@ -151,6 +153,19 @@ class JetStream:
         if 0 <= ceiling < self.engine.stored[storage] + size:
             raise ApiError(10023)
 
+    def room_for(self, storage: str) -> int:
+        """How many bytes more may be stored in one stream; -1 for no bound."""
+        server = self.engine.options.jetstream_limits
+        memory = storage == "memory"
+        account = self.limits.max_memory if memory else self.limits.max_storage
+        ceiling = server.max_memory if memory else server.max_storage
+        rooms = []
+        if account >= 0:
+            rooms.append(account - self._stored[storage])
+        if ceiling >= 0:
+            rooms.append(ceiling - self.engine.stored[storage])
+        return max(min(rooms), 0) if rooms else -1
+
     def count_bytes(self, storage: str, change: int) -> None:
         """A stream stores so much more, or less."""
         self._stored[storage] += change
@@ -194,8 +209,7 @@ class JetStream:
 
     def create_stream(self, config: StreamConfig) -> Stream:
         """A new stream; the configuration was checked. Raises `ApiError`."""
-        # No two streams have the same time, which tells those of one name apart.
-        created = self._created = max(self.engine.clock.now, self._created + 1)
+        created = self.new_created()
         store: StreamStore | None = None
         log: Log
         try:
@@ -215,6 +229,18 @@ class JetStream:
         if store is not None:
             self.resolve(self._unreadable.pop(stream.name, ""))
         return stream
+
+    def new_created(self) -> int:
+        """When a new stream is created: no two have the same time, which tells those of one name
+        apart."""
+        self._created = max(self.engine.clock.now, self._created + 1)
+        return self._created
+
+    def take_in(self, stream: Stream) -> None:
+        """A stream with messages is there, in files or in memory; its consumers are not."""
+        self._begin(stream)
+        _recall_ids(stream)
+        self.resolve(self._unreadable.pop(stream.name, ""))
 
     def _open_new(self, store: StreamStore, config: StreamConfig) -> Log:
         """The log of a new stream; the stream is none if that fails. Raises OSError, ..."""
@@ -284,6 +310,8 @@ class JetStream:
         del self.streams[stream.name]
         self.count_bytes(stream.config.storage, -stream.counted)
         stream.log.delete()
+        for transfer in list(self.transfers):
+            transfer.look()
         self.doubts.forget(stream.name)
         self.advisories.stream_action("DELETED", "delete", stream.name)
 
@@ -343,6 +371,8 @@ class JetStream:
     def close(self) -> None:
         """Make everything durable and release the files; the commit log is settled. Blocks."""
         self.doubts.stop()
+        for transfer in list(self.transfers):
+            transfer.stop()
         self._close_consumers()
         for stream in self.streams.values():
             stream.stop()

@@ -147,6 +147,12 @@ def load_config(raw: dict[str, Any]) -> StreamConfig:
     return config
 
 
+def load_restored(raw: dict[str, Any], strict: bool) -> StreamConfig:
+    """The configuration of a stream that is to be restored. Raises `ApiError` 10025."""
+    config: StreamConfig = convert(raw, StreamConfig, _ENUMS, strict)
+    return config
+
+
 def fill_defaults(config: StreamConfig, window_limit: int) -> str:
     """Replace what says nothing by what it means; what made the duplicate window shrink, or ""."""
     for name in ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers"):

@@ -1,0 +1,26 @@
+import cython
+
+from slipstream.log.record cimport Record
+from slipstream.wire.buffer cimport OutBuffer
+
+cdef Py_ssize_t NAME_BYTES_MAX
+cdef Py_ssize_t HEADER_BYTES_MAX
+cdef Py_ssize_t BODY_BYTES_MAX
+
+cpdef int put_number(OutBuffer out, unsigned long long value) except -1
+cpdef int put_entry(OutBuffer out, bytes name, long long ts, unsigned long long seq, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -1
+
+
+cdef class EntryReader:
+    cdef bytes _data
+    cdef Py_ssize_t _at
+    cdef Py_ssize_t _cursor
+    cdef bint _is_begun
+    cdef public bint ended
+
+    @cython.locals(data=bytes)
+    cpdef bint next(self, Record record) except -1
+    @cython.locals(name_size="long long", stamp="long long", seq="long long", header_size="long long", body_size="long long", at=Py_ssize_t)
+    cdef bint _next(self, bytes data, Record record) except -1
+    @cython.locals(at=Py_ssize_t, size=Py_ssize_t, value="long long", shift=int, byte="long long")
+    cdef long long _number(self, bytes data) except -2

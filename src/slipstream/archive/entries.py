@@ -1,0 +1,155 @@
+"""The archive of a stream: what nats-server writes from 2.15 on, and Slipstream.
+
+    NATSARC1                                  magic
+    state.json                                the stream's state
+    consumers/<name>                          {"config": ..., "state": ...}, for each consumer
+    <subject>                                 each message, by sequence
+    (empty name)                              the end
+
+Each entry is a head of numbers (uvarint: size of the name, zigzag varint: time in ns, uvarint:
+sequence, size of the header block, size of the body), then the name, the header block, the body.
+"""
+
+from slipstream.errors import CorruptionError
+from slipstream.log.record import Record
+from slipstream.wire.buffer import OutBuffer
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+MAGIC = b"NATSARC1"
+STATE = b"state.json"
+CONSUMER = b"consumers/"
+NAME_BYTES_MAX: _int = 65_535
+HEADER_BYTES_MAX: _int = 65_535
+BODY_BYTES_MAX: _int = 256 * 1024 * 1024
+
+
+def put_number(out: OutBuffer, value: _int) -> _int:
+    """Append a uvarint."""
+    while value > 127:
+        out.put_byte(value & 127 | 128)
+        value >>= 7
+    out.put_byte(value)
+    return 0
+
+
+def put_entry(
+    out: OutBuffer,
+    name: bytes,
+    ts: _int,
+    seq: _int,
+    data: bytes,
+    header_start: _int,
+    body_start: _int,
+    end: _int,
+) -> _int:
+    """Append an entry; the header block is ``data[header_start:body_start]``, the body follows."""
+    put_number(out, len(name))
+    put_number(out, ts << 1 if ts >= 0 else (-ts << 1) - 1)
+    put_number(out, seq)
+    put_number(out, body_start - header_start)
+    put_number(out, end - body_start)
+    out.put(name)
+    out.put_slice(data, header_start, end)
+    return 0
+
+
+def put_content(out: OutBuffer, name: bytes, ts: _int, content: bytes) -> None:
+    """Append an entry that is no message."""
+    put_entry(out, name, ts, 0, content, 0, 0, len(content))
+
+
+def put_end(out: OutBuffer) -> None:
+    """Append the end."""
+    put_entry(out, b"", 0, 0, b"", 0, 0, 0)
+
+
+class EntryReader:
+    """Finds the entries in what `feed` is given, one after another."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._at = 0
+        self._cursor = 0
+        self._is_begun = False
+        self.ended = False  # the end was there, and `next` finds nothing any more
+
+    def feed(self, data: bytes) -> None:
+        """More of the archive."""
+        self._data = self._data[self._at :] + data
+        self._at = 0
+
+    def next(self, record: Record) -> bool:
+        """Fill `record` with the next entry, its name as the subject; False if more has to come.
+        Raises `CorruptionError`."""
+        data = self._data
+        if not self._is_begun:
+            if len(data) < 8:
+                return False
+            if data[:8] != MAGIC:
+                raise CorruptionError("this is no archive of a stream: it begins otherwise")
+            self._is_begun = True
+            self._at = 8
+        if self.ended:
+            if self._at < len(data):
+                raise CorruptionError("the archive is damaged: it goes on after its end")
+            return False
+        return self._next(data, record)
+
+    def _next(self, data: bytes, record: Record) -> bool:
+        self._cursor = self._at
+        name_size = self._number(data)
+        stamp = self._number(data)
+        seq = self._number(data)
+        header_size = self._number(data)
+        body_size = self._number(data)
+        if body_size < 0 or header_size < 0 or seq < 0 or stamp < 0 or name_size < 0:
+            return False
+        if (
+            name_size > NAME_BYTES_MAX
+            or header_size > HEADER_BYTES_MAX
+            or body_size > BODY_BYTES_MAX
+        ):
+            raise CorruptionError("the archive is damaged: an entry is larger than one can be")
+        at = self._cursor
+        if at + name_size + header_size + body_size > len(data):
+            return False
+        record.subject = data[at : at + name_size]
+        record.ts = (stamp >> 1) ^ -(stamp & 1)
+        record.seq = seq
+        record.data = data
+        record.header_start = at + name_size
+        record.body_start = record.header_start + header_size
+        record.end = record.body_start + body_size
+        self._at = record.end
+        if name_size == 0:
+            self.ended = True
+            return self.next(record)
+        return True
+
+    def _number(self, data: bytes) -> _int:
+        """The uvarint at the cursor, which moves behind it; -1 if more has to come."""
+        at = self._cursor
+        size = len(data)
+        if at < 0 or at >= size:
+            self._cursor = -1
+            return -1
+        value = data[at]
+        at += 1
+        if value > 127:
+            value &= 127
+            shift = 7
+            while True:
+                if shift > 56:
+                    raise CorruptionError("the archive is damaged: a number is too large")
+                if at >= size:
+                    self._cursor = -1
+                    return -1
+                byte = data[at]
+                at += 1
+                value += (byte & 127) << shift
+                shift += 7
+                if byte < 128:
+                    break
+        self._cursor = at
+        return value

@@ -1,0 +1,20 @@
+import cython
+
+from slipstream.archive.entries cimport put_entry
+from slipstream.log.columns cimport Column
+from slipstream.log.record cimport Record, decode
+from slipstream.wire.buffer cimport OutBuffer
+
+
+cdef class MessageWriter:
+    cdef unsigned long long _base
+    cdef bytes _data
+    cdef unsigned int _salt
+    cdef Column _ids
+    cdef Column _offsets
+    cdef object _parts
+    cdef Record _record
+    cdef Py_ssize_t _place
+
+    @cython.locals(ids=Column, offsets=Column, record=Record, i=Py_ssize_t, end=Py_ssize_t)
+    cpdef bint write(self, OutBuffer out, Py_ssize_t bytes_max) except -1

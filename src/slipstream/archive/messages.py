@@ -1,0 +1,81 @@
+"""The messages of a log as entries of an archive."""
+
+from slipstream.archive.entries import put_entry
+from slipstream.errors import CorruptionError
+from slipstream.log.columns import Column
+from slipstream.log.frozen import Block
+from slipstream.log.packing import unpack
+from slipstream.log.record import ERASED, MESSAGE, Record, decode
+from slipstream.wire.buffer import OutBuffer
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+
+class DamagedMessageError(CorruptionError):
+    """Message `seq` can not be read."""
+
+    def __init__(self, seq: _int) -> None:
+        super().__init__(f"message {seq} is damaged")
+        self.seq = seq
+
+
+class MessageWriter:
+    """Writes the messages of one block."""
+
+    def __init__(self, block: Block) -> None:
+        self._base = block.base
+        self._data = block.data
+        self._salt = block.salt
+        self._ids = block.ids or Column()
+        self._offsets = block.offsets or Column()
+        self._parts = block.parts
+        self._record = Record()
+        self._place = max(block.first_seq - block.base, 0)
+
+    def write(self, out: OutBuffer, bytes_max: _int) -> bool:
+        """Append entries until `out` has `bytes_max` bytes; False once there are no more.
+        Raises `DamagedMessageError`."""
+        if self._parts is not None:
+            return self._write_parts(out, bytes_max)
+        ids = self._ids
+        offsets = self._offsets
+        record = self._record
+        i = ids.next_used(self._place)
+        while i >= 0:
+            if out.size >= bytes_max:
+                self._place = i
+                return True
+            end = decode(self._data, offsets.get(i), self._salt, self._base, record)
+            if not end or record.seq != self._base + i:
+                raise DamagedMessageError(self._base + i)
+            if record.kind == MESSAGE:
+                if record.packed:
+                    unpack(record)
+                put_entry(
+                    out,
+                    record.subject,
+                    record.ts,
+                    record.seq,
+                    record.data,
+                    record.header_start,
+                    record.body_start,
+                    record.end,
+                )
+            elif record.kind != ERASED:  # destroyed on purpose, meanwhile
+                raise DamagedMessageError(self._base + i)
+            i = ids.next_used(i + 1)
+        return False
+
+    def _write_parts(self, out: OutBuffer, bytes_max: _int) -> bool:
+        """The same for a log in memory."""
+        assert self._parts is not None
+        while self._place < len(self._parts):
+            if out.size >= bytes_max:
+                return True
+            part = self._parts[self._place]
+            if part is not None:
+                data, header_size, ts, subject = part
+                seq = self._base + self._place
+                put_entry(out, subject, ts, seq, data, 0, header_size, len(data))
+            self._place += 1
+        return False

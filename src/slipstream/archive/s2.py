@@ -1,0 +1,85 @@
+"""S2, the framed compression around a backup: what Snappy's framing is, with larger blocks.
+
+Writing takes `cramjam`: each Snappy frame is a valid S2 frame. Reading needs code of its own, as no
+library for Python knows S2's blocks, which may repeat the offset of the last copy and have up to
+4 MB. A frame consists of chunks with a type (one byte), a size (3 bytes), and for data the masked
+CRC-32C (4 bytes) of what is inside.
+
+Decompressing a block and its checksum are in `s2_block`.
+"""
+
+import cramjam
+
+from slipstream.archive.s2_block import crc32c, decode_block
+from slipstream.errors import CorruptionError
+
+BLOCK_BYTES_MAX = 4 * 1024 * 1024  # of what a chunk holds when it is decompressed
+CHUNK_BYTES_MAX = BLOCK_BYTES_MAX + BLOCK_BYTES_MAX // 6 + 64  # the most that a block grows to
+_COMPRESSED, _PLAIN, _IDENTIFIER = 0x00, 0x01, 0xFF
+_SKIPPED_FROM = 0x80  # chunks of these types may be left out by who does not know them
+_NAMES = (b"S2sTwO", b"sNaPpY")
+
+
+def compress(data: bytes) -> bytes:
+    """A whole frame with `data`; frames may follow each other."""
+    return bytes(cramjam.snappy.compress(data))
+
+
+def _masked(checksum: int) -> int:
+    return (((checksum >> 15) | (checksum << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+class S2Reader:
+    """Decompresses a stream of frames that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._is_begun = False
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """What `piece` completes, in order. Raises `CorruptionError`."""
+        data = self._rest + piece if self._rest else piece
+        found = []
+        at = 0
+        while len(data) - at >= 4:
+            size = int.from_bytes(data[at + 1 : at + 4], "little")
+            kind = data[at]
+            self._check(kind, size)
+            if len(data) - at < 4 + size:
+                break
+            block = self._chunk(kind, data, at + 4, at + 4 + size)
+            if block:
+                found.append(block)
+            at += 4 + size
+        self._rest = data[at:]
+        return found
+
+    def finish(self) -> None:
+        """There is no more. Raises `CorruptionError` if the last chunk is not whole."""
+        if self._rest or not self._is_begun:
+            raise CorruptionError("the archive is cut off")
+
+    def _check(self, kind: int, size: int) -> None:
+        if not self._is_begun and kind != _IDENTIFIER:
+            raise CorruptionError("this is no archive: s2 is expected, and its first bytes are not")
+        if size > CHUNK_BYTES_MAX and kind < _SKIPPED_FROM:
+            raise CorruptionError("the archive is damaged: a chunk is larger than one can be")
+
+    def _chunk(self, kind: int, data: bytes, start: int, end: int) -> bytes:
+        if kind == _IDENTIFIER:
+            if data[start:end] not in _NAMES:
+                raise CorruptionError("this is no archive: s2 is expected, and not its name")
+            self._is_begun = True
+            return b""
+        if kind >= _SKIPPED_FROM:
+            return b""
+        if kind > _PLAIN or end - start < 4:
+            raise CorruptionError("the archive is damaged: it has a chunk of an unknown type")
+        expected = int.from_bytes(data[start : start + 4], "little")
+        if kind == _COMPRESSED:
+            block = decode_block(data, start + 4, end, BLOCK_BYTES_MAX)
+        else:
+            block = data[start + 4 : end]
+        if _masked(crc32c(block)) != expected:
+            raise CorruptionError("the archive is damaged: a checksum does not match")
+        return block

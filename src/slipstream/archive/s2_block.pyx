@@ -1,0 +1,173 @@
+"""One block of S2 on raw memory; `s2_block.py` is the plain twin and says what the bytes mean."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint8_t, uint32_t
+
+from slipstream.errors import CorruptionError
+
+_WHAT = "the archive is damaged: a block can not be decompressed"
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <stddef.h>
+    #include <string.h>
+
+    /* CRC-32C: table t tells what a byte does to the sum t bytes later. */
+    static uint32_t slip_crc32c_table[8][256];
+    static int slip_crc32c_in_hardware = 0;
+
+    static void slip_crc32c_start(void) {
+        for (int byte = 0; byte < 256; byte++) {
+            uint32_t sum = (uint32_t) byte;
+            for (int bit = 0; bit < 8; bit++) sum = (sum >> 1) ^ (sum & 1 ? 0x82F63B78u : 0);
+            slip_crc32c_table[0][byte] = sum;
+        }
+        for (int later = 1; later < 8; later++)
+            for (int byte = 0; byte < 256; byte++) {
+                uint32_t before = slip_crc32c_table[later - 1][byte];
+                slip_crc32c_table[later][byte] =
+                    (before >> 8) ^ slip_crc32c_table[0][before & 0xFF];
+            }
+    #if defined(__x86_64__) && defined(__GNUC__)
+        slip_crc32c_in_hardware = __builtin_cpu_supports("sse4.2");
+    #endif
+    }
+
+    #if defined(__x86_64__) && defined(__GNUC__)
+    #include <nmmintrin.h>
+    __attribute__((target("sse4.2")))
+    static uint32_t slip_crc32c_hardware(uint32_t sum, const uint8_t *at, size_t size) {
+        uint64_t wide = sum;
+        for (; size >= 8; at += 8, size -= 8) {
+            uint64_t word;
+            memcpy(&word, at, 8);
+            wide = _mm_crc32_u64(wide, word);
+        }
+        sum = (uint32_t) wide;
+        for (; size; at++, size--) sum = _mm_crc32_u8(sum, *at);
+        return sum;
+    }
+    #else
+    #define slip_crc32c_hardware slip_crc32c_look_up
+    #endif
+
+    static uint32_t slip_crc32c_look_up(uint32_t sum, const uint8_t *at, size_t size) {
+        for (; size >= 8; at += 8, size -= 8) {
+            uint32_t next = 0;
+            for (int i = 0; i < 4; i++)
+                next ^= slip_crc32c_table[7 - i][(uint8_t) (sum >> (8 * i)) ^ at[i]];
+            for (int i = 4; i < 8; i++) next ^= slip_crc32c_table[7 - i][at[i]];
+            sum = next;
+        }
+        for (; size; at++, size--)
+            sum = (sum >> 8) ^ slip_crc32c_table[0][(uint8_t) sum ^ *at];
+        return sum;
+    }
+
+    static uint32_t slip_crc32c(const uint8_t *at, size_t size) {
+        if (slip_crc32c_in_hardware) return ~slip_crc32c_hardware(~0u, at, size);
+        return ~slip_crc32c_look_up(~0u, at, size);
+    }
+
+    static size_t slip_s2_number(const uint8_t *at, int width) {
+        size_t value = 0;
+        for (int i = 0; i < width; i++) value |= (size_t) at[i] << (8 * i);
+        return value;
+    }
+
+    /* Decompress what follows the size; 0, or -1 if it is damaged. Both ends are checked before
+       anything is read or written. */
+    static int slip_s2_decode(const uint8_t *at, const uint8_t *end, uint8_t *out, size_t size) {
+        static const size_t more[3] = {4, 1 << 8, 1 << 16};
+        size_t done = 0;
+        size_t offset = 0;
+        while (at < end) {
+            uint8_t tag = *at++;
+            size_t length = (tag >> 2) + 1;
+            int width;
+            switch (tag & 3) {
+            case 0:
+                if (length > 60) {
+                    width = (int) length - 60;
+                    if (end - at < width) return -1;
+                    length = slip_s2_number(at, width) + 1;
+                    at += width;
+                }
+                if (length > (size_t) (end - at) || length > size - done) return -1;
+                memcpy(out + done, at, length);
+                at += length;
+                done += length;
+                continue;
+            case 1: {
+                if (at == end) return -1;
+                size_t found = ((size_t) (tag & 0xE0) << 3) | *at++;
+                length = (tag >> 2) & 7;
+                if (found) offset = found;
+                else if (length >= 5) {
+                    width = (int) length - 4;
+                    if (end - at < width) return -1;
+                    length = slip_s2_number(at, width) + more[width - 1];
+                    at += width;
+                }
+                length += 4;
+                break;
+            }
+            default:
+                width = (tag & 3) == 2 ? 2 : 4;
+                if (end - at < width) return -1;
+                offset = slip_s2_number(at, width);
+                at += width;
+            }
+            if (offset == 0 || offset > done || length > size - done) return -1;
+            if (offset >= length) memcpy(out + done, out + done - offset, length);
+            else for (size_t i = 0; i < length; i++) out[done + i] = out[done + i - offset];
+            done += length;
+        }
+        return done == size ? 0 : -1;
+    }
+    """
+    void slip_crc32c_start() nogil
+    uint32_t slip_crc32c(const uint8_t *at, size_t size) nogil
+    int slip_s2_decode(const uint8_t *at, const uint8_t *end, uint8_t *out, size_t size) nogil
+
+slip_crc32c_start()
+
+
+def crc32c(bytes data not None):
+    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(data)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+    cdef uint32_t found
+    with nogil:
+        found = slip_crc32c(at, size)
+    return found
+
+
+def decode_block(bytes data not None, Py_ssize_t start, Py_ssize_t end, Py_ssize_t size_max):
+    cdef const uint8_t *view = <const uint8_t *> PyBytes_AS_STRING(data)
+    cdef Py_ssize_t at = start
+    cdef unsigned long long size = 0
+    cdef bytes out
+    cdef uint8_t *into
+    cdef int failed
+    cdef int i
+    if not 0 <= start <= end <= PyBytes_GET_SIZE(data):
+        raise IndexError("a block outside of the data")
+    for i in range(5):
+        if at >= end:
+            raise CorruptionError(_WHAT)
+        size |= <unsigned long long> (view[at] & 0x7F) << (7 * i)
+        at += 1
+        if view[at - 1] < 0x80:
+            break
+    else:
+        raise CorruptionError(_WHAT)
+    if size > <unsigned long long> max(size_max, 0):
+        raise CorruptionError(_WHAT)
+    out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> size)
+    into = <uint8_t *> PyBytes_AS_STRING(out)
+    with nogil:
+        failed = slip_s2_decode(view + at, view + end, into, size)
+    if failed:
+        raise CorruptionError(_WHAT)
+    return out

@@ -1,0 +1,1 @@
+"""Streams with their consumers as archives, and back (spec streams.md section 17)."""

@@ -1,0 +1,149 @@
+"""A consumer in an archive: its configuration and position, as nats-server writes them.
+
+What nats-server has no field for stands beside them under `slipstream`, which it ignores: where the
+consumer goes on, and what is left of the first messages of a consumer with `last_per_subject`.
+"""
+
+import base64
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from slipstream.engine.consumer.config import AT_CREATION, ENUMS, ConsumerConfig, emit
+from slipstream.engine.consumer.consumer import Consumer
+from slipstream.engine.consumer.state import pack_position
+from slipstream.engine.protocol.durations import LONGEST_NS
+from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.protocol.json_body import convert
+from slipstream.errors import CorruptionError
+from slipstream.log.base import Log
+from slipstream.log.segment import SEQUENCE_MAX
+
+
+class _Place(msgspec.Struct):
+    consumer_seq: int = 0
+    stream_seq: int = 0
+
+
+class _Out(msgspec.Struct, rename="pascal"):
+    """A message that is out for acknowledgement."""
+
+    sequence: int = 0
+    timestamp: int = 0
+
+
+class _State(msgspec.Struct):
+    delivered: _Place = msgspec.field(default_factory=_Place)
+    ack_floor: _Place = msgspec.field(default_factory=_Place)
+    pending: dict[int, _Out] | None = None
+    redelivered: dict[int, int] | None = None  # how often each was delivered again
+
+
+class _Own(msgspec.Struct):
+    """What nats-server has no field for."""
+
+    next_seq: int
+    initial: list[int] = []
+
+
+class _Entry(msgspec.Struct):
+    config: dict[str, Any]
+    state: _State = msgspec.field(default_factory=_State)
+    slipstream: _Own | None = None
+
+
+def entry_of(consumer: Consumer) -> bytes:
+    """The entry of a consumer, as it is now."""
+    pending = consumer.pending
+    out: dict[str, Any] = {}
+    for seq in pending.sequences():
+        place = pending.find(seq)
+        out[str(seq)] = {"Sequence": pending.consumer_seq(place), "Timestamp": pending.ts(place)}
+    state: dict[str, Any] = {
+        "delivered": {
+            "consumer_seq": consumer.delivered_seq,
+            "stream_seq": consumer.delivered_stream_seq,
+        },
+        "ack_floor": {
+            "consumer_seq": consumer.floor_seq,
+            "stream_seq": consumer.floor_stream_seq,
+        },
+    }
+    if out:
+        state["pending"] = out
+    if consumer.redelivered:
+        state["redelivered"] = {str(seq): n - 1 for seq, n in consumer.redelivered.items()}
+    own = {"next_seq": consumer.next_seq, "initial": consumer.initial[consumer.initial_at :]}
+    return msgspec.json.encode({"config": emit(consumer.config), "state": state, "slipstream": own})
+
+
+@dataclass
+class ArchivedConsumer:
+    """A consumer that an archive holds."""
+
+    name: str
+    config: ConsumerConfig
+    state: _State
+    own: _Own | None
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """Whether it goes when nobody uses it."""
+        return not self.config.durable_name
+
+    def position(self, log: Log, created: int) -> bytes:
+        """Its position as `apply_state` takes it, among the messages of `log`. Raises
+        `CorruptionError`."""
+        state, config = self.state, self.config
+        delivered, floor = state.delivered, state.ack_floor
+        next_seq, initial = delivered.stream_seq + 1, list[int]()
+        if self.own is not None:
+            next_seq, initial = self.own.next_seq, self.own.initial
+        elif config.deliver_policy == "last_per_subject" and not delivered.consumer_seq:
+            initial = log.last_per_subject(config.filters)
+            next_seq = log.last_seq + 1  # where one has begun, it goes on, and misses nothing
+        wait = LONGEST_NS if config.ack_policy == "flow_control" else config.ack_wait
+        rows: list[int] = []
+        for seq, out in sorted((state.pending or {}).items()):
+            rows += (seq, out.sequence, out.timestamp, out.timestamp + min(wait, LONGEST_NS))
+        again = {seq: n + 1 for seq, n in (state.redelivered or {}).items()}
+        try:
+            return pack_position(
+                created,
+                (delivered.consumer_seq, delivered.stream_seq, 0),
+                (floor.consumer_seq, floor.stream_seq, 0),
+                next_seq,
+                struct.pack(f"<{len(rows)}q", *rows),
+                again,
+                initial,
+            )
+        except struct.error as error:
+            raise CorruptionError(f"consumer {self.name} has a position that can not be") from error
+
+    def meta(self, position: bytes, created: int) -> bytes:
+        """What is kept of it beside its position."""
+        kept: dict[str, Any] = {"config": emit(self.config), "created": created}
+        if self.config.deliver_policy in AT_CREATION:
+            kept["origin"] = base64.b64encode(position).decode()
+        return msgspec.json.encode(kept)
+
+
+def read_entry(name: str, content: bytes) -> ArchivedConsumer:
+    """The consumer of an entry. Raises `CorruptionError`."""
+    what = f"consumer {name} of the archive"
+    try:
+        entry = msgspec.json.decode(content, type=_Entry)
+        config: ConsumerConfig = convert(entry.config, ConsumerConfig, ENUMS, False)
+    except (msgspec.MsgspecError, ApiError) as error:
+        raise CorruptionError(f"{what} can not be read: {error}") from error
+    if name not in (config.durable_name or name, config.name or name):
+        raise CorruptionError(f"{what} has another name in its configuration")
+    config.name = name
+    numbers = [*(entry.state.pending or {}), *(entry.state.redelivered or {})]
+    if entry.slipstream is not None:
+        numbers += [entry.slipstream.next_seq, *entry.slipstream.initial]
+    if any(not 0 <= number <= SEQUENCE_MAX for number in numbers):
+        raise CorruptionError(f"{what} names a sequence that can not be")
+    return ArchivedConsumer(name, config, entry.state, entry.slipstream)

@@ -1,0 +1,378 @@
+"""Taking an archive in: chunks come as requests, and in the end there is a stream or there is none.
+
+    request ──> answer: where the chunks go
+    chunk ──> answer, as soon as there is room for more
+    empty message ──> the stream is durable, with its consumers: StreamInfo, or what went wrong
+
+Chunks are unpacked on a thread into a directory that a crash removes. Once it is complete it gets
+its name, which is one step, and the stream starts as it would with the server.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slipstream.engine.backup.positions import ArchivedConsumer
+from slipstream.engine.backup.unpacking import Unpacked
+from slipstream.engine.consumer.checks import check_config
+from slipstream.engine.consumer.config import fill_defaults
+from slipstream.engine.consumer.restore import place_consumer, restore_consumers
+from slipstream.engine.jetstream.advisories import PREFIX, client_info
+from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.protocol.options import SECOND
+from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.session.routing import Service
+from slipstream.engine.sourcing.inflow import set_inflow
+from slipstream.engine.stream.checks import check_overlap
+from slipstream.engine.stream.config import StreamConfig, emit
+from slipstream.engine.stream.retention import enforce_all
+from slipstream.engine.stream.stream import Stream
+from slipstream.errors import CorruptionError, Error, StorageError
+from slipstream.log.base import Log
+from slipstream.log.memory_log import MemoryLog
+from slipstream.log.stream_store import StreamStore
+
+if TYPE_CHECKING:
+    from slipstream.engine.jetstream.jetstream import JetStream
+
+IDLE_NS = 5 * SECOND
+BACKLOG_BYTES_MAX = 8 * 1024 * 1024  # received and not unpacked, beyond which answers wait
+BACKLOG_BYTES_FATAL = 64 * 1024 * 1024  # of a client that does not wait for answers
+AT_ONCE_MAX = 16  # restores of one account
+RESPONSE = "io.nats.jetstream.api.v1.stream_create_response"
+
+
+class _Step:
+    """One part of the work that blocks; `then` follows on the loop, with what went wrong."""
+
+    def __init__(self, work: Callable[[], None], then: Callable[[Exception | None], None]) -> None:
+        self._work = work
+        self._then = then
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        """Never raises."""
+        try:
+            self._work()
+        except Exception as error:  # whatever it is, the client hears of it
+            self._error = error
+
+    def finish(self) -> None:
+        """On the loop."""
+        self._then(self._error)
+
+
+class Restore(Service):
+    """One restore under way; the configuration was checked. Raises `ApiError`."""
+
+    def __init__(
+        self,
+        js: "JetStream",
+        config: StreamConfig,
+        session: Any,
+        show: Callable[[Stream], dict[str, Any]],
+    ) -> None:
+        if len([one for one in js.transfers if isinstance(one, Restore)]) >= AT_ONCE_MAX:
+            raise ApiError(10062, err=f"{AT_ONCE_MAX} restores are under way, ask again later")
+        self._js = js
+        self._engine = js.engine
+        self._config = config
+        self._show = show
+        self._client = client_info(js, session)
+        self._started = js.engine.clock.now
+        self._created = js.new_created()
+        self._id = js.engine.new_id()
+        self.subject = f"$JS.SNAPSHOT.RESTORE.{config.name}.{self._id}"
+        self._chunks: list[bytes] = []  # received, and not unpacked
+        self._backlog = 0  # bytes of these, and of those that are being unpacked
+        self._answers: list[bytes] = []  # reply subjects that wait
+        self._received = 0
+        self._is_working = False
+        self._last = b""  # the reply subject of the end
+        self._is_ending = False
+        self._error: Exception | None = None
+        self._unpacked: Unpacked | None = None
+        self._log: Log | None = None  # of the stream, opened at its place
+        self._store: StreamStore | None = None
+        self._timer: Any = None
+        self.ended = False
+        js.transfers.add(self)
+        js.account.add_service(self.subject.encode(), self)
+        fields = {"stream": config.name, "client": self._client}
+        self._advise("RESTORE_CREATE", "restore_create", fields)
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._engine.timers.after(IDLE_NS, self._silent)
+
+    def _silent(self) -> None:
+        """The client has stopped sending, or the disk is slow."""
+        if self._is_working:
+            self._wait()
+        else:
+            self._end(ApiError(10062, err="the client has stopped sending"))
+
+    # -- receiving -----------------------------------------------------------------------------
+
+    def handle(self, message: Inbound) -> int:
+        """A chunk; without a body it is the end."""
+        if self.ended or self._last:
+            return 1
+        self._wait()
+        chunk = message.body()
+        if not chunk:
+            self._last = message.reply or b"-"
+        elif self._error is not None:
+            self._last = message.reply or b"-"  # it hears at once that there is no use in more
+        else:
+            self._received += len(chunk)
+            self._backlog += len(chunk)
+            self._chunks.append(chunk)
+            self._answer_later(message.reply)
+        self._go_on()
+        return 1
+
+    def _answer_later(self, reply: bytes) -> None:
+        if self._backlog > BACKLOG_BYTES_FATAL:
+            self._error = self._error or StorageError("chunks come without waiting for answers")
+        elif self._backlog > BACKLOG_BYTES_MAX:
+            self._answers.append(reply)
+        elif reply:
+            self._js.account.send(reply, b"", b"", b"")
+
+    def _go_on(self) -> None:
+        if self._is_working or self.ended:
+            return
+        if self._error is not None:
+            self._chunks = []
+            if self._last:
+                self._end(self._error)
+        elif self._chunks:
+            self._start(self._unpack, self._unpacked_some)
+        elif self._last and not self._is_ending:
+            self._is_ending = True
+            self._start(self._finish_unpacking, self._unpacked_all)
+
+    def _start(self, work: Callable[[], None], then: Callable[[Exception | None], None]) -> None:
+        self._is_working = True
+
+        def done(error: Exception | None) -> None:
+            self._is_working = False
+            if self.ended:  # the server stops, meanwhile: nothing is to stay
+                self._clean_up()
+            else:
+                then(error)
+
+        self._engine.commit.run_aside(_Step(work, done))
+
+    def _unpack(self) -> None:
+        """On a thread: what has come so far."""
+        chunks, self._chunks = self._chunks, []
+        try:
+            unpacked = self._begun()
+            for chunk in chunks:
+                unpacked.feed(chunk)
+        finally:
+            self._backlog -= sum(map(len, chunks))
+
+    def _begun(self) -> Unpacked:
+        """On a thread."""
+        if self._unpacked is None:
+            js, config = self._js, self._config
+            staged = None
+            if config.storage != "memory" and js.store is not None:
+                place = js.store.stream(js.account.name, config.name)
+                staged = place.stage(self._id, self._created)
+            room = js.room_for(config.storage)
+            self._unpacked = Unpacked(staged, config.first_seq, room)
+        return self._unpacked
+
+    def _unpacked_some(self, error: Exception | None) -> None:
+        if error is not None and self._error is None:
+            self._error = error
+        answers, self._answers = self._answers, []
+        for reply in answers:
+            if reply:
+                self._js.account.send(reply, b"", b"", b"")
+        self._go_on()
+
+    # -- completing ----------------------------------------------------------------------------
+
+    def _finish_unpacking(self) -> None:
+        """On a thread: the archive has to be whole."""
+        self._begun().finish()
+
+    def _unpacked_all(self, error: Exception | None) -> None:
+        """Look at the consumers before anything of them is kept."""
+        try:
+            if error is not None:
+                raise error
+            self._check_consumers()
+        except (OSError, Error) as refused:
+            self._end(refused)
+            return
+        self._start(self._complete, self._completed)
+
+    def _check_consumers(self) -> None:
+        """Raises `CorruptionError` for one that could not be created."""
+        assert self._unpacked is not None
+        js, config = self._js, self._config
+        stand_in = Stream(js, config, MemoryLog(), None, self._created)
+        for archived in self._unpacked.consumers.values():
+            wanted = archived.config
+            if wanted.num_replicas > config.num_replicas:
+                wanted.num_replicas = 0  # as the stream
+            server = self._engine.options.jetstream_limits
+            try:
+                fill_defaults(wanted, config.consumer_limits, server, js.limits)
+                check_config(stand_in, wanted)
+            except ApiError as refused:
+                raise CorruptionError(f"consumer {archived.name}: {refused}") from refused
+        stand_in.stop()
+
+    def _complete(self) -> None:
+        """On a thread."""
+        self._begun().complete(self._created)
+
+    def _completed(self, error: Exception | None) -> None:
+        """All is there, under a name that does not count; take the real one, if it is free."""
+        unpacked = self._unpacked
+        if error is not None or unpacked is None:
+            self._end(error or StorageError("nothing was unpacked"))
+            return
+        js, config = self._js, self._config
+        try:
+            if config.name in js.streams or config.name in js.arriving:
+                raise ApiError(10130)
+            js.check_account(config, is_new=True)
+            self._check_count(len(unpacked.consumers))
+            if js.has_storage_limits:
+                js.check_storage(config.storage, unpacked.log.bytes)
+            check_overlap(config, js.claims)
+            if unpacked.staged is not None:
+                store = js.store
+                assert store is not None
+                self._store = store.stream(js.account.name, config.name)
+                self._store.belongs_to(self._created)
+                js.state.free(self._store.path)
+        except (Error, OSError, ApiError) as refused:
+            self._end(refused)
+            return
+        js.arriving.add(config.name)
+        js.claims.add(config.name, config.subjects)
+        self._start(self._adopt, self._adopted)
+
+    def _check_count(self, consumers: int) -> None:
+        """Whether the account may have so many consumers more. Raises `ApiError`."""
+        most = self._js.limits.max_consumers
+        there = sum(len(stream.consumers) for stream in self._js.streams.values())
+        own = self._config.max_consumers
+        if (0 <= most < there + consumers) or 0 < own < consumers:
+            raise ApiError(10026)
+
+    def _adopt(self) -> None:
+        """On a thread: the step that makes it count, and what a start of the server does."""
+        unpacked = self._unpacked
+        assert unpacked is not None
+        if self._store is None or unpacked.staged is None:
+            self._log = unpacked.log
+            return
+        meta = msgspec.json.encode({"config": emit(self._config), "created": self._created})
+        self._store.adopt(unpacked.staged, meta)
+        unpacked.staged = None
+        self._store.meta.load()
+        self._log = self._store.open_log(self._config.first_seq or 1)
+
+    def _adopted(self, error: Exception | None) -> None:
+        js, config = self._js, self._config
+        js.arriving.discard(config.name)
+        js.claims.remove(config.name, config.subjects)
+        if error is not None or self._log is None:
+            if self._store is not None and self._unpacked and self._unpacked.staged is None:
+                self._unpacked.staged = self._store  # it has its name, and is to go
+            self._end(error or StorageError("nothing was opened"))
+            return
+        stream = Stream(js, config, self._log, self._store, self._created)
+        js.take_in(stream)
+        self._place_consumers(stream)
+        enforce_all(stream)
+        set_inflow(stream, is_restored=True)
+        js.advisories.stream_action("CREATED", "create", stream.name)
+        self._unpacked = None
+        stream.when_durable(lambda failed: self._end(failed, stream))
+
+    def _place_consumers(self, stream: Stream) -> None:
+        """Start the consumers: those with files as a start of the server does, then the others."""
+        assert self._unpacked is not None
+        restore_consumers(stream)
+        for archived in self._unpacked.consumers.values():
+            if archived.name not in stream.consumers:
+                self._place(stream, archived)
+        for name in list(stream.consumers):
+            js = self._js
+            js.advisories.consumer_action("CREATED", "create", stream.name, name)
+
+    def _place(self, stream: Stream, archived: ArchivedConsumer) -> None:
+        position = archived.position(stream.log, self._created)
+        place_consumer(stream, archived.name, archived.config, self._created, position)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def _end(self, error: Exception | None, stream: Stream | None = None) -> None:
+        reply = self._last
+        self.stop()
+        answer: dict[str, Any] = {"type": RESPONSE}
+        if error is not None:
+            refused = error if isinstance(error, ApiError) else None
+            if refused is None or refused.err_code != 10130:
+                refused = _failed(error)
+            answer["error"] = refused.body
+        elif stream is not None:
+            answer.update(self._show(stream))
+        now = self._engine.clock.now
+        fields = {
+            "stream": self._config.name,
+            "start": time_text(self._started),
+            "end": time_text(now),
+            "bytes": self._received,
+            "client": self._client,
+        }
+        self._advise("RESTORE_COMPLETE", "restore_complete", fields)
+        if reply not in (b"", b"-"):
+            self._js.account.send(reply, b"", b"", msgspec.json.encode(answer))
+
+    def _advise(self, event: str, kind: str, fields: dict[str, Any]) -> None:
+        subject = f"{PREFIX}.STREAM.{event}.{self._config.name}"
+        self._js.advisories.publish(subject, f"advisory.v1.{kind}", fields)
+
+    def look(self) -> None:
+        """A stream was deleted, which is of no interest here."""
+
+    def stop(self) -> None:
+        """Take nothing any more; what was unpacked goes, unless it is a stream already."""
+        if self.ended:
+            return
+        self.ended = True
+        self._chunks = []
+        if self._timer is not None:
+            self._timer.cancel()
+        self._js.account.remove_service(self.subject.encode(), self)
+        self._js.transfers.discard(self)
+        if not self._is_working:
+            self._clean_up()
+
+    def _clean_up(self) -> None:
+        unpacked, self._unpacked = self._unpacked, None
+        if unpacked is not None:
+            self._engine.commit.run_aside(_Step(unpacked.discard, lambda error: None))
+
+
+def _failed(error: Exception) -> ApiError:
+    """What the client is told of a restore that has failed."""
+    if isinstance(error, ApiError):
+        return ApiError(10062, err=f"error adding stream: {error} ({error.err_code})")
+    return ApiError(10062, err=str(error) or type(error).__name__)

@@ -1,0 +1,158 @@
+"""An archive that comes in pieces becomes a log with its consumers: the part that blocks.
+
+Nobody else sees the log meanwhile, so all of it may run on a thread. In files it lies in a
+directory that the next start removes, until it is complete.
+"""
+
+import msgspec
+
+from slipstream.archive.entries import CONSUMER, STATE, EntryReader
+from slipstream.archive.s2 import S2Reader
+from slipstream.engine.backup.positions import ArchivedConsumer, read_entry
+from slipstream.errors import CorruptionError, DiskFullError, Error
+from slipstream.log.base import Log
+from slipstream.log.file_log import FileLog
+from slipstream.log.memory_log import MemoryLog
+from slipstream.log.record import Record
+from slipstream.log.segment import SEQUENCE_MAX
+from slipstream.log.stream_store import StreamStore
+from slipstream.wire.subjects import is_literal, is_name
+
+WRITTEN_AT_ONCE = 8 * 1024 * 1024
+SKIPPED_ONE_BY_ONE_MAX = 4096
+CONSUMERS_MAX = 100_000
+CONSUMER_BYTES_MAX = 64 * 1024 * 1024
+
+
+class _State(msgspec.Struct):
+    """What counts of the stream's state."""
+
+    last_seq: int = 0
+
+
+class Unpacked:
+    """What has come so far. `staged` has the files; None for a stream in memory. `bytes_max` is how
+    much the log may hold, -1 for no bound."""
+
+    def __init__(self, staged: StreamStore | None, first_seq: int, bytes_max: int) -> None:
+        self.staged = staged
+        self.consumers: dict[str, ArchivedConsumer] = {}
+        self.log: Log
+        if staged is not None:
+            self.log = staged.open_log(max(first_seq, 1))
+        else:
+            self.log = MemoryLog(max(first_seq, 1))
+        self._bytes_max = bytes_max
+        self._frames = S2Reader()
+        self._entries = EntryReader()
+        self._record = Record()
+        self._last_seq = 0  # as the state says it
+        self._has_state = False
+
+    def feed(self, piece: bytes) -> None:
+        """More of the archive. Blocks. Raises OSError, `StorageError`."""
+        for block in self._frames.feed(piece):
+            self._entries.feed(block)
+            while self._entries.next(self._record):
+                self._take(self._record)
+            if 0 <= self._bytes_max < self.log.bytes:
+                raise DiskFullError("the account may not store that much")
+            if self.log.unwritten() >= WRITTEN_AT_ONCE:
+                self._write()
+
+    def _write(self) -> None:
+        """Have the log on disk as far as it goes."""
+        batch = self.log.prepare_sync()
+        if batch is None:
+            return
+        batch.run()
+        self.log.finish_sync(batch)
+        for job in self.log.take_jobs():
+            job.run()
+            job.finish()
+
+    def _take(self, record: Record) -> None:
+        if not self._has_state:
+            if record.subject != STATE:
+                raise CorruptionError("the archive does not begin with the stream's state")
+            try:
+                self._last_seq = msgspec.json.decode(record.body(), type=_State).last_seq
+            except msgspec.MsgspecError as error:
+                raise CorruptionError(f"the archive's state can not be read: {error}") from error
+            if not 0 <= self._last_seq <= SEQUENCE_MAX:
+                raise CorruptionError("the archive's state names a sequence that can not be")
+            self._has_state = True
+        elif record.seq == 0:
+            self._take_consumer(record)
+        else:
+            self._take_message(record)
+
+    def _take_consumer(self, record: Record) -> None:
+        name = record.subject.removeprefix(CONSUMER).decode("utf-8", "replace")
+        if not record.subject.startswith(CONSUMER) or not is_name(name):
+            raise CorruptionError(f"the archive has an entry of an unknown kind: {name[:80]!r}")
+        if name in self.consumers or len(self.consumers) == CONSUMERS_MAX:
+            raise CorruptionError(f"the archive has consumer {name} twice, or too many of them")
+        if record.end - record.body_start > CONSUMER_BYTES_MAX:
+            raise CorruptionError(f"the archive's consumer {name} is larger than one can be")
+        self.consumers[name] = read_entry(name, record.body())
+
+    def _take_message(self, record: Record) -> None:
+        log = self.log
+        if record.seq <= log.last_seq or record.seq > SEQUENCE_MAX:
+            raise CorruptionError(f"the archive has message {record.seq} out of order")
+        if not is_literal(record.subject) or record.ts < 0:
+            raise CorruptionError(f"message {record.seq} of the archive has no valid subject")
+        self._skip_to(record.seq - 1, record.ts)
+        log.append(
+            record.subject,
+            record.data,
+            record.header_start,
+            record.body_start,
+            record.end,
+            record.ts,
+        )
+
+    def _skip_to(self, seq: int, ts: int) -> None:
+        log = self.log
+        gap = seq - log.last_seq
+        if gap <= 0:
+            return
+        if log.messages == 0 or gap > SKIPPED_ONE_BY_ONE_MAX:
+            log.advance(seq)
+        else:
+            for _ in range(gap):
+                log.skip(ts)
+
+    def finish(self) -> None:
+        """There is no more. Raises `StorageError` if the archive is not whole."""
+        self._frames.finish()
+        if not self._entries.ended:
+            raise CorruptionError("the archive is cut off")
+        self._skip_to(self._last_seq, self.log.last_ts)
+
+    def complete(self, created: int) -> None:
+        """Have everything durable, and the log's files closed. Blocks. Raises OSError,
+        `StorageError`."""
+        for consumer in self.consumers.values():
+            consumer.position(self.log, created)  # which says what cannot be
+        staged = self.staged
+        if staged is None:
+            return
+        self._write()
+        for consumer in self.consumers.values():
+            if not consumer.config.mem_storage:
+                position = consumer.position(self.log, created)
+                meta = consumer.meta(position, created)
+                staged.put_consumer(consumer.name, consumer.is_ephemeral, meta, position)
+        self.log.close()
+
+    def discard(self) -> None:
+        """Nothing of it is wanted. Blocks."""
+        try:
+            if self.staged is not None:
+                if isinstance(self.log, FileLog):
+                    self.log.delete()
+                self.staged.discard(sync=False)
+        except (OSError, Error):
+            pass  # the next start removes it
