@@ -65,6 +65,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
         "slipstream.cli.stream_messages": ("get", "view", "rmm"),
         "slipstream.cli.backup": ("backup", "restore"),
     },
+    "account": {"slipstream.cli.account_backup": ("backup", "restore")},
     "consumer": {
         "slipstream.cli.consumer_read": ("next", "sub"),
         "slipstream.cli.consumer_graph": ("graph",),

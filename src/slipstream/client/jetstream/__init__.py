@@ -9,6 +9,7 @@ async with consumer.messages() as messages:
         await message.ack()
 """
 
+from slipstream.client.jetstream.backup import BackupInfo
 from slipstream.client.jetstream.batch_publish import AtomicBatch, FastBatch
 from slipstream.client.jetstream.consumer import Consumer, PullConsumer
 from slipstream.client.jetstream.context import JetStream
@@ -43,6 +44,7 @@ from slipstream.client.jetstream.stream import Stream
 __all__ = [
     "AccountInfo",
     "AtomicBatch",
+    "BackupInfo",
     "ConsumeContext",
     "Consumer",
     "ConsumerConfig",

@@ -12,6 +12,7 @@ without it. Buckets and object stores are imported on first use.
 
 import asyncio
 import builtins
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -29,6 +30,7 @@ from slipstream.client.jetstream.api import (
     new_name,
     prefix_of,
 )
+from slipstream.client.jetstream.backup import BackupInfo, Progress, backup, restore
 from slipstream.client.jetstream.batch_publish import AtomicBatch, FastBatch
 from slipstream.client.jetstream.consumer import PullConsumer
 from slipstream.client.jetstream.errors import (
@@ -450,6 +452,41 @@ class JetStream:
         check_stream_name(name)
         body = {"seq": sequence} if secure else {"seq": sequence, "no_erase": True}
         await self.api.request(f"STREAM.MSG.DELETE.{name}", body)
+
+    async def backup_stream(
+        self,
+        name: str,
+        directory: "str | os.PathLike[str]",
+        *,
+        consumers: bool = True,
+        check: bool = False,
+        progress: Progress | None = None,
+    ) -> BackupInfo:
+        """Write a stream, with its consumers unless `consumers` is False, to `directory`, which is
+        made if need be, as the `nats` tool does; what the stream was when the server was asked.
+
+        `check` has nats-server check the stream first; Slipstream always checks what it reads.
+        `progress` is called with the bytes so far and in all, as `StreamState` counts them. Raises
+        `StreamNotFoundError`, `BackupError` (also for a directory that holds a backup) and OSError;
+        what was begun is removed then.
+        """
+        return await backup(self, name, directory, consumers, check, progress)
+
+    async def restore_stream(
+        self,
+        directory: "str | os.PathLike[str]",
+        *,
+        config: StreamConfig | None = None,
+        progress: Progress | None = None,
+    ) -> StreamInfo:
+        """Make a stream from a backup, with the consumers that it holds; durable on return.
+
+        `config` takes the place of the configuration in the backup, which may have another name,
+        other subjects or limits. `progress` is called with the bytes of the archive that were sent,
+        and all of them. Raises `ApiError` (10130: there is a stream of that name; 10062: what is
+        wrong with the archive or the configuration), `BackupError` and OSError.
+        """
+        return await restore(self, directory, config, progress)
 
     async def stream_names(self, subject: str = "") -> AsyncIterator[str]:
         """Names of the streams, or of those with a subject that overlaps `subject`."""

@@ -40,6 +40,7 @@
     │   │   └── EmptyStreamNameError
     │   └── InvalidConsumerNameError
     ├── InvalidAnswerError              an answer that is not JetStream's
+    ├── BackupError                     a backup or a restore came to nothing
     ├── PublishError                    a publish that was not acknowledged; `may_be_stored`
     │   ├── NoStreamError               no stream listens on the subject
     │   ├── PublishTimeoutError         the acknowledgement did not come in time
@@ -314,6 +315,10 @@ class InvalidConsumerNameError(InvalidNameError):
 
 class InvalidAnswerError(JetStreamError):
     """An answer that is not JetStream's: something else listens on the subject."""
+
+
+class BackupError(JetStreamError):
+    """A backup or a restore has come to nothing: the directory, or a server that fell silent."""
 
 
 class PublishError(JetStreamError):
