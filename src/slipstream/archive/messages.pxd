@@ -1,9 +1,13 @@
 import cython
 
-from slipstream.archive.entries cimport put_entry
+from slipstream.archive.entries cimport EntryReader, put_entry
+from slipstream.log.base cimport Log
 from slipstream.log.columns cimport Column
 from slipstream.log.record cimport Record, decode
 from slipstream.wire.buffer cimport OutBuffer
+from slipstream.wire.subjects cimport is_literal
+
+cpdef bint store_messages(EntryReader entries, Record record, Log log) except -1
 
 
 cdef class MessageWriter:

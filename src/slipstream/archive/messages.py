@@ -1,14 +1,19 @@
-"""The messages of a log as entries of an archive."""
+"""The messages of a log as entries of an archive, and back."""
 
-from slipstream.archive.entries import put_entry
+from slipstream.archive.entries import EntryReader, put_entry
 from slipstream.errors import CorruptionError
+from slipstream.log.base import Log
 from slipstream.log.columns import Column
 from slipstream.log.frozen import Block
 from slipstream.log.packing import unpack
 from slipstream.log.record import ERASED, MESSAGE, Record, decode
+from slipstream.log.segment import SEQUENCE_MAX
 from slipstream.wire.buffer import OutBuffer
+from slipstream.wire.subjects import is_literal
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
+
+SKIPPED_ONE_BY_ONE_MAX: _int = 4096  # missing sequences; more of them are left out at once
 
 
 class DamagedMessageError(CorruptionError):
@@ -79,3 +84,37 @@ class MessageWriter:
                 put_entry(out, subject, ts, seq, data, 0, header_size, len(data))
             self._place += 1
         return False
+
+
+def store_messages(entries: EntryReader, record: Record, log: Log) -> bool:
+    """Append the messages that come next among `entries`, with their sequences; False when more of
+    the archive has to come, True when `record` is an entry that is no message. Raises
+    `StorageError`, also for what cannot be a message of an archive."""
+    while entries.next(record):
+        if record.seq == 0:
+            return True
+        if record.seq <= log.last_seq or record.seq > SEQUENCE_MAX:
+            raise CorruptionError(f"the archive has message {record.seq} out of order")
+        if record.ts < 0 or not is_literal(record.subject):
+            raise CorruptionError(f"message {record.seq} of the archive has no valid subject")
+        if record.seq != log.last_seq + 1:
+            skip_to(log, record.seq - 1, record.ts)
+        log.append(
+            record.subject,
+            record.data,
+            record.header_start,
+            record.body_start,
+            record.end,
+            record.ts,
+        )
+    return False
+
+
+def skip_to(log: Log, seq: _int, ts: _int) -> None:
+    """There are no more messages up to `seq`. Raises `StorageError`."""
+    gap = seq - log.last_seq
+    if gap > 0 and (log.messages == 0 or gap > SKIPPED_ONE_BY_ONE_MAX):
+        log.advance(seq)
+    else:
+        for _ in range(gap):
+            log.skip(ts)

@@ -1,18 +1,15 @@
 """S2, the framed compression around a backup: what Snappy's framing is, with larger blocks.
 
-Writing takes `cramjam`: each Snappy frame is a valid S2 frame. Reading needs code of its own, as no
-library for Python knows S2's blocks, which may repeat the offset of the last copy and have up to
-4 MB. A frame consists of chunks with a type (one byte), a size (3 bytes), and for data the masked
-CRC-32C (4 bytes) of what is inside.
-
-Decompressing a block and its checksum are in `s2_block`.
+A frame consists of chunks with a type (one byte), a size (3 bytes), and for data the masked CRC-32C
+(4 bytes) of what is inside. No library for Python knows S2's blocks, which have up to 4 MB and may
+repeat the offset of the last copy; the code for these is in `s2_block`. Snappy's frames can be
+read, too.
 """
 
-import cramjam
-
-from slipstream.archive.s2_block import crc32c, decode_block
+from slipstream.archive.s2_block import crc32c, decode_block, encode_block
 from slipstream.errors import CorruptionError
 
+BLOCK_BYTES = 1024 * 1024  # of what is written
 BLOCK_BYTES_MAX = 4 * 1024 * 1024  # of what a chunk holds when it is decompressed
 CHUNK_BYTES_MAX = BLOCK_BYTES_MAX + BLOCK_BYTES_MAX // 6 + 64  # the most that a block grows to
 _COMPRESSED, _PLAIN, _IDENTIFIER = 0x00, 0x01, 0xFF
@@ -20,13 +17,29 @@ _SKIPPED_FROM = 0x80  # chunks of these types may be left out by who does not kn
 _NAMES = (b"S2sTwO", b"sNaPpY")
 
 
-def compress(data: bytes) -> bytes:
-    """A whole frame with `data`; frames may follow each other."""
-    return bytes(cramjam.snappy.compress(data))
-
-
 def _masked(checksum: int) -> int:
     return (((checksum >> 15) | (checksum << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+class S2Writer:
+    """Compresses a stream that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._is_begun = False
+
+    def write(self, data: bytes) -> bytes:
+        """The chunks with `data`."""
+        parts = [] if self._is_begun else [b"\xff\x06\x00\x00", _NAMES[0]]
+        self._is_begun = True
+        for at in range(0, len(data), BLOCK_BYTES):
+            block = data[at : at + BLOCK_BYTES]
+            packed = encode_block(block)
+            kind = _COMPRESSED if packed else _PLAIN
+            packed = packed or block
+            head = (len(packed) + 4) << 8 | kind
+            parts += [head.to_bytes(4, "little"), _masked(crc32c(block)).to_bytes(4, "little")]
+            parts.append(packed)
+        return b"".join(parts)
 
 
 class S2Reader:

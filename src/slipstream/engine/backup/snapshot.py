@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from slipstream.archive.entries import CONSUMER, MAGIC, STATE, put_content, put_end
 from slipstream.archive.messages import DamagedMessageError, MessageWriter
-from slipstream.archive.s2 import compress
+from slipstream.archive.s2 import S2Writer
 from slipstream.engine.backup.positions import entry_of
 from slipstream.engine.jetstream.advisories import PREFIX, client_info
 from slipstream.engine.protocol.errors import ApiError
@@ -57,6 +57,7 @@ class _Archive:
     def __init__(self, frozen: FrozenLog, head: OutBuffer) -> None:
         self._frozen = frozen
         self._out = head
+        self._frames = S2Writer()
         self._next_block = 0
         self._writer: MessageWriter | None = None
         self.ended = False
@@ -74,7 +75,7 @@ class _Archive:
                 self._next_block += 1
             if not self._writer.write(out, PIECE_BYTES):
                 self._writer = None
-        return compress(out.take())
+        return self._frames.write(out.take())
 
 
 class _PieceJob:

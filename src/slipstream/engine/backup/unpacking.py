@@ -7,6 +7,7 @@ directory that the next start removes, until it is complete.
 import msgspec
 
 from slipstream.archive.entries import CONSUMER, STATE, EntryReader
+from slipstream.archive.messages import skip_to, store_messages
 from slipstream.archive.s2 import S2Reader
 from slipstream.engine.backup.positions import ArchivedConsumer, read_entry
 from slipstream.errors import CorruptionError, DiskFullError, Error
@@ -16,10 +17,9 @@ from slipstream.log.memory_log import MemoryLog
 from slipstream.log.record import Record
 from slipstream.log.segment import SEQUENCE_MAX
 from slipstream.log.stream_store import StreamStore
-from slipstream.wire.subjects import is_literal, is_name
+from slipstream.wire.subjects import is_name
 
 WRITTEN_AT_ONCE = 8 * 1024 * 1024
-SKIPPED_ONE_BY_ONE_MAX = 4096
 CONSUMERS_MAX = 100_000
 CONSUMER_BYTES_MAX = 64 * 1024 * 1024
 
@@ -53,7 +53,7 @@ class Unpacked:
         """More of the archive. Blocks. Raises OSError, `StorageError`."""
         for block in self._frames.feed(piece):
             self._entries.feed(block)
-            while self._entries.next(self._record):
+            while store_messages(self._entries, self._record, self.log):
                 self._take(self._record)
             if 0 <= self._bytes_max < self.log.bytes:
                 raise DiskFullError("the account may not store that much")
@@ -72,20 +72,18 @@ class Unpacked:
             job.finish()
 
     def _take(self, record: Record) -> None:
-        if not self._has_state:
-            if record.subject != STATE:
-                raise CorruptionError("the archive does not begin with the stream's state")
-            try:
-                self._last_seq = msgspec.json.decode(record.body(), type=_State).last_seq
-            except msgspec.MsgspecError as error:
-                raise CorruptionError(f"the archive's state can not be read: {error}") from error
-            if not 0 <= self._last_seq <= SEQUENCE_MAX:
-                raise CorruptionError("the archive's state names a sequence that can not be")
-            self._has_state = True
-        elif record.seq == 0:
+        if self._has_state:
             self._take_consumer(record)
-        else:
-            self._take_message(record)
+            return
+        if record.subject != STATE:
+            raise CorruptionError("the archive does not begin with the stream's state")
+        try:
+            self._last_seq = msgspec.json.decode(record.body(), type=_State).last_seq
+        except msgspec.MsgspecError as error:
+            raise CorruptionError(f"the archive's state can not be read: {error}") from error
+        if not 0 <= self._last_seq <= SEQUENCE_MAX:
+            raise CorruptionError("the archive's state names a sequence that can not be")
+        self._has_state = True
 
     def _take_consumer(self, record: Record) -> None:
         name = record.subject.removeprefix(CONSUMER).decode("utf-8", "replace")
@@ -97,39 +95,14 @@ class Unpacked:
             raise CorruptionError(f"the archive's consumer {name} is larger than one can be")
         self.consumers[name] = read_entry(name, record.body())
 
-    def _take_message(self, record: Record) -> None:
-        log = self.log
-        if record.seq <= log.last_seq or record.seq > SEQUENCE_MAX:
-            raise CorruptionError(f"the archive has message {record.seq} out of order")
-        if not is_literal(record.subject) or record.ts < 0:
-            raise CorruptionError(f"message {record.seq} of the archive has no valid subject")
-        self._skip_to(record.seq - 1, record.ts)
-        log.append(
-            record.subject,
-            record.data,
-            record.header_start,
-            record.body_start,
-            record.end,
-            record.ts,
-        )
-
-    def _skip_to(self, seq: int, ts: int) -> None:
-        log = self.log
-        gap = seq - log.last_seq
-        if gap <= 0:
-            return
-        if log.messages == 0 or gap > SKIPPED_ONE_BY_ONE_MAX:
-            log.advance(seq)
-        else:
-            for _ in range(gap):
-                log.skip(ts)
-
     def finish(self) -> None:
         """There is no more. Raises `StorageError` if the archive is not whole."""
         self._frames.finish()
         if not self._entries.ended:
             raise CorruptionError("the archive is cut off")
-        self._skip_to(self._last_seq, self.log.last_ts)
+        if not self._has_state:
+            raise CorruptionError("the archive has no state")
+        skip_to(self.log, self._last_seq, self.log.last_ts)
 
     def complete(self, created: int) -> None:
         """Have everything durable, and the log's files closed. Blocks. Raises OSError,
