@@ -37,7 +37,7 @@ from slipstream.errors import CorruptionError, StorageError
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.commit_entry import REMOVE, Record
 from slipstream.log.commit_log import FILE_BYTES, CommitLog, Removal
-from slipstream.log.disk import Disk
+from slipstream.log.disk import Disk, File
 from slipstream.log.durability import Touched
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.recovery import open_log
@@ -567,6 +567,10 @@ class StreamStore:
         staged.belongs_to(created)
         return staged
 
+    def spool(self) -> File:
+        """A file of a staged directory that is of no use once that is adopted."""
+        return self._disk.open(f"{self.path}/spool")
+
     def put_consumer(self, name: str, is_ephemeral: bool, meta: bytes, state: bytes) -> None:
         """Write a consumer's files, durably but for the names above its directory. Blocks; raises
         OSError, `StorageError`."""
@@ -583,6 +587,7 @@ class StreamStore:
             _discard(self._disk, self.path)
         _check_free(self._disk, self.path)
         staged.meta.create(meta, f"{staged.path}/meta")
+        self._disk.remove(f"{staged.path}/spool")
         for part in (f"{staged.path}/msgs", staged.path):
             self._disk.sync_dir(part)
         self._disk.rename(staged.path, self.path)

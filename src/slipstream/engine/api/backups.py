@@ -66,7 +66,9 @@ def restore(js: "JetStream", request: Request) -> dict[str, Any]:
         raise ApiError(10130)
     js.check_account(config, is_new=True)
     session = request.message.session
-    return {"deliver_subject": Restore(js, config, session, stream_info).subject}
+    first_seq = asked.state.get("first_seq")
+    known = first_seq if isinstance(first_seq, int) else 0
+    return {"deliver_subject": Restore(js, config, known, session, stream_info).subject}
 
 
 def _read_config(js: "JetStream", asked: RestoreRequest, name: str, strict: bool) -> StreamConfig:

@@ -65,12 +65,14 @@ class _Step:
 
 
 class Restore(Service):
-    """One restore under way; the configuration was checked. Raises `ApiError`."""
+    """One restore under way; the configuration was checked. `first_seq` is where the stream began
+    when it was backed up, 0 if that is not said. Raises `ApiError`."""
 
     def __init__(
         self,
         js: "JetStream",
         config: StreamConfig,
+        first_seq: int,
         session: Any,
         show: Callable[[Stream], dict[str, Any]],
     ) -> None:
@@ -79,6 +81,7 @@ class Restore(Service):
         self._js = js
         self._engine = js.engine
         self._config = config
+        self._first_seq = first_seq
         self._show = show
         self._client = client_info(js, session)
         self._started = js.engine.clock.now
@@ -188,7 +191,7 @@ class Restore(Service):
                 place = js.store.stream(js.account.name, config.name)
                 staged = place.stage(self._id, self._created)
             room = js.room_for(config.storage)
-            self._unpacked = Unpacked(staged, config.first_seq, room)
+            self._unpacked = Unpacked(staged, config.first_seq, self._first_seq, room)
         return self._unpacked
 
     def _unpacked_some(self, error: Exception | None) -> None:

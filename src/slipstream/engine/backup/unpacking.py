@@ -6,12 +6,15 @@ directory that the next start removes, until it is complete.
 
 import msgspec
 
-from slipstream.archive.entries import CONSUMER, STATE, EntryReader
+from slipstream.archive.entries import CONSUMER, MAGIC, STATE, EntryReader
+from slipstream.archive.file_store import consumers, store_blocks
 from slipstream.archive.messages import skip_to, store_messages
 from slipstream.archive.s2 import S2Reader
+from slipstream.archive.tar import KeptInMemory, TarFiles
 from slipstream.engine.backup.positions import ArchivedConsumer, read_entry
 from slipstream.errors import CorruptionError, DiskFullError, Error
 from slipstream.log.base import Log
+from slipstream.log.disk import File
 from slipstream.log.file_log import FileLog
 from slipstream.log.memory_log import MemoryLog
 from slipstream.log.record import Record
@@ -31,34 +34,61 @@ class _State(msgspec.Struct):
 
 
 class Unpacked:
-    """What has come so far. `staged` has the files; None for a stream in memory. `bytes_max` is how
-    much the log may hold, -1 for no bound."""
+    """What has come so far. `staged` has the files; None for a stream in memory.
+    `config_first` is where its configuration has it begin, `state_first` where it began when it was
+    backed up (0: not known), `bytes_max` how much the log may hold, -1 for no bound."""
 
-    def __init__(self, staged: StreamStore | None, first_seq: int, bytes_max: int) -> None:
+    def __init__(
+        self, staged: StreamStore | None, config_first: int, state_first: int, bytes_max: int
+    ) -> None:
         self.staged = staged
         self.consumers: dict[str, ArchivedConsumer] = {}
         self.log: Log
         if staged is not None:
-            self.log = staged.open_log(max(first_seq, 1))
+            self.log = staged.open_log(max(config_first, 1))
         else:
-            self.log = MemoryLog(max(first_seq, 1))
+            self.log = MemoryLog(max(config_first, 1))
         self._bytes_max = bytes_max
         self._frames = S2Reader()
         self._entries = EntryReader()
         self._record = Record()
         self._last_seq = 0  # as the state says it
         self._has_state = False
+        self._first_seq = state_first
+        self._is_begun = False
+        self._head = b""  # what has come before that
+        self._tar: TarFiles | None = None
+        self._spool: File | None = None
 
     def feed(self, piece: bytes) -> None:
         """More of the archive. Blocks. Raises OSError, `StorageError`."""
         for block in self._frames.feed(piece):
-            self._entries.feed(block)
-            while store_messages(self._entries, self._record, self.log):
-                self._take(self._record)
-            if 0 <= self._bytes_max < self.log.bytes:
-                raise DiskFullError("the account may not store that much")
-            if self.log.unwritten() >= WRITTEN_AT_ONCE:
-                self._write()
+            if not self._is_begun and not self._begin(block):
+                continue
+            if self._tar is not None:
+                self._tar.feed(self._head or block)
+            else:
+                self._entries.feed(self._head or block)
+                while store_messages(self._entries, self._record, self.log):
+                    self._take(self._record)
+                self._check_room()
+                if self.log.unwritten() >= WRITTEN_AT_ONCE:
+                    self._write()
+            self._head = b""
+
+    def _begin(self, block: bytes) -> bool:
+        """Find out which kind of archive it is; False while too little of it has come."""
+        self._head += block
+        self._is_begun = len(self._head) >= len(MAGIC)
+        if self._is_begun and not self._head.startswith(MAGIC):
+            staged = self.staged
+            self._spool = staged.spool() if staged is not None else None
+            self._tar = TarFiles(self._spool or KeptInMemory())
+        return self._is_begun
+
+    def _check_room(self) -> None:
+        if 0 <= self._bytes_max < self.log.bytes:
+            raise DiskFullError("the account may not store that much")
 
     def _write(self) -> None:
         """Have the log on disk as far as it goes."""
@@ -98,11 +128,27 @@ class Unpacked:
     def finish(self) -> None:
         """There is no more. Raises `StorageError` if the archive is not whole."""
         self._frames.finish()
+        if self._tar is not None:
+            self._take_files(self._tar)
+            return
         if not self._entries.ended:
             raise CorruptionError("the archive is cut off")
         if not self._has_state:
             raise CorruptionError("the archive has no state")
         skip_to(self.log, self._last_seq, self.log.last_ts)
+
+    def _take_files(self, files: TarFiles) -> None:
+        """The archive is a directory of nats-server 2.14 or earlier."""
+        files.finish()
+        if "meta.inf" not in files.names():
+            raise CorruptionError("the archive is tar, and not of a stream: it has no meta.inf")
+        for name, entry in consumers(files):
+            if is_name(name):
+                self.consumers[name] = read_entry(name, entry)
+        for last_seq in store_blocks(files, self.log, self._first_seq):
+            skip_to(self.log, last_seq, self.log.last_ts)
+            self._check_room()
+            self._write()
 
     def complete(self, created: int) -> None:
         """Have everything durable, and the log's files closed. Blocks. Raises OSError,
@@ -112,6 +158,8 @@ class Unpacked:
         staged = self.staged
         if staged is None:
             return
+        if self._spool is not None:
+            self._spool.close()
         self._write()
         for consumer in self.consumers.values():
             if not consumer.config.mem_storage:
@@ -123,6 +171,8 @@ class Unpacked:
     def discard(self) -> None:
         """Nothing of it is wanted. Blocks."""
         try:
+            if self._spool is not None:
+                self._spool.close()
             if self.staged is not None:
                 if isinstance(self.log, FileLog):
                     self.log.delete()
