@@ -148,6 +148,13 @@ def updates() -> Iterator[Entry]:
     yield api("STREAM.SNAPSHOT.CL", {"deliver_subject": "x.*"})
     yield api("STREAM.RESTORE.CL", {"config": {"name": "CL"}, "state": {}})
     yield api("STREAM.RESTORE.CL")
+    yield api("STREAM.SNAPSHOT.CL", {"deliver_subject": "x y"})
+    yield api("STREAM.SNAPSHOT.CL", {"deliver_subject": "x", "other": 1})
+    yield api("STREAM.RESTORE.OTHER", {"config": {"name": "CL"}, "state": {}})
+    yield api("STREAM.RESTORE.OTHER", {"config": {"name": "OTHER"}, "state": {}, "other": 1})
+    yield api("STREAM.RESTORE.OTHER", {"config": {"name": "OTHER", "retention": "x"}})
+    yield api("STREAM.RESTORE.OTHER", b"x")
+    yield api("STREAM.RESTORE.OTHER", {})
     for asked in (b"junk", {"subject": "a.*"}, {"offset": -5}, {"subject": "bad..x"}, b"[]"):
         yield api("STREAM.NAMES", asked)
     for body in (b"{ }", b" ", b"x"):

@@ -116,7 +116,8 @@ def blocks(files: StreamFiles) -> list[str]:
 
 def store_blocks(files: StreamFiles, log: Log, first_seq: int) -> Iterator[int]:
     """Append the messages from `first_seq` on to `log`, block by block; yields after each the last
-    sequence that was given out. Raises OSError, `StorageError`."""
+    sequence that was given out. The blocks do not say what limits have removed from the front: the
+    stream's state does. Raises OSError, `StorageError`."""
     names = blocks(files)
     removed: set[int] = set()
     for name in names:

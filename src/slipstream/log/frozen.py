@@ -14,6 +14,7 @@ from slipstream.log.columns import Column
 from slipstream.log.disk import Disk, File
 from slipstream.log.file_log import FileLog
 from slipstream.log.memory_log import MemoryBlock
+from slipstream.log.record import Record
 from slipstream.log.segment import Segment, read_columns, read_footer, scan_columns
 
 
@@ -136,3 +137,11 @@ def _part(segment: Segment) -> _Part:
         return _Part(copy, segment.ids.pack(4), segment.offsets, None, segment.file)
     dead = bytearray(segment.dead) if segment.dead is not None else None
     return _Part(copy, None, None, dead, None)
+
+
+def find_damage(log: Log, seq: int) -> None:
+    """Message `seq` can not be read from its file: have the log see that, and count it as lost."""
+    if isinstance(log, FileLog):
+        for segment in [one for one in log.blocks if one.base <= seq][-1:]:
+            log.reader.changed(segment)  # what is kept of it in memory may be well
+    log.read(seq, Record())

@@ -138,7 +138,7 @@ def read_entry(name: str, content: bytes) -> ArchivedConsumer:
         config: ConsumerConfig = convert(entry.config, ConsumerConfig, ENUMS, False)
     except (msgspec.MsgspecError, ApiError) as error:
         raise CorruptionError(f"{what} can not be read: {error}") from error
-    if name not in (config.durable_name or name, config.name or name):
+    if {name, config.durable_name or name, config.name or name} != {name}:
         raise CorruptionError(f"{what} has another name in its configuration")
     config.name = name
     numbers = [*(entry.state.pending or {}), *(entry.state.redelivered or {})]

@@ -21,8 +21,7 @@ from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.stream.stream import Stream
-from slipstream.log.frozen import FrozenLog
-from slipstream.log.record import Record
+from slipstream.log.frozen import FrozenLog, find_damage
 from slipstream.wire.buffer import OutBuffer
 
 if TYPE_CHECKING:
@@ -220,7 +219,7 @@ class Snapshot(Service):
         if self.ended:
             return
         if isinstance(job.error, DamagedMessageError):
-            self._stream.log.read(job.error.seq, Record())  # which counts it as lost
+            find_damage(self._stream.log, job.error.seq)
             self._fail(f"{job.error}, and counts as lost from now on; ask again for the others")
         elif job.error is not None:
             self._fail(str(job.error))

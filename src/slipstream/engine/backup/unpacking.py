@@ -12,6 +12,7 @@ from slipstream.archive.messages import skip_to, store_messages
 from slipstream.archive.s2 import S2Reader
 from slipstream.archive.tar import KeptInMemory, TarFiles
 from slipstream.engine.backup.positions import ArchivedConsumer, read_entry
+from slipstream.engine.protocol.rfc3339 import text_ns
 from slipstream.errors import CorruptionError, DiskFullError, Error
 from slipstream.log.base import Log
 from slipstream.log.disk import File
@@ -31,6 +32,7 @@ class _State(msgspec.Struct):
     """What counts of the stream's state."""
 
     last_seq: int = 0
+    last_ts: str = ""
 
 
 class Unpacked:
@@ -52,7 +54,7 @@ class Unpacked:
         self._frames = S2Reader()
         self._entries = EntryReader()
         self._record = Record()
-        self._last_seq = 0  # as the state says it
+        self._last_seq = self._last_ts = 0  # as the state says it
         self._has_state = False
         self._first_seq = state_first
         self._is_begun = False
@@ -108,8 +110,10 @@ class Unpacked:
         if record.subject != STATE:
             raise CorruptionError("the archive does not begin with the stream's state")
         try:
-            self._last_seq = msgspec.json.decode(record.body(), type=_State).last_seq
-        except msgspec.MsgspecError as error:
+            state = msgspec.json.decode(record.body(), type=_State)
+            self._last_seq = state.last_seq
+            self._last_ts = max(text_ns(state.last_ts), 0) if state.last_ts else 0
+        except (msgspec.MsgspecError, ValueError) as error:
             raise CorruptionError(f"the archive's state can not be read: {error}") from error
         if not 0 <= self._last_seq <= SEQUENCE_MAX:
             raise CorruptionError("the archive's state names a sequence that can not be")
@@ -135,6 +139,7 @@ class Unpacked:
             raise CorruptionError("the archive is cut off")
         if not self._has_state:
             raise CorruptionError("the archive has no state")
+        self.log.last_ts = max(self.log.last_ts, self._last_ts)
         skip_to(self.log, self._last_seq, self.log.last_ts)
 
     def _take_files(self, files: TarFiles) -> None:
@@ -157,6 +162,8 @@ class Unpacked:
             consumer.position(self.log, created)  # which says what cannot be
         staged = self.staged
         if staged is None:
+            for block in self.log.blocks:
+                block.has_headers = True  # the ids of messages are looked for
             return
         if self._spool is not None:
             self._spool.close()
