@@ -1,10 +1,12 @@
 """A tar archive that comes in pieces, kept until all of it is there."""
 
 import io
-import tarfile
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from slipstream.errors import CorruptionError
+
+if TYPE_CHECKING:
+    import tarfile
 
 
 class Kept(Protocol):
@@ -77,6 +79,8 @@ class TarFiles:
 
     def finish(self) -> None:
         """All of it is there. Raises OSError, `CorruptionError`."""
+        import tarfile  # few servers ever need it
+
         reader = io.BufferedReader(_Reader(self._file, self._size))
         try:
             self._archive = tarfile.TarFile(fileobj=reader)
@@ -90,6 +94,8 @@ class TarFiles:
 
     def read(self, name: str) -> bytes:
         """The content of one file. Raises OSError, `CorruptionError`."""
+        import tarfile
+
         assert self._archive is not None
         try:
             file = self._archive.extractfile(self._members[name])

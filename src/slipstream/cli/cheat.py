@@ -38,8 +38,8 @@ slipstream stream info ORDERS
 slipstream stream view ORDERS
 slipstream stream get ORDERS 12
 slipstream stream purge ORDERS --subject orders.old --force
-# a Slipstream server has no snapshots yet: this needs nats-server
-slipstream stream backup ORDERS ./backup""",
+slipstream stream backup ORDERS ./backup
+slipstream stream restore ./backup""",
     "consumer": """\
 slipstream consumer add ORDERS order-processor --pull --deliver all --ack explicit --defaults
 slipstream consumer next ORDERS order-processor --count 3 --ack

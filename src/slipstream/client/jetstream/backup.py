@@ -150,6 +150,8 @@ async def _receive(
                         f"backup of stream {name}: the server gave up: "
                         f"{message.status} {message.description}"
                     )
+                if progress is not None:
+                    progress(size, size)
                 return written
             written += len(message.data)
             meter.feed(message.data)
