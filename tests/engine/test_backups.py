@@ -258,6 +258,63 @@ def test_the_end_of_the_stream_is_the_end_of_its_snapshot(client: Client) -> Non
     assert [m.status for m in found] == ["500 stream S was deleted"]
 
 
+def test_a_disk_that_is_slow_is_not_taken_for_a_silent_client(
+    driver: Driver, client: Client
+) -> None:
+    fill(client, config_of(), 100, 1000)
+    driver.runner.hold()
+    ask_backup(client, "S")
+    driver.advance(SECOND)
+    while driver.runner.step():
+        driver.finish()
+        driver.advance(7 * SECOND)
+    _, end = receive(client)
+    assert end is not None
+    assert end.status in ("", "204")
+
+
+def test_a_listener_who_comes_back_gets_the_rest(driver: Driver, client: Client) -> None:
+    fill(client, config_of(), 100, 1000)
+    client.subscribe("moving")
+    ask_backup(client, "S", deliver_subject="moving", chunk_size=1024, window_size=4096)
+    first = [m for m in client.take() if m.subject == "moving"]
+    client.send(b"UNSUB 2\r\n")
+    driver.advance(SECOND)
+    client.subscribe("moving", 3)
+    for chunk in first:
+        client.publish(chunk.reply)
+    driver.advance(2 * SECOND)
+    assert len([m for m in client.take() if m.subject == "moving"]) == 4
+
+
+def test_a_snapshot_may_go_straight_into_a_restore(driver: Driver, client: Client) -> None:
+    """Each chunk is acknowledged before the next one is sent, within one turn."""
+    fill(client, config_of(), 400, 1000)
+    config = config_of("T")
+    subject = begin_restore(client, config)["deliver_subject"]
+    ask_backup(client, "S", deliver_subject=subject, chunk_size=1024, window_size=2048)
+    driver.advance(SECOND)
+    assert client.api("STREAM.INFO.T")["state"]["messages"] == 400
+    assert driver.js.transfers == set()
+
+
+def test_a_server_that_stops_meanwhile_leaves_nothing_half(
+    disk: SimulatedDisk, driver: Driver, client: Client
+) -> None:
+    fill(client, config_of(), 100, 1000)
+    ask_backup(client, "S", chunk_size=1024, window_size=1024)
+    subject = begin_restore(client, config_of("T"))["deliver_subject"]
+    client.request(subject, GOOD)
+    busy = begin_restore(client, config_of("U"))["deliver_subject"]
+    driver.runner.hold()
+    client.request(busy, GOOD)
+    driver.stop()
+    assert driver.js.transfers == set()
+    assert not [path for path in disk.files() if ".new-" in path]
+    again = Driver(disk, segment_bytes=SEGMENT_BYTES).start().client()
+    assert again.api("STREAM.NAMES")["streams"] == ["S"]
+
+
 def test_requests_that_can_not_be(client: Client) -> None:
     fill(client, config_of(), 1)
     for body, code in (
@@ -363,6 +420,40 @@ def test_with_relaxed_durability_it_has_what_was_acknowledged(disk: SimulatedDis
     fill(client, config_of(), 100, 1000)
     data = back_up(client, "S")
     assert restore(client, config_of("T"), data)["state"]["messages"] == 100
+
+
+def test_a_consumer_that_was_ahead_of_the_messages_goes_back(
+    driver: Driver, client: Client
+) -> None:
+    """As in an archive of nats-server, which reads one after the other."""
+    state = {
+        "delivered": {"consumer_seq": 9, "stream_seq": 9},
+        "ack_floor": {"consumer_seq": 8, "stream_seq": 8},
+        "pending": {"9": {"Sequence": 9, "Timestamp": 1}},
+        "redelivered": {"9": 1},
+    }
+    data = archive([(1, b"s.1", b"a"), (5, b"s.2", b"b")], c=CONSUMER | {"state": state})
+    assert "error" not in restore(client, config_of(), data)
+    info = client.api("CONSUMER.INFO.S.c")
+    assert (info["delivered"]["stream_seq"], info["num_ack_pending"]) == (5, 0)
+    assert client.store("s.1")["seq"] == 6
+    assert [m.reply.split(".")[5] for m in pull(client, "S.c", 1)] == ["6"]
+    assert not driver.js.problems
+
+
+def test_a_consumer_of_last_messages_of_nats_server_misses_none(client: Client) -> None:
+    config = {
+        "durable_name": "c", "ack_policy": "explicit", "deliver_policy": "last_per_subject",
+        "filter_subject": "s.*", "ack_wait": SECOND,
+    }  # fmt: skip
+    messages = [(seq, b"s.%d" % (seq % 2), b"x") for seq in range(1, 7)]
+    for begun, expected in ((0, ["5", "6"]), (3, ["4", "5", "6"])):
+        place = {"consumer_seq": begun and 1, "stream_seq": begun}
+        state = {"delivered": place, "ack_floor": place}
+        data = archive(messages, c={"config": config, "state": state})
+        assert "error" not in restore(client, config_of(), data)
+        assert [m.reply.split(".")[5] for m in pull(client, "S.c", 9)] == expected
+        client.api("STREAM.DELETE.S")
 
 
 # -- what does not become a stream -----------------------------------------------------------------

@@ -116,8 +116,8 @@ def blocks(files: StreamFiles) -> list[str]:
 
 def store_blocks(files: StreamFiles, log: Log, first_seq: int) -> Iterator[int]:
     """Append the messages from `first_seq` on to `log`, block by block; yields after each the last
-    sequence that was given out. The blocks do not say what limits have removed from the front: the
-    stream's state does. Raises OSError, `StorageError`."""
+    sequence that was given out, as far as it is known. The blocks do not say what limits have
+    removed from the front: the stream's state does. Raises OSError, `StorageError`."""
     names = blocks(files)
     removed: set[int] = set()
     for name in names:
@@ -126,6 +126,7 @@ def store_blocks(files: StreamFiles, log: Log, first_seq: int) -> Iterator[int]:
                 raise CorruptionError(f"{name} names a sequence that can not be")
             if record.is_tombstone:
                 removed.add(record.seq)
+        yield 0  # nothing is appended yet
     last_seq = 0
     for name in names:
         data = unpacked(files.read(name))

@@ -234,6 +234,10 @@ class SegmentReader:
             return
         self._unlink(segment.path)
 
+    def use(self, cache: BlockCache) -> None:
+        """Keep windows in `cache` from now on."""
+        self._cache = cache
+
     def release(self) -> None:
         """One fewer reads the files as they were."""
         self.held -= 1

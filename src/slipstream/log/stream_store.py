@@ -605,8 +605,9 @@ class StreamStore:
         names = self._disk.list(self.path)
         return (names != ["msgs"] and bool(names)) or bool(self._disk.list(f"{self.path}/msgs"))
 
-    def open_log(self, first_seq: int = 1) -> FileLog:
-        """Open the stream's log; see `recovery`. Blocks; raises OSError, `StorageError`."""
+    def open_log(self, first_seq: int = 1, cache: BlockCache | None = None) -> FileLog:
+        """Open the stream's log; see `recovery`. Blocks; raises OSError, `StorageError`. On another
+        thread than the server's it needs a `cache` of its own, and `share_cache` afterwards."""
         path = f"{self.path}/msgs"
         if path in self._late.unwritten:
             raise StorageError(
@@ -614,9 +615,14 @@ class StreamStore:
                 f"{self._late.unwritten[path]}; look after the disk and restart the server"
             )
         end = TwinFile(self._disk, f"{self.path}/end")
-        log = open_log(self._disk, path, self._cache, first_seq, self._segment_bytes, end)
+        used = cache or self._cache
+        log = open_log(self._disk, path, used, first_seq, self._segment_bytes, end)
         log.incarnation = self.meta.incarnation
         return log
+
+    def share_cache(self, log: FileLog) -> None:
+        """Have `log` use the server's cache."""
+        log.reader.use(self._cache)
 
     def consumer(self, name: str, is_ephemeral: bool = False) -> ConsumerStore:
         """The files of the consumer with this name, there or not."""

@@ -21,6 +21,8 @@ from slipstream.errors import CorruptionError
 from slipstream.log.base import Log
 from slipstream.log.segment import SEQUENCE_MAX
 
+_PLACE = ("consumer_seq", "stream_seq")
+
 
 class _Place(msgspec.Struct):
     consumer_seq: int = 0
@@ -54,29 +56,36 @@ class _Entry(msgspec.Struct):
     slipstream: _Own | None = None
 
 
-def entry_of(consumer: Consumer) -> bytes:
-    """The entry of a consumer, as it is now."""
-    pending = consumer.pending
-    out: dict[str, Any] = {}
-    for seq in pending.sequences():
-        place = pending.find(seq)
-        out[str(seq)] = {"Sequence": pending.consumer_seq(place), "Timestamp": pending.ts(place)}
-    state: dict[str, Any] = {
-        "delivered": {
-            "consumer_seq": consumer.delivered_seq,
-            "stream_seq": consumer.delivered_stream_seq,
-        },
-        "ack_floor": {
-            "consumer_seq": consumer.floor_seq,
-            "stream_seq": consumer.floor_stream_seq,
-        },
-    }
-    if out:
-        state["pending"] = out
-    if consumer.redelivered:
-        state["redelivered"] = {str(seq): n - 1 for seq, n in consumer.redelivered.items()}
-    own = {"next_seq": consumer.next_seq, "initial": consumer.initial[consumer.initial_at :]}
-    return msgspec.json.encode({"config": emit(consumer.config), "state": state, "slipstream": own})
+class ConsumerCopy:
+    """A consumer as it is now; taken on the loop, where a million messages may be out."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.name = consumer.name
+        self._config = emit(consumer.config)
+        self._delivered = (consumer.delivered_seq, consumer.delivered_stream_seq)
+        self._floor = (consumer.floor_seq, consumer.floor_stream_seq)
+        self._pending = consumer.pending.pack()
+        self._redelivered = consumer.redelivered.copy()
+        self._initial = consumer.initial[consumer.initial_at :]
+        self._next_seq = consumer.next_seq
+
+    def entry(self) -> bytes:
+        """Its entry in an archive. Any thread."""
+        state: dict[str, Any] = {
+            "delivered": dict(zip(_PLACE, self._delivered, strict=True)),
+            "ack_floor": dict(zip(_PLACE, self._floor, strict=True)),
+        }
+        if self._pending:
+            rows = struct.iter_unpack("<4q", self._pending)
+            state["pending"] = {
+                str(seq): {"Sequence": consumer_seq, "Timestamp": ts}
+                for seq, consumer_seq, ts, _ in rows
+            }
+        if self._redelivered:
+            state["redelivered"] = {str(seq): n - 1 for seq, n in self._redelivered.items()}
+        own = {"next_seq": self._next_seq, "initial": self._initial}
+        whole = {"config": self._config, "state": state, "slipstream": own}
+        return msgspec.json.encode(whole)
 
 
 @dataclass
@@ -96,7 +105,7 @@ class ArchivedConsumer:
     def position(self, log: Log, created: int) -> bytes:
         """Its position as `apply_state` takes it, among the messages of `log`. Raises
         `CorruptionError`."""
-        state, config = self.state, self.config
+        state, config, last = self.state, self.config, log.last_seq
         delivered, floor = state.delivered, state.ack_floor
         next_seq, initial = delivered.stream_seq + 1, list[int]()
         if self.own is not None:
@@ -104,11 +113,17 @@ class ArchivedConsumer:
         elif config.deliver_policy == "last_per_subject" and not delivered.consumer_seq:
             initial = log.last_per_subject(config.filters)
             next_seq = log.last_seq + 1  # where one has begun, it goes on, and misses nothing
+        if delivered.consumer_seq:  # what it was given after the messages were read is not here
+            next_seq = min(next_seq, last + 1)
+            delivered = _Place(delivered.consumer_seq, min(delivered.stream_seq, last))
+            floor = _Place(floor.consumer_seq, min(floor.stream_seq, last))
         wait = LONGEST_NS if config.ack_policy == "flow_control" else config.ack_wait
         rows: list[int] = []
         for seq, out in sorted((state.pending or {}).items()):
+            if seq > last:
+                break
             rows += (seq, out.sequence, out.timestamp, out.timestamp + min(wait, LONGEST_NS))
-        again = {seq: n + 1 for seq, n in (state.redelivered or {}).items()}
+        again = {seq: n + 1 for seq, n in (state.redelivered or {}).items() if seq <= last}
         try:
             return pack_position(
                 created,

@@ -31,6 +31,8 @@ from slipstream.engine.stream.retention import enforce_all
 from slipstream.engine.stream.stream import Stream
 from slipstream.errors import CorruptionError, Error, StorageError
 from slipstream.log.base import Log
+from slipstream.log.block_cache import BlockCache
+from slipstream.log.file_log import FileLog
 from slipstream.log.memory_log import MemoryLog
 from slipstream.log.stream_store import StreamStore
 
@@ -95,6 +97,7 @@ class Restore(Service):
         self._is_working = False
         self._last = b""  # the reply subject of the end
         self._is_ending = False
+        self._is_whole = False  # all that has come is unpacked
         self._error: Exception | None = None
         self._unpacked: Unpacked | None = None
         self._log: Log | None = None  # of the stream, opened at its place
@@ -165,8 +168,8 @@ class Restore(Service):
 
         def done(error: Exception | None) -> None:
             self._is_working = False
-            if self.ended:  # the server stops, meanwhile: nothing is to stay
-                self._clean_up()
+            if self.ended:  # JetStream has stopped meanwhile
+                self._discard()
             else:
                 then(error)
 
@@ -207,13 +210,16 @@ class Restore(Service):
 
     def _finish_unpacking(self) -> None:
         """On a thread: the archive has to be whole."""
-        self._begun().finish()
+        self._is_whole = self._begun().finish()
 
     def _unpacked_all(self, error: Exception | None) -> None:
         """Look at the consumers before anything of them is kept."""
         try:
             if error is not None:
                 raise error
+            if not self._is_whole:
+                self._start(self._finish_unpacking, self._unpacked_all)
+                return
             self._check_consumers()
         except (OSError, Error) as refused:
             self._end(refused)
@@ -288,7 +294,7 @@ class Restore(Service):
         self._store.adopt(unpacked.staged, meta)
         unpacked.staged = None
         self._store.meta.load()
-        self._log = self._store.open_log(self._config.first_seq or 1)
+        self._log = self._store.open_log(self._config.first_seq or 1, BlockCache())
 
     def _adopted(self, error: Exception | None) -> None:
         js, config = self._js, self._config
@@ -299,6 +305,8 @@ class Restore(Service):
                 self._unpacked.staged = self._store  # it has its name, and is to go
             self._end(error or StorageError("nothing was opened"))
             return
+        if self._store is not None and isinstance(self._log, FileLog):
+            self._store.share_cache(self._log)
         stream = Stream(js, config, self._log, self._store, self._created)
         js.take_in(stream)
         self._place_consumers(stream)
@@ -327,7 +335,10 @@ class Restore(Service):
 
     def _end(self, error: Exception | None, stream: Stream | None = None) -> None:
         reply = self._last
-        self.stop()
+        self._leave()
+        unpacked, self._unpacked = self._unpacked, None
+        if unpacked is not None:
+            self._engine.commit.run_aside(_Step(unpacked.discard, lambda error: None))
         answer: dict[str, Any] = {"type": RESPONSE}
         if error is not None:
             refused = error if isinstance(error, ApiError) else None
@@ -356,22 +367,26 @@ class Restore(Service):
         """A stream was deleted, which is of no interest here."""
 
     def stop(self) -> None:
-        """Take nothing any more; what was unpacked goes, unless it is a stream already."""
+        """JetStream stops: what was unpacked goes, unless it is a stream already. Blocks."""
         if self.ended:
             return
+        self._leave()
+        if not self._is_working:
+            self._discard()
+
+    def _leave(self) -> None:
+        """Take nothing any more."""
         self.ended = True
         self._chunks = []
         if self._timer is not None:
             self._timer.cancel()
         self._js.account.remove_service(self.subject.encode(), self)
         self._js.transfers.discard(self)
-        if not self._is_working:
-            self._clean_up()
 
-    def _clean_up(self) -> None:
+    def _discard(self) -> None:
         unpacked, self._unpacked = self._unpacked, None
         if unpacked is not None:
-            self._engine.commit.run_aside(_Step(unpacked.discard, lambda error: None))
+            unpacked.discard()
 
 
 def _failed(error: Exception) -> ApiError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from slipstream.archive.entries import CONSUMER, MAGIC, STATE, put_content, put_end
 from slipstream.archive.messages import DamagedMessageError, MessageWriter
 from slipstream.archive.s2 import S2Writer
-from slipstream.engine.backup.positions import entry_of
+from slipstream.engine.backup.positions import ConsumerCopy
 from slipstream.engine.jetstream.advisories import PREFIX, client_info
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.options import SECOND
@@ -51,11 +51,18 @@ def _within(asked: int, default: int, least: int, most: int) -> int:
 
 
 class _Archive:
-    """Writes the archive of a frozen stream, piece by piece."""
+    """Writes the archive of a stream, piece by piece; made on the loop, at the moment that counts.
+    `state` is encoded, `now` the time of the entries (ns)."""
 
-    def __init__(self, frozen: FrozenLog, head: OutBuffer) -> None:
-        self._frozen = frozen
-        self._out = head
+    def __init__(self, stream: Stream, no_consumers: bool, state: bytes, now: int) -> None:
+        self.frozen = FrozenLog(stream.log)
+        self._consumers: list[ConsumerCopy] = []
+        if not no_consumers:
+            self._consumers = [ConsumerCopy(one) for one in stream.consumers.values()]
+        self._now = now
+        self._out = OutBuffer()
+        self._out.put(MAGIC)
+        put_content(self._out, STATE, now, state)
         self._frames = S2Writer()
         self._next_block = 0
         self._writer: MessageWriter | None = None
@@ -65,12 +72,16 @@ class _Archive:
         """The next piece, compressed. Blocks. Raises OSError, `StorageError`."""
         out = self._out
         while out.size < PIECE_BYTES and not self.ended:
+            if self._consumers:
+                one = self._consumers.pop(0)
+                put_content(out, CONSUMER + one.name.encode(), self._now, one.entry())
+                continue
             if self._writer is None:
-                if self._next_block == len(self._frozen):
+                if self._next_block == len(self.frozen):
                     put_end(out)
                     self.ended = True
                     break
-                self._writer = MessageWriter(self._frozen.block(self._next_block))
+                self._writer = MessageWriter(self.frozen.block(self._next_block))
                 self._next_block += 1
             if not self._writer.write(out, PIECE_BYTES):
                 self._writer = None
@@ -122,22 +133,12 @@ class Snapshot(Service):
         self._out: dict[int, int] = {}  # sizes of chunks that are not acknowledged, by number
         self._out_bytes = 0
         self._is_writing = False
+        self._is_sending = False
         self._timer: Any = None
         self.ended = False
-        self._frozen = FrozenLog(stream.log)
+        self.archive = _Archive(stream, asked.no_consumers, encoded, self._started)
         stream.mark_dirty()
-        self.archive = _Archive(self._frozen, self._head(asked.no_consumers, encoded))
         js.transfers.add(self)
-
-    def _head(self, no_consumers: bool, state: bytes) -> OutBuffer:
-        """What comes before the messages."""
-        out = OutBuffer()
-        out.put(MAGIC)
-        put_content(out, STATE, self._started, state)
-        if not no_consumers:
-            for name, consumer in self._stream.consumers.items():
-                put_content(out, CONSUMER + name.encode(), self._started, entry_of(consumer))
-        return out
 
     def begin(self) -> None:
         """The request is answered: send, as soon as somebody listens."""
@@ -158,15 +159,23 @@ class Snapshot(Service):
             self._timer.cancel()
         self._timer = self._engine.timers.after(delay, then)
 
+    def _watch_flow(self) -> None:
+        """A client that has chunks to acknowledge has its time for the next one."""
+        if self._out:
+            self._wait(NO_FLOW_NS, self._no_flow)
+        elif self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _look_at_interest(self) -> None:
         """Somebody has subscribed to where the chunks go, or does not any more."""
         if self.ended:
             return
         if not self._stream.account.has_interest(self._deliver):
             self._wait(NO_INTEREST_NS, self._nobody)
-        elif not self._is_writing:
-            self._engine.timers.after(0, self._go_on)
-            self._wait(NO_FLOW_NS, self._no_flow)
+            return
+        self._watch_flow()
+        self._engine.timers.after(0, self._go_on)
 
     def _nobody(self) -> None:
         self._end(b"408 No Interest", "no interest")
@@ -178,18 +187,16 @@ class Snapshot(Service):
 
     def _go_on(self) -> None:
         """Send what the window has room for, and have more written."""
-        if self.ended:
+        if self.ended or self._is_sending:
             return
         if not self._stream.account.has_interest(self._deliver):
             return  # the timer says when that is final
-        sent = 0
-        while len(self._ready) >= self._chunk and self._out_bytes + self._chunk <= self._window:
-            if sent >= SENT_PER_TURN:
-                self._engine.timers.after(0, self._go_on)
-                return
-            sent += self._chunk
-            self._send_chunk()
-        if self.archive.ended and not self._is_writing:
+        self._is_sending = True  # who is sent a chunk may acknowledge it at once
+        is_more = self._send_some()
+        self._is_sending = False
+        if is_more:
+            self._engine.timers.after(0, self._go_on)
+        elif self.archive.ended and not self._is_writing:
             if len(self._ready) < self._chunk:
                 if self._ready:
                     self._publish(b"", b"", bytes(self._ready))
@@ -197,6 +204,16 @@ class Snapshot(Service):
         elif not self._is_writing and len(self._ready) < READY_BYTES_MAX:
             self._is_writing = True
             self._engine.commit.run_aside(_PieceJob(self))
+
+    def _send_some(self) -> bool:
+        """Send chunks as far as the window goes; whether there are more for another turn."""
+        sent = 0
+        while len(self._ready) >= self._chunk and self._out_bytes + self._chunk <= self._window:
+            if sent >= SENT_PER_TURN:
+                return True
+            sent += self._chunk
+            self._send_chunk()
+        return False
 
     def _send_chunk(self) -> None:
         size = self._chunk
@@ -222,7 +239,7 @@ class Snapshot(Service):
             find_damage(self._stream.log, job.error.seq)
             self._fail(f"{job.error}, and counts as lost from now on; ask again for the others")
         elif job.error is not None:
-            self._fail(str(job.error))
+            self._fail(str(job.error) or type(job.error).__name__)
         else:
             self._ready += job.piece
             self._go_on()
@@ -234,7 +251,7 @@ class Snapshot(Service):
         size = self._out.pop(number, 0)
         if size:
             self._out_bytes -= size
-            self._wait(NO_FLOW_NS, self._no_flow)
+            self._watch_flow()
             self._go_on()
         return 1
 
@@ -278,5 +295,5 @@ class Snapshot(Service):
         account = self._stream.account
         account.remove_service(self._ack_subject.encode() + b".>", self)
         account.unwatch_interest(self._deliver, self._look_at_interest)
-        self._frozen.release()
+        self.archive.frozen.release()
         self._js.transfers.discard(self)

@@ -4,6 +4,8 @@ Nobody else sees the log meanwhile, so all of it may run on a thread. In files i
 directory that the next start removes, until it is complete.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 from slipstream.archive.entries import CONSUMER, MAGIC, STATE, EntryReader
@@ -60,6 +62,7 @@ class Unpacked:
         self._is_begun = False
         self._head = b""  # what has come before that
         self._tar: TarFiles | None = None
+        self._files: Iterator[int] | None = None  # what is left to do with these
         self._spool: File | None = None
 
     def feed(self, piece: bytes) -> None:
@@ -129,21 +132,24 @@ class Unpacked:
             raise CorruptionError(f"the archive's consumer {name} is larger than one can be")
         self.consumers[name] = read_entry(name, record.body())
 
-    def finish(self) -> None:
-        """There is no more. Raises `StorageError` if the archive is not whole."""
+    def finish(self) -> bool:
+        """There is no more; False if it is to be called again, as there is much to do. Blocks.
+        Raises OSError, `StorageError`, also if the archive is not whole."""
         self._frames.finish()
         if self._tar is not None:
-            self._take_files(self._tar)
-            return
+            if self._files is None:
+                self._files = self._take_files(self._tar)
+            return next(self._files, None) is None
         if not self._entries.ended:
             raise CorruptionError("the archive is cut off")
         if not self._has_state:
             raise CorruptionError("the archive has no state")
         self.log.last_ts = max(self.log.last_ts, self._last_ts)
         skip_to(self.log, self._last_seq, self.log.last_ts)
+        return True
 
-    def _take_files(self, files: TarFiles) -> None:
-        """The archive is a directory of nats-server 2.14 or earlier."""
+    def _take_files(self, files: TarFiles) -> Iterator[int]:
+        """The archive is a directory of nats-server 2.14 or earlier: take it block by block."""
         files.finish()
         if "meta.inf" not in files.names():
             raise CorruptionError("the archive is tar, and not of a stream: it has no meta.inf")
@@ -154,6 +160,7 @@ class Unpacked:
             skip_to(self.log, last_seq, self.log.last_ts)
             self._check_room()
             self._write()
+            yield last_seq
 
     def complete(self, created: int) -> None:
         """Have everything durable, and the log's files closed. Blocks. Raises OSError,
