@@ -77,14 +77,11 @@ async def measure(contender: Contender, megabytes: int, size: int) -> None:
                     restores.append(watch.rates(stored))
     finally:
         shutil.rmtree(directory)
-    print(
-        f"{contender.name}: {stored:.0f} MB in messages of {size} bytes, packed {found.bytes / 1e6:.0f} MB"
-    )
+    packed = found.bytes / 1e6
+    print(f"{contender.name}: {stored:.0f} MB in messages of {size} bytes, packed {packed:.0f} MB")
     for what, rates in (("backup", backups), ("restore", restores)):
         best, computed = max(rates)[0], max(rate[1] for rate in rates)
-        print(
-            f"  {what:8} {best:6.0f} MB/s   {computed:6.0f} MB in a second of the server's processor time"
-        )
+        print(f"  {what:8} {best:5.0f} MB/s, {computed:5.0f} MB/s of the server's processor time")
 
 
 def main() -> None:

@@ -91,7 +91,8 @@ class Restore(Service):
         self._id = js.engine.new_id()
         self.subject = f"$JS.SNAPSHOT.RESTORE.{config.name}.{self._id}"
         self._chunks: list[bytes] = []  # received, and not unpacked
-        self._backlog = 0  # bytes of these, and of those that are being unpacked
+        self._taken: list[bytes] = []  # that are being unpacked
+        self._backlog = 0  # bytes of both
         self._answers: list[bytes] = []  # reply subjects that wait
         self._received = 0
         self._is_working = False
@@ -158,6 +159,7 @@ class Restore(Service):
             if self._last:
                 self._end(self._error)
         elif self._chunks:
+            self._taken, self._chunks = self._chunks, []
             self._start(self._unpack, self._unpacked_some)
         elif self._last and not self._is_ending:
             self._is_ending = True
@@ -177,13 +179,9 @@ class Restore(Service):
 
     def _unpack(self) -> None:
         """On a thread: what has come so far."""
-        chunks, self._chunks = self._chunks, []
-        try:
-            unpacked = self._begun()
-            for chunk in chunks:
-                unpacked.feed(chunk)
-        finally:
-            self._backlog -= sum(map(len, chunks))
+        unpacked = self._begun()
+        for chunk in self._taken:
+            unpacked.feed(chunk)
 
     def _begun(self) -> Unpacked:
         """On a thread."""
@@ -200,6 +198,8 @@ class Restore(Service):
     def _unpacked_some(self, error: Exception | None) -> None:
         if error is not None and self._error is None:
             self._error = error
+        self._backlog -= sum(map(len, self._taken))
+        self._taken = []
         answers, self._answers = self._answers, []
         for reply in answers:
             if reply:
@@ -231,17 +231,18 @@ class Restore(Service):
         assert self._unpacked is not None
         js, config = self._js, self._config
         stand_in = Stream(js, config, MemoryLog(), None, self._created)
-        for archived in self._unpacked.consumers.values():
-            wanted = archived.config
-            if wanted.num_replicas > config.num_replicas:
-                wanted.num_replicas = 0  # as the stream
-            server = self._engine.options.jetstream_limits
-            try:
+        try:
+            for archived in self._unpacked.consumers.values():
+                wanted = archived.config
+                if wanted.num_replicas > config.num_replicas:
+                    wanted.num_replicas = 0  # as the stream
+                server = self._engine.options.jetstream_limits
                 fill_defaults(wanted, config.consumer_limits, server, js.limits)
                 check_config(stand_in, wanted)
-            except ApiError as refused:
-                raise CorruptionError(f"consumer {archived.name}: {refused}") from refused
-        stand_in.stop()
+        except ApiError as refused:
+            raise CorruptionError(f"consumer {archived.name}: {refused}") from refused
+        finally:
+            stand_in.stop()
 
     def _complete(self) -> None:
         """On a thread."""
