@@ -65,7 +65,7 @@ fuzz: $(VENV)/.fuzz build
 	$(PY) -m fuzz --seconds $(SECONDS) --seed $(SEED)
 
 # What works on raw memory, and what hands it bytes that somebody else has chosen.
-SANITIZED_TESTS = tests/wire tests/log tests/client/arrow/test_columns.py \
+SANITIZED_TESTS = tests/wire tests/log tests/archive tests/client/arrow/test_columns.py \
 	tests/client/arrow/test_row_block.py tests/client/object_store/test_object_bytes.py \
 	tests/engine/test_hostile_input.py
 SANITIZED_TARGETS = arrow buffers client_frames columns headers records recovery server_frames

@@ -194,9 +194,9 @@ cdef extern from *:
         const uint8_t *begin = out;
         const uint8_t *limit = out + size;
         size_t emitted = 0, at = 1, left = size;
+        if (size < 64) return 0;
         for (; left > 127; left >>= 7) *out++ = (uint8_t) (left | 128);
         *out++ = (uint8_t) left;
-        if (size < 64) return 0;
         memset(table, 0, sizeof table);
         size_t last = size - margin;
         while (at < last) {
