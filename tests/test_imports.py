@@ -37,6 +37,31 @@ NOT_TO_START = frozenset(
         "slipstream.server.tls_connection",
     }
 )
+# What every server needs of other projects, with what that loads in its turn.
+LIBRARIES = "import asyncio, ssl, msgspec, uvloop"
+# What the server loads of the standard library beyond that. An entry is a decision: it costs every
+# start.
+OF_THE_STANDARD_LIBRARY = frozenset(
+    {
+        "bisect",  # loaded by random
+        "calendar",  # times of Go's years
+        "copy",
+        "ctypes",  # the allocator's options, fallocate
+        "dataclasses",
+        "fnmatch",
+        "hashlib",  # names of the consumers that a stream has on its sources
+        "hmac",  # passwords
+        "ipaddress",  # loaded by urllib
+        "json",  # JSON as Go reads it
+        "mmap",
+        "random",  # seeds that no one can guess, jitter
+        "resource",
+        "urllib",  # names of files
+        "zlib",
+    }
+)
+# The folders of the package that a server is made of.
+OF_THE_PACKAGE = frozenset({"build", "engine", "errors", "log", "server", "wire"})
 
 
 def loaded_by(code: str, *flags: str) -> set[str]:
@@ -63,13 +88,18 @@ import socket
 import slipstream.server.command, slipstream.server.process
 from slipstream.server import Server
 server = Server(store_dir={str(tmp_path)!r}, monitoring_port=0).start()
-with socket.create_connection(("127.0.0.1", server.port)) as client:
+with socket.create_connection((b"127.0.0.1", server.port)) as client:  # a text loads IDNA
     assert client.recv(5) == b"INFO "
 server.stop()
 """
     )
     assert "slipstream.engine.engine" in loaded
     assert not loaded & NOT_TO_START
+    folders = {name.split(".")[1] for name in loaded if name.startswith("slipstream.")}
+    assert folders == OF_THE_PACKAGE
+    others = {name.split(".")[0] for name in loaded - loaded_by(LIBRARIES)} - {"slipstream"}
+    plain = {name for name in others if not name.startswith("_")}  # the rest is for these
+    assert plain <= OF_THE_STANDARD_LIBRARY
 
 
 @pytest.mark.parametrize("words", [["-v"], ["-h"], ["-sl", "nonsense"]])

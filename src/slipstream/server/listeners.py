@@ -45,11 +45,12 @@ def has_ipv6() -> bool:
 
 
 async def _addresses(host: str, port: int) -> list[Address]:
-    try:  # an address needs no look-up, which would take a thread
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    kind, numeric = socket.SOCK_STREAM, socket.AI_NUMERICHOST
+    try:  # an address needs no look-up, which would take a thread, and as bytes no tables of IDNA
+        found = socket.getaddrinfo(host.encode(), port, type=kind, flags=numeric)
     except OSError:
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await loop.getaddrinfo(host, port, type=kind)
     return list(dict.fromkeys((entry[0], entry[4]) for entry in found))
 
 

@@ -10,7 +10,6 @@
 | ldm      | SIGUSR2 | lame duck mode: clients are sent away bit by bit, then the server ends     |
 """
 
-import glob
 import os
 import signal
 from collections.abc import Iterator
@@ -86,13 +85,15 @@ def _pid(expression: str) -> int:
 
 def _running_servers() -> Iterator[int]:
     """Other processes that are servers, from what the system lists under /proc."""
-    for path in glob.glob("/proc/[0-9]*/cmdline"):
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if not name.isdigit():
+            continue
         try:
-            with open(path, "rb") as file:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
                 words = file.read().decode(errors="replace").split("\0")
         except OSError:
             continue  # it has ended meanwhile
-        pid = int(path.split("/")[2])
+        pid = int(name)
         if pid != os.getpid() and _is_server(words):
             yield pid
 
