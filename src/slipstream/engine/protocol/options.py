@@ -4,10 +4,9 @@ import msgspec
 
 SECOND = 1_000_000_000
 
-# What INFO and the API say this server is. Clients compare the version to decide which features
-# they may use. API level 2 has counters, atomic batches, schedules and asynchronous persistence
-# beside the TTLs, delete markers, paused consumers and priority groups of level 1; level 4 would
-# have the `flow_control` ack policy and durable sourcing as well, beside fast batches.
+# What INFO and the API say this server is. Clients compare them to decide which features they may
+# use. The level is that of nats-server 2.15; the version stays that of the last release which has
+# nothing that is not here: see "What is announced" in docs/compatibility.md.
 VERSION = "2.12.0"
 API_LEVEL = 5
 

@@ -68,14 +68,15 @@ def add_up(
 
     `staged` is what the message's batch has brought before. Raises `ApiError`.
     """
+    last = _last(stream, subject)
     known = staged.counters.get(subject) if staged is not None else None
-    total = increment + (_total(stream, subject) if known is None else known)
+    total = increment + (_total(last) if known is None else known)
     try:
         text = b"%d" % total
     except ValueError:
         raise ApiError(10171) from None
     header = message.header()
-    seen = _seen(stream, subject)  # no message of its own batch can have come from a source
+    seen = _seen(last)  # no message of its own batch can have come from a source
     if seen:
         header = _with_seen(header, seen)
     data = header + b'{"val":"%b"}' % text
@@ -103,14 +104,15 @@ def add_sourced(stream: "Stream", message: Inbound, source: bytes, subject: byte
     read_increment(increment)
     total = _read_total(message.body())
     own = message.subject if stream.transform is None else stream.transform.map(message.subject)
-    seen = _seen(stream, own)
+    last = _last(stream, own)
+    seen = _seen(last)
     of_source = seen.setdefault(source.decode("utf-8", "replace"), {})
     name = subject.decode("utf-8", "replace")
     before = _number(of_source.get(name, "0"))
     of_source[name] = str(total)
     data = _with_field(message.header(), b"Nats-Incr", b"%d" % (total - before))
     data = _with_seen(data, seen)
-    text = b'{"val":"%d"}' % (_total(stream, own) + total - before)
+    text = b'{"val":"%d"}' % (_total(last) + total - before)
     message.data = data + text
     message.header_start = 0
     message.body_start = len(data)
@@ -132,13 +134,18 @@ def _with_field(block: bytes, name: bytes, value: bytes) -> bytes:
     return with_fields(block, [(name, value)])
 
 
-def _seen(stream: "Stream", subject: bytes) -> dict[str, dict[str, str]]:
-    """What was seen of each source before, by its subjects. Raises `ApiError` 10172."""
+def _last(stream: "Stream", subject: bytes) -> Record | None:
+    """The message on `subject` that has its total; None if there is none that can be read."""
     seq = stream.log.last_of(subject)
     record = Record()
-    if not seq or not stream.log.read(seq, record):
+    return record if seq and stream.log.read(seq, record) else None
+
+
+def _seen(last: Record | None) -> dict[str, dict[str, str]]:
+    """What was seen of each source before, by its subjects. Raises `ApiError` 10172."""
+    if last is None:
         return {}
-    value = find(record.data, record.header_start, record.body_start, SOURCES)
+    value = find(last.data, last.header_start, last.body_start, SOURCES)
     if not value:
         return {}
     try:
@@ -147,13 +154,9 @@ def _seen(stream: "Stream", subject: bytes) -> dict[str, dict[str, str]]:
         raise ApiError(10172) from None
 
 
-def _total(stream: "Stream", subject: bytes) -> int:
-    """What the messages on `subject` have added up to. Raises `ApiError` 10172."""
-    seq = stream.log.last_of(subject)
-    record = Record()
-    if not seq or not stream.log.read(seq, record):
-        return 0
-    return _read_total(record.body())
+def _total(last: Record | None) -> int:
+    """What the messages on a subject have added up to. Raises `ApiError` 10172."""
+    return 0 if last is None else _read_total(last.body())
 
 
 def _read_total(body: bytes) -> int:
