@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
+NO_LEVELS: tuple[bytes, ...] = (b"",)
 FIRST_AFTER_NS: _int = SECOND // 20  # so that other streams are there when a server starts
 AGAIN_AFTER_NS: _int = 2 * SECOND  # the least time between two requests
 AGAIN_AFTER_NS_MAX: _int = 30 * SECOND
@@ -92,7 +93,7 @@ class Feed(Follower):
     kind = ""  # of consumer, in its name
     letter = ""  # in the deliver subject
     metadata = ""  # what the consumer's metadata begin with
-    levels: tuple[bytes, ...] = (b"",)  # of the API, the best first; b"" asks for none
+    levels = NO_LEVELS  # of the API, the best first; b"" asks for none
     requires_flow_acks = 0  # the error where a consumer that somebody has made acks otherwise
 
     def __init__(self, stream: "Stream", source: StreamSource) -> None:
@@ -131,8 +132,14 @@ class Feed(Follower):
     # -- what a mirror and a source say ----------------------------------------------------------
 
     def start(self) -> dict[str, Any]:
-        """Where the consumer is to begin, as fields of its configuration."""
-        raise NotImplementedError
+        """Where the consumer is to begin, as fields of its configuration: here, as the stream's
+        configuration says, which is for when nothing was taken over yet."""
+        source = self.source
+        if source.opt_start_seq:
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": source.opt_start_seq}
+        if source.opt_start_time:
+            return {"deliver_policy": "by_start_time", "opt_start_time": source.opt_start_time}
+        return {"deliver_policy": "all"}
 
     def begun(self, delivered: _int, pending: _int) -> None:
         """The consumer is there; it begins behind `delivered`."""

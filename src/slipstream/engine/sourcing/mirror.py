@@ -39,14 +39,9 @@ class Mirror(Feed):
 
     def start(self) -> dict[str, Any]:
         last = self.stream.log.last_seq
-        source = self.source
         if last:
             return {"deliver_policy": "by_start_sequence", "opt_start_seq": last + 1}
-        if source.opt_start_seq:
-            return {"deliver_policy": "by_start_sequence", "opt_start_seq": source.opt_start_seq}
-        if source.opt_start_time:
-            return {"deliver_policy": "by_start_time", "opt_start_time": source.opt_start_time}
-        return {"deliver_policy": "all"}
+        return super().start()
 
     def begun(self, delivered: _int, pending: _int) -> None:
         self.position = self.stream.log.last_seq

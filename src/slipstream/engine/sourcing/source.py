@@ -42,17 +42,11 @@ class Source(Feed):
         self._counts = stream.config.allow_msg_counter
 
     def start(self) -> dict[str, Any]:
-        source = self.source
         if self.position:
             return {"deliver_policy": "by_start_sequence", "opt_start_seq": self.position + 1}
-        if source.opt_start_seq:
-            return {"deliver_policy": "by_start_sequence", "opt_start_seq": source.opt_start_seq}
-        start_time = source.opt_start_time
-        if self.from_time:
-            start_time = time_text(self.from_time)
-        if start_time:
-            return {"deliver_policy": "by_start_time", "opt_start_time": start_time}
-        return {"deliver_policy": "all"}
+        if self.from_time and not self.source.opt_start_seq:
+            return {"deliver_policy": "by_start_time", "opt_start_time": time_text(self.from_time)}
+        return super().start()
 
     def _request_header(self) -> bytes:
         block = super()._request_header()
