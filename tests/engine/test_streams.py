@@ -84,6 +84,14 @@ def test_the_order_of_an_answers_keys_is_that_of_nats_server(client: Client) -> 
         b'{"type":"io.nats.jetstream.api.v1.stream_info_response","error":{"code":404,'
         b'"err_code":10059,"description":"stream not found"},"total":0,"offset":0,"limit":0}'
     )
+    metadata = {"b": "1", "_z": "2", "A": "3"}
+    stream = client.api("STREAM.CREATE.M", {"name": "M", "metadata": metadata})
+    asked = {"durable_name": "d", "ack_policy": "explicit", "metadata": metadata}
+    request = {"stream_name": "M", "config": asked}
+    consumer = client.api("CONSUMER.DURABLE.CREATE.M.d", request)
+    names = ["A", "_nats.level", "_nats.req.level", "_nats.ver", "_z", "b"]
+    assert list(stream["config"]["metadata"]) == names
+    assert list(consumer["config"]["metadata"]) == names
 
 
 def test_the_same_stream_may_be_created_again_and_another_one_may_not(client: Client) -> None:

@@ -6,7 +6,7 @@ from slipstream.engine.consumer.config import emit
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.pull import PullDelivery
 from slipstream.engine.consumer.push import PushDelivery
-from slipstream.engine.protocol.options import API_LEVEL, VERSION
+from slipstream.engine.protocol.options import shown_metadata
 from slipstream.engine.protocol.rfc3339 import time_text
 
 
@@ -15,7 +15,7 @@ def consumer_info(consumer: Consumer, with_version: bool = True) -> dict[str, An
     consumer.catch_up()
     config = emit(consumer.config)
     if with_version:
-        config["metadata"] |= {"_nats.ver": VERSION, "_nats.level": str(API_LEVEL)}
+        config["metadata"] = shown_metadata(config["metadata"])
     info: dict[str, Any] = {
         "stream_name": consumer.stream.name,
         "name": consumer.name,

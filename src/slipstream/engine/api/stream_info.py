@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from slipstream.engine.protocol.options import API_LEVEL, VERSION
+from slipstream.engine.protocol.options import shown_metadata
 from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.sourcing.inflow import inflow_info
 from slipstream.engine.stream.config import emit
@@ -42,7 +42,7 @@ def shown_config(stream: Stream, with_version: bool) -> dict[str, Any]:
     """The configuration with the metadata that the server adds."""
     config = emit(stream.config)
     if with_version:
-        config["metadata"] |= {"_nats.ver": VERSION, "_nats.level": str(API_LEVEL)}
+        config["metadata"] = shown_metadata(config["metadata"])
     return config
 
 

@@ -11,6 +11,12 @@ VERSION = "2.12.0"
 API_LEVEL = 5
 
 
+def shown_metadata(metadata: dict[str, str]) -> dict[str, str]:
+    """A stream's or consumer's metadata with the above, in the order of keys, as Go writes maps."""
+    shown = {**metadata, "_nats.ver": VERSION, "_nats.level": str(API_LEVEL)}
+    return dict(sorted(shown.items()))
+
+
 class JetStreamLimits(msgspec.Struct, kw_only=True):
     """Ceilings of the whole server; 0 is none (of sizes, which are in bytes: -1), times in ns."""
 
