@@ -72,6 +72,11 @@ class Visit:
         """A whole page."""
         return self._renderer.page(self.request, template, **names)
 
+    async def stream_page(self, template: str, tab: str, **names: Any) -> HTMLResponse:
+        """A whole page about the stream that the address names. Raises `Error` if there is none."""
+        info = await self.js.stream_info(self.path("stream"))
+        return self.page(template, info=info, tab=tab, **names)
+
     def text(self, template: str, **names: Any) -> str:
         """A fragment as text."""
         return self._renderer.text(template, names)

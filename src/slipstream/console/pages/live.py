@@ -21,8 +21,7 @@ STILL_HERE = ": still here\n\n"
 async def live(request: Request) -> Response:
     """The page to watch a stream on."""
     visit = Visit(request)
-    info = await visit.js.stream_info(visit.path("stream"))
-    return visit.page("live.html", info=info, tab="live", subject=visit.asked("subject"))
+    return await visit.stream_page("live.html", "live", subject=visit.asked("subject"))
 
 
 async def tail(request: Request) -> Response:

@@ -163,8 +163,7 @@ class Branch(NamedTuple):
 async def subjects(request: Request) -> Response:
     """The tree of subjects, a level at a time; the server's first page of them is what is shown."""
     visit = Visit(request)
-    info = await visit.js.stream_info(visit.path("stream"))
-    return visit.page("stream_subjects.html", info=info, tab="subjects", under=visit.asked("under"))
+    return await visit.stream_page("stream_subjects.html", "subjects", under=visit.asked("under"))
 
 
 async def branches(request: Request) -> Response:
@@ -373,8 +372,7 @@ async def update(request: Request) -> Response:
 async def danger(request: Request) -> Response:
     """Purging and deleting."""
     visit = Visit(request)
-    info = await visit.js.stream_info(visit.path("stream"))
-    return visit.page("stream_danger.html", info=info, tab="danger", subject=visit.asked("subject"))
+    return await visit.stream_page("stream_danger.html", "danger", subject=visit.asked("subject"))
 
 
 async def purge(request: Request) -> Response:
