@@ -5,8 +5,8 @@ import os
 from slipstream.engine.consumer.state import encode_state
 from slipstream.engine.stream.stream import Stream
 from slipstream.errors import StorageError
-from slipstream.log.commit_log import Touched
 from slipstream.log.disk import DirectoryLock, OsDisk
+from slipstream.log.durability import Touched
 from slipstream.log.file_log import FileLog
 from slipstream.log.record import Record
 from slipstream.log.stream_store import Store, StreamStore
