@@ -21,6 +21,7 @@ from slipstream.engine.commit.commit import Commit, Runner
 from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.jetstream.advisories import publish_limit_reached
 from slipstream.engine.jetstream.jetstream import JetStream
+from slipstream.engine.leaf.leaves import Leaves
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.loop.meter import Meter
 from slipstream.engine.loop.timers import Timers
@@ -124,6 +125,7 @@ class Engine:
         self.default_account = self.add_account(DEFAULT_ACCOUNT)
         self.system_account = self.add_account(SYSTEM_ACCOUNT, AccountLimits(jetstream=False))
         self.sessions: dict[int, ClientSession] = {}
+        self.leaves = Leaves(self)  # links to other servers
         self.closed_sessions: deque[SessionFacts] = deque(maxlen=options.max_closed_clients)
         self.total_sessions = 0
         self.slow_consumers = 0
@@ -264,6 +266,10 @@ class Engine:
         self.expect_connect(session)
         return session
 
+    def all_sessions(self) -> list[ClientSession]:
+        """Clients and links to other servers."""
+        return [*self.sessions.values(), *self.leaves.sessions.values()]
+
     def expect_connect(self, session: ClientSession) -> None:
         """From now on the client has its time to authenticate. Where TLS comes first, that is when
         it is up."""
@@ -376,7 +382,7 @@ class Engine:
         session.ready = True
         if first and self.options.auth_required and session.timer is not None:
             session.timer.cancel()
-            self._ping_later(session, self.options.first_ping)
+            self.ping_later(session, self.options.first_ping)
         if first and self.observer is not None:
             self.observer.admitted(session)
 
@@ -404,7 +410,8 @@ class Engine:
             return
         self._ping(session)
 
-    def _ping_later(self, session: ClientSession, delay: int) -> None:
+    def ping_later(self, session: ClientSession, delay: int) -> None:
+        """See in `delay` ns whether the other side is alive."""
         jitter = self.random.randrange(max(delay // 5, 1))
         wanted = min(delay, self.options.ping_interval) + jitter
         session.timer = self.timers.after(wanted, lambda: self._ping(session))
@@ -619,7 +626,7 @@ class Engine:
     def count_pending(self) -> None:
         """Count what all clients have not taken yet. Too much of it costs those who have most."""
         bound = self.options.max_pending_total or 8 * self.options.max_pending
-        found = [(_pending(session), session) for session in self.sessions.values()]
+        found = [(_pending(session), session) for session in self.all_sessions()]
         total = sum(pending for pending, _ in found)
         if total > bound:
             found.sort(key=lambda item: item[0])

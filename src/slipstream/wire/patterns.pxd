@@ -26,6 +26,9 @@ cdef class PatternTrie:
     @cython.locals(found=list, tokens=list, todo=list, depths=list, node=_Node, child=_Node, depth=Py_ssize_t, n=Py_ssize_t, decided=Py_ssize_t, any_last=bint)
     cpdef list match(self, bytes subject)
 
+    @cython.locals(node=_Node, child=_Node)
+    cpdef list items(self)
+
     @cython.locals(found=list, tokens=list, todo=list, depths=list, below=list, node=_Node, child=_Node, depth=Py_ssize_t, token=bytes)
     cpdef list overlapping(self, bytes pattern)
 

@@ -264,6 +264,24 @@ class PatternTrie:
                 depths.append(depth + 1)
         return None
 
+    def items(self) -> list[tuple[bytes, Any]]:
+        """Every value with its pattern, in no particular order."""
+        found: list[tuple[bytes, Any]] = []
+        todo: list[tuple[_Node, list[bytes]]] = [(self._root, [])]
+        while todo:
+            node, path = todo.pop()
+            for bucket, tokens in ((node.values, path), (node.tail, [*path, b">"])):
+                if bucket is not None:
+                    values: list[Any] = []
+                    _gather(values, bucket)
+                    pattern = b".".join(tokens)
+                    found += [(pattern, value) for value in values]
+            if node.star is not None:
+                todo.append((node.star, [*path, b"*"]))
+            for token, child in (node.children or {}).items():
+                todo.append((child, [*path, token]))
+        return found
+
     def values(self) -> list[Any]:
         """Every value, in no particular order."""
         return self.overlapping(b">")

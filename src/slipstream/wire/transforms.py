@@ -203,6 +203,10 @@ class Mappings:
         self._entries.append((source.encode(), weighted, lossy))
         self._entries.sort(key=lambda entry: _wildness(entry[0]))
 
+    def sources(self) -> list[bytes]:
+        """The patterns that are mapped."""
+        return [source for source, _, _ in self._entries]
+
     def map(self, subject: bytes) -> bytes:
         """The subject that a message published under `subject` gets; b"" if it is lost."""
         for source, destinations, lossy in self._entries:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from slipstream.engine.session.message import Inbound
-from slipstream.engine.session.routing import Route, Service
+from slipstream.engine.session.routing import Route, Service, Subscription
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
@@ -59,11 +59,20 @@ class Delivery(Service):
         raise NotImplementedError
 
 
+def members_of(route: Route) -> list[Subscription]:
+    """Every subscription on `route`."""
+    members = [*route.plain, *(member for group in route.queues for member in group)]
+    if route.shared is not None:
+        members += route.shared.plain
+        for shared in route.shared.groups:
+            members += [*shared.local, *shared.distant]
+    return members
+
+
 def is_denied(route: Route) -> bool:
     """Whether somebody on `route` listens who did not take a message: then his permissions forbid
     him to see it. As in nats-server it counts as delivered."""
-    members = [*route.plain, *(member for group in route.queues for member in group)]
-    for subscription in members:
+    for subscription in members_of(route):
         session: Any = subscription.receiver
         if not subscription.closed and not session.closed:
             return True

@@ -216,6 +216,7 @@ class PullDelivery(Delivery):
             self.groups.mark(message)
         if route.services:  # a stream stores what is delivered, under the subject it comes to
             message.subject = waiting.reply
+        message.to = waiting.reply
         if not self.account.dispatch(route, message) and not is_denied(route):
             self.waiting.popleft()
             self._wanted -= waiting.left

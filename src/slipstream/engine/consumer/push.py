@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.consumer.delivery import Delivery, is_denied
+from slipstream.engine.consumer.delivery import Delivery, is_denied, members_of
 from slipstream.engine.consumer.redelivery import make_due
 from slipstream.engine.protocol.json_body import read_number
 from slipstream.engine.protocol.options import SECOND
@@ -110,7 +110,7 @@ class PushDelivery(Delivery):
         if self.queue:
             return self.account.has_interest(self.subject, self.queue)
         route = self.account.route(self.subject)
-        return bool(route.plain or route.services)
+        return bool(route.plain or route.services or (route.shared and route.shared.plain))
 
     def is_ready(self) -> bool:
         """Whether a message may go out now."""
@@ -139,6 +139,7 @@ class PushDelivery(Delivery):
         shown = message.subject
         if self._is_stored:  # under the subject that it comes to
             message.subject = self.subject
+        message.to = self.subject
         taken = self.account.dispatch(route, message)
         message.subject = shown
         if not taken and not is_denied(route):
@@ -151,13 +152,12 @@ class PushDelivery(Delivery):
             self._count(size)
         if self._rate:
             self._slow_down(size)
-        if route.plain or route.queues:
+        if route.plain or route.queues or route.shared is not None:
             self._mind_backlog(route)
         return True
 
     def _mind_backlog(self, route: Any) -> None:
-        members = [*route.plain, *(member for group in route.queues for member in group)]
-        for subscription in members:
+        for subscription in members_of(route):
             session: Any = subscription.receiver
             if session.out.length() > BACKLOG_BYTES_MAX // 8:
                 self.consumer.engine.flush(session)

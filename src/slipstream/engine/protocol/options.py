@@ -74,6 +74,7 @@ class AccountLimits(msgspec.Struct, kw_only=True):
     max_connections: int = -1
     max_subscriptions: int = -1
     max_payload: int = -1
+    max_leafnodes: int = -1
     jetstream: bool = True
     max_memory: int = -1
     max_storage: int = -1

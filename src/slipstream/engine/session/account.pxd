@@ -1,7 +1,7 @@
 import cython
 
 from slipstream.engine.session.message cimport Inbound
-from slipstream.engine.session.routing cimport Receiver, Route, Service, Subscription
+from slipstream.engine.session.routing cimport Receiver, Route, Service, Shared, SharedGroup, Subscription
 from slipstream.wire.patterns cimport PatternTrie
 from slipstream.wire.prefix_cache cimport PrefixCache
 
@@ -14,6 +14,8 @@ cdef class Account:
     cdef public object limits
     cdef public object mappings
     cdef public dict sessions
+    cdef public dict links
+    cdef public bytes loop_subject
     cdef public long long generation
     cdef public long long inserts
     cdef public long long removes
@@ -36,3 +38,7 @@ cdef class Account:
     cpdef int dispatch(self, Route route, Inbound message) except -1
     @cython.locals(subscription=Subscription, n=Py_ssize_t, start=Py_ssize_t, i=Py_ssize_t)
     cdef int _one_of(self, list group, Inbound message) except -1
+    @cython.locals(subscription=Subscription, service=Service, count=int, receiver=Receiver)
+    cpdef int dispatch_chosen(self, Route route, Inbound message, object queues) except -1
+    @cython.locals(subscription=Subscription, group=SharedGroup, count=int)
+    cdef int _share(self, Shared shared, Inbound message, object queues) except -1

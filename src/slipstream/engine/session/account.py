@@ -3,6 +3,9 @@
 Finding out who gets a subject costs a walk through the trie of patterns; the answer, a `Route`, is
 kept, for all subjects at once that it holds for (`wire.prefix_cache`). A change of interest forgets
 what it can have changed.
+
+Servers at the other end of a link (`engine.leaf`) are told of each change. Their own interest stands
+among the subscriptions; where one of them has several that match, the route has it once.
 """
 
 from collections.abc import Callable
@@ -10,7 +13,13 @@ from random import Random
 from typing import Any
 
 from slipstream.engine.session.message import Inbound
-from slipstream.engine.session.routing import Route, Service, Subscription
+from slipstream.engine.session.routing import (
+    Route,
+    Service,
+    Shared,
+    SharedGroup,
+    Subscription,
+)
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.prefix_cache import PrefixCache
 
@@ -31,6 +40,8 @@ class Account:
         self.jetstream: Any = None
         self.mappings: Any = None  # subject mappings, where configured
         self.sessions: dict[int, Any] = {}
+        self.links: dict[int, Any] = {}  # to other servers, each a LeafSession
+        self.loop_subject = b""  # what comes back only if links form a loop
         self.generation = 0  # changes whenever a route may have: at each of
         self.inserts = 0  # ... these
         self.removes = 0  # ... and these
@@ -65,11 +76,20 @@ class Account:
         self.trie.insert(pattern, member)
         self.inserts += 1
         self._changed(pattern)
+        if self.links:
+            self.tell_links(pattern, member, 1)
 
     def _remove(self, pattern: bytes, member: Any) -> None:
         if self.trie.remove(pattern, member):
             self.removes += 1
             self._changed(pattern)
+            if self.links:
+                self.tell_links(pattern, member, -1)
+
+    def tell_links(self, pattern: bytes, member: Any, change: _int) -> None:
+        """Have other servers know that `pattern` has so many more members, or fewer."""
+        for link in list(self.links.values()):
+            link.interest.changed(pattern, member, change)
 
     def _changed(self, pattern: bytes) -> None:
         """Forget the routes that interest in `pattern` can have changed, and tell who watches."""
@@ -87,6 +107,13 @@ class Account:
         for subject in watched:
             for callback in list(self._watchers.get(subject, ())):
                 callback()
+
+    def reweigh(self, subscription: Subscription, weight: _int) -> None:
+        """A queue group has another number of members on another server."""
+        change = weight - subscription.weight
+        subscription.weight = weight
+        for link in list(self.links.values()):
+            link.interest.reweighed(subscription, change)
 
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> None:
         """Call `callback` whenever interest in the literal `subject` may have changed."""
@@ -111,7 +138,9 @@ class Account:
         """Whether a client would get a message on `subject` (with `queue`: as a member of it)."""
         route = self.route(subject)
         if not queue:
-            return bool(route.plain or route.queues or route.services)
+            return bool(route.plain or route.queues or route.services or route.shared is not None)
+        if route.shared is not None and any(g.queue == queue for g in route.shared.groups):
+            return True
         return any(group[0].queue == queue for group in route.queues)
 
     # -- routes --------------------------------------------------------------------------------
@@ -128,16 +157,21 @@ class Account:
         plain: list[Subscription] = []
         services: list[Service] = []
         queues: dict[bytes, list[Subscription]] = {}
+        distant: list[Subscription] = []
         for member in self.trie.match(subject):
             if isinstance(member, Service):
                 services.append(member)
                 continue
             subscription = member
-            if subscription.queue:
+            if subscription.weight:
+                distant.append(subscription)
+            elif subscription.queue:
                 queues.setdefault(subscription.queue, []).append(subscription)
             else:
                 plain.append(subscription)
-        if not plain and not services and not queues:
+        if distant:
+            found = _with_distant(plain, queues, services, distant)
+        elif not plain and not services and not queues:
             found = _NOBODY
         else:
             found = Route(plain, list(queues.values()), services)
@@ -173,6 +207,48 @@ class Account:
             count += self._one_of(group, message)
         for service in route.services:
             count += service.handle(message)
+        if route.shared is not None:
+            count += self._share(route.shared, message, None)
+        return count
+
+    def dispatch_chosen(self, route: Route, message: Inbound, queues: Any) -> _int:
+        """Give a message of another server to everyone on `route`, but to no other queue groups
+        than those of `queues`, for which that server has chosen this one."""
+        count = 0
+        for subscription in route.plain:
+            if subscription.receiver.deliver(subscription, message.subject, message):
+                count += 1
+        if queues:
+            for group in route.queues:
+                if group[0].queue in queues:
+                    count += self._one_of(group, message)
+        for service in route.services:
+            count += service.handle(message)
+        if route.shared is not None:
+            count += self._share(route.shared, message, queues or ())
+        return count
+
+    def _share(self, shared: Shared, message: Inbound, queues: Any) -> _int:
+        """Serve groups with members on other servers, only those of `queues` if that is not None.
+        A member that is here comes first; a server is sent the message once."""
+        count = 0
+        chosen: dict[Any, list[bytes]] = {}
+        for subscription in shared.plain:
+            if subscription.receiver.can_forward(message):
+                chosen[subscription.receiver] = []
+        for group in shared.groups:
+            if queues is not None and group.queue not in queues:
+                continue
+            if group.local and self._one_of(group.local, message):
+                count += 1
+                continue
+            able = [s for s in group.distant if s.receiver.can_forward(message)]
+            if able:
+                weights = [s.weight for s in able]
+                picked = self.random.choices(able, weights)[0]
+                chosen.setdefault(picked.receiver, []).append(group.queue)
+        for receiver, names in chosen.items():
+            count += bool(receiver.forward(message, names))
         return count
 
     def _one_of(self, group: list[Subscription], message: Inbound) -> _int:
@@ -186,3 +262,32 @@ class Account:
                 return 1
             i += 1
         return 0
+
+
+def _with_distant(
+    plain: list[Subscription],
+    queues: dict[bytes, list[Subscription]],
+    services: list[Service],
+    distant: list[Subscription],
+) -> Route:
+    """A route to other servers, too: each of them stands in it once for all that it wants outside
+    of queue groups."""
+    groups: dict[bytes, SharedGroup] = {}
+    for subscription in distant:
+        queue = subscription.queue
+        if queue:
+            if queue not in groups:
+                groups[queue] = SharedGroup(queue)
+                groups[queue].local = queues.pop(queue, [])
+            groups[queue].distant.append(subscription)
+    sharing = {s.receiver for group in groups.values() for s in group.distant}
+    seen = set()
+    shared_plain = []
+    for subscription in distant:
+        receiver = subscription.receiver
+        if subscription.queue or receiver in seen:
+            continue
+        seen.add(receiver)
+        (shared_plain if receiver in sharing else plain).append(subscription)
+    shared = Shared(list(groups.values()), shared_plain) if groups else None
+    return Route(plain, list(queues.values()), services, shared)

@@ -1,6 +1,7 @@
 cdef class Inbound:
     cdef public bytes subject
     cdef public bytes reply
+    cdef public bytes to
     cdef public bytes data
     cdef public Py_ssize_t header_start
     cdef public Py_ssize_t body_start

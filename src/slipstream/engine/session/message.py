@@ -9,11 +9,14 @@ class Inbound:
     A session fills the same object for each message it reads, so it is valid only during the call
     that receives it: whoever keeps something must copy it.
 
+    `to` is where it goes, if that is not its own subject: a consumer delivers messages under the
+    subjects that they were published to.
+
     ``data[header_start:body_start]`` is the header block (empty when there is none) and
     ``data[body_start:end]`` the body.
     """
 
-    __slots__ = ("body_start", "data", "end", "header_start", "reply", "session", "subject")
+    __slots__ = ("body_start", "data", "end", "header_start", "reply", "session", "subject", "to")
 
     def __init__(
         self,
@@ -29,6 +32,7 @@ class Inbound:
         self.header_start = 0
         self.body_start = len(header)
         self.end = len(self.data)
+        self.to = b""  # b"" when it goes to `subject`
         self.session = session  # the publishing ClientSession; None for the engine's own messages
 
     def header(self) -> bytes:

@@ -3,6 +3,8 @@ from slipstream.engine.session.message cimport Inbound
 
 cdef class Receiver:
     cpdef bint deliver(self, Subscription subscription, bytes subject, Inbound message)
+    cpdef bint can_forward(self, Inbound message)
+    cpdef bint forward(self, Inbound message, list queues)
 
 
 cdef class Subscription:
@@ -13,6 +15,7 @@ cdef class Subscription:
     cdef public long long delivered
     cdef public long long max_messages
     cdef public bint closed
+    cdef public long long weight
 
 
 cdef class Service:
@@ -23,7 +26,19 @@ cdef class Follower(Service):
     pass
 
 
+cdef class SharedGroup:
+    cdef public bytes queue
+    cdef public list local
+    cdef public list distant
+
+
+cdef class Shared:
+    cdef public list groups
+    cdef public list plain
+
+
 cdef class Route:
     cdef public list plain
     cdef public list queues
     cdef public list services
+    cdef public Shared shared

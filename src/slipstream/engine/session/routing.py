@@ -10,9 +10,22 @@ class Receiver:
         """Take `message`, to be shown under `subject`; False if it cannot be taken any more."""
         raise NotImplementedError
 
+    def can_forward(self, message: Inbound) -> bool:
+        """Whether `message` may go to this receiver, which is another server."""
+        raise NotImplementedError
+
+    def forward(self, message: Inbound, queues: list[bytes]) -> bool:
+        """Send `message` to another server, which gives it to a member of each of `queues` and to
+        all who are in no group there; False if it cannot be taken any more."""
+        raise NotImplementedError
+
 
 class Subscription:
-    """A client's interest in a subject, possibly as a member of a queue group."""
+    """A client's interest in a subject, possibly as a member of a queue group.
+
+    Another server's interest is one of these as well, with a `weight`: how many members the queue
+    group has there (1 where there is no group). Its receiver is the session of the link.
+    """
 
     def __init__(self, receiver: Receiver, subject: bytes, queue: bytes, sid: bytes) -> None:
         self.receiver = receiver
@@ -22,6 +35,7 @@ class Subscription:
         self.delivered = 0
         self.max_messages = 0  # auto-unsubscribe after so many deliveries; 0 is never
         self.closed = False
+        self.weight = 0  # of another server's interest
 
 
 class Service:
@@ -40,6 +54,24 @@ class Follower(Service):
     have in their stream, as clients are."""
 
 
+class SharedGroup:
+    """A queue group with members on other servers."""
+
+    def __init__(self, queue: bytes) -> None:
+        self.queue = queue
+        self.local: list[Subscription] = []
+        self.distant: list[Subscription] = []
+
+
+class Shared:
+    """The part of a route where one frame to a server stands for several subscriptions: queue
+    groups with members there, and those servers' interest without a group."""
+
+    def __init__(self, groups: list[SharedGroup], plain: list[Subscription]) -> None:
+        self.groups = groups
+        self.plain = plain
+
+
 class Route:
     """Everyone whom a subject reaches; immutable, shared by all messages on that subject."""
 
@@ -48,7 +80,9 @@ class Route:
         plain: list[Subscription],
         queues: list[list[Subscription]],
         services: list[Service],
+        shared: Shared | None = None,
     ) -> None:
         self.plain = plain
         self.queues = queues  # one list of members for each queue group
         self.services = services
+        self.shared = shared  # None where no other server has members of a queue group

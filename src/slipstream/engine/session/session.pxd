@@ -78,10 +78,13 @@ cdef class ClientSession(Receiver):
     cdef int _act(self) except -1
     @cython.locals(frames=ClientFrames, message=Inbound, route=Route, subject=bytes, count=int, c=int)
     cdef int _publish(self) except -1
-    @cython.locals(out=OutBuffer, header_start=Py_ssize_t, turn=Turn)
+    cdef int _line(self, int op) except -1
+    @cython.locals(out=OutBuffer, header_start=Py_ssize_t)
     cpdef bint deliver(self, Subscription subscription, bytes subject, Inbound message)
     @cython.locals(out=OutBuffer, header=Py_ssize_t, total=Py_ssize_t)
     cdef int _share(self, Subscription subscription, bytes subject, Inbound message, Py_ssize_t header_start) except -1
+    @cython.locals(turn=Turn)
+    cdef int _count_out(self, Py_ssize_t size) except -1
     cpdef int wake(self) except -1
 
 

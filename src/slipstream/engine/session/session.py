@@ -210,7 +210,7 @@ class ClientSession(Receiver):
                 self.fail(ERROR_TEXTS[op], _REASONS[op])
             else:
                 turn.spent += _LINE
-                handle_line(self, op, self._frames)
+                self._line(op)
         if turn.congested:
             turn.congested = False
             if not self.closed:
@@ -219,6 +219,11 @@ class ClientSession(Receiver):
         if turn.shared > WRITE_SLICE and not self.closed:
             self.hold(WRITES)
             turn.waiting.append(self)
+        return 0
+
+    def _line(self, op: _int) -> _int:
+        """An operation that is one line."""
+        handle_line(self, op, self._frames)
         return 0
 
     def _publish(self) -> _int:
@@ -272,7 +277,7 @@ class ClientSession(Receiver):
             count = self.engine.trace(self, frames.subject, message, route)
         if count < 0:
             count = 0
-            if route.plain or route.services or route.queues:
+            if route.plain or route.services or route.queues or route.shared is not None:
                 if route.services:
                     self.turn.spent += _CALL if subject[0] == 36 else _SERVICE
                 count = self.account.dispatch(route, message)
@@ -318,7 +323,6 @@ class ClientSession(Receiver):
                 self._may_answer(message.reply)
         header_start = message.header_start if self.headers else message.body_start
         out = self.out
-        turn = self.turn
         if message.end - header_start < _SHARED_MIN:
             out.put_message(
                 subject,
@@ -331,22 +335,28 @@ class ClientSession(Receiver):
             )
         else:
             self._share(subscription, subject, message, header_start)
+        self._count_out(message.end - header_start)
+        subscription.delivered += 1
+        if subscription.max_messages and subscription.delivered >= subscription.max_messages:
+            self.subscriptions.pop(subscription.sid, None)
+            self.account.unsubscribe(subscription)
+        return True
+
+    def _count_out(self, size: _int) -> _int:
+        """A message of `size` bytes was written: count it, and have it flushed."""
+        turn = self.turn
         self.out_msgs += 1
-        self.out_bytes += message.end - header_start
-        turn.spent += 1 + ((message.end - header_start) >> _BYTES_SHIFT)
+        self.out_bytes += size
+        turn.spent += 1 + (size >> _BYTES_SHIFT)
         if self.slow:
             turn.congested = True
         if not self.flushing:
             self.flushing = True
             turn.spent += _FLUSH
             turn.sessions.append(self)
-        elif out.size > 1048576:
+        elif self.out.size > 1048576:
             self.engine.flush(self)
-        subscription.delivered += 1
-        if subscription.max_messages and subscription.delivered >= subscription.max_messages:
-            self.subscriptions.pop(subscription.sid, None)
-            self.account.unsubscribe(subscription)
-        return True
+        return 0
 
     def has_enough(self) -> bool:
         """Whether the client is sent no more until it has taken what is pending: much, or anything

@@ -1,0 +1,1 @@
+"""Leaf node connections: links to other servers, over which an account's subjects are shared."""

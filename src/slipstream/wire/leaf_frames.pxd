@@ -1,0 +1,14 @@
+import cython
+
+from slipstream.wire.client_frames cimport ClientFrames
+
+
+cdef class LeafFrames(ClientFrames):
+    cdef public list queues
+
+    @cython.locals(view="const unsigned char *", i=Py_ssize_t, n=Py_ssize_t, c=int)
+    cpdef int next(self) except -100
+    @cython.locals(op=int, words=int, needed=int, total=Py_ssize_t, header=Py_ssize_t)
+    cdef int _message(self, bytes name) except -100
+    cdef int _chosen(self, int needed) except -100
+    cdef int _body(self, Py_ssize_t header, Py_ssize_t total) except -100
