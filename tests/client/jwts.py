@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from slipstream.client.auth import KeyPair, crc16
+from slipstream.client.auth import KeyPair
+from slipstream.wire.nkeys import crc16
 
 PREFIXES = {"O": 14 << 3, "A": 0, "U": 20 << 3}
 

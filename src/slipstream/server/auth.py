@@ -10,7 +10,12 @@ from slipstream.engine.engine import DEFAULT_ACCOUNT, Authenticator, Everyone, U
 from slipstream.engine.session.permissions import Permissions, SubscribePattern
 from slipstream.engine.session.session import ClientSession
 from slipstream.server.engine_options import is_auth_required
-from slipstream.server.options import PermissionOptions, ServerOptions, UserOptions
+from slipstream.server.options import (
+    LeafUserOptions,
+    PermissionOptions,
+    ServerOptions,
+    UserOptions,
+)
 from slipstream.server.passwords import Passwords, Turn
 
 CONNECTION_TYPE = "STANDARD"
@@ -27,8 +32,10 @@ def make_authenticator(options: ServerOptions, turn: Turn) -> Authenticator:
 class _Configured:
     """Users, a single user, or a token."""
 
-    def __init__(self, options: ServerOptions, turn: Turn) -> None:
-        self._maps_certificates = options.tls is not None and options.tls.verify_and_map
+    def __init__(self, options: ServerOptions, turn: Turn, kind: str = CONNECTION_TYPE) -> None:
+        self._kind = kind
+        tls = options.tls if kind == CONNECTION_TYPE else options.leafnodes.tls
+        self._maps_certificates = tls is not None and tls.verify_and_map
         self._users: dict[str, tuple[UserOptions, User]] = {}
         auth = options.authorization
         self._token = auth.token
@@ -68,7 +75,7 @@ class _Configured:
             done(None)
         else:
             entry = self._users.get(connect.user)
-            if entry is None or not _allowed_here(entry[0]):
+            if entry is None or not self._is_allowed(entry[0]):
                 self._passwords.refuse(session, connect.password, lambda _: done(None))
             else:
                 self._check(session, entry[0].password, connect.password, entry[1], done)
@@ -77,9 +84,14 @@ class _Configured:
         """The user that a client's certificate names, by its best name that is one."""
         for name in names:
             entry = self._users.get(name)
-            if entry is not None and _allowed_here(entry[0]):
+            if entry is not None and self._is_allowed(entry[0]):
                 return entry[1]
         return None
+
+    def _is_allowed(self, user: UserOptions) -> bool:
+        """Whether the user may come by this kind of connection."""
+        types = [kind.upper() for kind in user.allowed_connection_types]
+        return not types or self._kind in types
 
     def _check(
         self,
@@ -92,9 +104,49 @@ class _Configured:
         self._passwords.check(session, kept, given, lambda same: done(user if same else None))
 
 
-def _allowed_here(user: UserOptions) -> bool:
-    types = [kind.upper() for kind in user.allowed_connection_types]
-    return not types or CONNECTION_TYPE in types
+class _LeafUsers:
+    """The users of the leaf node port alone."""
+
+    def __init__(self, options: ServerOptions, turn: Turn) -> None:
+        auth = options.leafnodes.authorization
+        users = list(auth.users)
+        if auth.user or auth.password:
+            users.append(LeafUserOptions(user=auth.user, password=auth.password))
+        self._users = {
+            user.user: (user.password, User(user.user, user.account or auth.account, _rights(user)))
+            for user in users
+        }
+        for _, known in self._users.values():
+            known.account = known.account or DEFAULT_ACCOUNT
+        self._passwords = Passwords([password for password, _ in self._users.values()], turn)
+
+    def anonymous(self) -> User | None:
+        """Nobody connects without credentials."""
+        return None
+
+    def authenticate(self, session: ClientSession, done: Callable[[User | None], None]) -> None:
+        """Look at name and password."""
+        connect = session.connect
+        entry = self._users.get(connect.user)
+        if entry is None:
+            self._passwords.refuse(session, connect.password, lambda _: done(None))
+            return
+        password, user = entry
+        check = self._passwords.check
+        check(session, password, connect.password, lambda same: done(user if same else None))
+
+
+def make_leaf_authenticator(options: ServerOptions, turn: Turn) -> Authenticator:
+    """Who may connect as a leaf node: the port's own users, or else those of the accounts."""
+    if options.leafnodes.authorization.is_configured:
+        return _LeafUsers(options, turn)
+    if not options.has_users:
+        return Everyone()
+    return _Configured(options, turn, "LEAFNODE")
+
+
+def _rights(user: UserOptions) -> Permissions | None:
+    return _permissions(user.permissions) if user.permissions is not None else None
 
 
 def _permissions(options: PermissionOptions) -> Permissions:

@@ -38,6 +38,7 @@ class ClientLog:
     """One connection's lines."""
 
     __slots__ = ("_connection", "_is_closed", "_last", "_log", "_tracer", "tracing")
+    number = "cid"  # what a connection's number is called
 
     def __init__(self, log: "Logger", connection: "Connection") -> None:
         self._log = log
@@ -62,7 +63,7 @@ class ClientLog:
         session = self._connection.session
         parts = [f"{host}:{facts.get('port', 0)}"]
         if session is not None:
-            parts.append(f"cid:{session.cid}")
+            parts.append(f"{self.number}:{session.cid}")
         if session is not None and known:
             said = session.connect
             version = f"v{said.version}" if said.version else ""

@@ -54,7 +54,11 @@ class Connection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self.session: ClientSession | None = None
         self.facts: dict[str, Any] = {}  # for monitoring: ip, port, and what TLS adds
-        self.log = ClientLog(runtime.log, self)
+        self.log = self.make_log()
+
+    def make_log(self) -> ClientLog:
+        """What says of this connection what the log is to know."""
+        return ClientLog(self.runtime.log, self)
 
     # -- what asyncio calls --------------------------------------------------------------------
 

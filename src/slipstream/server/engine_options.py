@@ -95,6 +95,7 @@ def _limits(wanted: AccountOptions) -> AccountLimits:
         max_connections=wanted.max_connections,
         max_subscriptions=wanted.max_subscriptions,
         max_payload=wanted.max_payload,
+        max_leafnodes=wanted.max_leafnodes,
         jetstream=wanted.jetstream is not None,
     )
     js = wanted.jetstream

@@ -23,6 +23,7 @@ MIB = 1024 * 1024
 DEFAULT_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
 DEFAULT_PORT = 4222
+LEAF_PORT = 7422
 RANDOM_PORT = -1
 EVERY_ADDRESS = ("0.0.0.0", "::", "")
 CONNECTION_TYPES = frozenset(
@@ -136,6 +137,7 @@ class AccountOptions(msgspec.Struct, kw_only=True):
     max_connections: int = -1
     max_subscriptions: int = -1  # per connection
     max_payload: int = -1
+    max_leafnodes: int = -1
 
 
 class BatchLimits(msgspec.Struct, kw_only=True):
@@ -228,6 +230,70 @@ class ConsoleOptions(msgspec.Struct, kw_only=True):
     mask_fields: list[str] = msgspec.field(default_factory=list)  # of JSON bodies
 
 
+class LeafTlsOptions(msgspec.Struct, kw_only=True):
+    """TLS of a connection to a hub. Empty paths are unset."""
+
+    ca_file: str = ""  # "" trusts the system's roots
+    cert_file: str = ""  # shown to the hub, with its key
+    key_file: str = ""
+    insecure: bool = False  # the hub's certificate is not looked at
+    timeout: int = 2 * SECOND  # for the handshake
+    handshake_first: bool = False  # TLS before INFO
+
+
+class LeafRemoteOptions(msgspec.Struct, kw_only=True):
+    """A hub that the server connects to, as a leaf node of it."""
+
+    urls: list[str] = msgspec.field(default_factory=list)  # user:password or a token may stand in
+    account: str = DEFAULT_ACCOUNT  # of this server, whose subjects are shared
+    credentials: str = ""  # file with a JWT and the seed of its key
+    nkey: str = ""  # seed of a key, or a file with one
+    tls: LeafTlsOptions | None = None
+    hub: bool = False  # the roles are turned around: this server is the hub
+    deny_imports: list[str] = msgspec.field(default_factory=list)
+    deny_exports: list[str] = msgspec.field(default_factory=list)
+    no_randomize: bool = False  # try the urls in their order
+    ignore_discovered_servers: bool = False
+    disabled: bool = False
+
+
+class LeafUserOptions(UserOptions, kw_only=True):
+    """A user of the leaf node port; `account` "" is the block's."""
+
+    account: str = ""
+
+
+class LeafAuthorizationOptions(msgspec.Struct, kw_only=True):
+    """`leafnodes { authorization {} }`: who may connect; without it, the users of the accounts."""
+
+    user: str = ""
+    password: str = ""
+    account: str = ""  # "" is the default account
+    users: list[LeafUserOptions] = msgspec.field(default_factory=list)
+    timeout: int = 0  # to send CONNECT; 0 is 2 s, with TLS 1 s more than the handshake may take
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether anybody is named here."""
+        return bool(self.user or self.password or self.users)
+
+
+class LeafNodesOptions(msgspec.Struct, kw_only=True):
+    """`leafnodes {}`: links to other servers, dialled and accepted."""
+
+    host: str = "0.0.0.0"
+    port: int = 0  # 0 accepts none, -1 is any free port
+    advertise: str = ""  # host:port to tell leaf nodes
+    no_advertise: bool = False
+    authorization: LeafAuthorizationOptions = msgspec.field(
+        default_factory=LeafAuthorizationOptions
+    )
+    tls: TlsOptions | None = None
+    remotes: list[LeafRemoteOptions] = msgspec.field(default_factory=list)
+    reconnect: int = SECOND  # before dialling again; up to eight times as long after failures
+    dial_timeout: int = 5 * SECOND
+
+
 class ServerOptions(msgspec.Struct, kw_only=True):
     """One server. Ports are as bound: -1 is any free port (a 0 in a file or flag means 4222)."""
 
@@ -252,6 +318,7 @@ class ServerOptions(msgspec.Struct, kw_only=True):
     accounts: dict[str, AccountOptions] = msgspec.field(default_factory=dict)
     mappings: list[MappingOptions] = msgspec.field(default_factory=list)  # of the default account
     jetstream: JetStreamOptions = msgspec.field(default_factory=JetStreamOptions)
+    leafnodes: LeafNodesOptions = msgspec.field(default_factory=LeafNodesOptions)
     config_file: str = ""  # where these came from, if from a file
     config_digest: str = ""  # "sha256:<64 hex>" of the file's content, whatever its formatting
 
@@ -282,6 +349,7 @@ class ServerOptions(msgspec.Struct, kw_only=True):
     def validate(self) -> None:
         """Raise `ConfigError`, with a line for each thing that is wrong and how to put it right."""
         wrong = [*_ports(self), *_limits(self), *_tls(self), *_users(self), *_jetstream(self)]
+        wrong += _leafnodes(self)
         if wrong:
             raise ConfigError("\n".join(wrong))
 
@@ -401,6 +469,33 @@ def _jetstream(options: ServerOptions) -> Iterator[str]:
         yield "jetstream: request_queue_limit can not be negative; 0 is any number"
     if jetstream.sync_interval < 0:
         yield 'jetstream: sync_interval must be a duration such as "2m", or always'
+
+
+def _leafnodes(options: ServerOptions) -> Iterator[str]:
+    leafnodes = options.leafnodes
+    accounts = {DEFAULT_ACCOUNT, options.system_account, *options.accounts}
+    if not -1 <= leafnodes.port <= 65_535:
+        yield f"leafnodes: port {leafnodes.port} is not a port: give 1 to 65535, or -1"
+    if leafnodes.port > 0 and leafnodes.port == options.port:
+        yield f"leafnodes: port {leafnodes.port} is the clients' port: give leaf nodes another one"
+    if leafnodes.reconnect <= 0 or leafnodes.dial_timeout <= 0:
+        yield 'leafnodes: reconnect and dial_timeout must be above 0, such as "1s"'
+    auth = leafnodes.authorization
+    if auth.users and (auth.user or auth.password):
+        yield "leafnodes: cannot have a user/pass and a users array: move it into the array"
+    named = [auth.account, *(user.account for user in auth.users)]
+    named += [remote.account for remote in leafnodes.remotes]
+    for name in sorted({name for name in named if name} - accounts):
+        yield f'leafnodes: there is no account "{name}": add it to accounts, or name another'
+    if leafnodes.port:
+        for name in ("cert_file", "key_file"):
+            if leafnodes.tls is not None and not getattr(leafnodes.tls, name):
+                yield f"leafnodes: tls: {name} is missing: a port needs a certificate and its key"
+    for remote in leafnodes.remotes:
+        if not remote.urls and not remote.disabled:
+            yield "leafnodes: a remote needs a url"
+        if remote.credentials and remote.nkey:
+            yield "leafnodes: a remote cannot have both credentials and an nkey: keep one"
 
 
 def _counts(jetstream: JetStreamOptions) -> Iterator[tuple[str, Any]]:

@@ -149,7 +149,7 @@ class Runtime:
         self.stop_listening()
         self.enter()
         self.engine.dismiss()
-        for session in list(self.engine.sessions.values()):
+        for session in self.engine.all_sessions():
             session.close("Server Shutdown")
         self.engine.finish_turn()
         self._closing = True

@@ -36,6 +36,7 @@ from slipstream.server.runtime import Runtime
 
 if TYPE_CHECKING:
     from slipstream.server.monitoring.console import Console
+    from slipstream.server.leaf import LeafLinks
 
 START_SECONDS_MAX = 60
 
@@ -87,6 +88,7 @@ class Server:
         self.runtime: Runtime | None = None
         self.monitoring: MonitoringListener | None = None
         self._console: Console | None = None
+        self.leaf_links: LeafLinks | None = None
         self.port = 0
         self._temporary = ""
         if config.jetstream.enabled and not config.jetstream.store_dir:
@@ -128,6 +130,8 @@ class Server:
             endpoints = [url for kind, port in wanted if port for url in urls(kind, host, port)]
             if endpoints:
                 found["monitoring"] = endpoints
+        if self.leaf_links is not None and self.leaf_links.port:
+            found["leafnodes"] = self.leaf_links.urls()
         return found
 
     # -- on the caller's loop ------------------------------------------------------------------
@@ -158,9 +162,11 @@ class Server:
 
                 self._console = open_console(self.monitoring, options, lambda: self.url, log)
             self.port = await self._listen(runtime)
+            self.leaf_links = await self._open_links(runtime)
         except BaseException:
             await self._stop_console()
             self._stop_monitoring()
+            await self._close_links()
             await runtime.close()
             self._remove_temporary()
             raise
@@ -202,6 +208,22 @@ class Server:
                 "stop whoever uses it, or choose another port (-1: any free one)"
             ) from error
 
+    async def _open_links(self, runtime: Runtime) -> "LeafLinks | None":
+        """Links to other servers, where any are configured. Raises `Error`."""
+        leafnodes = self.options.leafnodes
+        if not leafnodes.port and not leafnodes.remotes:
+            return None
+        from slipstream.server.leaf import LeafLinks  # few need it
+
+        self.leaf_links = LeafLinks(runtime, self.options)
+        await self.leaf_links.start()
+        return self.leaf_links
+
+    async def _close_links(self) -> None:
+        if self.leaf_links is not None:
+            await self.leaf_links.stop()
+            self.leaf_links = None
+
     async def stop_here(self) -> None:
         """Stop; the counterpart of `start_here`."""
         if self.runtime is not None:
@@ -212,6 +234,7 @@ class Server:
             self._stop_monitoring()
             if self.options.jetstream.enabled:
                 self.log.info("Initiating JetStream Shutdown...")
+            await self._close_links()
             await runtime.close()
             if self.options.jetstream.enabled:
                 self.log.info("JetStream Shutdown")

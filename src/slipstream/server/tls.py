@@ -97,10 +97,13 @@ def openssl_cipher(name: str) -> str:
 class TlsLayer:
     """TLS of one connection."""
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, hub: str | None = None) -> None:
+        """`hub` is the name of the server that was dialled; without one this is the server."""
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._ssl = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=hub is None, server_hostname=hub
+        )
         self.ended = False  # the client says no more
 
     def handshake(self, data: bytes) -> bool:

@@ -102,10 +102,15 @@ class TlsConnection(Connection):
         else:
             self.session.facts.update(facts)
             self.runtime.enter()
-            self.runtime.engine.expect_connect(self.session)
+            self.expect_connect()
             self._put_held()
             self.runtime.leave()
         self._receive(b"")
+
+    def expect_connect(self) -> None:
+        """The time to authenticate begins."""
+        if self.session is not None:
+            self.runtime.engine.expect_connect(self.session)
 
     def _go_on_plain(self) -> None:
         self._cancel_timeout()
@@ -114,7 +119,7 @@ class TlsConnection(Connection):
             self.open_session()
         else:
             self.runtime.enter()
-            self.runtime.engine.expect_connect(self.session)
+            self.expect_connect()
             self._put_held()
             self.runtime.leave()
 

@@ -141,14 +141,13 @@ def send_info(session: "LeafSession", **more: Any) -> None:
         "info_on_connect": True,
         "leafnode_urls": listener.urls,
     }
-    for name, value in (
-        ("tls_required", listener.tls_required),
-        ("tls_verify", listener.tls_verify),
-        ("jetstream", options.jetstream),
-        ("domain", options.domain),
-    ):
-        if value:
-            info[name] = value
+    optional = {
+        "tls_required": listener.tls_required,
+        "tls_verify": listener.tls_verify,
+        "jetstream": options.jetstream,
+        "domain": options.domain,
+    }
+    info |= {name: value for name, value in optional.items() if value}
     session.put_line(b"INFO " + msgspec.json.encode(info | more) + b" \r\n")
 
 
@@ -222,13 +221,12 @@ def _introduction(session: "LeafSession", remote: Remote, info: LeafInfo) -> byt
         "compress_mode": COMPRESSION,
         "remote_account": session.account.name,
     }
-    for name, value in (
-        ("domain", engine.options.domain),
-        ("is_hub", remote.hub),
-        ("deny_pub", list(remote.deny_imports)),
-    ):
-        if value:
-            said[name] = value
+    optional = {
+        "domain": engine.options.domain,
+        "is_hub": remote.hub,
+        "deny_pub": list(remote.deny_imports),
+    }
+    said |= {name: value for name, value in optional.items() if value}
     return b"CONNECT " + msgspec.json.encode(said) + b"\r\n"
 
 

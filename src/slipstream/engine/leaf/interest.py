@@ -57,7 +57,7 @@ class Interest:
             self._tell(key, change)
 
     def _add(self, pattern: bytes, member: Any, change: int) -> bytes:
-        """Count a member; the key that it counts under, b"" if it is none of the link's business."""
+        """Count a member; the key that it counts under, b"" if the other server is not told."""
         if not self._concerns(pattern, member):
             return b""
         key = pattern

@@ -107,7 +107,7 @@ class Leaves:
     def _admit(
         self, session: LeafSession, account: "Account", permissions: Permissions | None
     ) -> None:
-        said = session.connect
+        said: Any = session.connect
         most = account.limits.max_leafnodes
         self._replace(session, account)
         if 0 <= most <= len(account.links):
@@ -134,7 +134,7 @@ class Leaves:
     def _replace(self, session: LeafSession, account: "Account") -> None:
         """End an older connection of the same server: it has come back before this server noticed
         that it was gone."""
-        said = session.connect
+        said: Any = session.connect
         if not said.name or not said.remote_account:
             return
         for other in list(account.links.values()):

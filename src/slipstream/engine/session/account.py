@@ -4,8 +4,8 @@ Finding out who gets a subject costs a walk through the trie of patterns; the an
 kept, for all subjects at once that it holds for (`wire.prefix_cache`). A change of interest forgets
 what it can have changed.
 
-Servers at the other end of a link (`engine.leaf`) are told of each change. Their own interest stands
-among the subscriptions; where one of them has several that match, the route has it once.
+Servers at the other end of a link (`engine.leaf`) are told of each change. Their own interest
+stands among the subscriptions; where one of them has several that match, the route has it once.
 """
 
 from collections.abc import Callable
@@ -282,7 +282,7 @@ def _with_distant(
             groups[queue].distant.append(subscription)
     sharing = {s.receiver for group in groups.values() for s in group.distant}
     seen = set()
-    shared_plain = []
+    shared_plain: list[Subscription] = []
     for subscription in distant:
         receiver = subscription.receiver
         if subscription.queue or receiver in seen:

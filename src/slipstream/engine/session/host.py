@@ -40,6 +40,8 @@ class Host(Protocol):
     commit: Commit
     state: StateCommit | None  # keeps configurations and positions, where there is a store
     server_name: str
+    server_id: str
+    leaves: Any  # the links to other servers (`engine.leaf`)
     accounts: dict[str, Account]
     default_account: Account
     system_account: Account

@@ -334,7 +334,7 @@ ACCOUNT_LIMITS = Block(
         optional("max_connections max_conn", Integer, "Connections of the account."),
         optional("max_subscriptions max_subs", Integer, "Subscriptions of each connection."),
         optional("max_payload max_pay", Size, "Bytes of a message."),
-        no_effect("max_leafnodes max_leafs", Integer, "Leaf nodes of the account."),
+        optional("max_leafnodes max_leafs", Integer, "Leaf nodes of the account."),
     ),
 )
 
@@ -380,6 +380,7 @@ def _put_limits(target: AccountOptions, found: AccountOptions) -> None:
     target.max_connections = found.max_connections
     target.max_subscriptions = found.max_subscriptions
     target.max_payload = found.max_payload
+    target.max_leafnodes = found.max_leafnodes
 
 
 ACCOUNT = Block(

@@ -31,6 +31,7 @@ from slipstream.server.config.kinds import (
     read_integer,
     read_string,
 )
+from slipstream.server.config.leafnodes import LEAFNODES, LeafNodes
 from slipstream.server.config.tls import TLS
 from slipstream.server.config.tree import Value
 from slipstream.server.options import (
@@ -349,6 +350,8 @@ TOP = Block(
             "The same as jetstream.store_dir.",
             option="jetstream.store_dir",
         ),
+        # Other servers
+        optional("leafnodes leaf", LeafNodes, "Links to other servers.", inner=LEAFNODES),
         # Accepted, no effect
         no_effect("prof_port", Integer, "Profiler of nats-server."),
         no_effect("prof_block_rate", Integer, "Profiler of nats-server."),
@@ -366,7 +369,6 @@ TOP = Block(
         refused("mqtt", "MQTT.", "port listen"),
         refused("cluster", "Routes to other servers.", "port listen routes name"),
         refused("gateway", "Gateways to other clusters.", "port listen gateways name"),
-        refused("leafnodes leaf", "Leaf nodes.", "port listen remotes"),
         refused("default_js_domain", "JetStream domains of leaf nodes' accounts."),
         refused("operator operators root roots root_operator root_operators", "Operators."),
         refused("trusted_keys trusted", "Operators' keys."),

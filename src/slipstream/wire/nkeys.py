@@ -1,0 +1,116 @@
+"""NKeys and credentials files: Ed25519 keys as NATS spells them (spec auth-accounts.md section 1).
+
+Whoever reads them for a part of the package with errors of its own derives its kind of `KeyPair`.
+"""
+
+import base64
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from slipstream.errors import ConfigError
+
+_SEED = 18 << 3  # the letter S
+_KINDS = {14 << 3: "O", 0: "A", 20 << 3: "U", 13 << 3: "N", 2 << 3: "C"}
+_SEED_SIZE = 32
+_JWT = re.compile(r"-{3,}BEGIN NATS USER JWT-{3,}\s*([\w.=-]+)\s*-{3,}END NATS USER JWT-{3,}", re.S)
+_SEED_BLOCK = re.compile(
+    r"-{3,}BEGIN USER NKEY SEED-{3,}\s*(S\w+)\s*-{3,}END USER NKEY SEED-{3,}", re.S
+)
+
+
+def crc16(data: bytes) -> int:
+    """CRC-16 (XMODEM polynomial), which guards the spelling of keys."""
+    crc = 0
+    for byte in data:
+        crc ^= byte << 8
+        for _ in range(8):
+            crc = (crc << 1) ^ 0x1021 if crc & 0x8000 else crc << 1
+        crc &= 0xFFFF
+    return crc
+
+
+def _spell(raw: bytes) -> str:
+    return base64.b32encode(raw + crc16(raw).to_bytes(2, "little")).rstrip(b"=").decode()
+
+
+def _read(text: str, what: str, failure: type[ConfigError]) -> bytes:
+    """The bytes that a key spells, without its checksum."""
+    try:
+        raw = base64.b32decode(text + "=" * (-len(text) % 8))
+    except ValueError as error:
+        raise failure(f"{what} is not base32; copy it whole") from error
+    if len(raw) < 4 or crc16(raw[:-2]) != int.from_bytes(raw[-2:], "little"):
+        raise failure(f"{what} has a wrong checksum: a character is wrong or missing")
+    return raw[:-2]
+
+
+class KeyPair:
+    """A private key and its public one, from a seed like ``SU...``; raises `failure`."""
+
+    failure: ClassVar[type[ConfigError]] = ConfigError
+
+    def __init__(self, seed: str) -> None:
+        raw = _read(seed.strip(), "the NKey seed", self.failure)
+        if raw[0] & 0xF8 != _SEED or len(raw) != _SEED_SIZE + 2:
+            raise self.failure("an NKey seed begins with S and has 58 characters")
+        self._kind = (raw[0] & 7) << 5 | (raw[1] & 0xF8) >> 3
+        if self._kind not in _KINDS:
+            raise self.failure("the NKey seed is of no known kind; users' begin with SU")
+        self._key = Ed25519PrivateKey.from_private_bytes(raw[2:])
+
+    @property
+    def public(self) -> str:
+        """The public key, like ``U...``."""
+        public = self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        return _spell(bytes([self._kind]) + public)
+
+    def sign(self, data: bytes) -> bytes:
+        """The Ed25519 signature, 64 bytes."""
+        return self._key.sign(data)
+
+    def signature_text(self, nonce: str) -> str:
+        """The signature of a server's nonce, as CONNECT has it."""
+        return base64.urlsafe_b64encode(self.sign(nonce.encode())).rstrip(b"=").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a .creds file holds."""
+
+    jwt: str
+    key: KeyPair
+
+
+def read_credentials(source: str | Path, kind: type[KeyPair] = KeyPair) -> Credentials:
+    """Read a .creds file, or the text of one; raises the error of that `kind` of key."""
+    is_text = isinstance(source, str) and "-----BEGIN" in source
+    text = str(source) if is_text else _read_file(source, kind)
+    path = "the text given as credentials" if is_text else source
+    jwt, seed = _JWT.search(text), _SEED_BLOCK.search(text)
+    if jwt is None or seed is None:
+        missing = "user JWT" if jwt is None else "user NKey seed"
+        raise kind.failure(f"{path} has no {missing}; make it with `nsc generate creds`")
+    return Credentials(jwt.group(1), kind(seed.group(1)))
+
+
+def read_seed(source: str | Path, kind: type[KeyPair] = KeyPair) -> KeyPair:
+    """A key pair from a seed, or from a file that has one in it."""
+    if isinstance(source, str) and re.fullmatch(r"S[A-Z2-7]{57}", source.strip()):
+        return kind(source)
+    text = _read_file(source, kind)
+    found = re.search(r"\bS[A-Z2-7]{57}\b", text)
+    if found is None:
+        raise kind.failure(f"{source} has no NKey seed (58 characters that begin with S)")
+    return kind(found.group())
+
+
+def _read_file(path: str | Path, kind: type[KeyPair]) -> str:
+    try:
+        return Path(path).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise kind.failure(f"cannot read the credentials in {path}: {error}") from error
