@@ -12,7 +12,7 @@ from slipstream.engine.engine import Engine, User
 from slipstream.engine.session.permissions import quoted
 from slipstream.engine.session.session import ClientSession
 from slipstream.errors import ConfigError, StorageError
-from slipstream.server.auth import make_authenticator
+from slipstream.server.auth import make_authenticator, make_leaf_authenticator
 from slipstream.server.banner import warn_about
 from slipstream.server.config import Change, plan_reload
 from slipstream.server.engine_options import engine_options, prepare_accounts
@@ -109,6 +109,10 @@ class _Reload:
             for session in list(engine.sessions.values()):
                 if session.ready:
                     self._authenticate_again(session)
+            if self._options.leafnodes.port:
+                leaves = engine.leaves
+                leaves.authenticator = make_leaf_authenticator(self._options, self._runtime.turn)
+                leaves.drop_accepted()
         if "limits.max_connections" in changed:
             self._close_excess()
 
@@ -125,6 +129,7 @@ class _Reload:
             account = engine.accounts.pop(name)
             for session in list(account.sessions.values()):
                 session.fail(b"Authorization Violation", "Authentication Failure")
+            engine.leaves.drop_accepted(account)
             self._runtime.disk_thread.wait()
             engine.stop_account(account)
         if not engine.options.jetstream or self._runtime.store is None:

@@ -17,7 +17,7 @@ from slipstream.engine.session.routing import Subscription
 if TYPE_CHECKING:
     from slipstream.engine.leaf.session import LeafSession
 
-_OWN_SERVICES = b"$SYS."  # each server answers these itself
+_OWN_SERVICES = (b"$SYS.", b"$SLIPSTREAM.")  # each server answers these itself
 
 
 class Interest:

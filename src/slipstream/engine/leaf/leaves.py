@@ -81,6 +81,17 @@ class Leaves:
             session.watcher.complained(session, f"no answer to {what} within 2s", True)
         session.fail(text, "Authentication Timeout")
 
+    def count(self) -> int:
+        """How many links are up."""
+        return sum(session.ready for session in self.sessions.values())
+
+    def drop_accepted(self, account: "Account | None" = None) -> None:
+        """End links that were accepted, or all links of one account: those who may still connect
+        come back under the rules that hold now."""
+        for session in list(self.sessions.values()):
+            if session.account is account or (account is None and session.remote is None):
+                session.close("Client Closed")
+
     # -- the end that accepts ----------------------------------------------------------------
 
     def authenticate(self, session: LeafSession) -> None:

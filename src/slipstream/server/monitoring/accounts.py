@@ -62,7 +62,7 @@ def account_detail(monitor: Monitor, name: str) -> dict[str, Any]:
         "expired": False,
         "complete": True,
         "jetstream_enabled": account.jetstream is not None,
-        "leafnode_connections": 0,
+        "leafnode_connections": len(account.links),
         "client_connections": len(account.sessions),
         "subscriptions": len(account.trie),
     }
@@ -140,7 +140,9 @@ def accstatz(monitor: Monitor, options: AccstatzOptions) -> dict[str, Any]:
     accounts = monitor.engine.accounts
     names = [name for name in sorted(accounts) if name in (options.accounts or accounts)]
     found = [account_stat(monitor, accounts[name]) for name in names]
-    shown = [stat for stat in found if stat["conns"] or options.include_unused or options.accounts]
+    shown = [
+        stat for stat in found if stat["total_conns"] or options.include_unused or options.accounts
+    ]
     return {**monitor.head(), "account_statz": shown}
 
 
@@ -152,8 +154,8 @@ def account_stat(monitor: Monitor, account: Account) -> dict[str, Any]:
         "acc": account.name,
         "name": account.name,
         "conns": connections,
-        "leafnodes": 0,
-        "total_conns": connections,
+        "leafnodes": len(account.links),
+        "total_conns": connections + len(account.links),
         "num_subscriptions": len(account.trie),
         "sent": _data(traffic.out_msgs, traffic.out_bytes),
         "received": _data(traffic.in_msgs, traffic.in_bytes),

@@ -118,10 +118,13 @@ def _known(monitor: Monitor, options: ConnzOptions) -> list[SessionFacts]:
     engine = monitor.engine
     found: list[SessionFacts] = []
     if options.state != CLOSED:
-        sessions = engine.accounts[options.acc].sessions if options.acc else engine.sessions
+        links = [s for s in engine.leaves.sessions.values() if s.ready]
+        sessions = [*engine.sessions.values(), *links]
+        if options.acc:
+            sessions = [s for s in sessions if s.account.name == options.acc]
         wanted = options.subscriptions or options.subscriptions_detail or options.filter_subject
         listed = _ALL if wanted else 0
-        found += [session_facts(session, listed) for session in sessions.values()]
+        found += [session_facts(session, listed) for session in sessions]
     if options.state != OPEN:
         acc = options.acc
         found += [facts for facts in engine.closed_sessions if not acc or facts.account == acc]
@@ -143,8 +146,7 @@ def _shown(facts: SessionFacts, options: ConnzOptions, now: int) -> dict[str, An
     until = facts.stopped or now
     shown: dict[str, Any] = {
         "cid": facts.cid,
-        "kind": "Client",
-        "type": facts.facts.get("type", "nats"),
+        **_kind(facts),
         "ip": facts.facts.get("ip", ""),
         "port": facts.facts.get("port", 0),
         "start": time_text(facts.started),
@@ -185,6 +187,11 @@ def _shown(facts: SessionFacts, options: ConnzOptions, now: int) -> dict[str, An
     if with_auth:
         shown["name_tag"] = facts.account
     return shown
+
+
+def _kind(facts: SessionFacts) -> dict[str, str]:
+    kind = facts.facts.get("kind", "Client")
+    return {"kind": kind} | ({"type": "nats"} if kind == "Client" else {})
 
 
 def subscription_detail(facts: SubscriptionFacts, cid: int, account: str = "") -> dict[str, Any]:

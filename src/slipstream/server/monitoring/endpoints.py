@@ -16,6 +16,7 @@ from slipstream.server.monitoring.connz import connz, connz_options
 from slipstream.server.monitoring.healthz import healthz, healthz_options
 from slipstream.server.monitoring.http import TEXT, Request, Response
 from slipstream.server.monitoring.jsz import JszOptions, jsz, jsz_options
+from slipstream.server.monitoring.leafz import leafz, leafz_options
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.page import index_page
 from slipstream.server.monitoring.prometheus import CONTENT_TYPE, metrics
@@ -50,7 +51,7 @@ class Endpoints:
             "/healthz": _healthz,
             "/metrics": _metrics,
             "/routez": _plain(shells.routez),
-            "/leafz": _plain(shells.leafz),
+            "/leafz": _with_options(leafz, leafz_options),
             "/gatewayz": _plain(shells.gatewayz),
             "/ipqueuesz": _plain(shells.ipqueuesz),
             "/expvarz": _plain(shells.expvarz),

@@ -80,7 +80,8 @@ class Monitor:
         if ended is not None:
             total.add(ended)
             total.slow = ended.slow
-        for session in self.engine.accounts[account].sessions.values():
+        found = self.engine.accounts[account]
+        for session in [*found.sessions.values(), *found.links.values()]:
             total.add(session)
         return total
 
@@ -89,7 +90,7 @@ class Monitor:
         total = Traffic(slow=self.engine.slow_consumers)
         for ended in self.engine.ended_traffic.values():
             total.add(ended)
-        for session in self.engine.sessions.values():
+        for session in self.engine.all_sessions():
             total.add(session)
         return total
 

@@ -1,4 +1,4 @@
-"""Endpoints about what a single server does not have: routes, gateways, leaf nodes and the like.
+"""Endpoints about what a single server does not have: routes, gateways and the like.
 
 They answer as a nats-server without those does, so that whatever reads them works.
 """
@@ -21,11 +21,6 @@ def routez(monitor: Monitor) -> dict[str, Any]:
         "num_routes": 0,
         "routes": [],
     }
-
-
-def leafz(monitor: Monitor) -> dict[str, Any]:
-    """No leaf nodes."""
-    return {**monitor.head(), "leafnodes": 0, "leafs": []}
 
 
 def gatewayz(monitor: Monitor) -> dict[str, Any]:

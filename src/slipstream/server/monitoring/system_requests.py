@@ -24,6 +24,7 @@ from slipstream.server.monitoring.envelope import Envelopes
 from slipstream.server.monitoring.healthz import HealthzOptions, healthz
 from slipstream.server.monitoring.jsz import JszOptions, jsz
 from slipstream.server.monitoring.jsz import account_detail as jsz_account
+from slipstream.server.monitoring.leafz import LeafzOptions, leafz
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.query import BadRequest
 from slipstream.server.monitoring.statsz import statsz
@@ -104,7 +105,7 @@ class SystemRequests:
             "ACCOUNTZ": lambda body: _data(accountz(monitor, _read(body, AccountzOptions))),
             "ACCSTATZ": lambda body: _data(accstatz(monitor, _read(body, AccstatzOptions))),
             "ROUTEZ": lambda body: _data(shells.routez(monitor)),
-            "LEAFZ": lambda body: _data(shells.leafz(monitor)),
+            "LEAFZ": lambda body: _data(leafz(monitor, _read(body, LeafzOptions))),
             "GATEWAYZ": lambda body: _data(shells.gatewayz(monitor)),
             "IPQUEUESZ": lambda body: _data(shells.ipqueuesz(monitor)),
             "EXPVARZ": lambda body: _data(shells.expvarz(monitor)),
@@ -162,7 +163,7 @@ class SystemRequests:
             "JSZ": lambda body: self._jetstream_of(name, body),
             "INFO": lambda body: _data(account_detail(monitor, name)),
             "STATZ": lambda body: _data(accstatz(monitor, stats)),
-            "LEAFZ": lambda body: _data(shells.leafz(monitor)),
+            "LEAFZ": lambda body: _data(leafz(monitor, _read(body, LeafzOptions, account=name))),
             "CONNS": lambda body: self._connections(name),
         }
         return handlers.get(what)
@@ -224,8 +225,12 @@ class SystemRequests:
         asked = _read(body, _Profile)
         return _data(shells.profilez(asked.name, asked.debug))
 
+    def _open(self, cid: int) -> Any:
+        engine = self._monitor.engine
+        return engine.sessions.get(cid) or engine.leaves.sessions.get(cid)
+
     def _session(self, body: bytes) -> Any:
-        session = self._monitor.engine.sessions.get(_read(body, _Client).cid)
+        session = self._open(_read(body, _Client).cid)
         if session is None:
             raise _Refused(500, "no such client or leafnode id")
         return session

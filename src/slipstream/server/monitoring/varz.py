@@ -6,6 +6,7 @@ from typing import Any
 from slipstream import build
 from slipstream.engine.protocol.options import API_LEVEL, VERSION
 from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.server.monitoring.leafz import leaf_settings
 from slipstream.server.monitoring.monitor import FEATURE_FLAGS, Monitor, uptime_text, whole
 
 _SECOND = 1_000_000_000
@@ -20,7 +21,7 @@ def varz(monitor: Monitor) -> dict[str, Any]:
         **_settings(monitor),
         "cluster": {},
         "gateway": {},
-        "leaf": {},
+        "leaf": leaf_settings(monitor),
         "mqtt": {},
         "websocket": {},
         "jetstream": jetstream_varz(monitor),
@@ -100,7 +101,7 @@ def _load(monitor: Monitor) -> dict[str, Any]:
         "total_connections": engine.total_sessions,
         "routes": 0,
         "remotes": 0,
-        "leafnodes": 0,
+        "leafnodes": engine.leaves.count(),
         "in_msgs": total.in_msgs,
         "in_bytes": total.in_bytes,
         "in_client_msgs": total.in_msgs,
