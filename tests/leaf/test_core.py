@@ -1,5 +1,6 @@
 """Messages, requests and queue groups over a leaf node connection, both ways."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,11 @@ async def test_what_the_user_may_not_do_does_not_cross(
         assert seen == ["down.x", "down.ok"]
 
 
+def logs_of(directory: Path) -> list[str]:
+    """What nats-servers have to say."""
+    return [path.read_text() for path in directory.glob("*.log")]
+
+
 async def test_a_wrong_password_is_refused(
     kinds: tuple[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -184,7 +190,7 @@ async def test_a_wrong_password_is_refused(
     async with running(pair.hub, pair.leaf):
 
         async def refused() -> bool:
-            logs = [path.read_text() for path in tmp_path.glob("*.log")]
+            logs = await asyncio.to_thread(logs_of, tmp_path)
             return "Authorization Violation" in "".join([caplog.text, *logs])
 
         await until(refused)
