@@ -31,6 +31,7 @@ _DISABLED = b"trace disabled"
 _YES = frozenset({b"1", b"true", b"on"})
 _NOT_TRACED = -1
 _CLIENT = 0  # `kind`
+_LEAF = 4
 _SYSTEM_SERVICES = (b"$JS.API.", b"$SYS.REQ.")
 # Why a subscription does not get the message.
 _CLOSED = "Not delivered because client closed"
@@ -97,6 +98,8 @@ class _Trace:
         for group in route.queues:
             start = int(self._account.random.random() * len(group))
             count += self._deliver([*group[start:], *group[:start]])
+        if route.shared is not None and not self._only:
+            count += self._account.share_out(route.shared, self._message, None)
         has_system_service = False
         for service in route.services:
             if isinstance(service, Stream):
@@ -195,7 +198,8 @@ class _Trace:
 
 
 def _client(session: Any) -> dict[str, Any]:
-    facts: dict[str, Any] = {"kind": _CLIENT, "cid": session.cid}
+    is_link = session.facts.get("kind") == "Leafnode"
+    facts: dict[str, Any] = {"kind": _LEAF if is_link else _CLIENT, "cid": session.cid}
     if session.connect.name:
         facts["name"] = session.connect.name
     return facts

@@ -41,4 +41,4 @@ cdef class Account:
     @cython.locals(subscription=Subscription, service=Service, count=int, receiver=Receiver)
     cpdef int dispatch_chosen(self, Route route, Inbound message, object queues) except -1
     @cython.locals(subscription=Subscription, group=SharedGroup, count=int)
-    cdef int _share(self, Shared shared, Inbound message, object queues) except -1
+    cpdef int share_out(self, Shared shared, Inbound message, object queues) except -1

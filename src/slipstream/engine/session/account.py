@@ -208,7 +208,7 @@ class Account:
         for service in route.services:
             count += service.handle(message)
         if route.shared is not None:
-            count += self._share(route.shared, message, None)
+            count += self.share_out(route.shared, message, None)
         return count
 
     def dispatch_chosen(self, route: Route, message: Inbound, queues: Any) -> _int:
@@ -225,10 +225,10 @@ class Account:
         for service in route.services:
             count += service.handle(message)
         if route.shared is not None:
-            count += self._share(route.shared, message, queues or ())
+            count += self.share_out(route.shared, message, queues or ())
         return count
 
-    def _share(self, shared: Shared, message: Inbound, queues: Any) -> _int:
+    def share_out(self, shared: Shared, message: Inbound, queues: Any) -> _int:
         """Serve groups with members on other servers, only those of `queues` if that is not None.
         A member that is here comes first; a server is sent the message once."""
         count = 0
