@@ -1,7 +1,7 @@
 """The story of a server at the edge: it loses its hub, goes on storing, and finds the hub again.
 
-Both servers run inside this process; run ``python examples/edge_server.py``. A hub of your own takes
-the place of the one here with the configuration of docs/moving.md.
+Both servers run inside this process: ``python examples/edge_server.py``. docs/moving.md has the
+configuration for a hub of its own.
 """
 
 import asyncio
@@ -73,17 +73,23 @@ async def main() -> None:
         async with make_edge(directory, port) as edge:
             nc = await slipstream.connect(edge.url)
             await nc.jetstream().create_stream(name="READINGS", subjects=["readings.>"])
-            async with make_hub(directory, port) as hub, await slipstream.connect(hub.url) as at_hub:
+            async with (
+                make_hub(directory, port) as hub,
+                await slipstream.connect(hub.url) as far,
+            ):
                 mirror = StreamSource.of_domain("READINGS", "edge")
-                await at_hub.jetstream().create_stream(name="READINGS_OF_EDGE", mirror=mirror)
+                await far.jetstream().create_stream(name="READINGS_OF_EDGE", mirror=mirror)
                 await measure(nc, 0, 100)
-                print(f"the hub has {await count_when(at_hub.jetstream(), 100)} readings")
+                print(f"the hub has {await count_when(far.jetstream(), 100)} readings")
             await measure(nc, 100, 250)
             stored = (await nc.jetstream().stream_info("READINGS")).state.messages
             print(f"the hub is away; the edge has stored {stored} readings")
-            async with make_hub(directory, port) as hub, await slipstream.connect(hub.url) as at_hub:
+            async with (
+                make_hub(directory, port) as hub,
+                await slipstream.connect(hub.url) as far,
+            ):
                 await measure(nc, 250, 300)
-                print(f"the hub is back, and has {await count_when(at_hub.jetstream(), 300)}")
+                print(f"the hub is back, and has {await count_when(far.jetstream(), 300)}")
             await nc.close()
 
 

@@ -170,8 +170,6 @@ BREAKS_THE_GRAMMAR = [
 ]
 
 SWITCHES_ON_WHAT_IS_NOT_THERE = [
-    "leafnodes { listen: 127.0.0.1:-1 }",
-    "leafnodes { remotes: [{url: 'nats://127.0.0.1:7422'}] }",
     "websocket { port: -1, no_tls: true }",
     "cluster { name: c }",
     "cluster { routes: ['nats://127.0.0.1:6222'] }",

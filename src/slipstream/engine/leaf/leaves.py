@@ -141,6 +141,8 @@ class Leaves:
             about["export"] = _lists(permissions.publish_allow, permissions.publish_deny)
         send_info(session, **about)
         self._join(session, self._engine.max_payload(session))
+        if self._engine.observer is not None:
+            self._engine.observer.admitted(session)
 
     def _replace(self, session: LeafSession, account: "Account") -> None:
         """End an older connection of the same server: it has come back before this server noticed

@@ -80,6 +80,9 @@ class RemoteLink:
         self._failures += 1  # until the hub has let this server in
         loop = self._runtime.loop
         remote = self._introduction(url)
+        if remote.account not in self._runtime.engine.accounts:  # a reload has removed it
+            self._say_failure(f"{host}:{port}", f'there is no account "{remote.account}"')
+            return
 
         def connection() -> HubConnection:
             return HubConnection(self._runtime, host, self._tls, remote, self._watch)
@@ -150,7 +153,7 @@ class RemoteLink:
         if self._options.ignore_discovered_servers:
             return
         known = {urlsplit(url).netloc.rpartition("@")[2] for url in self.urls}
-        fresh = [address for address in urls if address not in known]
+        fresh = [address for address in urls if address not in known and _is_address(address)]
         self._discovered = [f"nats-leaf://{address}" for address in fresh[:DISCOVERED_MAX]]
 
     def wait(self, delay: int) -> None:
@@ -181,3 +184,12 @@ def _tls_options(options: LeafRemoteOptions) -> LeafTlsOptions | None:
     if options.tls is None and any(url.startswith("tls://") for url in options.urls):
         return LeafTlsOptions()
     return options.tls
+
+
+def _is_address(text: str) -> bool:
+    """Whether `text` is host:port."""
+    try:
+        parts = urlsplit(f"nats-leaf://{text}")
+        return bool(parts.hostname and parts.port) and parts.netloc == text
+    except ValueError:
+        return False
