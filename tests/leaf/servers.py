@@ -12,6 +12,7 @@ from typing import Any
 
 from slipstream import Server
 from slipstream.server.config import load_options
+from slipstream.server.options import ServerOptions
 from tests.fix_nats_server import WAIT_SECONDS, find_nats_server
 from tests.lasting_ports import lasting_port
 
@@ -108,6 +109,10 @@ class Node:
             await asyncio.to_thread(running.wait)
         else:
             await running.stop_here()
+
+    def reload(self, options: ServerOptions) -> None:
+        """Go on with other options; for Slipstream."""
+        self._running.reload_here(options)
 
     def kill(self) -> None:
         """End a nats-server without a word."""

@@ -129,3 +129,41 @@ async def test_a_key_proves_who_the_leaf_is(name: str, tmp_path: Path) -> None:
 def test_what_is_wrong_in_the_configuration_is_said(block: str, what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         load_text(f"leafnodes {{ {block} }}").options.validate()
+
+
+async def test_a_reload_holds_links_to_the_new_rules(tmp_path: Path) -> None:
+    accounts = 'accounts {{ A {{ users: [ {{ user: a, password: "{}" }} ] }} }}'
+    more = accounts.format("old")
+    async with linked((SLIPSTREAM, SLIPSTREAM), tmp_path, hub_more=more, user="a:old") as pair:
+        text = pair.hub.configuration()
+        path = str(tmp_path / "HUB.conf")
+        for password, is_let_in in (("new", False), ("old", True)):
+            changed = load_text(text.replace('"old"', f'"{password}"'), path).options
+            pair.hub.reload(changed)
+
+            async def is_right(wanted: bool = is_let_in) -> bool:
+                return bool(await pair.hub.links()) is wanted
+
+            await until(is_right)
+
+
+async def test_rights_that_cannot_be_kept_over_a_link_are_none(tmp_path: Path) -> None:
+    rights = (
+        "accounts { A { users: [ { user: a, password: p, permissions: "
+        '{ allow_responses: true, subscribe: "only crew" } }, { user: b, password: p } ] } }'
+        "\nno_auth_user: b"
+    )
+    async with (
+        linked((SLIPSTREAM, SLIPSTREAM), tmp_path, hub_more=rights, user="a:p") as pair,
+        await slipstream.connect(pair.hub.url) as hub,
+        await slipstream.connect(pair.leaf.url) as leaf,
+    ):
+        heard = [await client.subscribe("only") for client in (hub, leaf)]
+        for client in (hub, leaf):
+            await client.flush()
+            await client.publish("only", b"near")
+            await client.flush()
+        for subscription in heard:
+            assert (await subscription.next(timeout=10)).data == b"near"
+        found = [await node.links() for node in (pair.hub, pair.leaf)]
+        assert [link[0]["in_msgs"] + link[0]["out_msgs"] for link in found] == [0, 0]

@@ -109,10 +109,10 @@ class _Reload:
             for session in list(engine.sessions.values()):
                 if session.ready:
                     self._authenticate_again(session)
-            if self._options.leafnodes.port:
-                leaves = engine.leaves
-                leaves.authenticator = make_leaf_authenticator(self._options, self._runtime.turn)
-                leaves.drop_accepted()
+        if any(option.startswith((*_WHO_IS_LET_IN, "mappings")) for option in changed):
+            leaves = engine.leaves
+            leaves.authenticator = make_leaf_authenticator(self._options, self._runtime.turn)
+            leaves.drop()
         if "limits.max_connections" in changed:
             self._close_excess()
 
@@ -129,7 +129,7 @@ class _Reload:
             account = engine.accounts.pop(name)
             for session in list(account.sessions.values()):
                 session.fail(b"Authorization Violation", "Authentication Failure")
-            engine.leaves.drop_accepted(account)
+            engine.leaves.drop(account)
             self._runtime.disk_thread.wait()
             engine.stop_account(account)
         if not engine.options.jetstream or self._runtime.store is None:

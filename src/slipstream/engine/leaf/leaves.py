@@ -9,9 +9,9 @@ from slipstream.engine.leaf.rights import (
     LOOP_PREFIX,
     LinkRights,
     SubjectRights,
-    hub_rights,
     jetstream_denied,
     own_domain,
+    user_rights,
 )
 from slipstream.engine.leaf.session import LeafSession, Watcher
 from slipstream.engine.protocol.options import SECOND
@@ -85,11 +85,11 @@ class Leaves:
         """How many links are up."""
         return sum(session.ready for session in self.sessions.values())
 
-    def drop_accepted(self, account: "Account | None" = None) -> None:
-        """End links that were accepted, or all links of one account: those who may still connect
-        come back under the rules that hold now."""
+    def drop(self, account: "Account | None" = None) -> None:
+        """End all links, or those of one account: servers that may still be linked come back under
+        the rules that hold now."""
         for session in list(self.sessions.values()):
-            if session.account is account or (account is None and session.remote is None):
+            if account is None or session.account is account:
                 session.close("Client Closed")
 
     # -- the end that accepts ----------------------------------------------------------------
@@ -128,17 +128,17 @@ class Leaves:
             )
             return
         session.account = account
-        wanted = tuple(subject.encode() for subject in said.deny_pub)
-        send, take = hub_rights(permissions, self._denied(session), wanted)
-        send = SubjectRights(send.allow, send.deny + self._own(session))
-        session.rights = LinkRights(send, take)
         about: dict[str, Any] = {"connect_info": True, "remote_account": account.name}
+        send, take = SubjectRights(), SubjectRights()
         if permissions is not None:
-            about["import"] = _lists(
-                [entry.subject for entry in permissions.subscribe_allow],
-                [entry.subject for entry in permissions.subscribe_deny],
-            )
-            about["export"] = _lists(permissions.publish_allow, permissions.publish_deny)
+            send, take = user_rights(permissions)
+            about["import"] = _lists(send)
+            about["export"] = _lists(take)
+        denied = self._denied(session)
+        send_deny = send.deny + denied + self._own(session) + _bytes(said.deny_pub)
+        session.rights = LinkRights(
+            SubjectRights(send.allow, send_deny), SubjectRights(take.allow, take.deny + denied)
+        )
         send_info(session, **about)
         self._join(session, self._engine.max_payload(session))
         if self._engine.observer is not None:
@@ -213,8 +213,9 @@ def _bytes(subjects: list[str]) -> tuple[bytes, ...]:
     return tuple(subject.encode() for subject in subjects)
 
 
-def _lists(allow: Any, deny: Any) -> dict[str, list[str]]:
-    lists = {"allow": allow, "deny": deny}
+def _lists(rights: SubjectRights) -> dict[str, list[str]]:
+    """How INFO has them."""
+    lists = {"allow": rights.allow, "deny": rights.deny}
     return {
         name: [subject.decode("utf-8", "replace") for subject in subjects]
         for name, subjects in lists.items()

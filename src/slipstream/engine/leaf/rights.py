@@ -59,18 +59,24 @@ class LinkRights:
         self.take = take
 
 
-def hub_rights(
-    permissions: Permissions | None, denied: tuple[bytes, ...], asked: tuple[bytes, ...]
-) -> tuple[SubjectRights, SubjectRights]:
-    """What a leaf's user may be sent, and what it may publish; `denied` crosses in neither
-    direction, and `asked` is what the leaf itself does not want to be sent."""
-    if permissions is None:
-        return SubjectRights(deny=denied + asked), SubjectRights(deny=denied)
-    send_allow = tuple(entry.subject for entry in permissions.subscribe_allow if not entry.queue)
-    send_deny = tuple(entry.subject for entry in permissions.subscribe_deny if not entry.queue)
+def user_rights(permissions: Permissions) -> tuple[SubjectRights, SubjectRights]:
+    """What a leaf's user may be sent, and what it may publish.
+
+    What cannot be kept to over a link is refused: an entry for one queue group allows nothing and
+    denies its subject, and answers to what was received (`allow_responses`) need an entry.
+    """
+    nothing = (b">",)
+    allowed, denied = permissions.subscribe_allow, permissions.subscribe_deny
+    plain = tuple(entry.subject for entry in allowed if not entry.queue)
+    send_deny = tuple(entry.subject for entry in denied)
+    if allowed and not plain:
+        send_deny += nothing
+    take_deny = permissions.publish_deny
+    if permissions.allow_responses is not None and not permissions.publish_allow:
+        take_deny += nothing
     return (
-        SubjectRights(send_allow, send_deny + denied + asked),
-        SubjectRights(permissions.publish_allow, permissions.publish_deny + denied),
+        SubjectRights(plain, send_deny),
+        SubjectRights(permissions.publish_allow, take_deny),
     )
 
 
