@@ -11,6 +11,8 @@ import pytest
 import slipstream
 from tests.leaf.servers import SLIPSTREAM, Node, running, until
 
+WELCOME = b'INFO {"info_on_connect":true,"max_payload":-9}\r\n'
+
 
 class Stranger:
     """A raw connection to the port."""
@@ -88,6 +90,44 @@ async def test_a_stranger_is_sent_away_and_learns_nothing(tmp_path: Path, said: 
             peer.say(said)
             assert b"secret" not in await peer.rest()
         await is_well(node)
+
+
+async def test_a_name_cannot_forge_lines_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    node = a_hub(tmp_path)
+    async with running(node):
+        async with stranger(node) as peer:
+            peer.connect(user="u", name="x\nforged: all is well\x1b[2J")
+            assert b"Authorization Violation" in await peer.rest()
+
+        async def said() -> bool:
+            return "Leafnode connection closed" in caplog.text
+
+        await until(said)
+        assert all("\n" not in r.getMessage() for r in caplog.records if "forged" in r.getMessage())
+        assert "\x1b" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'{"user":"u","pass":"p","deny_pub":["a..b","",">.x","\\ud800"]}',
+        b'{"user":"u","pass":"p","name":"\\ud800","cluster":"\\u0000"}',
+        b'{"user":"u","pass":"p","headers":"yes"}',
+        b'{"user":"u","pass":"p","protocol":99999999999999999999999}',
+    ],
+)
+async def test_odd_words_in_connect_harm_nobody(
+    tmp_path: Path, said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = a_hub(tmp_path)
+    async with running(node), stranger(node) as peer:
+        peer.say(b"CONNECT " + said + b"\r\nPING\r\nLS+\r\n")
+        await peer.rest()
+        await is_well(node)
+        assert "Traceback" not in caplog.text
 
 
 async def test_who_says_nothing_is_sent_away(tmp_path: Path) -> None:
@@ -197,6 +237,9 @@ async def test_a_hub_that_is_none_is_left_alone(tmp_path: Path) -> None:
         b"\xff" * 200_000,
         b'INFO {"server_id":"N","port":1}\r\n',
         b"INFO " + b"[" * 10_000 + b"\r\n",
+        b'INFO {"info_on_connect":true,"max_payload":99999999999999999999999}\r\n',
+        WELCOME + b'INFO {"connect_info":true,"export":3}\r\n',
+        WELCOME + b'INFO {"connect_info":true,"import":{"allow":[""]}}\r\nLS+\r\n',
         b"LS+ x\r\n",
     ]
     seen = 0

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slipstream.engine.leaf.rights import LOOP_PREFIX
-from slipstream.engine.protocol.json_body import TooDeepError, parse, read_number
+from slipstream.engine.protocol.json_body import Int64, TooDeepError, parse, read_number
 from slipstream.engine.protocol.options import API_LEVEL, SECOND, VERSION
 from slipstream.engine.session.connect import ConnectOptions
 from slipstream.engine.session.permissions import quoted
 from slipstream.engine.session.routing import Subscription
+from slipstream.errors import Error
 from slipstream.wire.client_frames import CONNECT, ERR, INFO, PING, PONG, SUB, UNSUB
 from slipstream.wire.leaf_frames import LeafFrames
 from slipstream.wire.subjects import is_literal, is_pattern
@@ -60,7 +61,7 @@ class LeafInfo(msgspec.Struct, kw_only=True):
     cluster: str = ""
     domain: str = ""
     headers: bool = False
-    max_payload: int = 0
+    max_payload: Int64 = 0
     nonce: str = ""
     info_on_connect: bool = False
     connect_info: bool = False
@@ -202,7 +203,13 @@ def _info(session: "LeafSession", argument: bytes) -> None:
     session.peer_max_payload = info.max_payload
     largest = max(session.engine.options.max_payload, info.max_payload)
     session.peer_payload_limit = min(largest, _MESSAGE_BYTES_MAX)
-    session.put_line(_introduction(session, remote, info))
+    try:
+        introduction = _introduction(session, remote, info)
+    except Error as error:  # the file with its key is there no more
+        session.watcher.complained(session, str(error), True)
+        session.fail(b"", "Authentication Failure")
+        return
+    session.put_line(introduction)
     if not info.info_on_connect:
         session.engine.leaves.accepted(session, info.imports, info.exports)
     session.watcher.discovered(info.leafnode_urls or [])

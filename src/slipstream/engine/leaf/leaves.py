@@ -210,7 +210,7 @@ class Leaves:
 
 
 def _bytes(subjects: list[str]) -> tuple[bytes, ...]:
-    return tuple(subject.encode() for subject in subjects)
+    return tuple(subject.encode("utf-8", "replace") for subject in subjects)
 
 
 def _lists(rights: SubjectRights) -> dict[str, list[str]]:

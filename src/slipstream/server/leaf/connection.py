@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from slipstream.server.runtime import Runtime
 
 
+_SHOWN_MAX = 256  # characters
+
+
 class LeafLog(ClientLog):
     """What the log says of one link; it is worth a line that it came and went."""
 
@@ -53,7 +56,7 @@ class LeafLog(ClientLog):
         self._is_closed = True
         if session.close_reason == "Authentication Failure":
             self.error("authentication error")
-        whose = f" - Remote: {session.server}" if session.server else ""
+        whose = f" - Remote: {_printable(session.server)}" if session.server else ""
         self.info(f"Leafnode connection closed: {session.close_reason}{whose}")
 
 
@@ -64,12 +67,12 @@ class LeafWatcher(Watcher):
         self._log = log
 
     def linked(self, session: "LeafSession") -> None:
-        domain = session.engine.options.domain
-        if domain != session.domain:
-            self._log.info(f'JetStream using domains: local "{domain}", remote "{session.domain}"')
+        domain, other = session.engine.options.domain, _printable(session.domain)
+        if domain != other:
+            self._log.info(f'JetStream using domains: local "{domain}", remote "{other}"')
 
     def complained(self, session: "LeafSession", text: str, is_own: bool) -> None:
-        self._log.error(text if is_own else f"Leafnode Error '{text}'")
+        self._log.error(text if is_own else f"Leafnode Error '{_printable(text)}'")
 
     def discovered(self, urls: list[str]) -> None:
         """Only who dials has a use for them."""
@@ -232,6 +235,12 @@ class HubConnection(TlsConnection):
         super().connection_lost(exc)
         if not self.ended.done():
             self.ended.set_result(None)
+
+
+def _printable(text: str) -> str:
+    """What another server says, as a line of the log may have it."""
+    shown = text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."
+    return "".join(char if char.isprintable() else "?" for char in shown)
 
 
 def _asks_for_tls(line: bytes) -> bool:
