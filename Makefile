@@ -68,7 +68,8 @@ fuzz: $(VENV)/.fuzz build
 SANITIZED_TESTS = tests/wire tests/log tests/archive tests/client/arrow/test_columns.py \
 	tests/client/arrow/test_row_block.py tests/client/object_store/test_object_bytes.py \
 	tests/engine/test_hostile_input.py
-SANITIZED_TARGETS = archive arrow buffers client_frames columns headers records recovery server_frames
+SANITIZED_TARGETS = archive arrow buffers client_frames columns headers leaf_frames records recovery \
+	server_frames
 
 sanitize: $(VENV)/.dev $(VENV)/.fuzz
 	@echo "==> compiled modules with AddressSanitizer and UndefinedBehaviorSanitizer"
