@@ -130,6 +130,13 @@ async def test_odd_words_in_connect_harm_nobody(
         assert "Traceback" not in caplog.text
 
 
+async def test_a_crowd_on_the_port_ends_at_the_limit(tmp_path: Path) -> None:
+    node = a_hub(tmp_path, limits="max_connections: 2")
+    async with running(node), stranger(node), stranger(node), stranger(node) as third:
+        assert b"maximum connections exceeded" in await third.rest()
+        await is_well(node)
+
+
 async def test_who_says_nothing_is_sent_away(tmp_path: Path) -> None:
     node = a_hub(tmp_path)
     async with running(node), stranger(node) as peer:

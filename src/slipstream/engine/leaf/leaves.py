@@ -59,6 +59,9 @@ class Leaves:
             wait, text = CONNECT_NS_MAX, b""
         else:
             send_info(session)
+            if 0 <= engine.options.max_connections < len(self.sessions):
+                session.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
+                return session
             wait, text = self.listener.auth_timeout, b"Authentication Timeout"
         session.timer = engine.timers.after(wait, lambda: self._too_late(session, text))
         return session

@@ -90,7 +90,7 @@ class RemoteLink:
         try:
             dialling = loop.create_connection(connection, host, port)
             _, made = await asyncio.wait_for(dialling, self._dial_seconds)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, ValueError) as error:  # the last of a host that is none
             self._say_failure(f"{host}:{port}", str(error) or "timeout")
             return
         try:
