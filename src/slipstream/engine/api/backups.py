@@ -7,8 +7,6 @@ import msgspec
 from slipstream.engine.api.dispatch import Done, Operation, Request, WhenDurable
 from slipstream.engine.api.requests import RestoreRequest, SnapshotRequest, read_body
 from slipstream.engine.api.stream_info import shown_config, stream_info, stream_state
-from slipstream.engine.backup.restore import Restore
-from slipstream.engine.backup.snapshot import Snapshot
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.stream.checks import (
     check_asked,
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
 
 def snapshot(js: "JetStream", request: Request) -> WhenDurable:
     """STREAM.SNAPSHOT: the answer comes once all that is sent is durable; then it is sent."""
+    from slipstream.engine.backup.snapshot import Snapshot  # few servers need it
+
     if request.is_empty:
         raise ApiError(10003)
     asked = read_body(request, SnapshotRequest)
@@ -57,6 +57,8 @@ def snapshot(js: "JetStream", request: Request) -> WhenDurable:
 
 def restore(js: "JetStream", request: Request) -> dict[str, Any]:
     """STREAM.RESTORE: says where the chunks go."""
+    from slipstream.engine.backup.restore import Restore  # few servers need it
+
     if request.is_empty:
         raise ApiError(10003)
     asked = read_body(request, RestoreRequest)

@@ -5,9 +5,8 @@ import msgspec
 SECOND = 1_000_000_000
 
 # What INFO and the API say this server is. Clients compare them to decide which features they may
-# use. The level is that of nats-server 2.15; the version stays that of the last release which has
-# nothing that is not here: see "What is announced" in docs/compatibility.md.
-VERSION = "2.12.0"
+# use: see "What is announced" in docs/compatibility.md.
+VERSION = "2.15.1"
 API_LEVEL = 5
 
 
