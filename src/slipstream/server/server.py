@@ -35,8 +35,8 @@ from slipstream.server.process_files import bracketed, urls
 from slipstream.server.runtime import Runtime
 
 if TYPE_CHECKING:
-    from slipstream.server.monitoring.console import Console
     from slipstream.server.leaf import LeafLinks
+    from slipstream.server.monitoring.console import Console
 
 START_SECONDS_MAX = 60
 
