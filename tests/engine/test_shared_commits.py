@@ -117,6 +117,30 @@ def test_what_was_erased_is_not_written_once_more(disk: SimulatedDisk) -> None:
     assert b"secret" in disk.read(segment_of(disk, "B"))
 
 
+@pytest.mark.parametrize("pause", [0, 3 * SECOND, 60 * SECOND])
+@pytest.mark.parametrize("stops", [False, True])
+def test_what_was_erased_does_not_stay_in_the_log(
+    disk: SimulatedDisk, pause: int, stops: bool
+) -> None:
+    client = begin(disk)
+    frames = [encode(f"{name}.x", b"of %b" % name.encode(), "_INBOX.t.x") for name in NAMES]
+    client.send(b"".join(frames))
+    client.driver.advance(pause)  # the checkpoint of it has been, or has not
+    assert client.api("STREAM.MSG.DELETE.A", {"seq": 2})["success"]
+    if stops:
+        client.driver.stop()
+    else:
+        client.driver.advance(5 * SECOND)
+    assert not any(b"of A" in disk.read(path) for path in disk.files())
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert [stored(client, name) for name in NAMES] == [
+        [b"first"],
+        [b"first", b"of B"],
+        [b"first", b"of C"],
+    ]
+
+
 def test_a_stream_that_was_deleted_does_not_come_back_to_its_successor(
     disk: SimulatedDisk,
 ) -> None:

@@ -186,6 +186,8 @@ class CommitLog:
         self._waiting: list[Done] = []  # for that entry
         self._bytes = 0  # of its changes, at the most
         self._owes_floor = False  # whether it is to say anew what was applied
+        self._erases = False  # copies of bytes that were destroyed may be in the files ...
+        self._empties = False  # ... and the other one is to be emptied once it is free
         self._unapplied: dict[str, Change] = {}  # durable, and not applied, by path
         self._removals: dict[str, Removal] = {}  # that may not have happened, by path
         self._checkpoint: Checkpoint | None = None  # under way
@@ -204,6 +206,7 @@ class CommitLog:
         self._floor = outcome.floor
         self._active, self._salt = outcome.active, outcome.salt
         self._size, self._other_last = outcome.end, outcome.other_last
+        self._erases = bool(outcome.writes)  # there was no time for that, perhaps
         return outcome
 
     def begin(self) -> None:
@@ -450,6 +453,8 @@ class CommitLog:
             return
         self._durable = batch.index
         self._floor = batch.floor
+        if self._empties and self._is_other_free():
+            self._empties = not self._empty(self._files[1 - self._active])
         for change in batch.changes:
             if change.record.kind == STANDS:
                 self._unapplied.pop(change.path, None)
@@ -457,6 +462,44 @@ class CommitLog:
                 _put(self._unapplied, change)
         for done in batch.done:
             done(None)
+
+    def erase(self) -> None:
+        """Bytes that the log may have copies of were destroyed: its files lose them with the next
+        checkpoint."""
+        self._erases = True
+
+    @property
+    def is_erasing(self) -> bool:
+        """Whether that is still to come."""
+        return self._erases
+
+    @property
+    def owes_floor(self) -> bool:
+        """Whether an entry is to say what was applied."""
+        return self._owes_floor
+
+    def _begin_anew(self) -> None:
+        """Go on in the other file, and have nothing of before in it. The file of until now is
+        emptied when a durable entry says that all of it was applied."""
+        if not self._is_other_free() or not self._empty(self._files[1 - self._active]):
+            return
+        if not self._reserve(self._files[1 - self._active], SPARE + self._bytes):
+            return
+        if not self._unapplied:
+            self._applied = self._index
+        self._turn()
+        self._erases = False
+        self._empties = True
+        self._owes_floor = True
+
+    def _empty(self, file: File) -> bool:
+        """Have a file hold nothing, but space for what a full disk must not refuse."""
+        try:
+            file.truncate(0)
+            return self._reserve(file, ROOM_MIN)
+        except OSError as error:
+            self._fail(error)
+            return False
 
     def _fail(self, error: Exception) -> StorageError:
         if not self.failed:
@@ -502,16 +545,22 @@ class CommitLog:
     def checkpoint(self) -> "Checkpoint | None":
         """Begin to apply all that is durable. None if there is nothing to apply, or the last
         checkpoint has not ended. No batch may be under way."""
-        if self.failed or not self._unapplied or self._checkpoint is not None:
+        if self.failed or self._checkpoint is not None:
+            return None
+        if not self._unapplied and not self._erases:
             return None
         assert self._durable == self._index, "a checkpoint began while a batch was under way"
         other = self._files[1 - self._active]
-        if (
+        if self._erases:
+            self._begin_anew()
+        elif (
             self._is_other_free()
             and self.is_half_full()
             and self._reserve(other, SPARE + self._bytes)
         ):
             self._turn()
+        if not self._unapplied:
+            return None
         changes, self._unapplied = deque(self._unapplied.values()), {}
         self._checkpoint = Checkpoint(self._disk, self._applying, self._index, changes)
         return self._checkpoint
@@ -575,6 +624,9 @@ class CommitLog:
                 if self._owes_floor and not self._batches and checkpoint is None:
                     raise StorageError("the disk has no space for the end of the commit log")
                 self._owes_floor = True
+        if self._erases and not self.failed:
+            self._begin_anew()
+            self._write_all()
 
     def _write_all(self) -> None:
         while self._batches or not self.failed:

@@ -93,6 +93,11 @@ class StateCommit:
         copy.segment.took(content)
         return True
 
+    def erase(self) -> None:
+        """Bytes of a message were destroyed on request: the log's copy of them goes, too, soon."""
+        self.log.erase()
+        self._checkpoint_later()
+
     def remove(self, path: str, incarnation: int, discard: Callable[[], None]) -> None:
         """Have the directory at `path`, which is or lies in that of a stream which was created then
         (ns since the epoch), removed, by `discard`, which may raise OSError. Raises as `keep`."""
@@ -163,7 +168,8 @@ class StateCommit:
     # -- checkpoints -----------------------------------------------------------------------------
 
     def _checkpoint_later(self) -> None:
-        if self.log.unapplied and self._checkpoint_timer is None:
+        is_wanted = self.log.unapplied or self.log.is_erasing
+        if is_wanted and self._checkpoint_timer is None:
             self._checkpoint_timer = self._timers.after(CHECKPOINT_NS, self._checkpoint_due)
 
     def _checkpoint_due(self) -> None:
@@ -179,6 +185,8 @@ class StateCommit:
         self._wants_checkpoint = False
         checkpoint = self.log.checkpoint()
         if checkpoint is None:
+            if self.log.owes_floor:
+                self.mark_dirty()
             return
         if self._checkpoint_timer is not None:
             self._checkpoint_timer.cancel()

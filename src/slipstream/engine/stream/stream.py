@@ -708,6 +708,8 @@ class Stream(Service):
         if not self.log.remove(seq, erase):
             return False
         self._tell_removed(seq, subject)
+        if erase and self.store is not None:
+            self.js.state.erase()
         self.mark_dirty()
         return True
 
