@@ -295,3 +295,25 @@ def test_a_removal_takes_what_was_kept_before_it_and_not_what_comes_after() -> N
     batch.run()
     outcome = CommitLog(disk, "root").open()
     assert [record.path for record in outcome.changes] == ["a", "a/meta"]
+
+
+def test_one_who_waits_and_raises_takes_no_answer_from_the_others() -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.makedirs("root/0")
+    log = CommitLog(disk, "root", LOG_BYTES)
+    log.open()
+    log.begin()
+    heard = []
+
+    def raises(error: Exception | None) -> None:
+        raise StorageError("the disk has failed meanwhile")
+
+    log.keep(TwinFile(disk, "root/0/state"), b"one", raises)
+    log.keep(TwinFile(disk, "root/0/meta"), b"two", heard.append)
+    batch = log.prepare_sync()
+    assert batch is not None
+    batch.run()
+    with pytest.raises(StorageError, match="meanwhile"):
+        log.finish_sync(batch)
+    assert heard == [None]
+    assert log.unapplied == 2

@@ -36,7 +36,7 @@ from slipstream.log.commit_entry import (
 )
 from slipstream.log.commit_replay import Replay, replay
 from slipstream.log.disk import Disk, File
-from slipstream.log.durability import Done, Touched
+from slipstream.log.durability import Done, Touched, call_all
 from slipstream.log.segment_bytes import BatchCopy
 
 FILE_BYTES = 16 * 1024 * 1024  # after which the other file is turned to
@@ -448,8 +448,7 @@ class CommitLog:
         if batch.error is not None or self.failed:
             error = self._fail(batch.error or OSError())
             waiting, self._waiting = self._waiting, []
-            for done in [*batch.done, *waiting]:
-                done(error)
+            call_all([*batch.done, *waiting], error)
             return
         self._durable = batch.index
         self._floor = batch.floor
@@ -460,8 +459,7 @@ class CommitLog:
                 self._unapplied.pop(change.path, None)
             else:
                 _put(self._unapplied, change)
-        for done in batch.done:
-            done(None)
+        call_all(batch.done, None)
 
     def erase(self) -> None:
         """Bytes that the log may have copies of were destroyed: its files lose them with the next

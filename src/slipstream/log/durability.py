@@ -1,6 +1,6 @@
 """What a log asks of the disk, as work that its owner runs where it likes; what damage took."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -47,6 +47,18 @@ class Lost:
         for first, last in self._distinct():
             found.extend(range(first, min(last + 1, first + LISTED_MAX - len(found))))
         return found
+
+
+def call_all(callbacks: Iterable[Done], error: Exception | None) -> None:
+    """Call each, also if one of them raises; the first exception follows then."""
+    raised: Exception | None = None
+    for callback in callbacks:
+        try:
+            callback(error)
+        except Exception as one:
+            raised = raised or one
+    if raised is not None:
+        raise raised
 
 
 class Touched:

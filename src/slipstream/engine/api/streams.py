@@ -87,14 +87,20 @@ def update(js: "JetStream", request: Request) -> WhenDurable:
 
     def wait(done: Done) -> None:
         def kept(error: Exception | None) -> None:
-            if error is None and not stream.closed:  # what goes by the change goes after it
-                enforce_all(stream)
-                if config.retention == "interest" and old.retention != "interest":
-                    drop_acked(stream)
-                    thinned(stream)
+            if error is None and stream.closed:
+                error = StorageError(f"stream {stream.name} has ended; ask for it again")
+            if error is None:  # what goes by the change goes after it
+                try:
+                    enforce_all(stream)
+                    if config.retention == "interest" and old.retention != "interest":
+                        drop_acked(stream)
+                        thinned(stream)
+                except (OSError, StorageError) as refused:  # the disk has failed meanwhile
+                    error = refused
+            if error is None:
                 stream.when_durable(done)
             else:
-                done(error or StorageError(f"stream {stream.name} has ended; ask for it again"))
+                done(error)
 
         _when_kept(js, stream)(kept)
 

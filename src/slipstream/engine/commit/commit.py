@@ -225,10 +225,12 @@ class Commit:
         assert progress.under_way >= 0, "a batch was finished twice"
         if stream.closed:
             return
-        stream.synced(job.batch)
-        if progress.again:
-            progress.again = False
-            stream.mark_dirty()
+        try:
+            stream.synced(job.batch)
+        finally:  # whatever befalls one who waited, the next batch follows
+            if progress.again:
+                progress.again = False
+                stream.mark_dirty()
 
     def _sync_later(self, stream: Committed, batch: Batch, is_first: bool) -> None:
         """With relaxed durability: acknowledged already, written soon, synced now and then."""

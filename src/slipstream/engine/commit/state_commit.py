@@ -148,8 +148,15 @@ class StateCommit:
 
     def synced(self, batch: EntryBatch | None) -> None:
         """An entry has reached the disk or failed to; None: there was none."""
-        if batch is not None:
-            self.log.finish_sync(batch)
+        try:
+            if batch is not None:
+                self.log.finish_sync(batch)
+        finally:  # whatever befalls one who waited, the next entry follows
+            self._go_on(batch is not None)
+
+    def _go_on(self, has_finished: bool) -> None:
+        """An entry has been finished, or there was none: see what is to follow."""
+        if has_finished:
             if self.log.failed:
                 self._reports.problem(self.log.failed)
             elif self.log.has_changes and not self.log.is_held():

@@ -35,7 +35,7 @@ from slipstream.engine.stream.schedules import Schedules
 from slipstream.engine.stream.ttl import MessageTtls
 from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.base import Log
-from slipstream.log.durability import SyncBatch
+from slipstream.log.durability import SyncBatch, call_all
 from slipstream.log.record import Record
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import count_prefix, find
@@ -546,8 +546,7 @@ class Stream(Service):
                 self.fail(str(error))
         self._release_acks()
         while self._covered and self._covered[0][0] <= self._finished:
-            for done in self._covered.pop(0)[1]:
-                done(None)
+            call_all(self._covered.pop(0)[1], None)
         if self._changed and batch is not None:
             self.mark_dirty()
         self._announce()
@@ -586,9 +585,8 @@ class Stream(Service):
         """Call back with an error all who wait for a change to become durable."""
         covered, self._covered = self._covered, []
         changed, self._changed = self._changed, []
-        for callbacks in [*(entry[1] for entry in covered), changed]:
-            for callback in callbacks:
-                callback(error)
+        callbacks = [callback for entry in covered for callback in entry[1]]
+        call_all([*callbacks, *changed], error)
 
     def fail(self, why: str) -> None:
         """The disk has failed: what waits is refused, nothing is written any more."""
