@@ -19,22 +19,34 @@ from tests.client.proxy import Proxy, byte_by_byte, frame_ends
 
 
 async def converse(nc: slipstream.Connection) -> None:
-    """Every kind of frame once, both ways; over again if the connection breaks under it."""
+    """Every kind of frame once, both ways; over again if the connection breaks under it. Nothing
+    comes twice, nor before what was published earlier."""
     subject = nc.new_inbox()
+    heard: list[int] = []
+
+    def number_of(message: slipstream.Message) -> int:
+        heard.append(int(message.data.split()[0]))
+        assert heard == sorted(set(heard)), "a message came twice, or out of order"
+        return heard[-1]
+
     async with await nc.subscribe(subject) as subscription:
-        for _ in range(20):
+        for n in range(0, 40, 2):
             try:
-                await nc.publish(subject, b"plain\r\nMSG", reply="an.answer")
-                await nc.publish(subject, b"with headers", headers=Headers({"A": "b: c"}))
+                await nc.publish(subject, b"%d plain\r\nMSG" % n, reply="an.answer")
+                await nc.publish(subject, b"%d with" % (n + 1), headers=Headers({"A": "b: c"}))
                 first = await subscription.next(0.1)
+                while number_of(first) < n:
+                    first = await subscription.next(0.1)
                 second = await subscription.next(0.1)
+                number_of(second)
                 await nc.flush(1)
             except (ConnectionLostError, TimeoutError):
                 while subscription.pending:
-                    await subscription.next()
+                    number_of(await subscription.next())
                 continue
-            assert (first.data, first.reply) == (b"plain\r\nMSG", "an.answer")
-            assert (second.data, second.header("A")) == (b"with headers", "b: c")
+            assert (first.data, first.reply) == (b"%d plain\r\nMSG" % n, "an.answer")
+            assert (second.data, second.header("A")) == (b"%d with" % (n + 1), "b: c")
+            assert not subscription.pending, "a message came twice"
             return
     raise AssertionError("no conversation came to its end")
 

@@ -303,7 +303,7 @@ def test_one_who_waits_and_raises_takes_no_answer_from_the_others() -> None:
     log = CommitLog(disk, "root", LOG_BYTES)
     log.open()
     log.begin()
-    heard = []
+    heard: list[Exception | None] = []
 
     def raises(error: Exception | None) -> None:
         raise StorageError("the disk has failed meanwhile")
