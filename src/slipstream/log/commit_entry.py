@@ -60,10 +60,11 @@ class Head:
 
     salt: int
     first: int  # index of the first entry of the file
+    version: int = VERSION
 
     def encode(self) -> bytes:
         """As bytes."""
-        head = _HEAD.pack(_HEAD_MAGIC, VERSION, self.salt, self.first, 0)[:-4]
+        head = _HEAD.pack(_HEAD_MAGIC, self.version, self.salt, self.first, 0)[:-4]
         copy = (head + zlib.crc32(head).to_bytes(4, "little")).ljust(_COPY_AT, b"\0")
         return copy + copy
 
@@ -85,7 +86,7 @@ def _decode_head(data: bytes) -> Head | None:
             f"the commit log has version {version}, and this server reads versions up to "
             f"{VERSION}: start the server version that wrote it"
         )
-    return Head(salt, first)
+    return Head(salt, first, version)
 
 
 @dataclass(slots=True, frozen=True)

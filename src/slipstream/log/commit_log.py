@@ -29,6 +29,7 @@ from slipstream.log.commit_entry import (
     KEEP,
     REMOVE,
     STANDS,
+    VERSION,
     WRITE,
     Head,
     Record,
@@ -36,7 +37,7 @@ from slipstream.log.commit_entry import (
 )
 from slipstream.log.commit_replay import Replay, replay
 from slipstream.log.disk import Disk, File
-from slipstream.log.durability import Done, Touched, call_all
+from slipstream.log.durability import Done, Touched, call_all, is_final
 from slipstream.log.segment_bytes import BatchCopy
 
 FILE_BYTES = 16 * 1024 * 1024  # after which the other file is turned to
@@ -61,7 +62,7 @@ class Kept(Protocol):
     def applied(self) -> bool:
         """What was applied last has been synced; False if it is not durable for all that."""
 
-    def forgotten(self) -> None:
+    def forgotten(self, error: Exception) -> None:
         """What was applied last could not be synced: `written` is 0 again. On any thread."""
 
 
@@ -87,7 +88,7 @@ class Removal:
         """It is durable."""
         return True
 
-    def forgotten(self) -> None:
+    def forgotten(self, _error: Exception) -> None:
         """It has to be synced once more."""
         self.written = 0
 
@@ -120,12 +121,8 @@ class Change:
         """It has been synced where it belongs; False if it is to be written once more."""
         if self.kept.applied():
             return True
-        self.forget()
+        self.kept.forgotten(StorageError("the disk has failed meanwhile"))
         return False
-
-    def forget(self) -> None:
-        """What was written may not be durable: it is to be written once more."""
-        self.kept.forgotten()
 
 
 class EntryBatch:
@@ -172,6 +169,7 @@ class CommitLog:
         self._read: list[bytes] = []  # what was in them
         self._active = 0  # which of them is written to
         self._salt = 0  # of that one
+        self._version = VERSION  # ... which says what it may have
         self._size = 0  # ... bytes used
         self._other_last = 0  # index of the last entry in the other one
         self._index = 0  # of the last entry
@@ -185,6 +183,11 @@ class CommitLog:
         self._changes: dict[str, Change] = {}  # for the next entry, by path
         self._waiting: list[Done] = []  # for that entry
         self._bytes = 0  # of its changes, at the most
+        # Copies of what was appended to segments go with it, or with one of their own if a
+        # checkpoint has to make room for the changes.
+        self._copies: list[Change] = []
+        self._copies_waiting: list[Done] = []
+        self._copied = 0  # bytes of these
         self._owes_floor = False  # whether it is to say anew what was applied
         self._erases = False  # copies of bytes that were destroyed may be in the files ...
         self._empties = False  # ... and the other one is to be emptied once it is free
@@ -199,12 +202,15 @@ class CommitLog:
         self._disk.makedirs(self._directory)
         paths = [f"{self._directory}/{name}" for name in ("0.log", "1.log")]
         self._files = [self._disk.open(path) for path in paths]
+        for file in self._files:
+            file.hold()
         self._read = [_read(file) for file in self._files]
         outcome = replay(self._read)
         self._index, self._crc = outcome.index, outcome.crc
         self._changed = outcome.index
         self._floor = outcome.floor
         self._active, self._salt = outcome.active, outcome.salt
+        self._version = outcome.version
         self._size, self._other_last = outcome.end, outcome.other_last
         self._erases = bool(outcome.writes)  # there was no time for that, perhaps
         return outcome
@@ -216,6 +222,7 @@ class CommitLog:
         file = self._files[self._active]
         if not self._size:
             self._salt = self._new_salt()
+            self._version = VERSION
         file.truncate(self._size)  # what may be torn behind goes
         if self._unapplied:
             self._applied = self._floor - 1
@@ -237,6 +244,8 @@ class CommitLog:
             raise StorageError(self.failed)
         self._disk.sync_dir(self._directory)
         self._reserve_early()
+        if self._version < VERSION and self._is_other_free():
+            self._turn()
 
     def _write_again(self) -> None:
         """What was read may be in the system's memory alone and, after a sync that failed, taken
@@ -275,13 +284,19 @@ class CommitLog:
     def write(self, copy: Kept, content: bytes, done: Done) -> bool:
         """Have a copy of what was appended to a segment; `done` is called as by `keep`. False if
         there is no room for it in the next entry, or none before a checkpoint has ended."""
-        size = Record(WRITE, 0, copy.path, content).size
-        if not self._fits(self._bytes + size) and not self._is_other_free():
+        record = Record(WRITE, copy.incarnation, copy.path.removeprefix(self._root), content)
+        size = self._bytes + self._copied + record.size
+        if self._version < VERSION:  # an earlier build would take it for a torn end
+            return False
+        if not self._fits(size) and not self._is_other_free():
             return False
         try:
-            self._take(WRITE, copy, content, done)
+            self._make_room(size)
         except StorageError:
             return False
+        self._copies.append(Change(self.next_number(), copy, record))
+        self._copies_waiting.append(done)
+        self._copied += record.size
         return True
 
     def remove(self, removal: Removal) -> None:
@@ -320,7 +335,7 @@ class CommitLog:
     def _take(self, kind: int, kept: Kept, content: bytes, done: Done | None) -> None:
         path = kept.path
         record = Record(kind, kept.incarnation, path.removeprefix(self._root), content)
-        self._make_room(self._bytes + record.size)
+        self._make_room(self._bytes + self._copied + record.size)
         if path in self._changes:
             self._bytes -= self._changes[path].record.size
         _put(self._changes, Change(self.next_number(), kept, record))
@@ -354,13 +369,14 @@ class CommitLog:
 
     def has_room(self, size: int) -> bool:
         """Whether a change with `size` bytes of content fits into the next entry."""
-        return HEAD_SIZE + ENTRY_SIZE + self._bytes + size + PATH_BYTES_MAX <= self._file_bytes
+        size += self._bytes + self._copied
+        return HEAD_SIZE + ENTRY_SIZE + size + PATH_BYTES_MAX <= self._file_bytes
 
     def when_durable(self, done: Done) -> None:
         """Call `done` once all that was changed so far is durable, or cannot be."""
         if self.failed:
             done(StorageError(self.failed))
-        elif self._changes:
+        elif self.has_changes:
             self._waiting.append(done)
         elif self._batches:
             self._batches[-1].done.append(done)
@@ -372,20 +388,22 @@ class CommitLog:
     @property
     def has_changes(self) -> bool:
         """Whether something waits for an entry."""
-        return bool(self._changes)
+        return bool(self._changes or self._copies)
 
     def unwritten(self) -> int:
         """Bytes that the next entry will have, at the most."""
-        return self._bytes
+        return self._bytes + self._copied
 
     def prepare_sync(self) -> EntryBatch | None:
         """The entry of all that was changed since the last one; None if there is nothing to say, or
         no room before a checkpoint has ended (`is_held`)."""
         if self.failed:
             return None
-        if self.is_held():  # what was applied may be said all the same: that makes room
-            return self._floor_entry()
-        if not self._changes:
+        if self.is_held():
+            if self._copies and self._fits(self._copied):
+                return self._entry([], [])
+            return self._floor_entry()  # what was applied may be said: that makes room
+        if not self.has_changes:
             return self._floor_entry()
         if self._is_full():
             self._turn()
@@ -396,7 +414,7 @@ class CommitLog:
         disk has no room."""
         try:
             if self._owes_floor and self._reserve(self._files[self._active], self._size + SPARE):
-                return self._entry({}, [])
+                return self._entry([], [])
         except OSError as error:
             self._fail(error)
         return None
@@ -404,14 +422,16 @@ class CommitLog:
     def _take_entry(self) -> EntryBatch:
         changes, self._changes, self._bytes = self._changes, {}, 0
         waiting, self._waiting = self._waiting, []
-        return self._entry(changes, waiting)
+        return self._entry(list(changes.values()), waiting)
 
-    def _entry(self, changes: dict[str, Change], waiting: list[Done]) -> EntryBatch:
-        """The next entry, handed to the file that is written to."""
+    def _entry(self, changes: list[Change], waiting: list[Done]) -> EntryBatch:
+        """The next entry, with all copies that wait, handed to the file that is written to."""
+        changes, self._copies, self._copied = [*changes, *self._copies], [], 0
+        waiting, self._copies_waiting = [*waiting, *self._copies_waiting], []
         file = self._files[self._active]
         head = b"" if self._size else Head(self._salt, self._index + 1).encode()
         floor = self._applied + 1
-        records = [change.record for change in changes.values()]
+        records = [change.record for change in changes]
         data, self._crc = encode_entry(
             self._index + 1, floor, self._durable, self._crc, self._salt, records
         )
@@ -420,7 +440,7 @@ class CommitLog:
         if changes:
             self._changed = self._index
         self._size += len(head) + len(data)
-        batch = EntryBatch(self._index, floor, list(changes.values()), waiting, file)
+        batch = EntryBatch(self._index, floor, changes, waiting, file)
         try:
             file.append(head + data)
         except (OSError, StorageError) as error:
@@ -433,7 +453,7 @@ class CommitLog:
         return self._size + ENTRY_SIZE + size <= self._file_bytes
 
     def _is_full(self) -> bool:
-        return not self._fits(self._bytes)
+        return not self._fits(self._bytes + self._copied)
 
     def is_held(self) -> bool:
         """Whether changes wait for a checkpoint, because both files are full."""
@@ -447,8 +467,7 @@ class CommitLog:
         self._batches.remove(batch)
         if batch.error is not None or self.failed:
             error = self._fail(batch.error or OSError())
-            waiting, self._waiting = self._waiting, []
-            call_all([*batch.done, *waiting], error)
+            call_all(batch.done, error)
             return
         self._durable = batch.index
         self._floor = batch.floor
@@ -460,6 +479,14 @@ class CommitLog:
             else:
                 _put(self._unapplied, change)
         call_all(batch.done, None)
+
+    def let_down(self) -> None:
+        """The log has failed: those who wait for an entry that will not be are told."""
+        waiting, self._waiting = [*self._waiting, *self._copies_waiting], []
+        self._copies_waiting = []
+        self._changes, self._copies = {}, []
+        self._bytes = self._copied = 0
+        call_all(waiting, StorageError(self.failed))
 
     def erase(self) -> None:
         """Bytes that the log may have copies of were destroyed: its files lose them with the next
@@ -481,7 +508,7 @@ class CommitLog:
         emptied when a durable entry says that all of it was applied."""
         if not self._is_other_free() or not self._empty(self._files[1 - self._active]):
             return
-        if not self._reserve(self._files[1 - self._active], SPARE + self._bytes):
+        if not self._reserve(self._files[1 - self._active], SPARE + self.unwritten()):
             return
         if not self._unapplied:
             self._applied = self._index
@@ -520,6 +547,7 @@ class CommitLog:
         self._active = 1 - self._active
         self._files[self._active].rewind()
         self._salt = self._new_salt()
+        self._version = VERSION
         self._size = 0
 
     def _new_salt(self) -> int:
@@ -534,7 +562,7 @@ class CommitLog:
 
     def is_applied(self) -> bool:
         """Whether a start would find nothing to apply, and knows it."""
-        return not self._changes and self._floor > self._changed
+        return not self.has_changes and self._floor > self._changed
 
     def is_half_full(self) -> bool:
         """Whether the file that is written to is half full, so that it is time for a checkpoint."""
@@ -554,7 +582,7 @@ class CommitLog:
         elif (
             self._is_other_free()
             and self.is_half_full()
-            and self._reserve(other, SPARE + self._bytes)
+            and self._reserve(other, SPARE + self.unwritten())
         ):
             self._turn()
         if not self._unapplied:
@@ -585,11 +613,11 @@ class CommitLog:
         size = sum(change.record.size for change in refused.values())
         if any(change.record.kind in (REMOVE, WRITE) for change in refused.values()):
             return False  # it would remove what was kept since; it is about other bytes than these
-        if not self.is_half_full() or not self._fits(self._bytes + size):
+        if not self.is_half_full() or not self._fits(self.unwritten() + size):
             return False
         try:
             if not self._reserve(
-                self._files[self._active], self._size + SPARE + self._bytes + size
+                self._files[self._active], self._size + SPARE + self.unwritten() + size
             ):
                 return False
         except OSError as error:
@@ -675,6 +703,7 @@ class Checkpoint:
         self.index = index  # of the last entry that it applies
         self.refused: list[Change] = []  # what the disk did not take
         self.error: Exception | None = None  # why not
+        self.is_final = False  # a sync has failed: segments among it take no more messages
         self._disk = disk
         self._applying = applying
         self._changes = changes
@@ -714,8 +743,9 @@ class Checkpoint:
         except OSError as error:
             self.error = error
             for change in self._applied:
-                change.forget()
+                change.kept.forgotten(error)
             self.refused += self._applied
+            self.is_final = is_final(error)
             self._applied = []
 
     def settle(self) -> None:

@@ -12,6 +12,7 @@ from slipstream.log.commit_entry import (
     HEAD_SIZE,
     REMOVE,
     STANDS,
+    VERSION,
     WRITE,
     Entry,
     Head,
@@ -32,6 +33,7 @@ class Replay:
     crc: int = 0  # its checksum
     active: int = 0  # the file that was written last
     salt: int = 0  # of that file
+    version: int = VERSION  # ... which says what it may have
     end: int = 0  # bytes of it that count; 0: it has not been begun
     other_last: int = 0  # index of the last entry that the other file may have
 
@@ -61,6 +63,7 @@ def replay(files: list[bytes]) -> Replay:
         index=newest.first - 1,
         active=active,
         salt=newest.salt,
+        version=newest.version,
         end=HEAD_SIZE,
         other_last=newest.first - 1,
     )

@@ -54,6 +54,9 @@ class File(Protocol):
     def size(self) -> int:
         """Where `append` writes next. Behind it may lie zeros that were reserved."""
 
+    def hold(self) -> None:
+        """Keep the descriptors until `close`, however many files are open."""
+
     def close(self) -> None:
         """Release it."""
 

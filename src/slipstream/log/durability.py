@@ -1,5 +1,6 @@
 """What a log asks of the disk, as work that its owner runs where it likes; what damage took."""
 
+import errno
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -47,6 +48,11 @@ class Lost:
         for first, last in self._distinct():
             found.extend(range(first, min(last + 1, first + LISTED_MAX - len(found))))
         return found
+
+
+def is_final(error: Exception) -> bool:
+    """Whether a write or sync may have lost something. Without descriptors it was not begun."""
+    return not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE))
 
 
 def call_all(callbacks: Iterable[Done], error: Exception | None) -> None:

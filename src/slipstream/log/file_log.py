@@ -14,7 +14,6 @@ A failed fdatasync is final: the kernel may have dropped the pages, so asking ag
 full disk is not: space is reserved before a sequence is given out.
 """
 
-import errno
 from typing import Any
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
@@ -384,9 +383,9 @@ class FileLog(Log):
             )
         self._reserved = 0  # so that the next append asks, and hears of it
 
-    def sync_failed(self) -> None:
-        """A sync of the active segment has failed elsewhere. Any thread may call."""
-        self._give_up(OSError(errno.EIO, "a sync has failed"))
+    def sync_failed(self, error: Exception) -> None:
+        """A write or sync of a segment has failed elsewhere. Any thread may call."""
+        self._give_up(error)
 
     def unwritten(self) -> _int:
         return self._out.size

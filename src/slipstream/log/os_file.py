@@ -143,6 +143,10 @@ class OsFile:
         except OSError as error:
             raise full_or(error, f"opening {self._path} again") from error
 
+    def hold(self) -> None:
+        """Never rest: what is to be written must not fail for want of descriptors."""
+        self._begin()
+
     def rest(self) -> bool:
         """Give up the descriptors until they are needed again; False if they are in use."""
         with self._gate:
@@ -191,18 +195,16 @@ class OsFile:
         self._begin()
         try:
             self._flush()
-            if self._broken:
-                raise OSError(errno.EIO, f"an earlier write to {self._path} has failed")
         finally:
             self._end()
 
     def _flush(self) -> None:
         with self._lock:
+            if self._broken:
+                raise OSError(errno.EIO, f"an earlier write to {self._path} has failed")
             parts = self._pending
             if not parts:
                 return
-            if self._broken:
-                raise OSError(errno.EIO, f"an earlier write to {self._path} has failed")
             self._pending = []
             size = sum(len(part) for part in parts)
             try:
@@ -338,7 +340,7 @@ class OsFile:
         """Up to `size` bytes from `offset`, also of what is not synced yet."""
         self._begin()
         try:
-            if self._is_direct and offset + size > self._flushed:
+            if self._is_direct and offset + size > self._flushed and not self._broken:
                 self._flush()  # or wait for the thread that does
             return os.pread(self._fd, size, offset)
         finally:
@@ -353,11 +355,20 @@ class OsFile:
         with self._lock:  # a thread may be writing
             broken = self._broken
             waits = bool(self._pending) and not broken
-        if waits:
-            self.flush()  # it may rest
-        if self._fd >= 0 and not broken:
-            self._end_direct()
         with self._gate:
+            is_open = self._fd >= 0
+            self._busy += is_open  # it does not rest meanwhile
+        try:
+            if waits:
+                self.flush()
+            if is_open and not broken:
+                self._end_direct()
+        finally:
+            self._let_go(is_open)
+
+    def _let_go(self, was_busy: bool) -> None:
+        with self._gate:
+            self._busy -= was_busy
             self._closed = True
             for fd in (self._fd, self._direct):
                 if fd >= 0:

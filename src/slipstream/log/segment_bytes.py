@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from slipstream.errors import CorruptionError, StorageError
 from slipstream.log.disk import Disk, File
-from slipstream.log.durability import Touched
+from slipstream.log.durability import Touched, is_final
 from slipstream.log.record import ERASED, MESSAGE, Record, decode
 from slipstream.log.segment import HEADER_SIZE, Header, Segment, decode_header, read_trailer
 
@@ -58,29 +58,37 @@ class SegmentCopy:
     def apply(self, _content: bytes, touched: Touched) -> None:
         """Have the segment's file hold all that was appended. Blocks; raises OSError,
         `StorageError`."""
+        count = len(self._contents)
         # After a sync that failed the system may have dropped what it was given, and say no more.
-        self._rewritten = self._taken > 0 or self._log.failed != ""
-        self._taken = len(self._contents)
+        self._rewritten = self._log.failed != ""
         if self._rewritten:
-            write_again(self._log.disk, self.path, self._contents[: self._taken])
+            write_again(self._log.disk, self.path, self._contents[:count])
         else:
-            self._file.flush()
+            try:
+                self._file.flush()
+            except OSError as error:
+                self.forgotten(error)
+                raise
+        self._taken = count
         touched.files[self.path] = None
 
     def applied(self) -> bool:
         """What was applied last has been synced. If the log has failed meanwhile, its sync may have
         taken the error that this one did not get to see."""
+        if self.retired:
+            return True
         if self._log.failed and not self._rewritten:
             return False
         del self._contents[: self._taken]
         self._taken = 0
         return True
 
-    def forgotten(self) -> None:
-        """What was applied last could not be synced. That is final for the log, as is any sync that
-        fails: what it appended since may have gone with it."""
+    def forgotten(self, error: Exception) -> None:
+        """What was applied last could not be written or synced. That is final for the log, as is
+        any sync that fails: what it appended since may have gone with it."""
         self.written = 0
-        self._log.sync_failed()
+        if is_final(error):
+            self._log.sync_failed(error)
 
 
 class BatchCopy:
@@ -120,7 +128,7 @@ class UnwrittenSegment:
         """They are durable."""
         return True
 
-    def forgotten(self) -> None:
+    def forgotten(self, error: Exception) -> None:
         """They could not be synced."""
         self.written = 0
 

@@ -125,7 +125,7 @@ class TwinFile:
         self._named.add(self._slot)
         return True
 
-    def forgotten(self) -> None:
+    def forgotten(self, _error: Exception) -> None:
         """What was applied last could not be synced."""
         self.written = 0
 
@@ -278,7 +278,7 @@ class ConfigurationFile:
         self.is_stale = False
         return True
 
-    def forgotten(self) -> None:
+    def forgotten(self, _error: Exception) -> None:
         """What was applied last could not be synced."""
         self.written = 0
 
@@ -684,7 +684,7 @@ class Store:
             if self._is_of_that_stream(path, record, known):
                 writes.setdefault(path, []).append(record)
         for path, records in writes.items():
-            self._write(path, records, touched)
+            self._write(path, records)
         touched.sync(disk)
         self.commit_log.begin()
 
@@ -721,16 +721,18 @@ class Store:
                 late.configurations[path] = kept
             self.commit_log.retain(kept, record)
 
-    def _write(self, path: str, records: list[Record], touched: Touched) -> None:
-        """Write to a segment what it may lack. What the disk does not take now stays in the log,
-        and its stream is not opened."""
+    def _write(self, path: str, records: list[Record]) -> None:
+        """Write to a segment what it may lack, durably. What the disk does not take now stays in
+        the log, and its stream is not opened."""
         last = records[-1]
         contents = [record.content for record in records]
         missing = UnwrittenSegment(self.disk, path, last.incarnation, contents)
+        touched = Touched()
         try:
             if self._late.is_removed(self._stream_of(path)):
                 return
             missing.apply(b"", touched)
+            touched.sync(self.disk)
         except (OSError, StorageError) as error:
             self._late.unwritten[os.path.dirname(path)] = error
             self.commit_log.retain(missing, last)

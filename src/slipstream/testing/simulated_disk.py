@@ -447,6 +447,9 @@ class SimulatedFile:
         """Where `append` writes next."""
         return self._size
 
+    def hold(self) -> None:
+        """There are descriptors enough."""
+
     def close(self) -> None:
         """Release it."""
         self._write_pending()

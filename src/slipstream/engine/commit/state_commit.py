@@ -76,8 +76,10 @@ class StateCommit:
 
         Raises `DiskFullError`, `StorageError`: nothing has changed then.
         """
-        self.log.keep(kept, content, done)
-        self._commit_later(done is not None)
+        try:
+            self.log.keep(kept, content, done)
+        finally:
+            self._commit_later(done is not None or self.log.failed != "")
 
     def write_large(self, kept: Kept, content: bytes, done: Done) -> None:
         """The same for content of more than `CONTENT_BYTES_MAX`, which goes to its own file. Until
@@ -89,6 +91,8 @@ class StateCommit:
         is no room for it. `done` is called once it is durable, or cannot be."""
         content = copy.encode()
         if self.closed or not self.log.write(copy.segment, content, done):
+            if self.log.failed:
+                self.mark_dirty()  # those who wait for it are told
             return False
         copy.segment.took(content)
         return True
@@ -156,11 +160,12 @@ class StateCommit:
 
     def _go_on(self, has_finished: bool) -> None:
         """An entry has been finished, or there was none: see what is to follow."""
-        if has_finished:
-            if self.log.failed:
-                self._reports.problem(self.log.failed)
-            elif self.log.has_changes and not self.log.is_held():
-                self.mark_dirty()
+        if has_finished and self.log.has_changes and not self.log.is_held():
+            self.mark_dirty()
+        if self.log.failed:
+            self._reports.problem(self.log.failed)
+            self.log.let_down()
+            return
         if self.log.is_held() != self._is_held:
             self._is_held = not self._is_held
             report = self._reports.problem if self._is_held else self._reports.resolve
@@ -214,6 +219,11 @@ class StateCommit:
         self.mark_dirty()
 
     def _report(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.is_final:
+            self._reports.problem(
+                "a sync of segments has failed, and their streams take no more messages until the "
+                f"server is started again: {checkpoint.error}"
+            )
         problem = ""
         if checkpoint.refused:
             problem = (

@@ -492,15 +492,22 @@ class Stream(Service):
 
     @property
     def is_settled(self) -> bool:
-        """Whether all that a read sees now survives a crash, or the disk has failed."""
-        return self.failed != "" or (not self.dirty and not self.progress.under_way)
+        """Whether all that a read sees now survives a crash, as far as it ever will."""
+        if self.failed or self.ack_at_once or self.store is None:
+            return True
+        return not self.dirty and not self.progress.under_way
 
     def when_settled(self, done: Callable[[StorageError | None], None]) -> None:
-        """As `when_durable`, for who has read something and changed nothing."""
+        """As `when_durable`, for who has read something and changed nothing: a full disk, which
+        cannot record what others have removed, is no reason not to answer."""
+
+        def settled(error: StorageError | None) -> None:
+            done(None if isinstance(error, DiskFullError) else error)
+
         if self.dirty or self._changed or not self.progress.under_way:
-            self.when_durable(done)
+            self.when_durable(settled)
         else:
-            self._covered.append((self._prepared, [done]))
+            self._covered.append((self._prepared, [settled]))
 
     @property
     def readable_seq(self) -> _int:
