@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.testing.driver import Client, Driver, Message
+from slipstream.testing.driver import Client, Driver, Message, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 
@@ -88,3 +88,30 @@ def test_where_nothing_waits_for_the_disk_reads_do_not(relaxed: dict[str, str]) 
     client.driver.runner.hold()
     client.publish("s", b"one")
     assert [message.body for message in ask(client, {"seq": 1})] == [b"one"]
+
+
+def test_a_full_disk_that_cannot_record_removals_keeps_nobody_from_reading() -> None:
+    disk = SimulatedDisk(Random(1))
+    client = Driver(disk).start().client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "allow_direct": True})
+    for _ in range(80):
+        client.store("s.a", b"x")
+    client.driver.advance(4_000_000_000)
+    disk.capacity = disk.used()
+    seq = 2
+    while "error" not in client.api("STREAM.MSG.DELETE.S", {"seq": seq, "no_erase": True}):
+        seq += 2
+    removal = encode("$JS.API.STREAM.MSG.DELETE.S", b'{"seq":79,"no_erase":true}', "_INBOX.t.d")
+    client.send(removal + encode("$JS.API.DIRECT.GET.S", b'{"seq":1}', "_INBOX.t.g"))
+    assert b"x" in [message.body for message in client.take()]
+
+
+def test_a_read_of_a_relaxed_stream_does_not_wait_for_its_interval() -> None:
+    client = Driver(SimulatedDisk(Random(1))).start().client()
+    config = {"name": "S", "subjects": ["s"], "allow_direct": True, "persist_mode": "async"}
+    client.api("STREAM.CREATE.S", config)
+    client.store("s", b"one")
+    client.driver.runner.hold()
+    client.driver.advance(2_000_000_000)  # the sync of it is on its way
+    client.publish("s", b"two")
+    assert [message.body for message in ask(client, {"seq": 2})] == [b"two"]

@@ -1,11 +1,15 @@
 """Small batches of several streams share an entry of the commit log, and are as durable as any."""
 
 import base64
+import errno
+import json
 from random import Random
 
 import pytest
 
-from slipstream.log.commit_entry import HEAD_SIZE
+from slipstream.log import commit_entry
+from slipstream.log.commit_entry import HEAD_SIZE, Head
+from slipstream.log.commit_log import CommitLog
 from slipstream.log.segment import decode_header
 from slipstream.log.segment_bytes import write_again
 from slipstream.testing.driver import Client, Driver, encode
@@ -202,3 +206,102 @@ def test_a_segment_that_is_gone_or_another_one_is_left_alone(disk: SimulatedDisk
     assert disk.read(path) == before
     assert disk.files(".seg") == [segment_of(disk, name) for name in NAMES]
     client.driver.stop()
+
+
+def test_without_descriptors_a_checkpoint_ends_no_stream(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    disk.fail("open", error=OSError(errno.EMFILE, "Too many open files"))
+    client.driver.advance(3 * SECOND)
+    assert publish_to_all(client, b"third") == [3, 3, 3]
+    client.driver.advance(20 * SECOND)
+    assert client.driver.js.problems == []
+
+
+def test_a_stream_that_is_deleted_during_a_checkpoint_is_no_failed_disk(
+    disk: SimulatedDisk,
+) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    client.driver.runner.hold()
+    client.driver.advance(3 * SECOND)
+    while not client.driver.runner.waiting[0].ran:
+        client.driver.runner.step()
+    client.publish("$JS.API.STREAM.DELETE.A", b"", "_INBOX.t.x")
+    while client.driver.runner.step():
+        client.driver.finish()
+    assert client.driver.js.problems == []
+
+
+def test_a_start_whose_sync_fails_leaves_out_that_stream_alone(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    disk.crash()
+    disk.fail("sync")
+    client = Driver(disk).start().client()
+    found = [stored(client, name) for name in NAMES]
+    assert sorted(found) == [[], [b"first", b"second"], [b"first", b"second"]]
+
+
+def test_a_log_that_fails_while_batches_wait_for_it_lets_them_down(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = begin(disk)
+    calls = []
+    reserve = CommitLog._reserve
+
+    def refuse_second(log: CommitLog, file: object, size: int) -> bool:
+        calls.append(size)
+        if len(calls) == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        return reserve(log, file, size)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(CommitLog, "_reserve", refuse_second)
+    assert sorted(publish_to_all(client, b"second")) == [0, 2, 2]
+    assert "can not be written any more" in " ".join(client.driver.js.problems)
+    assert sum("error" not in client.store(f"{name}.x", b"third") for name in NAMES) == 2
+
+
+def test_changes_that_wait_for_a_checkpoint_hold_up_no_publish(disk: SimulatedDisk) -> None:
+    client = begin(disk, log_bytes=60_000)
+    state = client.driver.engine.state
+    assert state is not None
+    log = state.log
+    client.driver.runner.hold()
+
+    def create(n: int) -> bytes:
+        config = {"durable_name": f"c{n}", "description": "x" * 900}
+        asked = json.dumps({"stream_name": "A", "config": config}).encode()
+        return encode(f"$JS.API.CONSUMER.DURABLE.CREATE.A.c{n}", asked, "_INBOX.t.c")
+
+    count = 0
+    while log._is_other_free() or log._size + 9_000 < 60_000:  # checkpoints wait
+        count += 1
+        client.send(create(count))
+        client.driver.settle_log()
+    client.take()
+    client.send(create(count + 1))  # an entry that is on its way
+    assert publish_to_all(client, b"second") == []
+    for n in range(10):
+        client.send(create(count + 2 + n))
+    client.driver.settle_log()
+    assert log.is_held()
+    answers = [message.json() for message in client.take()]
+    assert [answer["seq"] for answer in answers if "seq" in answer] == [2, 2, 2]
+
+
+def test_a_log_of_an_earlier_version_gets_no_bytes_that_it_does_not_know(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Head.__init__, "__defaults__", (1,))
+        begin(disk)
+    path = "store/commit-log/0.log"
+    first = Head.decode(disk.read(path))
+    assert first is not None
+    assert first.version == 1
+    client = Driver(disk).start().client()  # killed
+    assert publish_to_all(client, b"second") == [2, 2, 2]
+    heads = [Head.decode(disk.read(f"store/commit-log/{n}.log")) for n in (0, 1)]
+    newest = max((head for head in heads if head is not None), key=lambda head: head.first)
+    assert newest.version == commit_entry.VERSION

@@ -103,3 +103,43 @@ def test_both_builds_write_the_same_blocks(module: Any, parts: list[bytes], tail
         written = file.read()
     assert rest == text[len(text) // block * block :]
     assert written == b"x" * block + text + bytes(-len(text) % block)
+
+
+def test_what_a_failed_flush_has_lost_no_later_sync_calls_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = OsDisk().open(str(tmp_path / "segment"))
+    file.reserve(10_000)
+    file.append(b"kept")
+    file.sync()
+    file.append(b"lost")
+
+    def refuse(*_: Any) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(os_file, "write_blocks", refuse)
+        with pytest.raises(OSError, match="Input"):
+            file.flush()
+    with pytest.raises(OSError, match="has failed"):
+        file.sync()
+    assert file.pread(0, 4) == b"kept"
+    file.close()
+
+
+def test_a_file_that_is_being_closed_does_not_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = OsDisk().open(str(tmp_path / "segment"))
+    file.reserve(10_000)
+    file.append(b"kept")
+    rested = []
+    end_direct = os_file.OsFile._end_direct
+
+    def rest_meanwhile(closing: os_file.OsFile) -> None:
+        rested.append(closing.rest())
+        end_direct(closing)
+
+    monkeypatch.setattr(os_file.OsFile, "_end_direct", rest_meanwhile)
+    file.close()
+    assert rested == [False]
