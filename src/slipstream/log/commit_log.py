@@ -745,7 +745,8 @@ class Checkpoint:
             for change in self._applied:
                 change.kept.forgotten(error)
             self.refused += self._applied
-            self.is_final = is_final(error)
+            segments = any(change.record.kind == WRITE for change in self.refused)
+            self.is_final = segments and is_final(error)
             self._applied = []
 
     def settle(self) -> None:
