@@ -173,7 +173,8 @@ class TwinFile:
         try:
             if len(packed) <= file.size():
                 file.pwrite(0, packed)  # into blocks that it has, so that a full disk takes it
-                file.truncate(len(packed))
+                if len(packed) < file.size():
+                    file.truncate(len(packed))
             else:
                 file.truncate(0)
                 file.append(packed)
