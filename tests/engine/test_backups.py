@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from slipstream.archive.s2 import S2Writer
 from slipstream.engine.protocol.options import SECOND, EngineOptions
 from slipstream.testing.driver import Client, Driver, Message
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -469,7 +470,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "cut off": (GOOD[:-9], "cut off"),
     "no end": (GOOD[: GOOD.index(b"\xff", 1)] if b"\xff" in GOOD[1:] else GOOD[:20], "cut off"),
     "out of order": (archive([(5, b"s.1", b"a"), (5, b"s.2", b"b")]), "out of order"),
-    "a wildcard": (archive([(5, b"s.*", b"a")]), "no valid subject"),
+    "a subject with a space": (archive([(5, b"s. x", b"a")]), "no valid subject"),
     "a sequence beyond all": (archive([(1 << 62, b"s.1", b"a")], 1 << 63), "can not be"),
     "a consumer that can not be": (
         archive([], c={"config": {"durable_name": "c", "max_deliver": "x"}}), "can not be read",
@@ -549,6 +550,29 @@ def test_an_account_gets_no_more_than_it_may_have(
     answer = restore(client, config_of(), data)
     assert code in encode_json(answer["error"]).decode()
     assert client.api("STREAM.NAMES")["streams"] is None
+
+
+def test_what_clients_published_to_a_wildcard_comes_back(client: Client) -> None:
+    fill(client, config_of(), 1)
+    client.publish("s.*", b"as a word")
+    data = back_up(client, "S")
+    client.api("STREAM.DELETE.S")
+    assert restore(client, config_of(), data)["state"]["messages"] == 2
+    assert bodies(client)[2][0] == "s.*"
+
+
+@pytest.mark.parametrize("limits", [{"max_storage": 10_000_000}, {"max_memory": 10_000_000}])
+def test_a_small_archive_that_unpacks_to_much_is_refused_before_it_has(
+    disk: SimulatedDisk, limits: dict[str, Any]
+) -> None:
+    client = Driver(disk).start(**limits).client()
+    storage = "file" if "max_storage" in limits else "memory"
+    tar = S2Writer().write(bytes(1024 * 1024))
+    block = tar[10:]  # without the name in front
+    before = disk.used()
+    answer = restore(client, config_of(storage=storage), tar + block * 200)
+    assert "may not store that much" in answer["error"]["description"]
+    assert disk.used() == before
 
 
 def test_only_so_many_are_under_way_at_a_time(client: Client) -> None:

@@ -14,6 +14,9 @@ cpdef int put_entry(OutBuffer out, bytes name, long long ts, unsigned long long 
 cdef class EntryReader:
     cdef bytes _data
     cdef Py_ssize_t _at
+    cdef list _parts
+    cdef Py_ssize_t _waiting
+    cdef Py_ssize_t _need
     cdef Py_ssize_t _cursor
     cdef bint _is_begun
     cdef public bint ended

@@ -21,7 +21,7 @@ STATE = b"state.json"
 CONSUMER = b"consumers/"
 NAME_BYTES_MAX: _int = 65_535
 HEADER_BYTES_MAX: _int = 65_535
-BODY_BYTES_MAX: _int = 256 * 1024 * 1024
+BODY_BYTES_MAX: _int = 64 * 1024 * 1024  # no server stores larger messages
 
 
 def put_number(out: OutBuffer, value: _int) -> _int:
@@ -70,18 +70,27 @@ class EntryReader:
     def __init__(self) -> None:
         self._data = b""
         self._at = 0
+        self._parts: list[bytes] = []  # what came after that
+        self._waiting = 0  # bytes of these
+        self._need = 0  # bytes from `_at` on that the next entry has, where that is known
         self._cursor = 0
         self._is_begun = False
         self.ended = False  # the end was there, and `next` finds nothing any more
 
     def feed(self, data: bytes) -> None:
         """More of the archive."""
-        self._data = self._data[self._at :] + data
-        self._at = 0
+        self._parts.append(data)
+        self._waiting += len(data)
 
     def next(self, record: Record) -> bool:
         """Fill `record` with the next entry, its name as the subject; False if more has to come.
         Raises `CorruptionError`."""
+        if self._parts:
+            if len(self._data) - self._at + self._waiting < self._need:
+                return False
+            self._data = b"".join([self._data[self._at :], *self._parts])
+            self._parts = []
+            self._at = self._waiting = self._need = 0
         data = self._data
         if not self._is_begun:
             if len(data) < 8:
@@ -113,6 +122,7 @@ class EntryReader:
             raise CorruptionError("the archive is damaged: an entry is larger than one can be")
         at = self._cursor
         if at + name_size + header_size + body_size > len(data):
+            self._need = at - self._at + name_size + header_size + body_size
             return False
         record.subject = data[at : at + name_size]
         record.ts = (stamp >> 1) ^ -(stamp & 1)

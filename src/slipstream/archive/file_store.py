@@ -20,12 +20,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from slipstream.archive.messages import skip_to
+from slipstream.archive.messages import may_be_subject, skip_to
 from slipstream.archive.s2 import S2Reader
 from slipstream.errors import CorruptionError
 from slipstream.log.base import Log
 from slipstream.log.segment import SEQUENCE_MAX
-from slipstream.wire.subjects import is_literal
 
 _FIXED = struct.Struct("<IQqH")
 _WITH_HEADERS = 1 << 31
@@ -142,7 +141,7 @@ def store_blocks(files: StreamFiles, log: Log, first_seq: int) -> Iterator[int]:
 def _store(log: Log, record: StoredRecord, data: bytes) -> None:
     if record.seq <= log.last_seq:
         raise CorruptionError(f"message {record.seq} is out of order in its block")
-    if record.ts < 0 or not is_literal(record.subject):
+    if record.ts < 0 or not may_be_subject(record.subject):
         raise CorruptionError(f"message {record.seq} of a block has no valid subject")
     skip_to(log, record.seq - 1, record.ts)
     log.append(record.subject, data, record.header_start, record.body_start, record.end, record.ts)

@@ -5,7 +5,6 @@ from slipstream.log.base cimport Log
 from slipstream.log.columns cimport Column
 from slipstream.log.record cimport Record, decode
 from slipstream.wire.buffer cimport OutBuffer
-from slipstream.wire.subjects cimport is_literal
 
 cpdef bint store_messages(EntryReader entries, Record record, Log log) except -1
 

@@ -9,7 +9,6 @@ from slipstream.log.packing import unpack
 from slipstream.log.record import ERASED, MESSAGE, Record, decode
 from slipstream.log.segment import SEQUENCE_MAX
 from slipstream.wire.buffer import OutBuffer
-from slipstream.wire.subjects import is_literal
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
@@ -95,7 +94,7 @@ def store_messages(entries: EntryReader, record: Record, log: Log) -> bool:
             return True
         if record.seq <= log.last_seq or record.seq > SEQUENCE_MAX:
             raise CorruptionError(f"the archive has message {record.seq} out of order")
-        if record.ts < 0 or not is_literal(record.subject):
+        if record.ts < 0 or not may_be_subject(record.subject):
             raise CorruptionError(f"message {record.seq} of the archive has no valid subject")
         if record.seq != log.last_seq + 1:
             skip_to(log, record.seq - 1, record.ts)
@@ -108,6 +107,11 @@ def store_messages(entries: EntryReader, record: Record, log: Log) -> bool:
             record.ts,
         )
     return False
+
+
+def may_be_subject(subject: bytes) -> bool:
+    """Whether a message may have this subject: clients publish to wildcards, too, as words."""
+    return subject != b"" and subject.translate(None, b" \t\r\n") == subject
 
 
 def skip_to(log: Log, seq: _int, ts: _int) -> None:

@@ -6,6 +6,8 @@ repeat the offset of the last copy; the code for these is in `s2_block`. Snappy'
 read, too.
 """
 
+from collections.abc import Iterator
+
 from slipstream.archive.s2_block import crc32c, decode_block, encode_block
 from slipstream.errors import CorruptionError
 
@@ -49,10 +51,10 @@ class S2Reader:
         self._rest = b""
         self._is_begun = False
 
-    def feed(self, piece: bytes) -> list[bytes]:
-        """What `piece` completes, in order. Raises `CorruptionError`."""
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """What `piece` completes, in order, a block at a time: all of them may be a thousand times
+        as much. They have to be taken before the next piece. Raises `CorruptionError`."""
         data = self._rest + piece if self._rest else piece
-        found = []
         at = 0
         while len(data) - at >= 4:
             size = int.from_bytes(data[at + 1 : at + 4], "little")
@@ -62,10 +64,9 @@ class S2Reader:
                 break
             block = self._chunk(kind, data, at + 4, at + 4 + size)
             if block:
-                found.append(block)
+                yield block
             at += 4 + size
         self._rest = data[at:]
-        return found
 
     def finish(self) -> None:
         """There is no more. Raises `CorruptionError` if the last chunk is not whole."""

@@ -68,20 +68,20 @@ class TarFiles:
 
     def __init__(self, file: Kept) -> None:
         self._file = file
-        self._size = 0
+        self.size = 0  # bytes that have come
         self._archive: tarfile.TarFile | None = None
         self._members: dict[str, tarfile.TarInfo] = {}
 
     def feed(self, data: bytes) -> None:
         """More of the archive. Raises OSError, `DiskFullError`."""
         self._file.append(data)
-        self._size += len(data)
+        self.size += len(data)
 
     def finish(self) -> None:
         """All of it is there. Raises OSError, `CorruptionError`."""
         import tarfile  # few servers ever need it
 
-        reader = io.BufferedReader(_Reader(self._file, self._size))
+        reader = io.BufferedReader(_Reader(self._file, self.size))
         try:
             self._archive = tarfile.TarFile(fileobj=reader)
             self._members = {member.name: member for member in self._archive if member.isfile()}

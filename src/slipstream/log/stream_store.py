@@ -572,13 +572,18 @@ class StreamStore:
         """A file of a staged directory that is of no use once that is adopted."""
         return self._disk.open(f"{self.path}/spool")
 
-    def put_consumer(self, name: str, is_ephemeral: bool, meta: bytes, state: bytes) -> None:
-        """Write a consumer's files, durably but for the names above its directory. Blocks; raises
-        OSError, `StorageError`."""
+    def put_consumer(
+        self, name: str, is_ephemeral: bool, meta: bytes, state: bytes, touched: Touched
+    ) -> None:
+        """Write a consumer's files; `touched` is to be synced. Blocks; raises OSError,
+        `StorageError`."""
         store = self.consumer(name, is_ephemeral)
-        self._disk.makedirs(store.path)
-        store.meta.create(meta, f"{store.path}/meta")
-        store.state.save(state, sync=True)
+        store.meta.apply(meta, touched)
+        store.state.apply(state, touched)
+
+    def sync(self, touched: Touched) -> None:
+        """Make durable what was written to it. Blocks; raises OSError."""
+        touched.sync(self._disk)
 
     def adopt(self, staged: "StreamStore", meta: bytes) -> None:
         """Have the directory of `staged`, whose log is closed, at this place with `meta`; durable.

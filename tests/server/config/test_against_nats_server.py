@@ -136,6 +136,7 @@ BAD = [
     "port: {",
     "port: [",
     ": 4",
+    'leafnodes { remotes: [{url: "nats://127.0.0.1:4999"}, {url: "nats://127.0.0.1:4999"}] }',
     "port: /* x */ 4222",
 ]
 

@@ -98,7 +98,8 @@ class Restore(Service):
         self._is_working = False
         self._last = b""  # the reply subject of the end
         self._is_ending = False
-        self._is_whole = False  # all that has come is unpacked
+        self._is_whole = False  # all that has come is unpacked ...
+        self._is_complete = False  # ... and durable, with the consumers
         self._error: Exception | None = None
         self._unpacked: Unpacked | None = None
         self._log: Log | None = None  # of the stream, opened at its place
@@ -246,13 +247,16 @@ class Restore(Service):
 
     def _complete(self) -> None:
         """On a thread."""
-        self._begun().complete(self._created)
+        self._is_complete = self._begun().complete(self._created)
 
     def _completed(self, error: Exception | None) -> None:
         """All is there, under a name that does not count; take the real one, if it is free."""
         unpacked = self._unpacked
         if error is not None or unpacked is None:
             self._end(error or StorageError("nothing was unpacked"))
+            return
+        if not self._is_complete:
+            self._start(self._complete, self._completed)
             return
         js, config = self._js, self._config
         try:

@@ -18,6 +18,7 @@ from slipstream.engine.protocol.rfc3339 import text_ns
 from slipstream.errors import CorruptionError, DiskFullError, Error
 from slipstream.log.base import Log
 from slipstream.log.disk import File
+from slipstream.log.durability import Touched
 from slipstream.log.file_log import FileLog
 from slipstream.log.memory_log import MemoryLog
 from slipstream.log.record import Record
@@ -26,6 +27,9 @@ from slipstream.log.stream_store import StreamStore
 from slipstream.wire.subjects import is_name
 
 WRITTEN_AT_ONCE = 8 * 1024 * 1024
+CONSUMERS_AT_ONCE = 200  # whose files are written in one go: others wait for the thread
+TAR_IN_MEMORY_MAX = 1024 * 1024 * 1024
+TAR_OVERHEAD_MAX = 64 * 1024 * 1024  # beside twice what the stream may hold
 CONSUMERS_MAX = 100_000
 CONSUMER_BYTES_MAX = 64 * 1024 * 1024
 
@@ -64,6 +68,7 @@ class Unpacked:
         self._tar: TarFiles | None = None
         self._files: Iterator[int] | None = None  # what is left to do with these
         self._spool: File | None = None
+        self._completing: Iterator[int] | None = None
 
     def feed(self, piece: bytes) -> None:
         """More of the archive. Blocks. Raises OSError, `StorageError`."""
@@ -72,6 +77,7 @@ class Unpacked:
                 continue
             if self._tar is not None:
                 self._tar.feed(self._head or block)
+                self._check_tar(self._tar)
             else:
                 self._entries.feed(self._head or block)
                 while store_messages(self._entries, self._record, self.log):
@@ -94,6 +100,14 @@ class Unpacked:
     def _check_room(self) -> None:
         if 0 <= self._bytes_max < self.log.bytes:
             raise DiskFullError("the account may not store that much")
+
+    def _check_tar(self, tar: TarFiles) -> None:
+        """A small archive may unpack to a thousand times its size."""
+        bounds = [2 * self._bytes_max + TAR_OVERHEAD_MAX] if self._bytes_max >= 0 else []
+        if self.staged is None:
+            bounds.append(TAR_IN_MEMORY_MAX)
+        if bounds and tar.size > min(bounds):
+            raise DiskFullError("the account may not store that much, nor memory hold it")
 
     def _write(self) -> None:
         """Have the log on disk as far as it goes."""
@@ -162,11 +176,18 @@ class Unpacked:
             self._write()
             yield last_seq
 
-    def complete(self, created: int) -> None:
-        """Have everything durable, and the log's files closed. Blocks. Raises OSError,
-        `StorageError`."""
-        for consumer in self.consumers.values():
+    def complete(self, created: int) -> bool:
+        """Have everything durable, and the log's files closed; False if it is to be called again,
+        as there is much to do. Blocks. Raises OSError, `StorageError`."""
+        if self._completing is None:
+            self._completing = self._complete(created)
+        return next(self._completing, None) is None
+
+    def _complete(self, created: int) -> Iterator[int]:
+        for n, consumer in enumerate(self.consumers.values()):
             consumer.position(self.log, created)  # which says what cannot be
+            if n % CONSUMERS_AT_ONCE == 0:
+                yield n
         staged = self.staged
         if staged is None:
             for block in self.log.blocks:
@@ -175,11 +196,15 @@ class Unpacked:
         if self._spool is not None:
             self._spool.close()
         self._write()
-        for consumer in self.consumers.values():
+        touched = Touched()
+        for n, consumer in enumerate(self.consumers.values()):
             if not consumer.config.mem_storage:
                 position = consumer.position(self.log, created)
                 meta = consumer.meta(position, created)
-                staged.put_consumer(consumer.name, consumer.is_ephemeral, meta, position)
+                staged.put_consumer(consumer.name, consumer.is_ephemeral, meta, position, touched)
+            if n % CONSUMERS_AT_ONCE == 0:
+                yield n
+        staged.sync(touched)
         self.log.close()
 
     def discard(self) -> None:

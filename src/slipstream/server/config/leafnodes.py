@@ -150,13 +150,24 @@ REMOTE = Block(
 
 
 def _read_remotes(value: Value, notes: Notes) -> list[LeafRemoteOptions]:
-    remotes = []
+    remotes: list[LeafRemoteOptions] = []
     for item in items_of(value, "remotes"):
         entries_of(item, "a remote")
         remote = LeafRemoteOptions()
         REMOTE.fill(item, remote, notes)
+        same = [other for other in remotes if _leads_to_same(remote, other)]
+        if same and not remote.disabled:  # they would end each other's connection for ever
+            raise Wrong(
+                f"duplicate remote urls={remote.urls}, account={remote.account!r}", item.place
+            )
         remotes.append(remote)
     return remotes
+
+
+def _leads_to_same(remote: LeafRemoteOptions, other: LeafRemoteOptions) -> bool:
+    if other.disabled or remote.account != other.account:
+        return False
+    return sorted(remote.urls) == sorted(other.urls)
 
 
 LEAF_USER = Block(

@@ -128,8 +128,11 @@ class OverlayFile:
     def size(self) -> int:
         return self._at
 
-    def close(self) -> None:
+    def hold(self) -> None:
         """Nothing is held open."""
+
+    def close(self) -> None:
+        """The same."""
 
 
 class OverlayDisk:
