@@ -328,7 +328,7 @@ def test_a_directory_that_could_not_be_read_is_not_taken_over_by_a_new_stream(
     driver: Driver, disk: SimulatedDisk
 ) -> None:
     client = fill(driver)
-    driver.advance(SECOND)
+    driver.advance(5 * SECOND)
     for path in disk.files():
         if "/meta." in path:
             disk.flip(path, 300)

@@ -11,7 +11,7 @@ from slipstream.log.commit_entry import HEAD_SIZE, Head
 from slipstream.log.commit_log import Checkpoint, CommitLog, EntryBatch, Removal
 from slipstream.log.commit_replay import replay
 from slipstream.log.durability import Touched
-from slipstream.log.stream_store import TwinFile
+from slipstream.log.stream_store import LeavingDirectory, TwinFile
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 LOG_BYTES = 6_000 + HEAD_SIZE
@@ -288,7 +288,7 @@ def test_a_removal_takes_what_was_kept_before_it_and_not_what_comes_after() -> N
     log = CommitLog(disk, "root")
     log.open()
     log.keep(TwinFile(disk, "root/a/state"), b"before")
-    log.remove(Removal("root/a", 0, lambda: None))
+    log.remove(Removal(LeavingDirectory(disk, "root/a"), 0))
     log.keep(TwinFile(disk, "root/a/meta"), b"after")
     batch = log.prepare_sync()
     assert batch is not None

@@ -179,12 +179,25 @@ def test_a_message_without_room_uses_up_no_sequence() -> None:
     assert readable(log) == [1, 2, 3]
 
 
-def test_a_stream_can_not_be_created_on_a_full_disk_and_can_later() -> None:
+def test_a_stream_that_is_created_on_a_full_disk_takes_messages_when_there_is_space() -> None:
     disk = SimulatedDisk(Random(1))
     driver = Driver(disk).start()
     client = driver.client()
     free, disk.capacity = disk.capacity, disk.used()
-    assert client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})["error"]["code"] == 500
+    assert "error" not in client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+    assert client.store("s")["error"]["err_code"] == 10077
+    disk.crash()
+    driver = Driver(disk, now=driver.clock.now + SECOND).start()
+    client = driver.client()
+    assert client.store("s")["error"]["err_code"] == 10077
     disk.capacity = free
+    assert client.store("s")["seq"] == 1
+
+
+def test_a_stream_for_which_the_disk_has_no_directory_is_refused_and_can_be_created_later() -> None:
+    disk = SimulatedDisk(Random(1))
+    client = Driver(disk).start().client()
+    disk.fail("mkdir", error=OSError(errno.ENOSPC, "No space left on device"))
+    assert client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})["error"]["code"] == 500
     assert "error" not in client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
     assert client.store("s")["seq"] == 1

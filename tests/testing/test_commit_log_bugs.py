@@ -7,18 +7,19 @@ import pytest
 
 from slipstream.engine.api import consumers
 from slipstream.engine.api.dispatch import WhenDurable
+from slipstream.engine.commit.commit import Commit
 from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.log.commit_entry import HEAD_SIZE, KEEP, REMOVE, Record
 from slipstream.log.commit_log import Change, Checkpoint, CommitLog
 from slipstream.log.durability import Done, Touched
 from slipstream.log.segment_bytes import BatchCopy, SegmentCopy, UnwrittenSegment
-from slipstream.log.stream_store import Store
+from slipstream.log.stream_store import Store, StreamStore
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.testing.simulation import Simulation
 
 from .planted import LazyFile, found
 
-LOST = ("consumer:", "configuration:", "confirmed:", "durable:", "api:")
+LOST = ("consumer:", "configuration:", "confirmed:", "durable:", "api:", "streams:")
 
 
 def busy(seed: int, disk: SimulatedDisk | None = None) -> Simulation:
@@ -27,6 +28,7 @@ def busy(seed: int, disk: SimulatedDisk | None = None) -> Simulation:
     simulation._log_bytes = 12_000 + HEAD_SIZE
     simulation.moves += [(20, simulation._come_or_go), (5, simulation._describe)]
     simulation.moves += [(5, simulation._crash), (5, simulation._kill)]
+    simulation.moves += [(10, simulation._move_newcomers)]
     return simulation
 
 
@@ -119,4 +121,44 @@ def test_a_shared_batch_that_does_not_wait_for_the_log_is_found(
         return taken
 
     monkeypatch.setattr(StateCommit, "carry", hasty)
+    assert found(busy).startswith(LOST)
+
+
+def test_messages_of_a_new_stream_that_do_not_wait_for_it_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Commit, "hold", lambda commit, stream: None)
+    assert found(busy).startswith(LOST)
+
+
+def test_a_start_that_does_not_make_a_new_stream_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Store, "_is_creation", lambda store, path, record, known: False)
+    assert found(busy).startswith(LOST)
+
+
+def test_a_new_stream_whose_directories_are_not_synced_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin_log = StreamStore.begin_log
+
+    def hasty(store: StreamStore, first_seq: int = 1) -> Any:
+        log = begin_log(store, first_seq)
+        log.unsynced_above = []
+        return log
+
+    monkeypatch.setattr(StreamStore, "begin_log", hasty)
+    assert found(busy).startswith(LOST)
+
+
+def test_a_directory_that_does_not_say_whose_it_is_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make = StreamStore.make
+
+    def nameless(store: StreamStore) -> None:
+        created, store.meta.incarnation = store.meta.incarnation, 0
+        make(store)
+        store.meta.incarnation = created
+
+    monkeypatch.setattr(StreamStore, "make", nameless)
     assert found(busy).startswith(LOST)

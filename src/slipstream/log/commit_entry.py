@@ -27,7 +27,8 @@ REMOVE = 2  # of a directory, with all that is in it
 STANDS = 3  # a file that was written otherwise: forget what earlier entries say of it
 WRITE = 4  # bytes of a segment, since version 2
 
-VERSION = 2
+WRITES_SINCE = 2  # the version of the log from which on it may have `WRITE`
+VERSION = 3  # from which on a stream that is not there yet may begin with its configuration
 EPOCH = 1  # of the server that leads; there is one server
 _HEAD = struct.Struct("<8sIIQI")
 _HEAD_MAGIC = b"SLIPLOG1"

@@ -19,7 +19,6 @@ import errno
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 from slipstream.errors import DiskFullError, StorageError
@@ -31,6 +30,7 @@ from slipstream.log.commit_entry import (
     STANDS,
     VERSION,
     WRITE,
+    WRITES_SINCE,
     Head,
     Record,
     encode_entry,
@@ -66,22 +66,39 @@ class Kept(Protocol):
         """What was applied last could not be synced: `written` is 0 again. On any thread."""
 
 
-class Removal:
-    """The removal of a directory, which happens on a thread, or at once if its name is wanted."""
+class Leaving(Protocol):
+    """A directory that is to go."""
 
-    def __init__(self, path: str, incarnation: int, discard: Callable[[], None]) -> None:
-        self.path = path
+    path: str
+
+    def set_aside(self) -> None:
+        """Have its name be free, if it is not. Raises OSError."""
+
+    def remove(self) -> None:
+        """Remove it, wherever it is. Blocks; raises OSError."""
+
+
+class Removal:
+    """The removal of a directory, which happens on a thread; its name is free before that if it is
+    wanted."""
+
+    def __init__(self, directory: Leaving, incarnation: int) -> None:
+        self.path = directory.path
         self.incarnation = incarnation
         self.retired = False
         self.written = 0
-        self.has_happened = False
-        self._discard = discard
+        self.is_free = False  # the name
+        self._directory = directory
+
+    def free(self) -> None:
+        """Have the name be free. Raises OSError."""
+        self._directory.set_aside()
+        self.is_free = True
 
     def apply(self, _content: bytes, touched: Touched) -> None:
         """Remove it. Blocks; raises OSError."""
-        if not self.has_happened:
-            self._discard()
-            self.has_happened = True
+        self._directory.remove()
+        self.is_free = True
         touched.directories[os.path.dirname(self.path)] = None
 
     def applied(self) -> bool:
@@ -93,14 +110,18 @@ class Removal:
         self.written = 0
 
 
+Key = tuple[int, str]  # when the stream was created that a change is about, and the path
+
+
 class Change:
     """One change on its way."""
 
-    __slots__ = ("kept", "number", "path", "record")
+    __slots__ = ("kept", "key", "number", "path", "record")
 
     def __init__(self, number: int, kept: Kept, record: Record) -> None:
         self.number = number  # of two changes of one file the later one has the higher one
         self.path = kept.path
+        self.key = (record.incarnation, kept.path)  # of two with the same one the later one counts
         self.kept = kept
         self.record = record  # what the log says of it
 
@@ -180,7 +201,7 @@ class CommitLog:
         self._changed = 0  # index of the last entry with changes
         self._batches: list[EntryBatch] = []  # prepared and not finished, in order
         self._number = 0  # of the last change
-        self._changes: dict[str, Change] = {}  # for the next entry, by path
+        self._changes: dict[Key, Change] = {}  # for the next entry
         self._waiting: list[Done] = []  # for that entry
         self._bytes = 0  # of its changes, at the most
         # Copies of what was appended to segments go with it, or with one of their own if a
@@ -191,7 +212,7 @@ class CommitLog:
         self._owes_floor = False  # whether it is to say anew what was applied
         self._erases = False  # copies of bytes that were destroyed may be in the files ...
         self._empties = False  # ... and the other one is to be emptied once it is free
-        self._unapplied: dict[str, Change] = {}  # durable, and not applied, by path
+        self._unapplied: dict[Key, Change] = {}  # durable, and not applied
         self._removals: dict[str, Removal] = {}  # that may not have happened, by path
         self._checkpoint: Checkpoint | None = None  # under way
         self._applying = threading.Lock()  # one change at a time; see `free`
@@ -286,7 +307,7 @@ class CommitLog:
         there is no room for it in the next entry, or none before a checkpoint has ended."""
         record = Record(WRITE, copy.incarnation, copy.path.removeprefix(self._root), content)
         size = self._bytes + self._copied + record.size
-        if self._version < VERSION:  # an earlier build would take it for a torn end
+        if self._version < WRITES_SINCE:  # an earlier build would take it for a torn end
             return False
         if not self._fits(size) and not self._is_other_free():
             return False
@@ -305,13 +326,13 @@ class CommitLog:
         self._removals[removal.path] = removal
 
     def free(self, path: str) -> None:
-        """Have a removal of a directory happen now, if one is to come; nothing is applied to what
-        was in it from then on. Blocks; raises OSError."""
+        """Have the name of a directory that is to be removed be free now; nothing is applied to
+        what was in it from then on. Blocks for a moment; raises OSError."""
         removal = self._removals.get(path)
         if removal is None:
             return
         with self._applying:  # what is applied later sees that its owner was deleted
-            removal.apply(b"", Touched())
+            removal.free()
         del self._removals[path]
 
     def is_removed(self, path: str) -> bool:
@@ -333,12 +354,12 @@ class CommitLog:
         return self._number
 
     def _take(self, kind: int, kept: Kept, content: bytes, done: Done | None) -> None:
-        path = kept.path
-        record = Record(kind, kept.incarnation, path.removeprefix(self._root), content)
+        record = Record(kind, kept.incarnation, kept.path.removeprefix(self._root), content)
         self._make_room(self._bytes + self._copied + record.size)
-        if path in self._changes:
-            self._bytes -= self._changes[path].record.size
-        _put(self._changes, Change(self.next_number(), kept, record))
+        change = Change(self.next_number(), kept, record)
+        if change.key in self._changes:
+            self._bytes -= self._changes[change.key].record.size
+        _put(self._changes, change)
         self._bytes += record.size
         if done is not None:
             self._waiting.append(done)
@@ -475,7 +496,7 @@ class CommitLog:
             self._empties = not self._empty(self._files[1 - self._active])
         for change in batch.changes:
             if change.record.kind == STANDS:
-                self._unapplied.pop(change.path, None)
+                self._unapplied.pop(change.key, None)
             else:
                 _put(self._unapplied, change)
         call_all(batch.done, None)
@@ -595,10 +616,10 @@ class CommitLog:
         """A checkpoint has come to its end. What the disk did not take is tried again by the next
         one. Where the log needs its room it goes into the next entry once more."""
         self._checkpoint = None
-        for path in [path for path, one in self._removals.items() if one.has_happened]:
+        for path in [path for path, one in self._removals.items() if one.is_free]:
             del self._removals[path]
         checkpoint.settle()
-        refused = {change.path: change for change in checkpoint.refused if change.is_wanted}
+        refused = {change.key: change for change in checkpoint.refused if change.is_wanted}
         if refused and not self._say_again(refused):
             newer, self._unapplied = self._unapplied, refused
             for change in newer.values():
@@ -607,7 +628,7 @@ class CommitLog:
         self._applied = checkpoint.index
         self._owes_floor = True
 
-    def _say_again(self, refused: dict[str, Change]) -> bool:
+    def _say_again(self, refused: dict[Key, Change]) -> bool:
         """Have the next entry, which says that all was applied, repeat what was not; False if there
         is room in the log, or no room for that."""
         size = sum(change.record.size for change in refused.values())
@@ -623,9 +644,9 @@ class CommitLog:
         except OSError as error:
             self._fail(error)
             return False
-        for path, change in refused.items():
-            if path not in self._changes and path not in self._unapplied:
-                self._changes[path] = change
+        for key, change in refused.items():
+            if key not in self._changes and key not in self._unapplied:
+                self._changes[key] = change
                 self._bytes += change.record.size
         return True
 
@@ -685,13 +706,13 @@ def _read(file: File) -> bytes:
     return b"".join(pieces)
 
 
-def _put(changes: dict[str, Change], change: Change) -> None:
+def _put(changes: dict[Key, Change], change: Change) -> None:
     """Have a change take the place of an earlier one of the same file. What is about another file
     of that name, which was removed meanwhile, is followed by the removal, and that by this one."""
-    earlier = changes.get(change.path)
+    earlier = changes.get(change.key)
     if earlier is not None and earlier.kept is not change.kept:
-        del changes[change.path]
-    changes[change.path] = change
+        del changes[change.key]
+    changes[change.key] = change
 
 
 class Checkpoint:
@@ -732,7 +753,7 @@ class Checkpoint:
         except (OSError, StorageError) as error:
             self.error = error
             self.refused.append(change)
-            if change.record.kind == REMOVE:
+            if isinstance(change.kept, Removal) and not change.kept.is_free:
                 self._unremoved.add(change.path)
         return True
 

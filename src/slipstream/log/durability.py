@@ -96,7 +96,7 @@ class SyncBatch:
         self,
         disk: Disk,
         files: list[File],
-        directory: str,
+        directories: list[str],
         last_seq: int,
         error: Exception | None = None,
     ) -> None:
@@ -111,12 +111,12 @@ class SyncBatch:
         self.copy: BatchCopy | None = None  # of it, if the commit log may keep it instead
         self._disk = disk
         self._files = files
-        self._directory = directory  # "" when nothing in it was created or removed
+        self._directories = directories  # in which something was created or removed
 
     def take_over(self, earlier: "SyncBatch") -> None:
         """Do all that an earlier batch was to do, which is not run any more."""
         self._files = list(dict.fromkeys([*earlier._files, *self._files]))
-        self._directory = self._directory or earlier._directory
+        self._directories = list(dict.fromkeys([*earlier._directories, *self._directories]))
         self.segments = [*earlier.segments, *self.segments]
         self.doomed = [*earlier.doomed, *self.doomed]
         self.jobs = [*earlier.jobs, *self.jobs]
@@ -134,7 +134,7 @@ class SyncBatch:
         try:
             for file in self._files:
                 file.sync()
-            if self._directory:
-                self._disk.sync_dir(self._directory)
+            for directory in self._directories:
+                self._disk.sync_dir(directory)
         except OSError as error:
             self.error = error

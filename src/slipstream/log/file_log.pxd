@@ -27,6 +27,7 @@ cdef class FileLog(Log):
     cdef list _footers
     cdef list _batches
     cdef public bint dir_dirty
+    cdef public list unsynced_above
     cdef bint _written
     cdef list _handed
     cdef public unsigned long long incarnation

@@ -95,6 +95,7 @@ class FileLog(Log):
         self._footers: list[Job] = []  # of segments that are not synced yet
         self._batches: list[SyncBatch] = []  # prepared and not finished, in order
         self.dir_dirty = False  # names in it have changed
+        self.unsynced_above: list[str] = []  # directories that the first batch makes durable
         self._written = False  # something was handed over that is not synced yet
         self._handed: list[bytes] = []  # ... what, since the last batch
         self.incarnation = 0  # when the stream was created, if the commit log may have batches
@@ -400,7 +401,7 @@ class FileLog(Log):
         except StorageError:
             pass  # `failed` says why
         if self.failed:
-            return SyncBatch(self.disk, [], "", self.last_seq, OSError(self.failed))
+            return SyncBatch(self.disk, [], [], self.last_seq, OSError(self.failed))
         written, handed = self._written, self._handed
         if written and self._active is not None:
             self._will_sync(self._active)
@@ -409,10 +410,10 @@ class FileLog(Log):
         if not self._unsynced and not self.dir_dirty:
             return instead_of
         files = list(dict.fromkeys(s.file for s in self._unsynced if s.file is not None))
-        directory = self.directory if self.dir_dirty else ""
+        directories = [self.directory, *self.unsynced_above] if self.dir_dirty else []
         # What was skipped and could not be recorded is given out again after a crash.
         last_seq = self.last_seq if told else self._recorded_seq
-        batch = SyncBatch(self.disk, files, directory, last_seq)
+        batch = SyncBatch(self.disk, files, directories, last_seq)
         batch.end = self._closed_at
         if self._active is not None:
             batch.end = (self._active.base, self._active.records_end)
@@ -427,7 +428,7 @@ class FileLog(Log):
         if instead_of is not None:
             batch.take_over(instead_of)
             self._batches.remove(instead_of)
-        elif written and len(batch.segments) == 1 and not directory and not self._batches:
+        elif written and len(batch.segments) == 1 and not directories and not self._batches:
             self._offer_copy(batch, handed)
         self._batches.append(batch)
         return batch
@@ -472,6 +473,7 @@ class FileLog(Log):
             segment.unpin()
         if batch.error is not None or self.failed:
             self._fail(batch.error or OSError(self.failed))
+        self.unsynced_above = []
         self.durable_seq = max(self.durable_seq, batch.last_seq)
         self._durable = max(self._durable, batch.end)
         self._proven = max(self._proven, batch.proves)

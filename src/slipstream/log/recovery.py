@@ -71,10 +71,12 @@ def open_log(
     first_seq: int = 1,
     segment_bytes: int = SEGMENT_BYTES,
     copies: Copies | None = None,
+    has_first_format: bool = True,
 ) -> FileLog:
     """Open the log in `directory`, or begin one there with `first_seq`. Blocks.
 
-    `copies` keep where the log ends; without them damage at the end goes unnoticed. Raises OSError,
+    `copies` keep where the log ends; without them damage at the end goes unnoticed. A log that is
+    known to be younger than the first format of segments is not `has_first_format`. Raises OSError,
     `StorageError`.
     """
     disk.makedirs(directory)
@@ -89,7 +91,7 @@ def open_log(
         # Begun in a batch that the end of the segment before it was in, too, and that did not end:
         # nothing of either was said to be durable.
         disk.remove(f"{directory}/{names.pop()}")
-    found = _Found(log, log.recall_end())
+    found = _Found(log, log.recall_end(), has_first_format)
     for name, following in pairwise([*names, ""]):
         _open_segment(log, found, name, following)
     found.settle()
@@ -149,9 +151,10 @@ class _Scan:
 class _Found:
     """What the segments say about the log as a whole."""
 
-    def __init__(self, log: FileLog, end: EndRecord | None) -> None:
+    def __init__(self, log: FileLog, end: EndRecord | None, has_first_format: bool) -> None:
         self.log = log
         self.end = end
+        self.has_first_format = has_first_format
         self.front = log.first_seq
         self.last_seq = log.last_seq
         self.last_ts = 0
@@ -304,6 +307,17 @@ def _is_blank(disk: Disk, path: str) -> bool:
         file.close()
 
 
+def is_unused(disk: Disk, path: str) -> bool:
+    """Whether a file is a segment to which nothing was written but its header."""
+    if not _is_segment(path.rpartition("/")[2]):
+        return False
+    file = disk.open(path)
+    try:
+        return not file.pread(HEADER_SIZE, file.size()).strip(b"\0")
+    finally:
+        file.close()
+
+
 def _within(first: int, last: int, gone: list[tuple[int, int]]) -> bool:
     """Whether there are sequences from `first` to `last`, and all lie in one of the ranges."""
     return first <= last and any(low <= first and last <= high for low, high in gone)
@@ -346,7 +360,7 @@ def _open_segment(log: FileLog, found: _Found, name: str, following: str) -> Non
         return
     segment.file = file
     if not whole:
-        _find_salt(log, segment, found.end)
+        _find_salt(log, segment, found)
     found.last_seq = max(found.last_seq, segment.base - 1)
     try:
         footer = read_footer(file, segment)
@@ -373,7 +387,7 @@ def _check_columns(file: File, footer: Footer) -> None:
         pass  # a bad sector: whoever needs what is there gets the error
 
 
-def _find_salt(log: FileLog, segment: Segment, end: EndRecord | None) -> None:
+def _find_salt(log: FileLog, segment: Segment, found: _Found) -> None:
     """The header is damaged: learn the salt from where else it is kept.
 
     Without that, the salt is the one of the first format if the first record says so, which no
@@ -381,6 +395,7 @@ def _find_salt(log: FileLog, segment: Segment, end: EndRecord | None) -> None:
     has. Otherwise records can not be told from other bytes, and are lost.
     """
     assert segment.file is not None
+    end = found.end
     if end is not None and segment.base in end.salts:
         segment.salt = end.salts[segment.base]
         first = first_format_salt(segment.base)
@@ -394,7 +409,8 @@ def _find_salt(log: FileLog, segment: Segment, end: EndRecord | None) -> None:
     if segment.format == 1:
         segment.salt = first_format_salt(segment.base)
         data = segment.file.pread(0, segment.file.size())
-        if end is not None and not decode(data, HEADER_SIZE, segment.salt, 0, Record()):
+        is_second = end is not None or not found.has_first_format
+        if is_second and not decode(data, HEADER_SIZE, segment.salt, 0, Record()):
             segment.format = Segment(segment.base, "").format
             segment.salt = int.from_bytes(log.disk.random_bytes(4), "little")
 

@@ -1,6 +1,7 @@
 """A store directory: accounts, their streams, their consumers (see docs/storage.md).
 
-    <root>/jetstream/<account>/<stream>/meta.0, meta.1      the configuration, twice
+    <root>/jetstream/<account>/<stream>/created-<time>      which stream of that name it is
+                                        meta.0, meta.1      the configuration, twice
                                         msgs/*.seg          the log
                                         end.0, end.1        where it ends
                                         consumers/<name>/meta.0, meta.1, state.0, state.1
@@ -18,37 +19,41 @@ be damaged. There are two ways:
 * A position (`TwinFile`) is overwritten in place, which is cheap and works on a full disk, in two
   files in turn. A power failure may tear the one that is being written.
 
-A stream's directory is made under another name and renamed; any directory is renamed before it is
-removed. So what a crash leaves of either is recognised, and goes with the next start. A consumer's
-directory needs no such care: the commit log repeats what belongs in it.
+A new stream or consumer begins with its configuration in the commit log, which a start repeats: its
+directory needs no sync before a message is stored in it. Until the configuration is in its files,
+the name of an empty directory says which stream that is. What a crash leaves of a stream that was
+not durable is a directory without a configuration and without messages. A directory that is removed
+is renamed before that. So both are recognised, and go with the next start.
 """
 
 import errno
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from slipstream.errors import CorruptionError, StorageError
 from slipstream.log.block_cache import BlockCache
-from slipstream.log.commit_entry import REMOVE, Record
+from slipstream.log.commit_entry import KEEP, REMOVE, Record
 from slipstream.log.commit_log import FILE_BYTES, CommitLog, Removal
 from slipstream.log.disk import Disk, File
 from slipstream.log.durability import Touched
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog
-from slipstream.log.recovery import open_log
+from slipstream.log.recovery import is_unused, open_log
 from slipstream.log.segment_bytes import UnwrittenSegment
 
 _MAGIC = b"SLIPMETA"
 _FIRST_MAGIC = b"SLIPCONF"  # of a configuration whose first copy is always the newest
 _CLOSED = 1 << 63  # in the generation: written by an orderly stop, in both copies alike
 _TRASH = ".removed-"  # before the names of directories on their way out
+_ASIDE = ".aside-"  # before the time when a stream was created that is about to be removed
 _FRESH = ".new-"  # before the names of directories that are not complete yet
-_NAME_BYTES_MAX = 200  # of a name behind such a prefix; a file name has at most 255 bytes
+_CREATED = "created-"  # before the time when a stream was created (ns since the epoch)
+_NAME_BYTES_MAX = 200  # of a name after such a prefix; a file name has at most 255 bytes
+_STREAM_PARTS = 2  # slashes in the path of a stream's directory, below the store's
 _HEAD_SIZE = 24  # magic, generation (u64), CRC-32 of generation and content, length (u32)
 
 
@@ -372,34 +377,37 @@ def _check_free(disk: Disk, path: str) -> None:
         )
 
 
-def _make(disk: Disk, path: str, fill: Callable[[str], None]) -> None:
-    """Make a directory that `fill` completes: whatever fails or crashes, it is there as a whole
-    or, from the next start on, not at all. Durable on return. Raises OSError, `StorageError`."""
-    above, name = os.path.split(path)
-    disk.makedirs(above)
-    fresh = f"{above}/{_FRESH}{name[:_NAME_BYTES_MAX]}"
-    is_named = False
-    try:
-        try:
-            disk.mkdir(fresh)
-        except FileExistsError:  # of an attempt that the disk did not even let clean up
-            disk.remove_tree(fresh)
-            disk.mkdir(fresh)
-        fill(fresh)
-        disk.sync_dir(fresh)
-        disk.rename(fresh, path)
-        is_named = True
-        disk.sync_dir(above)
-    except (OSError, StorageError):
-        if is_named:
-            disk.rename(path, fresh)
-        disk.remove_tree(fresh)
-        raise
+class LeavingDirectory:
+    """A directory on its way out: a crash cannot leave half of it under its name. The commit log
+    repeats what it says of that. That of a stream, which was created then (ns since the epoch), can
+    be set aside before: where the log does not say that it goes, a start brings it back."""
+
+    def __init__(self, disk: Disk, path: str, created: int = 0) -> None:
+        above, name = os.path.split(path)
+        self.path = path
+        self._disk = disk
+        self._trash = f"{above}/{_TRASH}{created or name[:_NAME_BYTES_MAX]}"
+        self._aside = f"{above}/{_ASIDE}{created}"
+        self._is_aside = False
+
+    def set_aside(self) -> None:
+        """Have its name be free. Raises OSError."""
+        if self._disk.exists(self.path):
+            self._disk.rename(self.path, self._aside)
+        self._is_aside = True
+
+    def remove(self) -> None:
+        """Remove it, wherever it is. Blocks; raises OSError."""
+        self._disk.remove_tree(self._trash)  # of an earlier attempt
+        there = self._aside if self._is_aside else self.path
+        if self._disk.exists(there):
+            self._disk.rename(there, self._trash)
+            self._disk.remove_tree(self._trash)
 
 
 def _discard(disk: Disk, path: str, sync: bool = True) -> None:
-    """Remove a directory in a way that a crash can not leave half of it; without `sync` the commit
-    log has to repeat that."""
+    """Remove a directory in a way that a crash cannot leave half of it; durably with `sync`.
+    Blocks. Raises OSError: then it is as it was."""
     above, name = os.path.split(path)
     trash = f"{above}/{_TRASH}{name[:_NAME_BYTES_MAX]}"
     disk.remove_tree(trash)
@@ -415,12 +423,14 @@ def _discard(disk: Disk, path: str, sync: bool = True) -> None:
 
 
 def _entries(disk: Disk, path: str) -> Iterator[str]:
-    """The directories in `path`; what a crash left of removed and of incomplete ones is removed."""
-    for entry in disk.list(path):
-        if entry.startswith((_TRASH, _FRESH)):
-            disk.remove_tree(f"{path}/{entry}")
-        else:
-            yield entry
+    """The names in `path`; what a crash left of removed and of incomplete directories goes."""
+    entries = disk.list(path)
+    leaving = [entry for entry in entries if entry.startswith((_TRASH, _FRESH))]
+    if leaving:
+        disk.sync_dir(path)  # or a power failure might bring them back under their names, in part
+    for entry in leaving:
+        disk.remove_tree(f"{path}/{entry}")
+    yield from (entry for entry in entries if not entry.startswith("."))
 
 
 class Late:
@@ -448,9 +458,13 @@ class Late:
         self._removals[removal.path] = removal
 
     def is_removed(self, path: str) -> bool:
-        """Whether a directory is to go, and has not yet."""
-        removal = self._removals.get(path)
-        return removal is not None and not removal.has_happened
+        """Whether a directory is to go, or one that it lies in, and has not yet."""
+        if not self._removals:
+            return False
+        for going, removal in self._removals.items():
+            if not removal.is_free and (path == going or path.startswith(going + "/")):
+                return True
+        return False
 
     def names_in(self, directory: str) -> Iterator[str]:
         """Directories that are to come in `directory`."""
@@ -486,6 +500,10 @@ class ConsumerStore:
         """Write no more: a change that is still on its way comes too late."""
         self.meta.retire()
         self.state.retire()
+
+    def leaving(self) -> LeavingDirectory:
+        """Its directory, to be removed."""
+        return LeavingDirectory(self._disk, self.path)
 
     def discard(self, sync: bool = True) -> None:
         """Remove everything; durably with `sync`. Blocks. Raises OSError: then it is as it was."""
@@ -539,21 +557,37 @@ class StreamStore:
         """It is of the stream that was created then (ns since the epoch)."""
         self.meta.incarnation = created
 
-    def create(self, meta: bytes) -> None:
-        """Make the directory with `meta`; durable. Blocks; raises OSError, `StorageError`.
+    def make(self) -> None:
+        """Make the directory of a new stream, whose configuration is on its way to the commit log;
+        neither is durable. Raises OSError, `StorageError`.
 
         One of this name that could not be read is replaced if it has no messages and no consumers.
         """
+        self._make_free()
+        self._disk.makedirs(os.path.dirname(self.path))
+        self._disk.mkdir(self.path)
+        self._disk.mkdir(f"{self.path}/{_CREATED}{self.meta.incarnation}")
+        self._disk.mkdir(f"{self.path}/msgs")
+
+    def create(self, meta: bytes) -> None:
+        """The same, durably, with `meta` in its files: without the commit log. Blocks; raises
+        OSError, `StorageError`."""
+        self.make()
+        touched = Touched()
+        self.meta.apply(meta, touched)
+        touched.sync(self._disk)
+
+    def _make_free(self) -> None:
+        """Remove what is left of a stream of this name that holds nothing. Raises OSError;
+        `StorageError` if there is more."""
         parts = ("msgs", "consumers", "ephemeral")
-        if not any(self._disk.list(f"{self.path}/{part}") for part in parts):
-            _discard(self._disk, self.path)
+        if not self.is_begun() or not any(self._disk.list(f"{self.path}/{part}") for part in parts):
+            _discard(self._disk, self.path, sync=False)
         _check_free(self._disk, self.path)
 
-        def fill(fresh: str) -> None:
-            self._disk.mkdir(f"{fresh}/msgs")
-            self.meta.create(meta, f"{fresh}/meta")
-
-        _make(self._disk, self.path, fill)
+    def leaving(self) -> LeavingDirectory:
+        """Its directory, to be removed."""
+        return LeavingDirectory(self._disk, self.path, self.meta.incarnation)
 
     def stage(self, id: str, created: int) -> "StreamStore":
         """A directory for a stream that is to come to this place by `adopt`, and that a crash
@@ -588,10 +622,7 @@ class StreamStore:
     def adopt(self, staged: "StreamStore", meta: bytes) -> None:
         """Have the directory of `staged`, whose log is closed, at this place with `meta`; durable.
         Blocks; raises OSError, `StorageError`: then it is where it was."""
-        parts = ("msgs", "consumers", "ephemeral")
-        if not any(self._disk.list(f"{self.path}/{part}") for part in parts):
-            _discard(self._disk, self.path)
-        _check_free(self._disk, self.path)
+        self._make_free()
         staged.meta.create(meta, f"{staged.path}/meta")
         self._disk.remove(f"{staged.path}/spool")
         for part in (f"{staged.path}/msgs", staged.path):
@@ -609,12 +640,20 @@ class StreamStore:
         if self._late.is_removed(self.path):
             return False
         names = self._disk.list(self.path)
-        return (names != ["msgs"] and bool(names)) or bool(self._disk.list(f"{self.path}/msgs"))
+        if any(name != "msgs" and not name.startswith(_CREATED) for name in names):
+            return True
+        path = f"{self.path}/msgs"
+        return any(not is_unused(self._disk, f"{path}/{name}") for name in self._disk.list(path))
 
     def open_log(self, first_seq: int = 1, cache: BlockCache | None = None) -> FileLog:
         """Open the stream's log; see `recovery`. Blocks; raises OSError, `StorageError`. On another
         thread than the server's it needs a `cache` of its own, and `share_cache` afterwards."""
         path = f"{self.path}/msgs"
+        if self._late.is_removed(self.path):
+            raise StorageError(
+                f"{self.path} holds files of a deleted stream that could not be removed; look "
+                "after the disk and restart the server"
+            )
         if path in self._late.unwritten:
             raise StorageError(
                 f"what the commit log has for {path} could not be written: "
@@ -622,8 +661,16 @@ class StreamStore:
             )
         end = TwinFile(self._disk, f"{self.path}/end")
         used = cache or self._cache
-        log = open_log(self._disk, path, used, first_seq, self._segment_bytes, end)
+        is_young = any(name.startswith(_CREATED) for name in self._disk.list(self.path))
+        log = open_log(self._disk, path, used, first_seq, self._segment_bytes, end, not is_young)
         log.incarnation = self.meta.incarnation
+        return log
+
+    def begin_log(self, first_seq: int = 1) -> FileLog:
+        """The log of a stream that was just made: its first batch makes the directories durable.
+        Raises OSError, `StorageError`."""
+        log = self.open_log(first_seq)
+        log.unsynced_above = [self.path, os.path.dirname(self.path)]
         return log
 
     def share_cache(self, log: FileLog) -> None:
@@ -680,10 +727,15 @@ class Store:
         self._late = Late(disk)
         touched = Touched()
         known: dict[str, int] = {}
-        for record in sorted(replayed.changes, key=_order):
+        self._bring_back(replayed.changes, touched)
+        for record in sorted(replayed.changes, key=self._order):
             path = f"{root}/{record.path}"
-            if self._is_of_that_stream(path, record, known):
+            if self._is_creation(path, record, known) or self._is_of_that_stream(
+                path, record, known
+            ):
                 self._apply(path, record, touched)
+                if record.kind == REMOVE and not self._late.is_removed(path):
+                    known.pop(path, None)
         writes: dict[str, list[Record]] = {}
         for record in replayed.writes:
             path = f"{root}/{record.path}"
@@ -694,12 +746,56 @@ class Store:
         touched.sync(disk)
         self.commit_log.begin()
 
+    def _order(self, record: Record) -> tuple[bool, bool, int, bool]:
+        """Streams go and come before their consumers, directories go before others of their names
+        come, and configurations come before positions."""
+        parts = record.path.count("/")
+        is_consumer = parts > _STREAM_PARTS + (record.kind != REMOVE)
+        return is_consumer, record.kind != REMOVE, parts, record.path.endswith("/state")
+
+    def _bring_back(self, records: list[Record], touched: Touched) -> None:
+        """Streams that were set aside to be removed have their names again, unless `records` of the
+        commit log say that they go. Raises OSError."""
+        for account in self.disk.list(self.root):
+            above = f"{self.root}/{account}"
+            for entry in self.disk.list(above):
+                number = entry.removeprefix(_ASIDE)
+                if number == entry or not number.isdecimal():
+                    continue
+                touched.directories[above] = None
+                created = int(number)
+                path = self._place_of(f"{above}/{entry}", created, records)
+                if path and not self._stream_at(path).is_begun():
+                    _discard(self.disk, path, sync=False)
+                    self.disk.rename(f"{above}/{entry}", path)
+                else:
+                    self.disk.rename(f"{above}/{entry}", f"{above}/{_TRASH}{created}")
+
+    def _place_of(self, aside: str, created: int, records: list[Record]) -> str:
+        """Where the directory `aside` of a stream belongs; "" if it is to go."""
+        above = os.path.dirname(aside)
+        for record in records:
+            path = f"{os.path.dirname(self.root)}/{record.path}"
+            directory = self._stream_of(path)
+            if record.incarnation == created and os.path.dirname(directory) == above:
+                if path == directory:
+                    return ""  # its removal
+                if path == f"{directory}/meta":
+                    return directory
+        try:
+            meta = msgspec.json.decode(ConfigurationFile(self.disk, f"{aside}/meta").load())
+            return f"{above}/{_escape(meta['config']['name'])}"
+        except (StorageError, OSError, msgspec.MsgspecError, KeyError, TypeError):
+            return ""  # it was not durable
+
+    def _stream_at(self, path: str) -> StreamStore:
+        return StreamStore(self.disk, path, self._cache, self._segment_bytes, self._late)
+
     def _apply(self, path: str, record: Record, touched: Touched) -> None:
         """Apply what the commit log held of an earlier process. What the disk does not take now
         stays in the log, and counts for whoever loads it."""
         if record.kind == REMOVE:
-            discard = partial(_discard, self.disk, path, sync=False)
-            removal = Removal(path, record.incarnation, discard)
+            removal = Removal(LeavingDirectory(self.disk, path), record.incarnation)
             try:
                 removal.apply(b"", touched)
             except (OSError, StorageError):
@@ -717,6 +813,10 @@ class Store:
         try:
             if late.is_removed(directory):
                 raise StorageError(f"{directory} has to be removed first")
+            if directory == self._stream_of(path) and not self.disk.exists(directory):
+                stream = self._stream_at(directory)
+                stream.belongs_to(record.incarnation)
+                stream.make()
             kept.apply(record.content, touched)
         except (OSError, StorageError):
             kept.to_come = record.content
@@ -743,6 +843,24 @@ class Store:
             self._late.unwritten[os.path.dirname(path)] = error
             self.commit_log.retain(missing, last)
 
+    def _is_creation(self, path: str, record: Record, known: dict[str, int]) -> bool:
+        """Whether a record is the configuration of a stream that is not there, or that is younger
+        than the one of its name which is: that one was deleted before it came, and goes now.
+
+        `known` is as below.
+        """
+        directory = self._stream_of(path)
+        if record.kind != KEEP or path != f"{directory}/meta":
+            return False
+        created = self._created_at(directory) if self.disk.exists(directory) else 0
+        if created > record.incarnation:
+            return False
+        if created != record.incarnation and not self._late.is_removed(directory):
+            if created or not self._stream_at(directory).is_begun():
+                _discard(self.disk, directory, sync=False)
+        known[directory] = record.incarnation
+        return True
+
     def _is_of_that_stream(self, path: str, record: Record, known: dict[str, int]) -> bool:
         """Whether the stream is there that a record is about, and not another one that has taken
         its name. What cannot be read may be mended by the record, and is not removed.
@@ -750,9 +868,9 @@ class Store:
         `known` says when the streams were created that were looked at, by directory.
         """
         directory = self._stream_of(path)
-        if not self.disk.exists(directory):
-            return False
         if directory not in known:
+            if not self.disk.exists(directory):
+                return False
             known[directory] = self._created_at(directory)
         if not known[directory]:
             return record.kind != REMOVE
@@ -760,6 +878,10 @@ class Store:
 
     def _created_at(self, directory: str) -> int:
         """When the stream was created that a directory is of; 0 if that cannot be read."""
+        for name in self.disk.list(directory):
+            number = name.removeprefix(_CREATED)
+            if number != name and number.isdecimal() and int(number):
+                return int(number)
         try:
             meta = msgspec.json.decode(ConfigurationFile(self.disk, f"{directory}/meta").load())
             return int(meta["created"])
@@ -774,20 +896,15 @@ class Store:
     def stream(self, account: str, name: str) -> StreamStore:
         """The directory of a stream, there or not."""
         path = f"{self.root}/{_escape(account)}/{_escape(name)}"
-        return StreamStore(self.disk, path, self._cache, self._segment_bytes, self._late)
+        return self._stream_at(path)
 
     def streams(self, account: str) -> Iterator[tuple[str, StreamStore]]:
         """Name and directory of every stream of an account that has left any."""
-        for entry in _entries(self.disk, f"{self.root}/{_escape(account)}"):
+        path = f"{self.root}/{_escape(account)}"
+        for entry in dict.fromkeys([*_entries(self.disk, path), *self._late.names_in(path)]):
             store = self.stream(account, unquote(entry))
-            if store.is_begun():
+            if store.is_begun() or store.meta.to_come is not None:
                 yield unquote(entry), store
-
-
-def _order(record: Record) -> tuple[bool, int, bool]:
-    """Directories go before others of their names come; streams come before their consumers, and
-    configurations before positions."""
-    return record.kind != REMOVE, record.path.count("/"), record.path.endswith("/state")
 
 
 def _escape(name: str) -> str:

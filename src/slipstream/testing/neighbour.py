@@ -49,8 +49,8 @@ class Neighbour:
         body = self.waiting.pop(message.subject, None)
         if body is None:
             return False
-        answer = message.json()
-        if "error" not in answer:
+        answer = message.json() if message.body else {}
+        if "seq" in answer and "error" not in answer:
             seq = answer["seq"]
             if seq in self.stored:
                 raise ViolationError(f"durable: {seq} of the neighbour was given out twice")

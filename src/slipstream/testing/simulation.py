@@ -26,6 +26,7 @@ from slipstream.testing.driver import encode as encode_publish
 from slipstream.testing.invariants import check_invariants
 from slipstream.testing.ledger import Ledger, Published, Reader, ViolationError
 from slipstream.testing.neighbour import NEIGHBOUR, SUBJECT, Neighbour
+from slipstream.testing.newcomers import Newcomers
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.wire.buffer import OutBuffer
 
@@ -83,6 +84,7 @@ class Simulation:
         self._log_bytes = self.random.choice((50_000, 1 << 20))
         self.workers: dict[str, Worker] = {}
         self.neighbour = Neighbour(Random(seed + 2))
+        self.newcomers = Newcomers(Random(seed + 3))
         self.driver = self._begin(BEGIN)
         self._awake_since = BEGIN  # when the server was started last
         self.publisher = self.driver.client()
@@ -100,6 +102,7 @@ class Simulation:
             (1, self._purge),
             (1, self._describe),
             (2, self._come_or_go),
+            (4, self._move_newcomers),
             (3, self._rest),
             (1, self._crash),
             (1, self._kill),
@@ -208,7 +211,7 @@ class Simulation:
 
     def _take_answer(self, message: Message) -> bool:
         """A publish acknowledgement; True if it is something else."""
-        if self.neighbour.take(message):
+        if self.neighbour.take(message) or self.newcomers.take(message):
             return False
         published = self._waiting.pop(message.subject, None)
         if published is None:
@@ -393,6 +396,11 @@ class Simulation:
             asked = json.dumps({"stream_name": STREAM, "config": durable}).encode()
         self.publisher.publish(f"$JS.API.{operation}.{STREAM}.{name}", asked, inbox)
 
+    def _move_newcomers(self) -> None:
+        """Other streams come and go."""
+        self._note("a newcomer")
+        self.publisher.send(self.newcomers.frame())
+
     def _check_consumers(self) -> None:
         """Those are there of which that was answered last, or asked for since."""
         found = self._api(f"CONSUMER.NAMES.{STREAM}", b"")["consumers"]
@@ -551,6 +559,10 @@ class Simulation:
         self._check_stored(stored)
         self.ledger.adopt_all(stored)
         self.neighbour.restarted(self._stored(NEIGHBOUR))
+        self.newcomers.restarted(self.publisher.api, self._stored)
+        problems = [text for text in self.driver.js.problems if "could not be recovered" in text]
+        if problems:
+            raise ViolationError(f"streams: a crash was taken for damage: {problems}")
 
     def _segments(self) -> list[str]:
         """The paths of the stream's segments."""

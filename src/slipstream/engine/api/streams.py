@@ -67,7 +67,7 @@ def create(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
     stream = js.create_stream(config)
     answer = {**stream_info(stream), "did_create": True}
     js.advisories.stream_action("CREATED", "create", stream.name)  # the stream may store it
-    return answer
+    return WhenDurable(_when_kept(js, stream), answer, 10049)
 
 
 def update(js: "JetStream", request: Request) -> WhenDurable:

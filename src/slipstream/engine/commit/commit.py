@@ -58,11 +58,12 @@ class Runner(Protocol):
 class Progress:
     """How far the batches of one stream are; nobody but the commit writes to it."""
 
-    __slots__ = ("again", "lazy", "since", "under_way")
+    __slots__ = ("again", "held", "lazy", "since", "under_way")
 
     def __init__(self) -> None:
         self.under_way = 0  # batches begun and not finished
         self.again = False  # more was stored meanwhile
+        self.held = False  # no batch may begin; see `Commit.hold`
         self.since = 0  # ns since the epoch: the first of that
         self.lazy: Batch | None = None  # handed to the operating system, to be synced later
 
@@ -192,7 +193,7 @@ class Commit:
             return None
         progress = stream.progress
         size = stream.log.unwritten()
-        if progress.under_way and not self._may_queue(progress, size):
+        if progress.held or (progress.under_way and not self._may_queue(progress, size)):
             progress.again = True
             progress.since = progress.since or self._timers.now
             return None
@@ -254,6 +255,19 @@ class Commit:
             progress.lazy = None
             progress.under_way += 1
             self._runner.start(job)
+
+    def hold(self, stream: Committed) -> None:
+        """Begin no batch of a new stream: what it stores counts once the stream itself is durable,
+        as `release` says."""
+        stream.progress.held = True
+
+    def release(self, stream: Committed) -> None:
+        """What the stream stored meanwhile may follow."""
+        progress = stream.progress
+        progress.held = False
+        if progress.again and not stream.closed:
+            progress.again = False
+            stream.mark_dirty()
 
     def run_aside(self, job: Job) -> None:
         """Run a job beside the batches, such as a checkpoint or a finished segment's index: it may

@@ -8,14 +8,20 @@ The log is applied to the files of streams and consumers by checkpoints: some ti
 and at once when the log is half full or a removal may free space.
 """
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from slipstream.engine.commit.commit import Commit, Progress
 from slipstream.engine.loop.timers import Timers
 from slipstream.engine.loop.turn import Turn
 from slipstream.errors import StorageError
-from slipstream.log.commit_log import Checkpoint, CommitLog, EntryBatch, Kept, Removal
+from slipstream.log.commit_log import (
+    Checkpoint,
+    CommitLog,
+    EntryBatch,
+    Kept,
+    Leaving,
+    Removal,
+)
 from slipstream.log.durability import Done, Touched
 from slipstream.log.segment_bytes import BatchCopy
 
@@ -102,16 +108,16 @@ class StateCommit:
         self.log.erase()
         self._checkpoint_later()
 
-    def remove(self, path: str, incarnation: int, discard: Callable[[], None]) -> None:
-        """Have the directory at `path`, which is or lies in that of a stream which was created then
-        (ns since the epoch), removed, by `discard`, which may raise OSError. Raises as `keep`."""
-        self.log.remove(Removal(path, incarnation, discard))
+    def remove(self, directory: Leaving, incarnation: int) -> None:
+        """Have a directory removed, which is or lies in that of a stream which was created then (ns
+        since the epoch). Raises as `keep`."""
+        self.log.remove(Removal(directory, incarnation))
         self._wants_checkpoint = True
         self.mark_dirty()
 
     def free(self, path: str) -> None:
-        """A directory is about to be made at `path`: if one of that name is still to be removed,
-        that happens now. Blocks; raises OSError."""
+        """A directory is about to be made at `path`: if one of that name is still to be removed, it
+        gets another one. Raises OSError."""
         self.log.free(path)
 
     def stands(self, kept: Kept, done: Done) -> None:

@@ -7,7 +7,6 @@ waits meanwhile.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -398,6 +397,5 @@ class ConsumerLife:
 
 def discard_consumer(stream: "Stream", store: ConsumerStore) -> None:
     """Have the files of a consumer removed. Raises `StorageError`: nothing has changed then."""
-    discard = partial(store.discard, sync=False)
-    stream.js.state.remove(store.path, stream.created, discard)
+    stream.js.state.remove(store.leaving(), stream.created)
     store.retire()

@@ -1,7 +1,6 @@
 """JetStream of one account: its streams, what they may use, and starting them again."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -208,27 +207,58 @@ class JetStream:
         return stream.config if stream is not None else None
 
     def create_stream(self, config: StreamConfig) -> Stream:
-        """A new stream; the configuration was checked. Raises `ApiError`."""
+        """A new stream; the configuration was checked. It takes what is published from now on,
+        which counts once the stream is durable (see `when_kept`); if it cannot be, it goes again.
+        Raises `ApiError`."""
         created = self.new_created()
-        store: StreamStore | None = None
-        log: Log
+        if config.storage == "memory" or self.store is None:
+            stream = Stream(self, config, MemoryLog(config.first_seq or 1), None, created)
+            self._begin(stream)
+            set_inflow(stream)
+            return stream
+        store = self.store.stream(self.account.name, config.name)
         try:
-            if config.storage == "memory" or self.store is None:
-                log = MemoryLog(config.first_seq or 1)
-            else:
-                store = self.store.stream(self.account.name, config.name)
-                self.state.free(store.path)
-                store.belongs_to(created)
-                store.create(_meta(config, created))
-                log = self._open_new(store, config)
+            stream = self._make(config, store, created)
         except (StorageError, OSError) as error:
             raise ApiError(10049, err=str(error)) from error
-        stream = Stream(self, config, log, store, created)
         self._begin(stream)
         set_inflow(stream)
-        if store is not None:
-            self.resolve(self._unreadable.pop(stream.name, ""))
+        self.resolve(self._unreadable.pop(stream.name, ""))
         return stream
+
+    def _make(self, config: StreamConfig, store: StreamStore, created: int) -> Stream:
+        """A stream whose configuration is on its way to the commit log. Raises OSError,
+        `StorageError`: then there is none."""
+        self.state.free(store.path)
+        store.belongs_to(created)
+        store.make()
+        log: Log | None = None
+        try:
+            log = store.begin_log(config.first_seq or 1)
+            stream = Stream(self, config, log, store, created)
+            self.engine.commit.hold(stream)
+
+            def kept(error: Exception | None) -> None:
+                if error is None:
+                    self.engine.commit.release(stream)
+                elif not stream.closed:
+                    self._abandon(stream, error)
+
+            self.state.keep(store.meta, _meta(config, created), kept)
+        except (StorageError, OSError):
+            if log is not None:
+                log.delete()
+            store.discard(sync=False)
+            raise
+        return stream
+
+    def _abandon(self, stream: Stream, error: Exception) -> None:
+        """A stream could not be made durable: it goes, and whoever has published to it is told."""
+        assert stream.store is not None
+        stream.refuse_waiting(str(error))
+        stream.store.meta.retire()
+        self._take_away(stream)
+        stream.store.discard(sync=False)
 
     def new_created(self) -> int:
         """When a new stream is created: no two have the same time, which tells those of one name
@@ -241,14 +271,6 @@ class JetStream:
         self._begin(stream)
         _recall_ids(stream)
         self.resolve(self._unreadable.pop(stream.name, ""))
-
-    def _open_new(self, store: StreamStore, config: StreamConfig) -> Log:
-        """The log of a new stream; the stream is none if that fails. Raises OSError, ..."""
-        try:
-            return store.open_log(config.first_seq or 1)
-        except (StorageError, OSError):
-            store.discard()
-            raise
 
     def _begin(self, stream: Stream) -> None:
         """Take what is published from now on."""
@@ -293,11 +315,15 @@ class JetStream:
         """Remove a stream with its consumers and messages. Raises `ApiError`: nothing is gone."""
         if stream.store is not None:
             try:
-                discard = partial(stream.store.discard, sync=False)
-                self.state.remove(stream.store.path, stream.created, discard)
+                self.state.remove(stream.store.leaving(), stream.created)
             except (OSError, StorageError) as error:
                 raise ApiError(10067, err=str(error)) from error
             stream.store.meta.retire()
+        self._take_away(stream)
+        self.advisories.stream_action("DELETED", "delete", stream.name)
+
+    def _take_away(self, stream: Stream) -> None:
+        """Have a stream, whose files are to go, serve nobody any more."""
         if stream.inflow is not None:
             stream.inflow.stop(delete=True)
         stream.stop()  # so that no consumer that ends has it look for what nobody needs any more
@@ -313,7 +339,6 @@ class JetStream:
         for transfer in list(self.transfers):
             transfer.look()
         self.doubts.forget(stream.name)
-        self.advisories.stream_action("DELETED", "delete", stream.name)
 
     def load(self) -> None:
         """Start again every stream that the store directory has. Blocks."""

@@ -595,13 +595,17 @@ class Stream(Service):
         callbacks = [callback for entry in covered for callback in entry[1]]
         call_all([*callbacks, *changed], error)
 
-    def fail(self, why: str) -> None:
-        """The disk has failed: what waits is refused, nothing is written any more."""
+    def refuse_waiting(self, why: str) -> None:
+        """Nothing that waits for the disk will be durable."""
         waiting = self._acks
         self._acks = []
         for entry in waiting:
             self.refuse(entry[2], ApiError(10077, err=why))
         self._let_down(StorageError(why))
+
+    def fail(self, why: str) -> None:
+        """The disk has failed: what waits is refused, nothing is written any more."""
+        self.refuse_waiting(why)
         if why != self.failed:
             self.failed = why
             self.js.problem(f"stream '{self.account.name} > {self.name}': {why}")

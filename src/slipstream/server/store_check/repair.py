@@ -42,8 +42,8 @@ def repair_store(checked: Checked, directory: str) -> None:
 
 def _copy_stream(stream: Stream, store: Store, disk: OsDisk) -> None:
     files = store.stream(stream.account.name, stream.name)
-    files.create(stream.store.meta.load())
     files.belongs_to(stream.created)
+    files.create(stream.store.meta.load())
     old = stream.log
     assert isinstance(old, FileLog), "a stream that was read from files has a log in files"
     log = files.open_log(old.first_seq)

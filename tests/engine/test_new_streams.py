@@ -1,0 +1,146 @@
+"""Creating a stream: nothing is synced for it but an entry of the commit log, which its answer and
+whatever is published to it wait for."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from slipstream.engine.protocol.options import SECOND
+from slipstream.testing.driver import Client, Driver, encode
+from slipstream.testing.simulated_disk import SimulatedDisk
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    """A disk that does what a test says."""
+    return SimulatedDisk(Random(1))
+
+
+@pytest.fixture
+def driver(disk: SimulatedDisk) -> Driver:
+    """An engine on it; the account has a stream already."""
+    driver = Driver(disk).start()
+    driver.client().api("STREAM.CREATE.FIRST", {"name": "FIRST", "subjects": ["first"]})
+    return driver
+
+
+def create(name: str) -> bytes:
+    """A request for a stream with the subjects `name`.>, as a frame."""
+    body = b'{"name":"%b","subjects":["%b.>"]}' % (name.encode(), name.encode())
+    return encode(f"$JS.API.STREAM.CREATE.{name}", body, f"_INBOX.t.{name}")
+
+
+def answers(client: Client) -> dict[str, Any]:
+    """The answers that have come, by the last word of the inbox."""
+    return {message.subject[9:]: message.json() for message in client.take()}
+
+
+def again(driver: Driver, disk: SimulatedDisk) -> Driver:
+    """The power fails, and a server starts on what is left."""
+    disk.crash()
+    return Driver(disk, now=driver.clock.now + SECOND).start()
+
+
+def test_creating_streams_costs_one_sync_for_all_that_come_in_a_turn(
+    driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = driver.client()
+    driver.runner.hold()
+    before = disk.calls["sync"] + disk.calls["sync_dir"]
+    client.send(b"".join(create(f"S{n}") for n in range(3)))
+    assert disk.calls["sync"] + disk.calls["sync_dir"] == before
+    assert not client.take()
+    driver.runner.release()
+    driver.finish()
+    assert disk.calls["sync"] + disk.calls["sync_dir"] == before + 1
+    assert len(answers(client)) == 3
+    assert again(driver, disk).client().api("STREAM.NAMES")["total"] == 4
+
+
+def test_what_is_published_to_a_new_stream_is_acknowledged_after_its_creation_is_durable(
+    driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = driver.client()
+    driver.runner.hold()
+    client.send(create("S") + encode("S.a", b"1", "_INBOX.t.p"))
+    assert len(driver.runner.waiting) == 1  # the entry, and no batch of the stream
+    driver.runner.release()
+    driver.finish()
+    assert list(answers(client)) == ["S"]
+    driver.runner.release()
+    driver.finish()
+    assert answers(client)["p"] == {"stream": "S", "seq": 1}
+    survivor = again(driver, disk).client()
+    assert survivor.api("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+def test_a_stream_that_the_disk_refuses_takes_what_was_published_to_it_along(
+    driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = driver.client()
+    driver.runner.hold()
+    client.send(create("S") + encode("S.a", b"1", "_INBOX.t.p"))
+    driver.runner.release(error=OSError("the disk is broken"))
+    driver.finish()
+    found = answers(client)
+    assert found["S"]["error"]["err_code"] == 10049
+    assert found["p"]["error"]["err_code"] == 10077
+    assert client.api("STREAM.NAMES")["streams"] == ["FIRST"]
+    survivor = again(driver, disk)
+    assert survivor.client().api("STREAM.NAMES")["streams"] == ["FIRST"]
+    assert survivor.js.problems == []
+
+
+def test_a_new_stream_that_was_not_durable_leaves_its_name_free(
+    driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = driver.client()
+    driver.runner.hold()
+    client.send(create("S") + encode("S.a", b"1", "_INBOX.t.p"))
+    disk.sync_dir("store/jetstream/$G")
+    disk.sync_dir("store/jetstream/$G/S")
+    survivor = again(driver, disk)
+    client = survivor.client()
+    assert survivor.js.problems == []
+    assert client.api("STREAM.NAMES")["streams"] == ["FIRST"]
+    client.send(create("S"))
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 0
+    assert client.store("S.a")["seq"] == 1
+
+
+def test_a_stream_takes_a_name_whose_files_are_still_to_be_removed(
+    driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"]})
+    client.store("S.a")
+    driver.advance(5 * SECOND)
+    driver.runner.hold()
+    client.send(encode("$JS.API.STREAM.DELETE.S", b"", "_INBOX.t.d") + create("S"))
+    assert any("/.aside-" in path for path in disk.files(".seg"))
+    while driver.runner.waiting:
+        driver.runner.release()
+        driver.finish()
+    driver.advance(5 * SECOND)
+    while driver.runner.waiting:
+        driver.runner.release()
+        driver.finish()
+    assert not any("/." in path for path in disk.files())
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 0
+
+
+def test_a_stream_and_its_consumer_come_and_go_in_one_turn(
+    driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = driver.client()
+    consumer = b'{"stream_name":"S","config":{"durable_name":"C","ack_policy":"explicit"}}'
+    client.send(
+        create("S")
+        + encode("$JS.API.CONSUMER.DURABLE.CREATE.S.C", consumer, "_INBOX.t.c")
+        + encode("$JS.API.STREAM.DELETE.S", b"", "_INBOX.t.d")
+        + create("S")
+    )
+    assert "error" not in answers(client)["S"]
+    survivor = again(driver, disk).client()
+    assert survivor.api("CONSUMER.NAMES.S")["consumers"] == []
