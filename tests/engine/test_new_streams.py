@@ -144,3 +144,20 @@ def test_a_stream_and_its_consumer_come_and_go_in_one_turn(
     assert "error" not in answers(client)["S"]
     survivor = again(driver, disk).client()
     assert survivor.api("CONSUMER.NAMES.S")["consumers"] == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_messages_of_a_deleted_stream_do_not_come_back_in_the_next_one_of_its_name(
+    seed: int,
+) -> None:
+    disk = SimulatedDisk(Random(seed))
+    driver = Driver(disk).start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"]})
+    client.store("S.a")
+    driver.runner.hold()
+    client.send(encode("$JS.API.STREAM.DELETE.S", b"", "_INBOX.t.d") + create("S"))
+    assert driver.runner.step()  # both are durable, and in the log alone
+    survivor = again(driver, disk)
+    assert survivor.client().api("STREAM.INFO.S")["state"]["messages"] == 0
+    assert survivor.js.problems == []

@@ -148,17 +148,3 @@ def test_a_new_stream_whose_directories_are_not_synced_is_found(
 
     monkeypatch.setattr(StreamStore, "begin_log", hasty)
     assert found(busy).startswith(LOST)
-
-
-def test_a_directory_that_does_not_say_whose_it_is_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    make = StreamStore.make
-
-    def nameless(store: StreamStore) -> None:
-        created, store.meta.incarnation = store.meta.incarnation, 0
-        make(store)
-        store.meta.incarnation = created
-
-    monkeypatch.setattr(StreamStore, "make", nameless)
-    assert found(busy).startswith(LOST)
