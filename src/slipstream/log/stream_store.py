@@ -386,6 +386,7 @@ class LeavingDirectory:
         above, name = os.path.split(path)
         self.path = path
         self._disk = disk
+        self._created = created
         self._trash = f"{above}/{_TRASH}{created or name[:_NAME_BYTES_MAX]}"
         self._aside = f"{above}/{_ASIDE}{created}"
         self._is_aside = False
@@ -402,6 +403,8 @@ class LeavingDirectory:
         there = self._aside if self._is_aside else self.path
         if self._disk.exists(there):
             self._disk.rename(there, self._trash)
+            if self._created:  # or what is left of it under its name might not say whose it is
+                self._disk.sync_dir(os.path.dirname(self.path))
             self._disk.remove_tree(self._trash)
 
 
@@ -795,7 +798,8 @@ class Store:
         """Apply what the commit log held of an earlier process. What the disk does not take now
         stays in the log, and counts for whoever loads it."""
         if record.kind == REMOVE:
-            removal = Removal(LeavingDirectory(self.disk, path), record.incarnation)
+            created = record.incarnation if path == self._stream_of(path) else 0
+            removal = Removal(LeavingDirectory(self.disk, path, created), record.incarnation)
             try:
                 removal.apply(b"", touched)
             except (OSError, StorageError):

@@ -317,13 +317,14 @@ class SimulatedDisk:
             directory.change({name: None})
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all that is in it, if it is there; one name after the other."""
+        """Remove a directory with all that is in it, if it is there; one name after the other, in
+        any order."""
         if not self.exists(path):
             return
         directory, name = self._parent(path)
         node = directory.names[name]
         if isinstance(node, _Directory):
-            for below in sorted(node.names):
+            for below in self.random.sample(sorted(node.names), len(node.names)):
                 self.remove_tree(f"{path}/{below}")
         directory.change({name: None})
 
