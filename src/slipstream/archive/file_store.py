@@ -2,6 +2,7 @@
 
     meta.inf                  the configuration
     msgs/<n>.blk              messages, and what was removed since
+    msgs/index.db             see `store_index`
     obs/<consumer>/meta.inf   a consumer's configuration
     obs/<consumer>/o.dat      its position
 
@@ -22,6 +23,7 @@ import msgspec
 
 from slipstream.archive.messages import may_be_subject, skip_to
 from slipstream.archive.s2 import S2Reader
+from slipstream.archive.store_index import StoreIndex, read_index
 from slipstream.errors import CorruptionError
 from slipstream.log.base import Log
 from slipstream.log.segment import SEQUENCE_MAX
@@ -33,6 +35,7 @@ _TOMBSTONE = 1 << 62
 _CHECKSUM_SIZE = 8
 _PACKED = b"cmp\x01"  # how a block begins that is compressed by s2, before its size
 _RECORD_BYTES_MAX = 1 << 30
+_INDEX = "msgs/index.db"
 _BLOCK = re.compile(r"msgs/(\d{1,18})\.blk")
 _CONSUMER = re.compile(r"obs/([^/]+)/meta\.inf")
 _POSITION_MAGIC, _POSITION_VERSION = 22, 2
@@ -116,9 +119,12 @@ def blocks(files: StreamFiles) -> list[str]:
 def store_blocks(files: StreamFiles, log: Log, first_seq: int) -> Iterator[int]:
     """Append the messages from `first_seq` on to `log`, block by block; yields after each the last
     sequence that was given out, as far as it is known. The blocks do not say what limits have
-    removed from the front: the stream's state does. Raises OSError, `StorageError`."""
+    removed: the stream's state does of the front, and the index of the rest. Raises OSError,
+    `StorageError`."""
     names = blocks(files)
-    removed: set[int] = set()
+    index = _index(files)
+    removed = index.removed
+    first_seq = max(first_seq, index.first_seq)
     for name in names:
         for record in records(unpacked(files.read(name))):
             if record.seq > SEQUENCE_MAX:
@@ -136,6 +142,18 @@ def store_blocks(files: StreamFiles, log: Log, first_seq: int) -> Iterator[int]:
             if record.seq >= first_seq and record.seq not in removed:
                 _store(log, record, data)
         yield last_seq
+    log.last_ts = max(log.last_ts, index.last_ts)
+    yield index.last_seq
+
+
+def _index(files: StreamFiles) -> StoreIndex:
+    """What the index says; without one that can be read, limits remove again what they had."""
+    try:
+        if _INDEX in files.names():
+            return read_index(files.read(_INDEX))
+    except CorruptionError:
+        pass
+    return StoreIndex()
 
 
 def _store(log: Log, record: StoredRecord, data: bytes) -> None:

@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "why": ("slipstream.cli.why", "app", "Say why a consumer does or does not get messages"),
     "top": ("slipstream.cli.top", "app", "Watch streams, consumers and rates"),
     "console": ("slipstream.console.command", "app", "Streams and messages in a browser"),
+    "store": ("slipstream.cli.store", "app", "Take over the streams of nats-server"),
     "check": ("slipstream.cli.check", "app", "Read a store while no server runs"),
     "cheat": ("slipstream.cli.cheat", "app", "Show examples"),
     "completion": ("slipstream.cli.completion", "app", "Completion for bash, zsh and fish"),

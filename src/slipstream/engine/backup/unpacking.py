@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from slipstream.archive.entries import CONSUMER, MAGIC, STATE, EntryReader
-from slipstream.archive.file_store import consumers, store_blocks
+from slipstream.archive.file_store import StreamFiles, consumers, store_blocks
 from slipstream.archive.messages import skip_to, store_messages
 from slipstream.archive.s2 import S2Reader
 from slipstream.archive.tar import KeptInMemory, TarFiles
@@ -167,6 +167,11 @@ class Unpacked:
         files.finish()
         if "meta.inf" not in files.names():
             raise CorruptionError("the archive is tar, and not of a stream: it has no meta.inf")
+        yield from self.take_directory(files)
+
+    def take_directory(self, files: StreamFiles) -> Iterator[int]:
+        """A directory of nats-server's file store is all there is to come: take it block by block.
+        Blocks. Raises OSError, `StorageError`."""
         for name, entry in consumers(files):
             if is_name(name):
                 self.consumers[name] = read_entry(name, entry)

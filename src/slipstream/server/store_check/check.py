@@ -75,7 +75,7 @@ class Report(msgspec.Struct):
     problems: list[str]
 
 
-class _Idle:
+class Idle:
     """Runs no job: whatever is to be written later stays unwritten."""
 
     def start(self, job: Job) -> None:
@@ -143,7 +143,7 @@ def _kept_from_servers(directory: str) -> Iterator[None]:
 
 def _look(directory: str) -> Checked:
     disk = OverlayDisk(directory)
-    engine = Engine(Clock(time.time_ns()), Random(), EngineOptions(), _Idle())
+    engine = Engine(Clock(time.time_ns()), Random(), EngineOptions(), Idle())
     problems: list[str] = []
     engine.on_problem = problems.append
     store = Store(disk, directory)

@@ -1,0 +1,78 @@
+"""`slipstream store`: store directories, while no server runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from slipstream.cli.output import note, print_json, say, table
+from slipstream.cli.session import new_app, wants_json
+from slipstream.cli.values import show_size
+from slipstream.errors import StorageError
+from slipstream.server.process import raise_file_limit
+from slipstream.server.store_import import ImportedStream, ImportReport, import_store
+
+app = new_app("Take over the streams of nats-server.")
+
+WHOLE, INCOMPLETE, IMPOSSIBLE = 0, 1, 2  # exit codes
+
+
+@app.command("import")
+def import_(
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="The -sd or store_dir of nats-server")
+    ],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The one of Slipstream")],
+) -> None:
+    """Take over the streams of nats-server's store directory: messages, buckets and consumers.
+
+    Neither server may run meanwhile. SOURCE is only read; STORE is made if it is not there. Exit
+    codes: 0 everything was taken over, 1 some streams were not, 2 nothing was.
+    """
+    raise_file_limit()
+    try:
+        report = import_store(str(source), str(store), _tell)
+    except (StorageError, OSError) as error:
+        note(f"slipstream: store import: {error}")
+        raise typer.Exit(IMPOSSIBLE) from error
+    if wants_json():
+        print_json(msgspec.to_builtins(report))
+    else:
+        _show(report)
+    raise typer.Exit(WHOLE if report.is_whole else INCOMPLETE)
+
+
+def _tell(stream: ImportedStream) -> None:
+    if stream.problem:
+        note(f"{stream.account} > {stream.name} was not taken over: {stream.problem}")
+    elif not wants_json():
+        note(f"{stream.account} > {stream.name}: {stream.messages:,} messages")
+
+
+def _show(report: ImportReport) -> None:
+    taken = [stream for stream in report.streams if not stream.problem]
+    rows = [
+        [
+            stream.account,
+            stream.name,
+            f"{stream.messages:,}",
+            show_size(stream.bytes),
+            f"{stream.first_seq:,}",
+            f"{stream.last_seq:,}",
+            f"{stream.consumers:,}",
+        ]
+        for stream in taken
+    ]
+    if rows:
+        names = ("Account", "Stream", "Messages", "Size", "First", "Last", "Consumers")
+        table("Streams", names, rows)
+    missing = len(report.streams) - len(taken)
+    say(
+        f"{len(taken)} of {len(report.streams)} streams are in {report.store}."
+        + (
+            f" {missing} could not be taken over; {report.source} has them still."
+            if missing
+            else ""
+        )
+    )
