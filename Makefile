@@ -6,6 +6,7 @@
 #   make fuzz    look for inputs that break the parsers, the API or recovery, SECONDS=60 for each target
 #   make sanitize  tests and inputs under AddressSanitizer and UndefinedBehaviorSanitizer (needs gcc)
 #   make wheels  manylinux wheels for the CPythons of this machine, each tried without a compiler
+#   make power-cuts  a real server, and disks as of random power cuts, CUTS=1000 of them (needs gcc)
 #   make bench   table and plots against nats-server (needs rustc); PARTS="loads scale curves"
 PYTHON ?= python3
 VENV   ?= .venv
@@ -15,11 +16,11 @@ JOBS   ?= auto
 SECONDS ?= 60
 SEED   ?= 0
 
-.PHONY: demo demo-kill ready test test-compiled test-plain lint fuzz sanitize bench build wheels clean help
+.PHONY: demo demo-kill ready test test-compiled test-plain lint fuzz sanitize power-cuts bench build wheels clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,10s/^#   //p' Makefile
+	@sed -n '2,11s/^#   //p' Makefile
 
 demo: ready $(VENV)/.demo build
 	$(PY) -m examples.flights
@@ -83,6 +84,12 @@ sanitize: $(VENV)/.dev $(VENV)/.fuzz
 		SLIPSTREAM_BUILD=compiled $(PY) $(PYTEST) $(SANITIZED_TESTS)
 	@echo "==> fuzzing of what works on raw memory, $(SECONDS) s for each target"
 	$(PY) -m fuzz --sanitize --seconds $(SECONDS) --seed $(SEED) $(SANITIZED_TARGETS)
+
+CUTS ?= 1000
+
+power-cuts: $(VENV)/.dev build
+	@echo "==> $(CUTS) power cuts"
+	PYTHONPATH=src $(PY) -m tests.power_cuts --cuts $(CUTS) --seed $(SEED)
 
 bench: $(VENV)/.bench build
 	$(PY) -m bench $(PARTS)
