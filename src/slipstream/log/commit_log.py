@@ -181,10 +181,12 @@ class EntryBatch:
 class CommitLog:
     """See the module's text. `open`, then apply what that returns, then `begin`."""
 
-    def __init__(self, disk: Disk, root: str, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(
+        self, disk: Disk, root: str, file_bytes: int = FILE_BYTES, directory: str = ""
+    ) -> None:
         self._disk = disk
         self._root = root + "/"  # before the paths that the log has
-        self._directory = f"{root}/commit-log"
+        self._directory = directory or f"{root}/commit-log"  # which may be on another disk
         self._file_bytes = file_bytes
         self._files: list[File] = []
         self._read: list[bytes] = []  # what was in them

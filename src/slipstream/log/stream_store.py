@@ -8,6 +8,7 @@
                                         ephemeral/<name>/...
 
     <root>/commit-log/0.log, 1.log                          what changed last of the small ones
+                                                            (or elsewhere, see `log_place`)
 
 Small content that changes (a configuration, a position) goes into the commit log first, and from
 there to its files. It is kept in two files, each with a generation and a checksum, so that one may
@@ -42,6 +43,7 @@ from slipstream.log.commit_log import FILE_BYTES, CommitLog, Removal
 from slipstream.log.disk import Disk, File
 from slipstream.log.durability import Touched
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog
+from slipstream.log.log_place import place_log
 from slipstream.log.recovery import is_unused, open_log
 from slipstream.log.segment_bytes import UnwrittenSegment
 
@@ -706,7 +708,7 @@ class StreamStore:
 
 class Store:
     """The store directory of a server; `cache_bytes_max` bounds the memory that reading takes,
-    `log_bytes` each of the commit log's two files.
+    `log_bytes` each of the commit log's two files. That is in `log_dir`, or in the store directory.
 
     What the commit log holds is applied first. Blocks; raises OSError, `StorageError`.
     """
@@ -718,13 +720,15 @@ class Store:
         cache_bytes_max: int = 16 * 1024 * 1024,
         segment_bytes: int = SEGMENT_BYTES,
         log_bytes: int = FILE_BYTES,
+        log_dir: str = "",
     ) -> None:
         self.disk = disk
         self.root = f"{root}/jetstream"
         self._cache = BlockCache(cache_bytes_max)
         self._segment_bytes = segment_bytes
         disk.makedirs(self.root)
-        self.commit_log = CommitLog(disk, root, log_bytes)
+        place = place_log(disk, root, log_dir)
+        self.commit_log = CommitLog(disk, root, log_bytes, place)
         replayed = self.commit_log.open()
         self.lost = replayed.lost  # numbers of entries of the log that damage has taken
         self._late = Late(disk)

@@ -67,6 +67,8 @@ def announce_jetstream(log: Logger, engine: Engine, options: ServerOptions, seco
     log.info(f"  Max Memory:      {size(memory_for_streams(options))}")
     log.info(f"  Max Storage:     {size(disk_for_streams(options))}")
     log.info(f'  Store Directory: "{js.store_dir}/jetstream"')
+    if js.log_dir:
+        log.info(f'  Commit Log:      "{js.log_dir}/commit-log"')
     if js.domain:
         log.info(f"  Domain:          {js.domain}")
     log.info(f"  API Level:       {API_LEVEL}")

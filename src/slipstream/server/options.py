@@ -164,6 +164,7 @@ class JetStreamOptions(msgspec.Struct, kw_only=True):
 
     enabled: bool = False
     store_dir: str = ""  # a `jetstream` directory is made inside; "" lets the caller choose
+    log_dir: str = ""  # for the commit log, as on another disk; "" is the store directory
     max_memory_store: int = -1  # 0: none; -1: no bound, 75% of the machine's may be reserved
     max_file_store: int = -1  # 0: none; -1: likewise, of the disk's free space
     sync_always: bool = True  # fdatasync before each (group of) acknowledgements
@@ -306,6 +307,7 @@ class ServerOptions(msgspec.Struct, kw_only=True):
     ports_file_dir: str = ""
     server_tags: list[str] = msgspec.field(default_factory=list)
     server_metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    busy_poll: bool = True  # look for more input for 60 µs after a small read, before sleeping
     no_auth_user: str = ""
     system_account: str = SYSTEM_ACCOUNT
     no_system_account: bool = False

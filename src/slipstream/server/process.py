@@ -101,7 +101,7 @@ class ServerProcess:
             self._server.monitoring.monitor.reload = self._reload_and_tell
         self._write_ports_file()
         if self._server.runtime is not None:
-            self._server.runtime.have_process_alone()
+            self._server.runtime.have_process_alone(self._server.options.busy_poll)
         self._service.begin(loop)
         await self._end.wait()
         self._service.tell(STOPPING)

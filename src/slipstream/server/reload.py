@@ -56,7 +56,7 @@ def reload_server(server: "Server", options: ServerOptions) -> None:
 
 def _open_store(runtime: Runtime, options: ServerOptions) -> None:
     try:
-        runtime.open_store(options.jetstream.store_dir)
+        runtime.open_store(options.jetstream.store_dir, options.jetstream.log_dir)
     except (OSError, StorageError) as error:
         raise ConfigError(f"JetStream can not be turned on: {error}") from error
 

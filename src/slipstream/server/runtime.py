@@ -104,21 +104,23 @@ class Runtime:
         self._handle = None
         self.turn(self.engine.tick)
 
-    def have_process_alone(self) -> None:
+    def have_process_alone(self, busy_poll: bool) -> None:
         """For a process that is only a server: what is there now stays, cycles are rare, and nobody
-        else's threads wait while the loop looks for more."""
+        else's threads wait while the loop looks for more, if `busy_poll` allows that."""
         gc.freeze()
         gc.enable()  # the command has turned it off while everything was loaded
         gc.set_threshold(50_000, 50, 50)
-        self.busy_poll = BusyPoll(self.loop)
+        if busy_poll:
+            self.busy_poll = BusyPoll(self.loop)
 
     # -- beginning and end ---------------------------------------------------------------------
 
-    def open_store(self, directory: str) -> Store:
-        """The store directory, locked against other servers. Blocks."""
+    def open_store(self, directory: str, log_dir: str = "") -> Store:
+        """The store directory, locked against other servers; its commit log in `log_dir`, if that
+        is named. Blocks."""
         if self._lock is None:
             self._lock = DirectoryLock(directory)
-        self.store = Store(OsDisk(), directory)
+        self.store = Store(OsDisk(), directory, log_dir=log_dir)
         return self.store
 
     async def listen(self, host: str, port: int) -> int:

@@ -92,6 +92,11 @@ class Server:
         self.port = 0
         self._temporary = ""
         if config.jetstream.enabled and not config.jetstream.store_dir:
+            if store_dir is None and config.jetstream.log_dir:
+                raise ConfigError(
+                    f"jetstream: log_dir {config.jetstream.log_dir} needs a store_dir: without one "
+                    "the store is a temporary directory, which goes when the server stops"
+                )
             if store_dir is None:
                 import tempfile
 
@@ -184,7 +189,8 @@ class Server:
         if foreign:
             raise StorageError(f"Can't start JetStream: {foreign}")
         try:
-            runtime.engine.start_jetstream(runtime.open_store(directory))
+            store = runtime.open_store(directory, self.options.jetstream.log_dir)
+            runtime.engine.start_jetstream(store)
         except OSError as error:
             raise StorageError(
                 f"Can't start JetStream: could not create storage directory {directory} - "

@@ -207,6 +207,12 @@ TOP = Block(
             "limits.no_fast_producer_stall",
             reloadable=True,
         ),
+        optional(
+            "busy_poll",
+            Boolean,
+            "Look for more for 60 µs after a small read, before sleeping: clients that wait for "
+            "each answer have it sooner, for some processor time.",
+        ),
         optional("no_header_support", Boolean, "Refuse headers.", "limits.no_header_support"),
         optional(
             "max_closed_clients",

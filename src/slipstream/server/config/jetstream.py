@@ -110,6 +110,12 @@ JETSTREAM = Block(
             "Where streams are kept; a directory jetstream is made in it.",
         ),
         optional(
+            "log_dir",
+            String,
+            "Where the commit log is kept, such as on another disk than the store; a directory "
+            "commit-log is made in it. Without it, in the store. A log that is elsewhere is moved.",
+        ),
+        optional(
             "max_memory_store max_mem_store max_mem",
             StoreSize,
             "Memory for memory streams; 0 is none, -1 no bound, but streams may reserve "

@@ -17,7 +17,10 @@ from slipstream.engine.loop.clock import Clock
 from slipstream.engine.protocol.options import EngineOptions
 from slipstream.engine.stream.stream import Stream
 from slipstream.errors import StorageError
+from slipstream.log.disk import OsDisk
 from slipstream.log.durability import Job
+from slipstream.log.log_place import DIRECTORY as LOG_DIRECTORY
+from slipstream.log.log_place import find_log
 from slipstream.log.record import Record
 from slipstream.log.stream_store import Store
 from slipstream.server.foreign_store import foreign_store
@@ -143,6 +146,9 @@ def _kept_from_servers(directory: str) -> Iterator[None]:
 
 def _look(directory: str) -> Checked:
     disk = OverlayDisk(directory)
+    log = find_log(OsDisk(), directory)
+    if os.path.isdir(log):
+        disk.put_before(LOG_DIRECTORY, log)
     engine = Engine(Clock(time.time_ns()), Random(), EngineOptions(), Idle())
     problems: list[str] = []
     engine.on_problem = problems.append

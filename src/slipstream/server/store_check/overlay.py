@@ -143,6 +143,10 @@ class OverlayDisk:
         self._root = root
         self._top = _Directory(root)
 
+    def put_before(self, name: str, directory: str) -> None:
+        """Have `directory`, which lies elsewhere, stand as `name` in the root."""
+        self._top.entries[name] = _Directory(directory)
+
     def _names(self, path: str) -> list[str]:
         assert path == self._root or path.startswith(self._root + "/"), path
         return [name for name in path[len(self._root) :].split("/") if name]
