@@ -1,6 +1,7 @@
 """`python -m tests.power_cuts`: power cuts of a real server, as many as one likes."""
 
 import argparse
+import logging
 import sys
 from collections import Counter
 from pathlib import Path
@@ -19,6 +20,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=processors(), help="servers at a time")
     parser.add_argument("--keep", type=Path, help="for disks on which something is broken")
     options = parser.parse_args()
+    logging.disable(logging.WARNING)  # of clients whose server was killed
     if options.keep is not None:
         options.keep.mkdir(parents=True, exist_ok=True)
     outcome = run(
@@ -26,8 +28,6 @@ def main() -> int:
         seconds=options.seconds, workers=options.workers, keep=options.keep,
         say=lambda text: print(text, flush=True),
     )  # fmt: skip
-    for text in outcome.broken:
-        print(text)
     for text in outcome.alarms:
         print(f"reported, and nothing promised is missing: {text}")
     for text in outcome.escaped:

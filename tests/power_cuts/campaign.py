@@ -249,6 +249,7 @@ def run(
         base = Path(name)
         library = build_recorder(base)
         while outcome.cuts < cuts:
+            known = len(outcome.broken)
             recording = record(seed, base / f"seed-{seed}", library, lives, seconds)
             _cut(recording, min(each, cuts - outcome.cuts), library, workers, keep, drop, outcome)
             shutil.rmtree(recording.directory)
@@ -256,6 +257,8 @@ def run(
                 f"seed {seed}: {outcome.cuts} cuts, {outcome.records} records, {outcome.syncs} "
                 f"syncs, {outcome.answers} answers; {len(outcome.broken)} broken promises"
             )
+            for text in outcome.broken[known:]:
+                say(f"  {text}")
             seed += 1
     return outcome
 

@@ -7,7 +7,7 @@ answered before the cut must be there, what was asked may be, and nothing else.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import monotonic_ns
 
@@ -134,16 +134,15 @@ class Promises:
     @property
     def answers(self) -> int:
         """How many successes were known."""
-        lists: list[Sequence[Asked]] = [
-            *self.messages.values(),
-            *self.removals.values(),
-            *self.streams.values(),
-        ]
-        lists += [*self.consumers.values(), *self.keys.values()]
-        asked = [one for some in lists for one in some]
-        asked += [
-            one for some in (*self.deletions.values(), *self.acks.values()) for one in some.values()
-        ]
+        asked: list[Asked] = []
+        for some in (self.messages, self.removals, self.streams, self.keys):
+            asked += [one for several in some.values() for one in several]
+        for states in self.consumers.values():
+            asked += states
+        for deletions in self.deletions.values():
+            asked += deletions.values()
+        for acks in self.acks.values():
+            asked += acks.values()
         return sum(one.answered > 0 for one in asked)
 
     def false_alarms(self, found: Found) -> list[str]:

@@ -46,9 +46,10 @@ class Clients:
             *(self._until_lost(self._own(n)) for n in range(2)),
             self._until_lost(self._put_keys()),
         )
-        await asyncio.wait({asyncio.ensure_future(ended), working}, return_when="FIRST_COMPLETED")
+        ending, asking = asyncio.create_task(ended), asyncio.create_task(_finish(working))
+        await asyncio.wait([ending, asking], return_when=asyncio.FIRST_COMPLETED)
         working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
+        await asyncio.gather(ending, asking, return_exceptions=True)
         for connection in self._connections:
             await connection.close()
 
@@ -315,3 +316,7 @@ class Clients:
                 await bucket.put(key, str(state.value))
             state.succeeded()
             await asyncio.sleep(0.002)
+
+
+async def _finish(working: "asyncio.Future[list[None]]") -> None:
+    await working
