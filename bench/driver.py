@@ -54,8 +54,8 @@ class Driver:
         self._data.clear()
         return n
 
-    def request_all(self, requests: Iterable[tuple[str, Any]]) -> list[bytes]:
-        """The answers to API requests, in order; some are on their way at a time."""
+    def request_all(self, requests: Iterable[tuple[str, Any]], window: int = WINDOW) -> list[bytes]:
+        """The answers to API requests, as they come; `window` are on their way at a time."""
         answers: list[bytes] = []
         sent = 0
         for subject, body in requests:
@@ -63,7 +63,7 @@ class Driver:
             head = f"PUB {subject} {self.inbox}.{sent} {len(payload)}\r\n".encode()
             self.send(head + payload + b"\r\n")
             sent += 1
-            while sent - len(answers) >= WINDOW:
+            while sent - len(answers) >= window:
                 answers.extend(self._messages())
         while len(answers) < sent:
             answers.extend(self._messages())

@@ -88,6 +88,11 @@ def _copy_rate() -> float:
     return COPY_BYTES / (time.perf_counter() - begin)
 
 
+def share_of_bandwidth(load: Load, per_second: float, disk: Disk) -> float | None:
+    """Which share of the disk's bandwidth a load's rate is, where its row states that."""
+    return per_second * load.disk_bytes / disk.bytes_per_second if load.states_bandwidth else None
+
+
 def of_load(load: Load, ideal: float, disk: Disk) -> float:
     """The limit of a load, from what a server that does nothing reaches."""
     if load.lower_is_better:

@@ -27,11 +27,13 @@ PREAMBLE = """\
 
 Written by `make bench`. Slipstream acknowledges what is on disk; nats-server's default does not
 wait for the disk, and *always* is nats-server with `sync_interval: always`. The servers take turns,
-so a ratio says more than a rate. A figure is the median of the rounds. The noise is how far a
-round's ratio lay from the median ratio: a second run agrees when the two ranges, each at least 5%
-wide to either side, overlap. The limit of a load is what the same load generator reaches against a
-server that does nothing (`bench/ideal.rs`) and, with file storage, what the disk takes
-(`docs/performance.md`).
+so a ratio says more than a rate. In each round they come in random order. A figure is the
+median of the rounds, a ratio that of the medians, with a 95% interval (bootstrap); a goal is met
+only if the whole interval meets it. Rows measured before that have, with ±, how far a round's ratio
+lay from the median ratio. A second run agrees when the two intervals, each at least 5% wide to
+either side, overlap. Slipstream runs with `busy_poll`, its default, unless a row says so. The limit
+of a load is what the same load generator reaches against a server that does nothing
+(`bench/ideal.rs`) and, with file storage, what the disk takes (`docs/performance.md`).
 """
 
 
@@ -75,7 +77,7 @@ def page(known: dict[str, Any]) -> str:
             f"{known['loads']['rounds']} rounds. Messages per second, or µs where it says so.\n\n"
         )
         text += (
-            "| load (128-byte bodies) | Slipstream | nats-server | ratio | noise | goal | "
+            "| load (128-byte bodies) | Slipstream | nats-server | ratio | 95% interval | goal | "
             "| limit |\n"
             "|---|---:|---:|---:|---:|---:|---|---:|\n"
         )
@@ -100,23 +102,49 @@ def page(known: dict[str, Any]) -> str:
 def load_cells(row: Row) -> list[str]:
     """A load's cells as text."""
     sign = "≤" if row["lower_is_better"] else "≥"
-    goals, ratios, theirs = [], [], [figure(row["theirs"])]
-    ratios.append(f"{row['ratio']:.2f}x")
-    goals.append(f"{sign} {row['goal']:g}x" if row["goal"] is not None else "")
+    theirs = [figure(row["theirs"])]
     if row["always"] is not None:
         theirs.append(f"(always: {figure(row['always'])})")
-        ratios.append(f"({row['ratio_always']:.2f}x)")
-        goals.append(f"({sign} {row['goal_always']:g}x)")
+    ratios, intervals, goals = [], [], []
+    for form, ratio, goal in (
+        ("{}x", row["ratio"], row["goal"]),
+        ("({}x)", row["ratio_always"], row["goal_always"]),
+    ):
+        if ratio is not None:
+            middle, reach = _ratio_cells(ratio, row)
+            ratios.append(form.format(middle))
+            intervals.append(form.format(reach) if isinstance(ratio, list | tuple) else reach)
+        if goal is not None:
+            goals.append(form.format(f"{sign} {goal:g}"))
+    if row.get("share") is not None:
+        middle, low, high = row["share"]
+        ratios.append(f"{middle:.0%} of {row['share_of']}")
+        intervals.append(f"{low:.0%}-{high:.0%}")
+        goals.append(f"≥ {row['goal_share']:.0%}")
+    if row.get("bandwidth") is not None:
+        ratios.append(f"{row['bandwidth']:.0%} of the disk")
+    if row.get("bound") is not None:
+        _, low, high = row["own"]
+        intervals.append(f"[{figure(low)}-{figure(high)}]")
+        goals.append(f"[≤ {figure(row['bound'])}]")
     return [
         row["name"],
         figure(row["ours"]),
         " ".join(theirs),
         " ".join(ratios),
-        f"±{row['noise']:.0%}",
-        " ".join(goals).strip(),
+        " ".join(dict.fromkeys(intervals)),
+        " ".join(goals),
         "met" if row["met"] else "**not met**",
         figure(row["limit"]) if row.get("limit") else "",
     ]
+
+
+def _ratio_cells(ratio: Any, row: Row) -> tuple[str, str]:
+    """A ratio, and how sure it is; rows of an earlier benchmark have one number, and the noise."""
+    if isinstance(ratio, list | tuple):
+        middle, low, high = ratio
+        return f"{middle:.2f}", f"{low:.2f}-{high:.2f}"
+    return f"{ratio:.2f}", f"±{row['noise']:.0%}"
 
 
 def scale_cells(row: Row) -> list[str]:

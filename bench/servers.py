@@ -18,7 +18,7 @@ READY_WITHIN = 120.0  # seconds
 STOPPED_WITHIN = 120.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, frozen=True)
 class Contender:
     """A kind of server: its name in the table and its command line."""
 
@@ -35,6 +35,9 @@ def _installed(program: str) -> str:
 
 # The package that this interpreter imports, so that a checkout measures itself.
 SLIPSTREAM = Contender("slipstream", [sys.executable, "-m", "slipstream.server.command"])
+SLIPSTREAM_WITHOUT_BUSY_POLL = Contender(
+    "slipstream without busy_poll", SLIPSTREAM.command, "busy_poll: false"
+)
 NATS_SERVER = Contender("nats-server", [_installed("nats-server")])
 NATS_SERVER_ALWAYS = Contender(
     "nats-server always", NATS_SERVER.command, "jetstream { sync_interval: always }"
