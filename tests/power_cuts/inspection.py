@@ -57,5 +57,7 @@ async def _deliver(stream: Stream, name: str, found: FoundConsumer) -> None:
         for message in batch:
             found.bodies.add(bytes(message.data))
             await message.ack()
-        if not len(batch):
-            return
+        if not len(batch):  # the end, unless the machine was too busy to deliver in time
+            info = await consumer.info()
+            if not info.num_pending and not info.num_ack_pending:
+                return
