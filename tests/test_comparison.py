@@ -1,7 +1,6 @@
 """The benchmark's verdict: a goal is met only if the whole interval of the ratio meets it."""
 
 import pytest
-
 from bench.compare import interval, make_row
 from bench.limits import Disk
 from bench.loads import Beside, Load
