@@ -64,7 +64,7 @@ class Row:
 
     @property
     def goal(self) -> str:
-        """What issue 3 asks for; "" for loads that are only measured."""
+        """What is to be reached; "" for loads that are only measured."""
         if self.ratio_goal is not None:
             return f"{self.ratio_goal:g}x"
         return f"{self.rate_goal:,.0f}/s" if self.rate_goal is not None else ""
@@ -111,32 +111,42 @@ class Row:
         ]
 
 
-def write(rows: list[Row], clients: list[str], rounds: int) -> None:
-    """Save the table, with what it was measured on."""
+def write(rows: list[Row], clients: list[str], rounds: int, pythons: dict[str, str]) -> None:
+    """Save the table, with what it was measured on; `pythons` are those of some clients."""
     head = ["load", "server", *clients, "ratio", "by processor time", "goal", "", "noise"]
     lines = ["| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head)]]
     lines += ["| " + " | ".join(row.cells(clients)) + " |" for row in rows]
-    RESULTS.write_text(f"{_measured_on(clients, rounds)}\n\n" + "\n".join(lines) + "\n")
+    RESULTS.write_text(f"{_measured_on(clients, rounds, pythons)}\n\n" + "\n".join(lines) + "\n")
 
 
-def _measured_on(clients: list[str], rounds: int) -> str:
+def _measured_on(clients: list[str], rounds: int, pythons: dict[str, str]) -> str:
     version = subprocess.run(
         [NATS_SERVER.command[0], "--version"], capture_output=True, text=True
     ).stdout.strip()
-    others = ", ".join(f"{name} {_version(name)}" for name in clients if name != OURS)
+    others = ", ".join(
+        f"{name} {_version(name, pythons.get(name))}" for name in clients if name != OURS
+    )
     return (
         "# Clients\n\n"
         f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, CPython {platform.python_version()}, "
         f"uvloop; Slipstream {slipstream.__version__} ({build.describe()} build), {others}; "
-        f"{version}.\nMedian of {rounds} rounds in which the clients took turns; bodies of 128 "
-        "bytes, a second of the clock; an object of 256 MiB is moved twice, and the second time "
-        "counts. `ratio` is over nats-py, the column beside it the same by "
+        f"{version}.\nMedian of {rounds} rounds in which the clients came in random order, all with "
+        "the same number of messages; bodies of 128 bytes, a second of the clock. Objects (256 MiB) "
+        "and scans are measured cold, the first in a process, with all that it has to load, and "
+        "warm, the median of three more. `ratio` is over nats-py, the column beside it the same by "
         "the client's own processor time; the last is half the spread of our rounds. An empty cell "
         "is a load that a client has no API for (natsio knows no JetStream), or did not finish."
     )
 
 
-def _version(name: str) -> str:
+def _version(name: str, python: str | None) -> str:
+    if python is not None:  # the client is installed there
+        code = (
+            "import importlib.metadata as m, platform; "
+            f"print(m.version({name!r}), '(CPython', platform.python_version() + ')')"
+        )
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

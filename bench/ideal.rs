@@ -5,14 +5,17 @@
 //! load generator, the loopback interface and the system calls are all that is measured.
 //!
 //! Build: rustc -O --edition 2021 -o ideal ideal.rs
-//! Usage: ideal -p PORT (other options of a server are accepted and ignored)
+//! Usage: ideal [--spin] -p PORT (other options of a server are accepted and ignored)
+//! With `--spin` a thread looks for input for a moment before it sleeps, which saves waking it.
 use std::collections::HashMap;
 use std::env;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Who listens on a subject: its last token may be `*`.
 #[derive(Clone)]
@@ -158,14 +161,30 @@ impl Connection {
     }
 }
 
-fn serve(mut socket: TcpStream, interest: Arc<Interest>) {
+extern "C" { fn recv(fd: i32, to: *mut u8, size: usize, flags: i32) -> isize; }
+const DONT_WAIT: i32 = 0x40; // MSG_DONTWAIT of Linux
+const SPIN: Duration = Duration::from_micros(200);
+
+/// Reads what is there; waits for it awake for a while if `spin`, then asleep.
+fn read(socket: &mut TcpStream, chunk: &mut [u8], spin: bool) -> std::io::Result<usize> {
+    let begin = Instant::now();
+    while spin && begin.elapsed() < SPIN {
+        let n = unsafe { recv(socket.as_raw_fd(), chunk.as_mut_ptr(), chunk.len(), DONT_WAIT) };
+        if n >= 0 { return Ok(n as usize) }
+        let error = std::io::Error::last_os_error();
+        if error.kind() != ErrorKind::WouldBlock { return Err(error) }
+    }
+    socket.read(chunk)
+}
+
+fn serve(mut socket: TcpStream, interest: Arc<Interest>, spin: bool) {
     socket.set_nodelay(true).unwrap();
     let writer = Arc::new(Mutex::new(socket.try_clone().unwrap()));
     let mut it = Connection { interest, socket: writer, out: Vec::new(), others: Vec::new(), subject: Vec::new(), changes: usize::MAX, seq: 0 };
     it.out.extend_from_slice(b"INFO {\"server_id\":\"I\",\"version\":\"2.12.0\",\"headers\":true,\"max_payload\":8388608}\r\n");
     it.flush();
     let (mut data, mut chunk) = (Vec::new(), vec![0; 1 << 18]);
-    while let Ok(n) = socket.read(&mut chunk) {
+    while let Ok(n) = read(&mut socket, &mut chunk, spin) {
         if n == 0 { break }
         data.extend_from_slice(&chunk[..n]);
         let used = it.frames(&data);
@@ -176,11 +195,12 @@ fn serve(mut socket: TcpStream, interest: Arc<Interest>) {
 
 fn main() {
     let words: Vec<String> = env::args().collect();
+    let spin = words.iter().any(|w| w == "--spin");
     let at = words.iter().position(|w| w == "-p").expect("-p PORT");
     let port: u16 = words[at + 1].parse().expect("a port");
     let interest = Arc::new(Interest::default());
     for socket in TcpListener::bind(("127.0.0.1", port)).expect("bind").incoming() {
         let (socket, interest) = (socket.unwrap(), interest.clone());
-        thread::spawn(move || serve(socket, interest));
+        thread::spawn(move || serve(socket, interest, spin));
     }
 }

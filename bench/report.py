@@ -33,7 +33,8 @@ only if the whole interval meets it. Rows measured before that have, with ±, ho
 lay from the median ratio. A second run agrees when the two intervals, each at least 5% wide to
 either side, overlap. Slipstream runs with `busy_poll`, its default, unless a row says so. The limit
 of a load is what the same load generator reaches against a server that does nothing
-(`bench/ideal.rs`) and, with file storage, what the disk takes (`docs/performance.md`).
+(`bench/ideal.rs`), asleep or awake while it waits, whichever is better, and, with file storage,
+what the disk takes (`docs/performance.md`).
 """
 
 

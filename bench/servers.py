@@ -43,6 +43,7 @@ NATS_SERVER_ALWAYS = Contender(
     "nats-server always", NATS_SERVER.command, "jetstream { sync_interval: always }"
 )
 IDEAL = Contender("ideal", [str(IDEAL_PROGRAM)])
+SPINNING_IDEAL = Contender("spinning ideal", [str(IDEAL_PROGRAM), "--spin"])
 
 
 def check_installed() -> None:
