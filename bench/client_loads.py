@@ -123,22 +123,25 @@ class NatsPy(Client):
 
 
 class Natsio(Client):
-    """natsio (PyPI)."""
+    """natsio (PyPI), from 1.0 on, which needs Python 3.12."""
 
     @asynccontextmanager
     async def open(self, url: str) -> AsyncIterator[Any]:
-        from natsio.client import ClientConfig, NATSCore
+        import natsio
 
-        async with NATSCore(ClientConfig(servers=[url])) as nc:
-            yield nc
+        nc = await natsio.connect(url)
+        yield nc
+        await nc.close()
 
     async def publish(self, nc: Any, n: int) -> None:
         for _ in range(n):
             await nc.publish(SUBJECT, BODY)
-        await nc.flush()
+        await nc.flush(60)
 
     async def receive(self, nc: Any, n: int) -> None:
-        subscription = await nc.subscribe(SUBJECT)
+        subscription = await nc.subscribe(
+            SUBJECT, pending_msgs_limit=n, pending_bytes_limit=1 << 31
+        )
 
         async def publish() -> None:
             for _ in range(n):
@@ -146,7 +149,7 @@ class Natsio(Client):
 
         task = asyncio.create_task(publish())
         left = n
-        async for _ in subscription.messages:
+        async for _ in subscription:
             left -= 1
             if not left:
                 break
@@ -154,9 +157,9 @@ class Natsio(Client):
 
     async def answer(self, nc: Any) -> None:
         async def respond(message: Any) -> None:
-            await message.reply(b"ok")
+            await message.respond(b"ok")
 
-        await nc.subscribe(SUBJECT, callback=respond)
+        await nc.subscribe(SUBJECT, cb=respond)
 
     async def request(self, nc: Any) -> None:
         await nc.request(SUBJECT, b"")

@@ -130,12 +130,12 @@ def _measured_on(clients: list[str], rounds: int, pythons: dict[str, str]) -> st
         "# Clients\n\n"
         f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, CPython {platform.python_version()}, "
         f"uvloop; Slipstream {slipstream.__version__} ({build.describe()} build), {others}; "
-        f"{version}.\nMedian of {rounds} rounds in which the clients came in random order, all with "
-        "the same number of messages; bodies of 128 bytes, a second of the clock. Objects (256 MiB) "
-        "and scans are measured cold, the first in a process, with all that it has to load, and "
-        "warm, the median of three more. `ratio` is over nats-py, the column beside it the same by "
-        "the client's own processor time; the last is half the spread of our rounds. An empty cell "
-        "is a load that a client has no API for (natsio knows no JetStream), or did not finish."
+        f"{version}.\nMedian of {rounds} rounds in which the clients came in random order, all "
+        "with the same number of messages; bodies of 128 bytes, a second of the clock. Objects "
+        "(256 MiB) and scans are measured cold, the first in a process, with all that it has to "
+        "load, and warm, the median of three more. `ratio` is over nats-py, the column beside it "
+        "the same by the client's own processor time; the last is half the spread of our rounds. "
+        "An empty cell is a load that a client has no API for, or did not finish."
     )
 
 

@@ -153,6 +153,60 @@ class NatsPy(Client):
         await self.nc.close()
 
 
+class Natsio(Client):
+    """natsio, from 1.0 on, which needs Python 3.12."""
+
+    async def open(self, url: str) -> None:
+        import natsio
+        from natsio.jetstream import StreamConfig, StreamNotFoundError
+
+        self.nc = await natsio.connect(url)
+        self.js = self.nc.jetstream(publish_async_max_pending=IN_FLIGHT)
+        try:
+            await self.js.delete_stream(STREAM)
+        except StreamNotFoundError:
+            pass
+        self.stream = await self.js.create_stream(StreamConfig(name=STREAM, subjects=[SUBJECT]))
+
+    async def publish(self, n: int) -> None:
+        for _ in range(n):
+            await self.js.publish(SUBJECT, BODY)
+
+    async def publish_async(self, n: int) -> None:
+        for _ in range(n):
+            await self.js.publish_async(SUBJECT, BODY)
+        await self.js.publish_async_complete()
+
+    async def prepare(self, n: int) -> None:
+        from natsio.jetstream import ConsumerConfig
+
+        await self.publish_async(n)
+        config = ConsumerConfig(durable_name="c", max_ack_pending=n)
+        self.consumer = await self.stream.create_consumer(config)
+
+    async def fetch(self, n: int) -> None:
+        left = n
+        while left:
+            messages = await self.consumer.fetch(BATCH)
+            for message in messages:
+                await message.ack()
+            left -= len(messages)
+        await self.nc.flush()
+
+    async def consume(self, n: int) -> None:
+        left = n
+        async with self.consumer.consume() as messages:
+            async for message in messages:
+                await message.ack()
+                left -= 1
+                if not left:
+                    break
+        await self.nc.flush()
+
+    async def close(self) -> None:
+        await self.nc.close()
+
+
 class Natsrpy(Client):
     """natsrpy, a binding of the Rust client."""
 
@@ -212,6 +266,7 @@ class Natsrpy(Client):
 CLIENTS: dict[str, type[Client]] = {
     "slipstream": Slipstream,
     "nats-py": NatsPy,
+    "natsio": Natsio,
     "natsrpy": Natsrpy,
 }
 LOADS = {
