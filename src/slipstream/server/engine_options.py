@@ -4,8 +4,18 @@ from slipstream.engine.engine import Engine
 from slipstream.engine.protocol.options import AccountLimits, EngineOptions
 from slipstream.engine.protocol.options import JetStreamLimits as EngineLimits
 from slipstream.engine.session.account import Account
+from slipstream.engine.sharing.service_imports import ServiceTerms, import_services
+from slipstream.engine.sharing.stream_imports import import_streams
 from slipstream.server.banner import disk_for_streams, memory_for_streams
 from slipstream.server.options import AccountOptions, MappingOptions, ServerOptions
+from slipstream.server.sharing import (
+    RESPONSE_THRESHOLD,
+    SERVICE,
+    SINGLETON,
+    STREAM,
+    ImportOptions,
+    find_export,
+)
 from slipstream.wire.transforms import Mappings
 
 
@@ -88,6 +98,37 @@ def prepare_accounts(engine: Engine, options: ServerOptions) -> None:
         else:
             account = engine.add_account(name, limits)
         _map_subjects(engine, account, wanted.mappings)
+    _share(engine, options)
+
+
+def _share(engine: Engine, options: ServerOptions) -> None:
+    """Have each account import what it is to, and no more."""
+    for name, account in engine.accounts.items():
+        wanted = options.accounts.get(name)
+        imports = wanted.imports if wanted is not None else []
+        streams = [
+            (engine.accounts[each.account], each.subject, each.local)
+            for each in imports
+            if each.kind == STREAM
+        ]
+        services = [
+            (engine.accounts[each.account], each.subject, each.local, _terms(name, each, options))
+            for each in imports
+            if each.kind == SERVICE
+        ]
+        import_streams(account, streams)
+        import_services(account, services)
+
+
+def _terms(name: str, wanted: ImportOptions, options: ServerOptions) -> ServiceTerms:
+    export = find_export(options.accounts[wanted.account].exports, wanted, name)
+    if export is None:
+        return ServiceTerms(share=wanted.share)  # refused by `validate`
+    return ServiceTerms(
+        is_single=export.response_type == SINGLETON,
+        patience=export.response_threshold or RESPONSE_THRESHOLD,
+        share=wanted.share,
+    )
 
 
 def _limits(wanted: AccountOptions) -> AccountLimits:

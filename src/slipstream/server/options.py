@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from slipstream.errors import ConfigError
+from slipstream.server.sharing import ExportOptions, ImportOptions, check_sharing
 
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
@@ -134,6 +135,8 @@ class AccountOptions(msgspec.Struct, kw_only=True):
     jetstream: AccountJetStreamOptions | None = None
     default_permissions: PermissionOptions | None = None
     mappings: list[MappingOptions] = msgspec.field(default_factory=list)
+    exports: list[ExportOptions] = msgspec.field(default_factory=list)
+    imports: list[ImportOptions] = msgspec.field(default_factory=list)
     max_connections: int = -1
     max_subscriptions: int = -1  # per connection
     max_payload: int = -1
@@ -352,6 +355,7 @@ class ServerOptions(msgspec.Struct, kw_only=True):
         """Raise `ConfigError`, with a line for each thing that is wrong and how to put it right."""
         wrong = [*_ports(self), *_limits(self), *_tls(self), *_users(self), *_jetstream(self)]
         wrong += _leafnodes(self)
+        wrong += check_sharing(self.accounts)
         if wrong:
             raise ConfigError("\n".join(wrong))
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from slipstream.engine.session.account import Account
 from slipstream.engine.session.message import Inbound
-from slipstream.engine.session.routing import Route, Service, Subscription
+from slipstream.engine.session.routing import Service
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
@@ -59,20 +60,10 @@ class Delivery(Service):
         raise NotImplementedError
 
 
-def members_of(route: Route) -> list[Subscription]:
-    """Every subscription on `route`."""
-    members = [*route.plain, *(member for group in route.queues for member in group)]
-    if route.shared is not None:
-        members += route.shared.plain
-        for shared in route.shared.groups:
-            members += [*shared.local, *shared.distant]
-    return members
-
-
-def is_denied(route: Route) -> bool:
-    """Whether somebody on `route` listens who did not take a message: then his permissions forbid
+def is_denied(account: Account, subject: bytes) -> bool:
+    """Whether somebody listens on `subject` who did not take a message: then his permissions forbid
     him to see it. As in nats-server it counts as delivered."""
-    for subscription in members_of(route):
+    for subscription in account.listeners(subject):
         session: Any = subscription.receiver
         if not subscription.closed and not session.closed:
             return True

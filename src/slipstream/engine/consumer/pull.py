@@ -214,10 +214,12 @@ class PullDelivery(Delivery):
             return False
         if self._pins:
             self.groups.mark(message)
-        if route.services:  # a stream stores what is delivered, under the subject it comes to
+        if (
+            route.services and route.stores()
+        ):  # a stream stores what is delivered, under the subject it comes to
             message.subject = waiting.reply
         message.to = waiting.reply
-        if not self.account.dispatch(route, message) and not is_denied(route):
+        if not self.account.dispatch(route, message) and not is_denied(self.account, waiting.reply):
             self.waiting.popleft()
             self._wanted -= waiting.left
             return False
@@ -243,7 +245,7 @@ class PullDelivery(Delivery):
         self._unchecked += size
         if self._unchecked > CHECK_EVERY_BYTES:
             self._unchecked = 0
-            self._mind_backlog(route)
+            self._mind_backlog(route, waiting.reply)
         return True
 
     def _find_pinned(self) -> bool:
@@ -257,20 +259,21 @@ class PullDelivery(Delivery):
     def _has_lost_its_pin(self, waiting: Waiting) -> None:
         self._status(waiting.reply, "423 Nats-Wrong-Pin-Id", waiting)
 
-    def _mind_backlog(self, route: Route) -> _int:
+    def _mind_backlog(self, route: Route, reply: bytes) -> _int:
         """Have the requests of a client that has much to take already wait until it has."""
-        for subscription in route.plain:
+        for subscription in self.account.listeners(reply):
             session: Any = subscription.receiver
             self.consumer.engine.flush(session)
             if session.has_enough():
-                self._hold(route, session)
+                # Requests of other accounts have one route, whoever asks.
+                self._hold(route, reply if route.services else b"", session)
                 break
         return 0
 
-    def _hold(self, route: Route, session: Any) -> None:
-        held = [w for w in self.waiting if w.route is route]
-        self.waiting = deque(w for w in self.waiting if w.route is not route)
+    def _hold(self, route: Route, reply: bytes, session: Any) -> None:
+        held = [w for w in self.waiting if w.route is route and reply in (b"", w.reply)]
         self._held.update(dict.fromkeys(held))
+        self.waiting = deque(w for w in self.waiting if w not in self._held)
         session.on_drained(lambda: self._go_on(held))
 
     def _go_on(self, held: list["Waiting"]) -> None:

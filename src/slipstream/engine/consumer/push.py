@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.consumer.delivery import Delivery, is_denied, members_of
+from slipstream.engine.consumer.delivery import Delivery, is_denied
 from slipstream.engine.consumer.redelivery import make_due
 from slipstream.engine.protocol.json_body import read_number
 from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.session.message import Inbound
-from slipstream.engine.session.routing import Follower, Service
+from slipstream.engine.session.routing import Service
 from slipstream.engine.session.session import BACKLOG_BYTES_MAX
 from slipstream.wire.headers import find
 
@@ -81,8 +81,7 @@ class PushDelivery(Delivery):
         """Interest may have come or gone."""
         was = self.active
         self.active = self._is_heard()
-        services = self.account.route(self.subject).services
-        self._is_stored = any(not isinstance(service, Follower) for service in services)
+        self._is_stored = self.account.route(self.subject).stores()
         if self.active and not was:
             self._forget_asked()
             self._beat_later()
@@ -142,7 +141,7 @@ class PushDelivery(Delivery):
         message.to = self.subject
         taken = self.account.dispatch(route, message)
         message.subject = shown
-        if not taken and not is_denied(route):
+        if not taken and not is_denied(self.account, self.subject):
             self._unheard(True)
             return False
         size = len(shown) + len(message.reply) + message.end - message.header_start
@@ -157,7 +156,7 @@ class PushDelivery(Delivery):
         return True
 
     def _mind_backlog(self, route: Any) -> None:
-        for subscription in members_of(route):
+        for subscription in route.listeners():
             session: Any = subscription.receiver
             if session.out.length() > BACKLOG_BYTES_MAX // 8:
                 self.consumer.engine.flush(session)

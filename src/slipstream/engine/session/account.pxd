@@ -13,6 +13,9 @@ cdef class Account:
     cdef public object jetstream
     cdef public object limits
     cdef public object mappings
+    cdef public object imports
+    cdef public object service_imports
+    cdef public object replies
     cdef public dict sessions
     cdef public dict links
     cdef public bytes loop_subject

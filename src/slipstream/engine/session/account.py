@@ -39,6 +39,9 @@ class Account:
         self.limits = limits
         self.jetstream: Any = None
         self.mappings: Any = None  # subject mappings, where configured
+        self.imports: Any = None  # streams of other accounts, where configured (`engine.sharing`)
+        self.service_imports: Any = None  # and services
+        self.replies: Any = None  # to other accounts' requests, once there was one
         self.sessions: dict[int, Any] = {}
         self.links: dict[int, Any] = {}  # to other servers, each a LeafSession
         self.loop_subject = b""  # what comes back only if links form a loop
@@ -73,18 +76,31 @@ class Account:
         self._remove(pattern, service)
 
     def _insert(self, pattern: bytes, member: Any) -> None:
+        self.place(pattern, member)
+        if self.imports is not None:
+            self.imports.added(pattern, member)
+
+    def _remove(self, pattern: bytes, member: Any) -> None:
+        if self.displace(pattern, member) and self.imports is not None:
+            self.imports.removed(pattern, member)
+
+    def place(self, pattern: bytes, member: Any) -> None:
+        """Add a member that takes nothing of what this account imports."""
         self.trie.insert(pattern, member)
         self.inserts += 1
         self._changed(pattern)
         if self.links:
             self.tell_links(pattern, member, 1)
 
-    def _remove(self, pattern: bytes, member: Any) -> None:
-        if self.trie.remove(pattern, member):
-            self.removes += 1
-            self._changed(pattern)
-            if self.links:
-                self.tell_links(pattern, member, -1)
+    def displace(self, pattern: bytes, member: Any) -> bool:
+        """Take it away again; False if it was not there."""
+        if not self.trie.remove(pattern, member):
+            return False
+        self.removes += 1
+        self._changed(pattern)
+        if self.links:
+            self.tell_links(pattern, member, -1)
+        return True
 
     def tell_links(self, pattern: bytes, member: Any, change: _int) -> None:
         """Have other servers know that `pattern` has so many more members, or fewer."""
@@ -114,6 +130,8 @@ class Account:
         subscription.weight = weight
         for link in list(self.links.values()):
             link.interest.reweighed(subscription, change)
+        if self.imports is not None:
+            self.imports.reweighed(subscription, weight)
 
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> None:
         """Call `callback` whenever interest in the literal `subject` may have changed."""
@@ -136,12 +154,23 @@ class Account:
 
     def has_interest(self, subject: bytes, queue: bytes = b"") -> bool:
         """Whether a client would get a message on `subject` (with `queue`: as a member of it)."""
+        if self.replies is not None and subject.startswith(b"_R_."):
+            answered: bool = self.replies.has_interest(subject)
+            return answered
         route = self.route(subject)
         if not queue:
             return bool(route.plain or route.queues or route.services or route.shared is not None)
         if route.shared is not None and any(g.queue == queue for g in route.shared.groups):
             return True
         return any(group[0].queue == queue for group in route.queues)
+
+    def listeners(self, subject: bytes) -> list[Subscription]:
+        """The clients' and links' subscriptions that a message on `subject` reaches, also where
+        they are in another account."""
+        found = self.route(subject).listeners()
+        if self.replies is not None and subject.startswith(b"_R_."):
+            found += self.replies.listeners(subject)
+        return found
 
     # -- routes --------------------------------------------------------------------------------
 
@@ -191,6 +220,14 @@ class Account:
     def deliver(self, destination: bytes, message: Inbound) -> _int:
         """Give `message` to those interested in `destination`; they see its own subject."""
         return self.dispatch(self.route(destination), message)
+
+    def hand_on(self, destination: bytes, message: Inbound) -> _int:
+        """Give a message that comes from another account to those interested in `destination`. They
+        see its own subject, but a stream stores it under the one that it comes to."""
+        route = self.route(destination)
+        if message.subject != destination and route.stores():
+            message.subject = destination
+        return self.dispatch(route, message)
 
     def send(self, subject: bytes, reply: bytes, header: bytes, body: bytes) -> _int:
         """Publish a message of the engine's own; how many got it."""

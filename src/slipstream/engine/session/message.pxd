@@ -1,3 +1,6 @@
+import cython
+
+
 cdef class Inbound:
     cdef public bytes subject
     cdef public bytes reply
@@ -8,5 +11,7 @@ cdef class Inbound:
     cdef public Py_ssize_t end
     cdef public object session
 
+    @cython.locals(copy=Inbound)
+    cpdef Inbound under(self, bytes subject, bytes reply)
     cpdef bytes header(self)
     cpdef bytes body(self)

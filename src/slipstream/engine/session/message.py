@@ -35,6 +35,15 @@ class Inbound:
         self.to = b""  # b"" when it goes to `subject`
         self.session = session  # the publishing ClientSession; None for the engine's own messages
 
+    def under(self, subject: bytes, reply: bytes) -> "Inbound":
+        """The same message with another subject and reply, by reference to the same bytes."""
+        copy = Inbound(subject, reply, session=self.session)
+        copy.data = self.data
+        copy.header_start = self.header_start
+        copy.body_start = self.body_start
+        copy.end = self.end
+        return copy
+
     def header(self) -> bytes:
         """The header block from ``NATS/1.0`` to its closing blank line; b"" when there is none."""
         return self.data[self.header_start : self.body_start]

@@ -18,6 +18,10 @@ cdef class Subscription:
     cdef public long long weight
 
 
+cdef class Imported(Subscription):
+    cdef public Subscription original
+
+
 cdef class Service:
     cpdef int handle(self, Inbound message) except -1
 

@@ -38,8 +38,19 @@ class Subscription:
         self.weight = 0  # of another server's interest
 
 
+class Imported(Subscription):
+    """A subscription of another account, as it stands in the account that exports the subject."""
+
+    def __init__(self, original: Subscription, receiver: Receiver, subject: bytes) -> None:
+        super().__init__(receiver, subject, original.queue, original.sid)
+        self.original = original
+        self.weight = original.weight
+
+
 class Service:
     """The engine's own subscriber: a stream that stores, a consumer's request subject, the API."""
+
+    takes_imports = False  # also what its account imports, not only what is published there
 
     def handle(self, message: Inbound) -> int:
         """Process `message`, which is valid only during the call.
@@ -52,6 +63,8 @@ class Service:
 class Follower(Service):
     """A service that takes what a push consumer delivers, and is shown the subjects that messages
     have in their stream, as clients are."""
+
+    takes_imports = True
 
 
 class SharedGroup:
@@ -86,3 +99,16 @@ class Route:
         self.queues = queues  # one list of members for each queue group
         self.services = services
         self.shared = shared  # None where no other server has members of a queue group
+
+    def listeners(self) -> list[Subscription]:
+        """Every subscription on the route, those of other accounts as they stand there."""
+        members = [*self.plain, *(member for group in self.queues for member in group)]
+        if self.shared is not None:
+            members += self.shared.plain
+            for shared in self.shared.groups:
+                members += [*shared.local, *shared.distant]
+        return [m.original if isinstance(m, Imported) else m for m in members]
+
+    def stores(self) -> bool:
+        """Whether a service takes messages under the subject that they come to, as a stream."""
+        return any(not isinstance(service, Follower) for service in self.services)

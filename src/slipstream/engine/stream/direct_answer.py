@@ -134,7 +134,7 @@ class Answer:
         return True
 
     def _continue_later(self) -> None:
-        for subscription in self.account.route(self.reply).plain:
+        for subscription in self.account.listeners(self.reply):
             session: Any = subscription.receiver
             pending = session.out.length() + session.transport.pending()
             if pending > BACKLOG_BYTES_MAX or session.has_enough():

@@ -56,6 +56,8 @@ DUPLICATE_END = b',"duplicate":true}'
 class Stream(Service):
     """One stream of an account; see the module's text."""
 
+    takes_imports = True
+
     def __init__(
         self, js: Owner, config: StreamConfig, log: Log, store: Any, created: _int
     ) -> None:

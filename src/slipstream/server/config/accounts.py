@@ -26,6 +26,7 @@ from slipstream.server.config.kinds import (
     read_string,
     read_strings,
 )
+from slipstream.server.config.sharing import EXPORT, IMPORT, Exports, Imports
 from slipstream.server.config.tree import Value
 from slipstream.server.options import (
     CONNECTION_TYPES,
@@ -39,6 +40,7 @@ from slipstream.server.options import (
     ResponseOptions,
     UserOptions,
 )
+from slipstream.server.sharing import check_sharing
 from slipstream.wire.subjects import is_literal, is_pattern
 
 _WEIGHT = re.compile(r"([0-9]+)%?")
@@ -402,8 +404,8 @@ ACCOUNT = Block(
         ),
         optional("default_permissions", Permissions, "For users that have none of their own."),
         optional("mappings maps", Mappings, "Subjects to publish elsewhere."),
-        refused("exports", "Subjects that other accounts may import."),
-        refused("imports", "Subjects of other accounts."),
+        optional("exports", Exports, "Subjects that other accounts may import.", inner=EXPORT),
+        optional("imports", Imports, "Subjects of other accounts.", inner=IMPORT),
         refused("nkey", "Public key of the account."),
         refused("msg_trace trace_dest", "Where traces of messages go."),
     ),
@@ -434,6 +436,9 @@ def _read_accounts(value: Value, notes: Notes) -> dict[str, AccountOptions]:
         notes.errors += own.errors
         notes.warnings += own.warnings
         accounts[name] = account
+    if not notes.errors:
+        for text in check_sharing(accounts):
+            notes.wrong(value.place, text)
     return accounts
 
 

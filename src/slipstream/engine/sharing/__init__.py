@@ -1,0 +1,1 @@
+"""Imports of accounts: streams and services of one account that another one takes part in."""

@@ -1,0 +1,169 @@
+"""Replies to requests of other accounts: how an answer finds its way back.
+
+A request that comes in by a service import has a reply subject of this account, `_R_.<account>.<id>`.
+What is published there goes on to the requester's own reply subject: once, or as often as the export
+says, until an answer without headers and body, until the requester listens no more, or until nothing
+came for the export's time.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from slipstream.engine.session.account import Account
+from slipstream.engine.session.message import Inbound
+from slipstream.engine.session.routing import Follower, Subscription
+
+PREFIX = b"_R_."
+_ID_BITS = 48
+_OVER_LIMIT = 65_536  # open requests of one import; the oldest makes room
+
+
+class Open:
+    """A request that may be answered: at `reply` of `account`."""
+
+    __slots__ = ("account", "deadline", "id", "is_single", "lost_interest", "origin", "reply")
+
+    def __init__(self, account: Account, reply: bytes, origin: "Requests") -> None:
+        self.account = account
+        self.reply = reply
+        self.origin = origin
+        self.is_single = origin.is_single
+        self.deadline = 0
+        self.id = b""
+        self.lost_interest: Callable[[], None] | None = None
+
+
+class Requests:
+    """The open requests of one import, the next to run out first."""
+
+    def __init__(self, replies: "Replies", is_single: bool, patience: int) -> None:
+        self.replies = replies
+        self.is_single = is_single
+        self.patience = patience  # ns
+        self.open: dict[bytes, Open] = {}
+        self._timer: Any = None
+
+    def __len__(self) -> int:
+        return len(self.open)
+
+    def begin(self, account: Account, reply: bytes) -> bytes:
+        """Where the answer to a request of `account` is to be sent that expects it at `reply`."""
+        if len(self.open) >= _OVER_LIMIT:
+            self.replies.end(next(iter(self.open.values())))
+        entry = Open(account, reply, self)
+        subject = self.replies.begin(entry)
+        self.touch(entry)
+        return subject
+
+    def touch(self, entry: Open) -> None:
+        """The entry has all its time again."""
+        engine = self.replies.account.engine
+        entry.deadline = engine.clock.now + self.patience
+        self.open.pop(entry.id, None)
+        self.open[entry.id] = entry
+        if self._timer is None:
+            self._timer = engine.timers.after(self.patience, self._expire)
+
+    def _expire(self) -> None:
+        engine = self.replies.account.engine
+        self._timer = None
+        while self.open:
+            entry = next(iter(self.open.values()))
+            if entry.deadline > engine.clock.now:
+                self._timer = engine.timers.at(entry.deadline, self._expire)
+                return
+            self.replies.end(entry)
+
+    def stop(self) -> None:
+        """No request is answered any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for entry in list(self.open.values()):
+            self.replies.end(entry)
+
+
+class Replies(Follower):
+    """Takes what is published to the reply subjects in `account`, as `account.replies`."""
+
+    takes_imports = False
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self._prefix = b"%b%06x." % (PREFIX, account.engine.random.getrandbits(24))
+        self._open: dict[bytes, Open] = {}
+        account.add_service(self._prefix + b"*", self)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def begin(self, entry: Open) -> bytes:
+        """Where `entry` is answered from now on."""
+        random = self.account.engine.random
+        name = b"%012x" % random.getrandbits(_ID_BITS)
+        while name in self._open:
+            name = b"%012x" % random.getrandbits(_ID_BITS)
+        entry.id = name
+        self._open[name] = entry
+        entry.lost_interest = lambda: self._look(entry)
+        entry.account.watch_interest(entry.reply, entry.lost_interest)
+        return self._prefix + name
+
+    def end(self, entry: Open) -> None:
+        """Nothing more is answered; harmless if that is so already."""
+        if self._open.pop(entry.id, None) is None:
+            return
+        entry.origin.open.pop(entry.id, None)
+        if entry.lost_interest is not None:
+            entry.account.unwatch_interest(entry.reply, entry.lost_interest)
+            entry.lost_interest = None
+
+    def cancel(self, subject: bytes) -> None:
+        """Nobody took the request that was to be answered at `subject`."""
+        entry = self._open.get(subject[len(self._prefix) :])
+        if entry is not None:
+            self.end(entry)
+
+    def _look(self, entry: Open) -> None:
+        """The requester may have gone: who works for it in this account is to notice."""
+        if not entry.account.has_interest(entry.reply):
+            self.end(entry)
+            self.account.generation += 1
+
+    def find(self, subject: bytes) -> Open | None:
+        """The request that is answered at `subject`."""
+        if not subject.startswith(self._prefix):
+            return None
+        return self._open.get(subject[len(self._prefix) :])
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Whether an answer at `subject` would still reach somebody."""
+        entry = self.find(subject)
+        return entry is not None and entry.account.has_interest(entry.reply)
+
+    def listeners(self, subject: bytes) -> list[Subscription]:
+        """Who an answer at `subject` goes to in the end."""
+        entry = self.find(subject)
+        return entry.account.listeners(entry.reply) if entry is not None else []
+
+    def handle(self, message: Inbound) -> int:
+        goes_to = message.to or message.subject
+        entry = self.find(goes_to)
+        if entry is None:
+            return 0
+        if entry.is_single or message.end == message.header_start:
+            self.end(entry)
+        else:
+            entry.origin.touch(entry)
+        shown = entry.reply if message.subject == goes_to else message.subject
+        answer = message.under(shown, message.reply)
+        answer.to = entry.reply if message.to else b""
+        return entry.account.hand_on(entry.reply, answer)
+
+
+def replies_of(account: Account) -> Replies:
+    """Those of `account`, which are there from the first request on."""
+    if account.replies is None:
+        account.replies = Replies(account)
+    found: Replies = account.replies
+    return found
