@@ -15,7 +15,9 @@ from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.permissions import quoted
-from slipstream.engine.session.routing import Route, Subscription
+from slipstream.engine.session.routing import Imported, Route, Subscription
+from slipstream.engine.sharing.service_imports import ServiceImport
+from slipstream.engine.sharing.stream_imports import ImportedService
 from slipstream.engine.stream.ingest_checks import check_headers
 from slipstream.engine.stream.retention import check_room_for
 from slipstream.engine.stream.stream import Stream
@@ -103,7 +105,13 @@ class _Trace:
         has_system_service = False
         for service in route.services:
             if isinstance(service, Stream):
-                count += self._store(service)
+                count += self._store(service, self._message)
+                continue
+            if isinstance(service, ServiceImport):
+                count += self._request(service)
+                continue
+            if isinstance(service, ImportedService):
+                count += self._store_there(service)
                 continue
             if self._message.subject.startswith(_SYSTEM_SERVICES) and not has_system_service:
                 has_system_service = True
@@ -112,34 +120,60 @@ class _Trace:
                 count += service.handle(self._message)
         return count
 
+    def _request(self, service: ServiceImport) -> int:
+        """To another account, whose export says whether the trace goes on there."""
+        subject = self._message.subject
+        theirs = service.subject_of(subject)
+        facts = {"from": _text(subject), "to": _text(theirs)}
+        self._note("si", acc=service.source.name, **facts)
+        if service.terms.allow_trace:
+            route = service.source.route(theirs)
+            for subscription in [*route.plain, *(group[0] for group in route.queues)]:
+                self._note_delivery(subscription, _obstacle(self._session, subscription, theirs))
+        elif self._only:
+            return int(service.source.has_interest(theirs))
+        return 1 if self._only else service.handle(self._message)
+
+    def _store_there(self, service: ImportedService) -> int:
+        """To a stream of another account, which imports the subject."""
+        message = service.renamed(self._message)
+        self._note("se", acc=service.via.account.name, to=_text(message.subject))
+        stream = service.original
+        if service.via.allow_trace and isinstance(stream, Stream):
+            return self._store(stream, message)
+        return 1 if self._only else stream.handle(message)
+
     def _deliver(self, group: list[Subscription]) -> int:
         """To the first of `group` that can take it."""
         for subscription in group:
-            error = self._obstacle(subscription)
+            error = _obstacle(self._session, subscription, self._message.subject)
             if not error:
                 break
         found = error == "" and (
             self._only
             or subscription.receiver.deliver(subscription, self._message.subject, self._message)
         )
+        self._note_delivery(subscription, "" if found else error or _CLOSED)
+        return int(found)
+
+    def _note_delivery(self, subscription: Subscription, error: str) -> None:
+        listener = subscription
+        if isinstance(subscription, Imported):
+            via = subscription.via
+            local = via.pair.to_ours(self._message.subject)
+            self._note("se", acc=via.account.name, to=_text(local))
+            if not via.allow_trace:
+                return
+            listener = subscription.original
         facts = {"sub": _text(subscription.subject)}
         if subscription.queue:
             facts["queue"] = _text(subscription.queue)
-        if not found:
-            facts["error"] = error or _CLOSED
-        self._note("eg", **_client(subscription.receiver), **facts)
-        return int(found)
-
-    def _obstacle(self, subscription: Subscription) -> str:
-        receiver: Any = subscription.receiver
-        if subscription.closed or receiver.closed:
-            return _CLOSED
-        if receiver is self._session and not receiver.echo:
-            return _NO_ECHO
-        permissions = receiver.permissions
-        if permissions is not None and permissions.must_filter(subscription.subject):
-            return "" if permissions.may_receive(self._message.subject) else _DENIED
-        return ""
+        if error:
+            facts["error"] = error
+        receiver: Any = listener.receiver
+        account = receiver.account
+        where = {"acc": account.name} if account is not self._account else {}
+        self._note("eg", **_client(receiver), **where, **facts)
 
     def _note_service(self) -> None:
         subject = _text(self._message.subject)
@@ -150,27 +184,26 @@ class _Trace:
 
     # -- streams -------------------------------------------------------------------------------
 
-    def _store(self, stream: Stream) -> int:
-        message = self._message
+    def _store(self, stream: Stream, message: Inbound) -> int:
         subject = message.subject
         if stream.transform is not None:
             subject = stream.transform.map(subject)
-        error = self._refusal(stream, subject)
+        error = self._refusal(stream, subject, message)
         if error:
             stream.handle(message)  # stores nothing, and answers with the error
         elif not self._only:
             last = stream.log.last_seq
-            stream.handle(self._disabled())
+            stream.handle(self._disabled(message))
             if stream.log.last_seq == last:
                 error = "the stream could not store it"
         facts = {"error": error} if error else {"subject": _text(subject)}
         self._note("js", stream=stream.name, **facts)
         return 1
 
-    def _refusal(self, stream: Stream, subject: bytes) -> str:
+    def _refusal(self, stream: Stream, subject: bytes, message: Inbound) -> str:
         """Why a stream would not store the message; "" if it would. Room is looked for only if the
         message is to be stored."""
-        config, message = stream.config, self._message
+        config = stream.config
         try:
             if config.sealed:
                 raise ApiError(10109)
@@ -185,9 +218,8 @@ class _Trace:
             return str(error)
         return ""
 
-    def _disabled(self) -> Inbound:
+    def _disabled(self, message: Inbound) -> Inbound:
         """The message as a stream stores it."""
-        message = self._message
         lines = self._header.split(b"\r\n")
         for i, line in enumerate(lines):
             if line.startswith(DESTINATION + b":"):
@@ -195,6 +227,22 @@ class _Trace:
                 break
         header = b"\r\n".join(lines)
         return Inbound(message.subject, message.reply, header, message.body(), message.session)
+
+
+def _obstacle(session: Any, subscription: Subscription, subject: bytes) -> str:
+    """Why a subscription does not get a message of `session` on `subject`; "" if it does."""
+    if isinstance(subscription, Imported):
+        subject = subscription.via.pair.to_ours(subject)
+        subscription = subscription.original
+    receiver: Any = subscription.receiver
+    if subscription.closed or receiver.closed:
+        return _CLOSED
+    if receiver is session and not receiver.echo:
+        return _NO_ECHO
+    permissions = receiver.permissions
+    if permissions is not None and permissions.must_filter(subscription.subject):
+        return "" if permissions.may_receive(subject) else _DENIED
+    return ""
 
 
 def _client(session: Any) -> dict[str, Any]:

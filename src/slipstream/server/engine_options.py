@@ -107,7 +107,7 @@ def _share(engine: Engine, options: ServerOptions) -> None:
         wanted = options.accounts.get(name)
         imports = wanted.imports if wanted is not None else []
         streams = [
-            (engine.accounts[each.account], each.subject, each.local)
+            (engine.accounts[each.account], each.subject, each.local, each.allow_trace)
             for each in imports
             if each.kind == STREAM
         ]
@@ -128,6 +128,7 @@ def _terms(name: str, wanted: ImportOptions, options: ServerOptions) -> ServiceT
         is_single=export.response_type == SINGLETON,
         patience=export.response_threshold or RESPONSE_THRESHOLD,
         share=wanted.share,
+        allow_trace=export.allow_trace,
     )
 
 

@@ -1,7 +1,7 @@
 """A subject in two accounts: what an import calls it, and what the exporting account does.
 
-An import may rename what it takes: `orders.*.*` becomes `shop.$2.$1`. Every wildcard has to be used,
-so that a name can be found from either side.
+An import may rename what it takes: `orders.*.*` becomes `shop.$2.$1`. Every wildcard has to be
+used, so that a name can be found from either side.
 """
 
 import re

@@ -20,6 +20,7 @@ cdef class Subscription:
 
 cdef class Imported(Subscription):
     cdef public Subscription original
+    cdef public object via
 
 
 cdef class Service:

@@ -1,5 +1,7 @@
 """Who gets a message: subscriptions of clients and services of the engine itself."""
 
+from typing import Any
+
 from slipstream.engine.session.message import Inbound
 
 
@@ -41,9 +43,12 @@ class Subscription:
 class Imported(Subscription):
     """A subscription of another account, as it stands in the account that exports the subject."""
 
-    def __init__(self, original: Subscription, receiver: Receiver, subject: bytes) -> None:
+    def __init__(
+        self, original: Subscription, receiver: Receiver, subject: bytes, via: Any
+    ) -> None:
         super().__init__(receiver, subject, original.queue, original.sid)
         self.original = original
+        self.via = via  # the StreamImport
         self.weight = original.weight
 
 

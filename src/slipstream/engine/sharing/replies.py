@@ -1,9 +1,9 @@
 """Replies to requests of other accounts: how an answer finds its way back.
 
-A request that comes in by a service import has a reply subject of this account, `_R_.<account>.<id>`.
-What is published there goes on to the requester's own reply subject: once, or as often as the export
-says, until an answer without headers and body, until the requester listens no more, or until nothing
-came for the export's time.
+A request that comes in by a service import has a reply subject of this account,
+`_R_.<account>.<id>`. What is published there goes on to the requester's own reply subject: once, or
+as often as the export says, until an answer without headers and body, until the requester listens
+no more, or until nothing came for the export's time.
 """
 
 from collections.abc import Callable

@@ -28,6 +28,7 @@ class ServiceTerms(msgspec.Struct, frozen=True):
     is_single: bool = True  # one answer; otherwise any number
     patience: int = 0  # ns between answers
     share: bool = False
+    allow_trace: bool = False  # traces go on in the exporting account
 
 
 class ServiceImport(Service):
@@ -136,13 +137,12 @@ class ServiceImports:
     def replace(self, wanted: Iterable[tuple[Account, str, str, ServiceTerms]]) -> None:
         """From now on there are these imports: (exporting account, its subject, the subject here,
         terms). One that was there before goes on, with the requests that are open."""
-        keyed = {(id(source), *rest): (source, *rest) for source, *rest in wanted}
+        keyed = {(id(each[0]), *each[1:]): each for each in wanted}
         for key in [key for key in self.imports if key not in keyed]:
             self.imports.pop(key).stop()
-        for key, (source, theirs, ours, terms) in keyed.items():
+        for key, each in keyed.items():
             if key not in self.imports:
-                made = ServiceImport(self._account, source, theirs, ours, terms)
-                self.imports[key] = made
+                self.imports[key] = ServiceImport(self._account, *each)
 
 
 def import_services(

@@ -27,10 +27,14 @@ _LOOP_PREFIX = b"$LDS."  # of subjects that show whether links form a loop
 
 
 class StreamImport:
-    """One stream import of an account. `source` is the exporting account."""
+    """One stream import of `account`. `source` is the exporting account."""
 
-    def __init__(self, source: Account, theirs: str, ours: str) -> None:
+    def __init__(
+        self, account: Account, source: Account, theirs: str, ours: str, allow_trace: bool
+    ) -> None:
+        self.account = account
         self.source = source
+        self.allow_trace = allow_trace
         self.pair = SubjectPair(theirs, ours)
         self._placed: dict[tuple[bytes, int], list[tuple[bytes, Any]]] = {}
         self._receivers: dict[Receiver | None, list[Any]] = {}  # each with how many use it
@@ -42,11 +46,11 @@ class StreamImport:
             return
         standing: Any
         if isinstance(member, Subscription):
-            standing = Imported(member, self._receiver(member), subject)
+            standing = Imported(member, self._receiver(member), subject, self)
         elif isinstance(member, Follower):
-            standing = _ImportedFollower(member, self.pair)
+            standing = _ImportedFollower(member, self)
         else:
-            standing = _ImportedService(member, self.pair)
+            standing = ImportedService(member, self)
         self._placed.setdefault((pattern, id(member)), []).append((subject, standing))
         self.source.place(subject, standing)
 
@@ -99,24 +103,21 @@ class StreamImports:
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        self._imports: dict[tuple[int, bytes, str], StreamImport] = {}
+        self._imports: dict[tuple[Any, ...], StreamImport] = {}
         self._by_subject = PatternTrie()
 
-    def replace(self, wanted: Iterable[tuple[Account, str, str]]) -> None:
-        """From now on there are these imports: (exporting account, its subject, the subject here).
-        One that was there before goes on without a gap."""
-        keyed = {
-            (id(source), theirs.encode(), ours): (source, theirs, ours)
-            for source, theirs, ours in wanted
-        }
+    def replace(self, wanted: Iterable[tuple[Account, str, str, bool]]) -> None:
+        """From now on there are these imports: (exporting account, its subject, the subject here,
+        whether traces go on here). One that was there before goes on without a gap."""
+        keyed = {(id(each[0]), *each[1:]): each for each in wanted}
         for key in [key for key in self._imports if key not in keyed]:
             gone = self._imports.pop(key)
             self._by_subject.remove(gone.pair.ours, gone)
             gone.stop()
-        for key, (source, theirs, ours) in keyed.items():
+        for key, each in keyed.items():
             if key in self._imports:
                 continue
-            new = StreamImport(source, theirs, ours)
+            new = StreamImport(self._account, *each)
             self._imports[key] = new
             self._by_subject.insert(new.pair.ours, new)
             for pattern, member in self._account.trie.items():
@@ -141,7 +142,7 @@ class StreamImports:
             each.reweigh(subscription, weight)
 
 
-def import_streams(account: Account, wanted: Sequence[tuple[Account, str, str]]) -> None:
+def import_streams(account: Account, wanted: Sequence[tuple[Account, str, str, bool]]) -> None:
     """Have `account` import these streams, and no others; see `StreamImports.replace`."""
     if account.imports is None and wanted:
         account.imports = StreamImports(account)
@@ -195,23 +196,27 @@ class _Renaming(Receiver):
         return bool(self._link.forward(_renamed(self._pair, message), queues))
 
 
-class _ImportedService(Service):
+class ImportedService(Service):
     """A stream of the importing account."""
 
-    def __init__(self, original: Service, pair: SubjectPair) -> None:
-        self._original = original
-        self._pair = pair
+    def __init__(self, original: Service, via: StreamImport) -> None:
+        self.original = original
+        self.via = via
+
+    def renamed(self, message: Inbound) -> Inbound:
+        """The message as the stream is to see it."""
+        return _renamed(self.via.pair, message)
 
     def handle(self, message: Inbound) -> int:
-        return self._original.handle(_renamed(self._pair, message))
+        return self.original.handle(self.renamed(message))
 
 
 class _ImportedFollower(Follower):
     """A mirror or a source of the importing account."""
 
-    def __init__(self, original: Follower, pair: SubjectPair) -> None:
+    def __init__(self, original: Follower, via: StreamImport) -> None:
         self._original = original
-        self._pair = pair
+        self._pair = via.pair
 
     def handle(self, message: Inbound) -> int:
         return self._original.handle(_renamed(self._pair, message))

@@ -10,6 +10,10 @@ from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.query import BadRequest, Query
 from slipstream.server.monitoring.subsz import sublist_stats
 from slipstream.server.options import AccountOptions
+from slipstream.server.sharing import SERVICE, STREAM, ImportOptions
+from slipstream.wire.subject_pair import SubjectPair
+
+_RESPONSE_TYPES = {"singleton": "Singleton", "stream": "Streamed", "chunked": "Chunked"}
 
 
 class AccountzOptions(msgspec.Struct, kw_only=True):
@@ -66,9 +70,16 @@ def account_detail(monitor: Monitor, name: str) -> dict[str, Any]:
         "client_connections": len(account.sessions),
         "subscriptions": len(account.trie),
     }
+    configured = monitor.options.accounts.get(name, AccountOptions(name=name))
+    exports = _exports_of(configured)
     if account is monitor.engine.system_account:
-        detail["exports"] = _exports(monitor)
-    detail["imports"] = _imports(monitor, name)
+        exports = _exports(monitor) + exports
+    if exports:
+        detail["exports"] = exports
+    imports = [_import_of(each) for each in configured.imports]
+    streams = [each for each in imports if each["type"] == STREAM]
+    services = [each for each in imports if each["type"] == SERVICE]
+    detail["imports"] = [*streams, *_imports(monitor, name), *services]
     mappings = _mappings(monitor, name)
     if mappings:
         detail["mappings"] = mappings
@@ -90,6 +101,34 @@ def _exports(monitor: Monitor) -> list[dict[str, Any]]:
         {"subject": subject, "type": "service", "response_type": kind}
         for subject, kind in services.items()
     ]
+
+
+def _exports_of(configured: AccountOptions) -> list[dict[str, Any]]:
+    """What the configuration lets others have: services first, as nats-server has it."""
+    shown = []
+    for export in sorted(configured.exports, key=lambda export: export.kind == STREAM):
+        one: dict[str, Any] = {"subject": export.subject, "type": export.kind}
+        if export.kind == SERVICE:
+            one["response_type"] = _RESPONSE_TYPES[export.response_type]
+        if export.accounts is not None:
+            one["approved_accounts"] = sorted(export.accounts)
+        shown.append(one)
+    return shown
+
+
+def _import_of(wanted: ImportOptions) -> dict[str, Any]:
+    """An import of the configuration."""
+    local = SubjectPair(wanted.subject, wanted.local).ours.decode()
+    shown: dict[str, Any] = {"subject": wanted.subject, "account": wanted.account}
+    if wanted.kind == SERVICE:
+        shown["to"] = local
+    return shown | {
+        "local_subject": local,
+        "type": wanted.kind,
+        "invalid": False,
+        "share": wanted.share and wanted.kind == SERVICE,
+        "tracking": False,
+    }
 
 
 def _imports(monitor: Monitor, name: str) -> list[dict[str, Any]]:
