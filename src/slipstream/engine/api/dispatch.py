@@ -17,6 +17,7 @@ from slipstream.engine.loop.turn import CHANGE, REQUEST
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
+from slipstream.engine.sharing.service_imports import ServiceImport
 from slipstream.errors import StorageError
 
 if TYPE_CHECKING:
@@ -155,6 +156,8 @@ class ApiService(Service):
             return 0  # the consumer or stream itself answers, or nobody is there
         if self._find(rest)[0] is None:
             return 1
+        if not self.js.limits.jetstream and self._is_imported(message.subject):
+            return 0
         engine = self.js.engine
         began = engine.meter.begin()
         if message.session is not None and engine.must_wait():
@@ -162,6 +165,11 @@ class ApiService(Service):
         else:
             self.answer(message, began)
         return 1
+
+    def _is_imported(self, subject: bytes) -> bool:
+        """Whether the account, which has no JetStream, uses that of another one by this name."""
+        services = self.js.account.route(subject).services
+        return any(isinstance(service, ServiceImport) for service in services)
 
     def answer(self, message: Inbound, began: int) -> None:
         """Answer a request to one of the operations, which began to be measured then."""

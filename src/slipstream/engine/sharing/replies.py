@@ -6,6 +6,7 @@ as often as the export says, until an answer without headers and body, until the
 no more, or until nothing came for the export's time.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +41,8 @@ class Requests:
         self.replies = replies
         self.is_single = is_single
         self.patience = patience  # ns
-        self.open: dict[bytes, Open] = {}
+        # A plain dict would have to pass over all that was taken from its beginning.
+        self.open: OrderedDict[bytes, Open] = OrderedDict()
         self._timer: Any = None
 
     def __len__(self) -> int:
@@ -59,8 +61,8 @@ class Requests:
         """The entry has all its time again."""
         engine = self.replies.account.engine
         entry.deadline = engine.clock.now + self.patience
-        self.open.pop(entry.id, None)
         self.open[entry.id] = entry
+        self.open.move_to_end(entry.id)
         if self._timer is None:
             self._timer = engine.timers.after(self.patience, self._expire)
 
