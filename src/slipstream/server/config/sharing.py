@@ -198,6 +198,9 @@ def _read_imports(value: Value, notes: Notes) -> list[ImportOptions]:
                     f'Duplicate service import subject "{one.local}", previously used in import '
                     f'for account "{first.account}", subject "{first.subject}"',
                 )
+        elif one.prefix and one.to:
+            text = "Stream import can not have a 'prefix' and a 'to' property"
+            notes.wrong(item.place, text)
         found.append(one)
     return found
 
