@@ -39,7 +39,8 @@ class SubjectPair:
             for number, place in zip(numbers, places, strict=False)
             if number <= len(stars)
         ]
-        self._cut = self._common_tail()
+        # Where they differ in their literal beginnings alone, these are exchanged.
+        self._their_head, self._our_head, self._has_heads = self._heads()
 
     def _check(self, ours: str, references: list[int], stars: int) -> None:
         for token in ours.split("."):
@@ -57,10 +58,10 @@ class SubjectPair:
                 f"invalid mapping destination: not using all of the token wildcard(s) in {ours}"
             )
 
-    def _common_tail(self) -> tuple[bytes, bytes] | None:
-        """The literal beginnings in which alone the two differ; None if they differ elsewhere."""
+    def _heads(self) -> tuple[bytes, bytes, bool]:
+        """The literal beginnings, and whether the two differ in these alone."""
         if self.theirs == self.ours:
-            return b"", b""
+            return b"", b"", True
         heads = []
         tails = []
         for tokens in (self._their_tokens, self._our_tokens):
@@ -70,22 +71,20 @@ class SubjectPair:
             tails.append(tokens[first:])
         shift = len(self._our_tokens) - len(self._their_tokens)
         in_order = all(place - star == shift for star, place in self._moved)
-        return (heads[0], heads[1]) if tails[0] and tails[0] == tails[1] and in_order else None
+        return heads[0], heads[1], bool(tails[0]) and tails[0] == tails[1] and in_order
 
     def to_ours(self, subject: bytes) -> bytes:
         """What the importing account calls `subject`, which `theirs` matches."""
-        if self._cut is not None:
-            theirs, ours = self._cut
-            return ours + subject[len(theirs) :]
+        if self._has_heads:
+            return self._our_head + subject[len(self._their_head) :]
         if self._is_literal:
             return self.ours
         return self._moved_tokens(subject, self._their_tokens, self._our_tokens, backward=False)
 
     def to_theirs(self, subject: bytes) -> bytes:
         """What the exporting account calls `subject`, which `ours` matches."""
-        if self._cut is not None:
-            theirs, ours = self._cut
-            return theirs + subject[len(ours) :]
+        if self._has_heads:
+            return self._their_head + subject[len(self._our_head) :]
         if self._is_literal:
             return self.theirs
         return self._moved_tokens(subject, self._our_tokens, self._their_tokens, backward=True)

@@ -14,6 +14,8 @@ from slipstream.engine.session.account import Account
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Follower, Subscription
 
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
 PREFIX = b"_R_."
 _ID_BITS = 48
 _OVER_LIMIT = 65_536  # open requests of one import; the oldest makes room
@@ -22,8 +24,6 @@ _OVER_LIMIT = 65_536  # open requests of one import; the oldest makes room
 class Open:
     """A request that may be answered: at `reply` of `account`."""
 
-    __slots__ = ("account", "deadline", "id", "is_single", "lost_interest", "origin", "reply")
-
     def __init__(self, account: Account, reply: bytes, origin: "Requests") -> None:
         self.account = account
         self.reply = reply
@@ -31,13 +31,31 @@ class Open:
         self.is_single = origin.is_single
         self.deadline = 0
         self.id = b""
-        self.lost_interest: Callable[[], None] | None = None
+        self._watcher: Callable[[], None] | None = None
+
+    def watch(self) -> None:
+        """Notice when the requester has gone."""
+        self._watcher = self._look
+        self.account.watch_interest(self.reply, self._watcher)
+
+    def unwatch(self) -> None:
+        """Do not any more."""
+        if self._watcher is not None:
+            self.account.unwatch_interest(self.reply, self._watcher)
+            self._watcher = None
+
+    def _look(self) -> None:
+        """The requester may have gone: who works for it in the other account is to notice."""
+        if not self.account.has_interest(self.reply):
+            replies = self.origin.replies
+            replies.end(self)
+            replies.account.generation += 1
 
 
 class Requests:
     """The open requests of one import, the next to run out first."""
 
-    def __init__(self, replies: "Replies", is_single: bool, patience: int) -> None:
+    def __init__(self, replies: "Replies", is_single: bool, patience: _int) -> None:
         self.replies = replies
         self.is_single = is_single
         self.patience = patience  # ns
@@ -107,8 +125,7 @@ class Replies(Follower):
             name = b"%012x" % random.getrandbits(_ID_BITS)
         entry.id = name
         self._open[name] = entry
-        entry.lost_interest = lambda: self._look(entry)
-        entry.account.watch_interest(entry.reply, entry.lost_interest)
+        entry.watch()
         return self._prefix + name
 
     def end(self, entry: Open) -> None:
@@ -116,21 +133,13 @@ class Replies(Follower):
         if self._open.pop(entry.id, None) is None:
             return
         entry.origin.open.pop(entry.id, None)
-        if entry.lost_interest is not None:
-            entry.account.unwatch_interest(entry.reply, entry.lost_interest)
-            entry.lost_interest = None
+        entry.unwatch()
 
     def cancel(self, subject: bytes) -> None:
         """Nobody took the request that was to be answered at `subject`."""
         entry = self._open.get(subject[len(self._prefix) :])
         if entry is not None:
             self.end(entry)
-
-    def _look(self, entry: Open) -> None:
-        """The requester may have gone: who works for it in this account is to notice."""
-        if not entry.account.has_interest(entry.reply):
-            self.end(entry)
-            self.account.generation += 1
 
     def find(self, subject: bytes) -> Open | None:
         """The request that is answered at `subject`."""
@@ -148,7 +157,7 @@ class Replies(Follower):
         entry = self.find(subject)
         return entry.account.listeners(entry.reply) if entry is not None else []
 
-    def handle(self, message: Inbound) -> int:
+    def handle(self, message: Inbound) -> _int:
         goes_to = message.to or message.subject
         entry = self.find(goes_to)
         if entry is None:

@@ -18,6 +18,8 @@ from slipstream.engine.sharing.replies import Requests, replies_of
 from slipstream.wire.headers import find, with_fields, without
 from slipstream.wire.subject_pair import SubjectPair
 
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
 REQUEST_INFO = b"Nats-Request-Info"
 _NESTED_MAX = 16  # requests that lead to requests to the same import
 
@@ -57,7 +59,7 @@ class ServiceImport(Service):
         mappings = self.source.mappings
         return theirs if mappings is None else mappings.map(theirs)
 
-    def handle(self, message: Inbound) -> int:
+    def handle(self, message: Inbound) -> _int:
         source = self.source
         subject = self.subject_of(message.to or message.subject)
         route = source.route(subject)
@@ -66,9 +68,11 @@ class ServiceImport(Service):
             return 0
         reply = self._open().begin(self.account, message.reply) if message.reply else b""
         request = message.under(subject, reply)
+        count = 0
         self._nested += 1
         try:
-            count = sum(service.handle(request) for service in route.services)
+            for service in route.services:
+                count += service.handle(request)
             if has_clients:
                 self._inform(request, message.session)
                 clients = Route(route.plain, route.queues, [], route.shared)

@@ -182,12 +182,13 @@ class _Renaming(Receiver):
         self.cluster = link.cluster if link is not None else ""
 
     def deliver(self, subscription: Subscription, subject: bytes, message: Inbound) -> bool:
-        assert isinstance(subscription, Imported)
         if subscription.closed:
             return False
-        original = subscription.original
+        imported: Any = subscription
+        original = imported.original
         renamed = _renamed(self._pair, message)
-        return original.receiver.deliver(original, renamed.subject, renamed)
+        taken: bool = original.receiver.deliver(original, renamed.subject, renamed)
+        return taken
 
     def can_forward(self, message: Inbound) -> bool:
         return bool(self._link.can_forward(_renamed(self._pair, message)))
