@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from slipstream.engine.protocol.options import SECOND
-from slipstream.engine.session.permissions import Permissions
+from slipstream.engine.session.permissions import Permissions, SubscribePattern
 from slipstream.server.config import load_text
 from slipstream.server.engine_options import prepare_accounts
 from slipstream.testing.driver import Driver
@@ -263,3 +263,58 @@ def test_an_account_that_imports_nothing_knows_nothing_of_it() -> None:
     for account in driver.engine.accounts.values():
         found: list[Any] = [account.imports, account.service_imports, account.replies]
         assert found == [None, None, None]
+
+
+def test_a_request_through_two_accounts_that_nobody_answers_is_told_so() -> None:
+    driver = driver_of(
+        HELP,
+        f'{ASK} ], exports: [ {{ service: "local.help" }}',
+        more='C { imports: [ { service: { account: B, subject: "local.help" }, to: "far" } ] }',
+    )
+    c = client(driver, "c", b"SUB in.* 1\r\n")
+    said = c.say(b"PUB far in.1 0\r\n\r\n")
+    assert said == b"HMSG in.1 1 35 35\r\nNATS/1.0 503\r\nNats-Subject: far\r\n\r\n\r\n"
+    assert len(driver.engine.accounts["B"].replies) == 0
+
+
+def test_who_may_only_answer_may_answer_another_account() -> None:
+    driver = driver_of(HELP, ASK)
+    answering = Permissions(publish_allow=(b"none",), allow_responses=(1, -1))
+    driver.engine.authenticator = Listed(
+        [user("a", "A", answering), user("b", "B"), user("A", "A"), user("B", "B")]
+    )
+    a, b = client(driver, "a", b"SUB help 1\r\n"), client(driver, "b", b"SUB in.* 1\r\n")
+    b.say(b"PUB local.help in.1 0\r\n\r\n")
+    told = a.take()
+    assert a.say(answer(told)) == b""
+    assert b.take() == b"MSG in.1 1 1\r\nx\r\n"
+    assert b"Permissions Violation" in a.say(answer(told))
+
+
+def test_who_may_not_receive_an_imported_subject_does_not() -> None:
+    driver = driver_of('{ stream: "s.>" }', '{ stream: { account: A, subject: "s.>" } }')
+    denied = Permissions(subscribe_deny=(SubscribePattern(b"s.secret"),))
+    driver.engine.authenticator = Listed([user("a", "A"), user("b", "B", denied)])
+    a, b = client(driver, "a"), client(driver, "b", b"SUB s.* 1\r\n")
+    a.say(b"PUB s.secret 0\r\n\r\nPUB s.open 0\r\n\r\n")
+    assert b.take() == b"MSG s.open 1 0\r\n\r\n"
+
+
+def test_a_client_that_is_cut_off_leaves_nothing_in_the_other_account() -> None:
+    driver = driver_of('{ stream: "s.>" }', '{ stream: { account: A, subject: "s.>" } }')
+    size = driver.engine.accounts["A"].trie.size
+    many = b"".join(b"SUB s.%d %d\r\n" % (n, n) for n in range(1_000))
+    b = client(driver, "b", many, b"SUB s.1 x 2000\r\nUNSUB 2000 3\r\n")
+    assert driver.engine.accounts["A"].trie.size == size + 1_001
+    b.session.close("Client Closed")
+    driver.finish()
+    assert driver.engine.accounts["A"].trie.size == size
+
+
+def test_an_imported_subscription_ends_after_its_last_message() -> None:
+    driver = driver_of('{ stream: "s.>" }', '{ stream: { account: A, subject: "s.>" } }')
+    a, b = client(driver, "a"), client(driver, "b", b"SUB s.* 1\r\nUNSUB 1 2\r\n")
+    size = driver.engine.accounts["A"].trie.size
+    a.say(b"PUB s.1 0\r\n\r\n" * 5)
+    assert b.take() == b"MSG s.1 1 0\r\n\r\n" * 2
+    assert driver.engine.accounts["A"].trie.size == size - 1
