@@ -318,3 +318,49 @@ def test_an_imported_subscription_ends_after_its_last_message() -> None:
     a.say(b"PUB s.1 0\r\n\r\n" * 5)
     assert b.take() == b"MSG s.1 1 0\r\n\r\n" * 2
     assert driver.engine.accounts["A"].trie.size == size - 1
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b'NATS/1.0\r\nNats-Request-Info: {"acc":"X"}\r\n\r\n',
+        b'NATS/1.0\r\nnats-request-INFO: {"acc":"X"}\r\n\r\n',
+        b'NATS/1.0\nNats-Request-Info: {"acc":"X"}\r\n\r\n',
+        b'NATS/1.0\r\nNats-Request-Info : {"acc":"X"}\r\n\r\n',
+        b'NATS/1.0\r\nNats-Request-Info: {"acc":"X"}',
+        b"NATS/1.0\r\nA: b\r\nNats-",
+        b"NATS/1.0",
+    ],
+)
+def test_who_asks_is_said_by_the_server_alone(block: bytes) -> None:
+    driver = driver_of(HELP, ASK)
+    a, b = client(driver, "a", b"SUB help 1\r\n"), client(driver, "b")
+    assert b.say(b"HPUB local.help %d %d\r\n%b\r\n" % (len(block), len(block), block)) == b""
+    told = a.take()
+    assert told.endswith(b'\r\nNats-Request-Info: {"acc":"B"}\r\n\r\n\r\n')
+    assert b'"X"' not in told
+
+
+@pytest.mark.parametrize("reply", [b"in.*", b"in.>", b"in..x", b">", b".", b"in.>.x"])
+def test_a_reply_subject_that_is_none_hurts_nobody(reply: bytes) -> None:
+    driver = driver_of(HELP, ASK)
+    a, b = client(driver, "a", b"SUB help 1\r\n"), client(driver, "b", b"SUB in.* 1\r\n")
+    for one in (reply, b"in.x", reply, b"in.y"):
+        b.say(b"PUB local.help %b 0\r\n\r\n" % one)
+    told = a.take()
+    b.say(b"UNSUB 1\r\nSUB in.* 1\r\n")
+    a.say(answer(told))
+    driver.advance(20 * SECOND)
+    assert len(driver.engine.accounts["A"].replies) == 0
+    assert not a.closed
+    assert not b.closed
+
+
+def test_long_reply_subjects_take_a_bounded_place() -> None:
+    driver = driver_of(HELP, ASK)
+    b = client(driver, "b", b"SUB in.> 1\r\n")
+    client(driver, "a", b"SUB help x 1\r\n")
+    name = b"in." + b"x" * 3_900
+    for n in range(5_000):
+        b.say(b"PUB local.help %b.%d 0\r\n\r\n" % (name, n))
+    assert len(driver.engine.accounts["A"].replies) * 3_900 <= 16 * 1024 * 1024

@@ -20,6 +20,7 @@ cdef class Requests:
     cdef public bint is_single
     cdef public long long patience
     cdef public object open
+    cdef public long long bytes
     cdef object _timer
 
     @cython.locals(entry=Open)

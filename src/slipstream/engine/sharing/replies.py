@@ -13,12 +13,15 @@ from typing import Any
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Follower, Subscription
+from slipstream.wire.subjects import is_literal
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 PREFIX = b"_R_."
 _ID_BITS = 48
-_OVER_LIMIT = 65_536  # open requests of one import; the oldest makes room
+# Open requests of one import, and the bytes of their reply subjects; the oldest make room.
+_OPEN_MAX = 65_536
+_BYTES_MAX = 16 * 1024 * 1024
 
 
 class Open:
@@ -34,7 +37,9 @@ class Open:
         self._watcher: Callable[[], None] | None = None
 
     def watch(self) -> None:
-        """Notice when the requester has gone."""
+        """Notice when the requester has gone; with a reply that is no subject, time alone tells."""
+        if not is_literal(self.reply):
+            return
         self._watcher = self._look
         self.account.watch_interest(self.reply, self._watcher)
 
@@ -61,6 +66,7 @@ class Requests:
         self.patience = patience  # ns
         # A plain dict would have to pass over all that was taken from its beginning.
         self.open: OrderedDict[bytes, Open] = OrderedDict()
+        self.bytes = 0  # of their reply subjects
         self._timer: Any = None
 
     def __len__(self) -> int:
@@ -68,7 +74,8 @@ class Requests:
 
     def begin(self, account: Account, reply: bytes) -> bytes:
         """Where the answer to a request of `account` is to be sent that expects it at `reply`."""
-        if len(self.open) >= _OVER_LIMIT:
+        self.bytes += len(reply)
+        while self.open and (len(self.open) >= _OPEN_MAX or self.bytes > _BYTES_MAX):
             self.replies.end(next(iter(self.open.values())))
         entry = Open(account, reply, self)
         subject = self.replies.begin(entry)
@@ -133,6 +140,7 @@ class Replies(Follower):
         if self._open.pop(entry.id, None) is None:
             return
         entry.origin.open.pop(entry.id, None)
+        entry.origin.bytes -= len(entry.reply)
         entry.unwatch()
 
     def cancel(self, subject: bytes) -> None:

@@ -15,12 +15,13 @@ from slipstream.engine.session.account import Account
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Route, Service
 from slipstream.engine.sharing.replies import Requests, replies_of
-from slipstream.wire.headers import find, with_fields, without
+from slipstream.wire.headers import with_fields
 from slipstream.wire.subject_pair import SubjectPair
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 REQUEST_INFO = b"Nats-Request-Info"
+_CLAIM = REQUEST_INFO.lower()
 _NESTED_MAX = 16  # requests that lead to requests to the same import
 
 
@@ -91,9 +92,7 @@ class ServiceImport(Service):
 
     def _inform(self, request: Inbound, session: Any) -> None:
         """Say who asks; what a client says of itself is no proof, and goes."""
-        block = request.header()
-        if find(block, 0, len(block), REQUEST_INFO) is not None:
-            block = without(block, REQUEST_INFO)
+        block = _without_claims(request.header())
         info = msgspec.json.encode(self._info(session))
         block = with_fields(block, [(REQUEST_INFO, info)])
         request.data = block + request.body()
@@ -111,11 +110,12 @@ class ServiceImport(Service):
         rtt = session.rtt or session.facts.get("first_rtt", 0)
         if not self.terms.share:
             return known | ({"rtt": rtt} if rtt else {})
+        said = session.connect
         named = {
             "user": session.user.name if session.user else "",
-            "name": session.connect.name,
-            "lang": session.connect.lang,
-            "ver": session.connect.version,
+            "name": said.name,
+            "lang": said.lang,
+            "ver": said.version,
             "rtt": rtt,
         }
         client = {
@@ -129,6 +129,18 @@ class ServiceImport(Service):
         }
         kind = {"client_type": session.facts.get("type", "nats")}
         return client | (kind if client["kind"] == "Client" else {})
+
+
+def _without_claims(block: bytes) -> bytes:
+    """A header block that ends as it should, and says nothing of who asks, however it is spelled:
+    there are clients that take names in any case, or lines that end without a carriage return."""
+    if not block:
+        return b""
+    if _CLAIM in block.lower():
+        lines = block.replace(b"\r", b"").split(b"\n")
+        kept = [line for line in lines if line.split(b":")[0].strip().lower() != _CLAIM]
+        block = b"\r\n".join(kept)
+    return block.rstrip(b"\r\n") + b"\r\n\r\n"
 
 
 class ServiceImports:
