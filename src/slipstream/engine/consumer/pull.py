@@ -214,9 +214,8 @@ class PullDelivery(Delivery):
             return False
         if self._pins:
             self.groups.mark(message)
-        if (
-            route.services and route.stores()
-        ):  # a stream stores what is delivered, under the subject it comes to
+        # A stream stores what is delivered under the subject that it comes to.
+        if route.services and route.stores():
             message.subject = waiting.reply
         message.to = waiting.reply
         if not self.account.dispatch(route, message) and not is_denied(self.account, waiting.reply):

@@ -114,15 +114,18 @@ class StreamImports:
             gone = self._imports.pop(key)
             self._by_subject.remove(gone.pair.ours, gone)
             gone.stop()
+        fresh = PatternTrie()
         for key, each in keyed.items():
-            if key in self._imports:
-                continue
-            new = StreamImport(self._account, *each)
-            self._imports[key] = new
-            self._by_subject.insert(new.pair.ours, new)
+            if key not in self._imports:
+                new = StreamImport(self._account, *each)
+                self._imports[key] = new
+                self._by_subject.insert(new.pair.ours, new)
+                fresh.insert(new.pair.ours, new)
+        if fresh.size:
             for pattern, member in self._account.trie.items():
                 if _takes_part(pattern, member):
-                    new.place(pattern, member)
+                    for each_new in fresh.overlapping(pattern):
+                        each_new.place(pattern, member)
 
     def added(self, pattern: bytes, member: Any) -> None:
         """Somebody listens to `pattern` in the account."""
