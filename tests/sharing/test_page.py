@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 import slipstream
 from slipstream.server.config import load_text
 from tests.leaf.servers import SLIPSTREAM, until
@@ -52,3 +54,27 @@ async def test_the_jetstream_example_of_the_accounts_page_runs(tmp_path: Path) -
         for block in blocks("accounts.md"):
             await run(block, names)
         await until(has_all(team.jetstream(), "COPY", 1), "the mirror does not follow")
+
+
+async def test_a_reload_changes_imports_while_messages_flow(tmp_path: Path) -> None:
+    text = configurations()[0]
+    async with (
+        server(SLIPSTREAM, tmp_path, text) as node,
+        await slipstream.connect(node.url, user="shop", password="s3cret") as shop,
+        await slipstream.connect(node.url, user="office", password="s3cret") as office,
+    ):
+        kept = await office.subscribe("shop.*.*")
+        moved = await office.subscribe("store.*.*")
+        await office.flush()
+        await shop.publish("prices.eur.shoes", b"before")
+        await shop.flush()
+        node.more = text.replace("shop.$2.$1", "store.$2.$1")
+        node.reload(load_text(node.configuration()).options)
+        await shop.publish("prices.eur.shoes", b"after")
+        assert (await kept.next(timeout=10)).data == b"before"
+        assert (await moved.next(timeout=10)).data == b"after"
+        node.more = text.replace('stream: "prices.*.*"', 'stream: "other"')
+        with pytest.raises(slipstream.Error, match="stream import not authorized"):
+            node.reload(load_text(node.configuration()).options)
+        await shop.publish("prices.eur.shoes", b"still")
+        assert (await moved.next(timeout=10)).data == b"still"
