@@ -31,6 +31,11 @@ sys.meta_path.insert(0, Missing())
     [
         ("spark", ["pyspark"], "import slipstream.spark; slipstream.spark.session()"),
         ("arrow", ["pyarrow"], "from slipstream.client.arrow.batches import arrow; arrow()"),
+        (
+            "objectstore",
+            ["obstore"],
+            "from slipstream.backups import open_place; open_place('s3://bucket/place')",
+        ),
         ("tables", ["pyiceberg"], "import slipstream.tables"),
         ("tables", ["pyiceberg_core"], "import slipstream.tables"),
         (

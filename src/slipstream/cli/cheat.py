@@ -39,7 +39,9 @@ slipstream stream view ORDERS
 slipstream stream get ORDERS 12
 slipstream stream purge ORDERS --subject orders.old --force
 slipstream stream backup ORDERS ./backup
-slipstream stream restore ./backup""",
+slipstream stream restore ./backup
+slipstream stream backup ORDERS s3://backups/ORDERS --incremental --expire 30d
+slipstream stream restore s3://backups/ORDERS --to-time "2026-11-21 14:05" --name ORDERS-1405""",
     "consumer": """\
 slipstream consumer add ORDERS order-processor --pull --deliver all --ack explicit --defaults
 slipstream consumer next ORDERS order-processor --count 3 --ack

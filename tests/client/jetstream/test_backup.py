@@ -143,4 +143,4 @@ async def test_the_examples_of_the_page_run(
         await js.publish("orders.1", b"x")
         for block in blocks("backups.md"):
             await run(block, {"js": js})
-    assert capsys.readouterr().out.endswith("1 messages are back\n")
+    assert capsys.readouterr().out.endswith("1 messages are back\n1 messages are new\n")

@@ -10,7 +10,7 @@ Chunks are on their way while others are written or read, which happens in threa
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -196,13 +196,34 @@ async def restore(
     source = Path(directory)
     meta = await asyncio.to_thread(read_meta, source)
     wanted = config.to_wire() if config is not None else meta["config"]
-    name = check_stream_name(str(wanted.get("name", "")))
-    asked = {"config": wanted, "state": meta.get("state") or {}}
-    endpoint = f"STREAM.RESTORE.{name}"
-    answer = await js.api.request(endpoint, asked)
-    upload = _Upload(js, endpoint, str(answer.get("deliver_subject", "")))
     with (source / DATA).open("rb") as file:
-        return StreamInfo.from_wire(await upload.run(file, progress))
+        size = os.fstat(file.fileno()).st_size
+        chunks = _chunks(js, file)
+        return await upload(js, wanted, meta.get("state") or {}, chunks, size, progress)
+
+
+async def _chunks(js: "JetStream", file: BinaryIO) -> AsyncIterator[bytes]:
+    step = min(CHUNK_BYTES, js.connection.server_info.max_payload)
+    while chunk := await asyncio.to_thread(file.read, step):
+        yield chunk
+
+
+async def upload(
+    js: "JetStream",
+    config: dict[str, Any],
+    state: dict[str, Any],
+    chunks: AsyncIterator[bytes],
+    size: int,
+    progress: Progress | None,
+) -> StreamInfo:
+    """Have the server make a stream of `config` from an archive that comes in chunks, none larger
+    than its `max_payload`; `size` is what they come to. Raises `ApiError`, `BackupError` and what
+    the chunks raise."""
+    name = check_stream_name(str(config.get("name", "")))
+    endpoint = f"STREAM.RESTORE.{name}"
+    answer = await js.api.request(endpoint, {"config": config, "state": state})
+    sending = _Upload(js, endpoint, str(answer.get("deliver_subject", "")))
+    return StreamInfo.from_wire(await sending.run(chunks, size, progress))
 
 
 class _Upload:
@@ -215,15 +236,15 @@ class _Upload:
         self._answers: asyncio.Queue[Message] = asyncio.Queue()
         self._waiting = 0
 
-    async def run(self, file: BinaryIO, progress: Progress | None) -> dict[str, Any]:
+    async def run(
+        self, chunks: AsyncIterator[bytes], size: int, progress: Progress | None
+    ) -> dict[str, Any]:
         """The final answer. Raises `BackupError` and what the server says."""
         inbox = self._connection.new_inbox()
         subscription = await self._connection.subscribe(inbox, handler=self._answers.put_nowait)
-        size = os.fstat(file.fileno()).st_size
         sent = 0
         try:
-            step = min(CHUNK_BYTES, self._connection.server_info.max_payload)
-            while chunk := await asyncio.to_thread(file.read, step):
+            async for chunk in chunks:
                 while self._waiting >= SENT_AHEAD:
                     await self._answered(SILENCE_SECONDS)
                 await self._connection.publish(self._subject, chunk, reply=inbox)
