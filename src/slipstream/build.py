@@ -46,6 +46,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.engine.leaf.session",
     "slipstream.engine.stream.dedupe",
     "slipstream.engine.stream.expectations",
+    "slipstream.engine.stream.fast_batches",
     "slipstream.engine.stream.stream",
     "slipstream.engine.stream.direct_answer",
     "slipstream.engine.consumer.pending",

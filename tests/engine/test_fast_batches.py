@@ -73,6 +73,25 @@ def test_a_refused_message_is_told(publisher: Client) -> None:
     assert send(publisher, "b", 3, COMMIT)[0]["count"] == 3
 
 
+def test_messages_in_a_row_are_looked_at_as_any_other(publisher: Client) -> None:
+    """Most are stored by a shorter way: what is no such message is still found among them."""
+    create(publisher, max_msgs=8, discard="new")
+    for batch in ("a", "b"):
+        send(publisher, batch, 1, START, mode="ok", flow=50)
+    for number in (2, 3):
+        for batch in ("a", "b"):
+            send(publisher, batch, number, mode="ok", flow=50)
+    gap = {"type": "gap", "last_seq": 4, "seq": 6}
+    assert gap in send(publisher, "a", 5, PING, mode="ok", flow=50)
+    assert {"type": "gap", "last_seq": 6, "seq": 4} in send(publisher, "a", 4, mode="ok", flow=50)
+    send(publisher, "b", 4, mode="ok", flow=50)
+    send(publisher, "b", 5, mode="ok", flow=50)
+    [full] = [one for one in send(publisher, "b", 6, mode="ok", flow=50) if one["type"] == "err"]
+    assert full["error"]["err_code"] == 10077
+    assert send(publisher, "b", 7, END, mode="ok", flow=50)[-1]["seq"] == 8
+    assert publisher.api("STREAM.INFO.S")["state"]["messages"] == 8
+
+
 def test_acknowledgements_wait_until_the_messages_are_durable() -> None:
     driver = Driver(SimulatedDisk(Random(1))).start()
     client = driver.client()

@@ -70,6 +70,10 @@ class FastBatches:
     def __init__(self, stream: "Stream") -> None:
         self._stream = stream
         self._open: dict[bytes, FastBatch] = {}
+        # The batch that the last message was of, how its reply subjects begin, and the one that
+        # its next message will have, if it has no headers and nothing is wrong.
+        self._latest: FastBatch | None = None
+        self._prefix = self._next = b""
 
     def stop(self) -> None:
         """Forget all that are open."""
@@ -80,11 +84,49 @@ class FastBatches:
         """A message with a reply subject that ends in ``.$FI``."""
         reply = message.reply
         try:
-            self._take(subject, message, reply)
+            latest = self._latest
+            if latest is not None and reply == self._next and self._is_plain(message):
+                self._append(latest, subject, message, reply)
+            else:
+                self._take(subject, message, reply)
         except ApiError as error:
             self._refuse(reply, error)
 
+    def _is_plain(self, message: Inbound) -> bool:
+        """Whether nothing has to be looked at but room."""
+        config = self._stream.config
+        return (
+            message.body_start == message.header_start
+            and not 0 <= config.max_msg_size < message.end - message.header_start
+            and not config.sealed
+            and not config.allow_msg_counter
+        )
+
+    def _append(self, batch: FastBatch, subject: bytes, message: Inbound, reply: bytes) -> None:
+        """Store the message that comes next in the batch; what `_take` does, for most messages."""
+        stream = self._stream
+        number = batch.number + 1
+        batch.touched = stream.clock.now
+        try:
+            batch.last_seq = stream.store_message(subject, message)
+        except (ApiError, StorageError) as failure:
+            self._latest = None
+            self._fail(batch, _read(reply), reply, _as_api_error(failure))
+            return
+        stream.last_msg_id = b""
+        batch.number = number
+        self._next = b"%b%d.1.$FI" % (self._prefix, number + 1)
+        if number >= batch.acknowledged + batch.messages:
+            self._acknowledge_if_due(batch, reply)
+
+    def _expect(self, batch: FastBatch, reply: bytes) -> None:
+        """A message of this batch was stored: the next one is probably of it, too."""
+        self._latest = batch
+        self._prefix = reply.rsplit(b".", 3)[0] + b"."
+        self._next = b"%b%d.1.$FI" % (self._prefix, batch.number + 1)
+
     def _take(self, subject: bytes, message: Inbound, reply: bytes) -> None:
+        self._latest = None
         place = _read(reply)
         if 0 <= self._stream.config.max_msg_size < message.end - message.header_start:
             raise ApiError(10054)  # as if it had never come: the next message shows the gap
@@ -137,6 +179,8 @@ class FastBatches:
 
     def _close(self, batch: FastBatch) -> None:
         del self._open[batch.id]
+        if self._latest is batch:
+            self._latest = None
         batch.timer.cancel()
         self._stream.engine.staged.fast -= 1
 
@@ -152,8 +196,7 @@ class FastBatches:
             else:
                 batch.last_seq = seq
         except (ApiError, StorageError) as failure:
-            error = failure if isinstance(failure, ApiError) else ApiError(10077, err=str(failure))
-            self._fail(batch, place, reply, error)
+            self._fail(batch, place, reply, _as_api_error(failure))
             return
         batch.number = place.number
         if place.operation == COMMIT:
@@ -161,6 +204,7 @@ class FastBatches:
                 self._acknowledge_if_due(batch, reply)
             self._finish(batch, reply, duplicate_of if place.number == 1 else 0)
         else:
+            self._expect(batch, reply)
             self._acknowledge_if_due(batch, reply)
 
     def _publish(self, subject: bytes, message: Inbound) -> int:
@@ -254,6 +298,10 @@ def _read(reply: bytes) -> Place:
         if place.operation != END or place.number == 1:
             raise ApiError(10206)
     return place._replace(flow=min(place.flow, 65_535) if place.flow > 0 else FLOW_DEFAULT)
+
+
+def _as_api_error(failure: ApiError | StorageError) -> ApiError:
+    return failure if isinstance(failure, ApiError) else ApiError(10077, err=str(failure))
 
 
 def _number(text: bytes) -> int:
