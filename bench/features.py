@@ -110,8 +110,7 @@ def rates(n: int, seconds: float, used: ProcessorTime) -> Figures:
 def mirror(server: Running, driver: Driver, wire: Wire) -> Figures:
     """A mirror of a full stream."""
     driver.ask("$JS.API.STREAM.CREATE.UP", {"name": "UP", "subjects": ["up"]})
-    driver.publish((b"up" for _ in range(MESSAGES)), BODY)
-    _until(driver, "UP", lambda state: state["messages"] == MESSAGES)
+    acknowledged(wire, iter([message("up", {}, "in.u") * 250] * (MESSAGES // 250)), 250, 250)
     used, begun = ProcessorTime(server), time.perf_counter()
     driver.ask("$JS.API.STREAM.CREATE.DOWN", {"name": "DOWN", "mirror": {"name": "UP"}})
     _until(driver, "DOWN", lambda state: state["messages"] == MESSAGES)

@@ -15,10 +15,15 @@ import msgspec
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.json_body import read_number
 from slipstream.engine.session.message import Inbound
-from slipstream.engine.stream.ingest_checks import Verdict, check_headers, remove_request_info
+from slipstream.engine.stream.ingest_checks import (
+    HEADER_BYTES_MAX,
+    Verdict,
+    check_headers,
+    remove_request_info,
+)
 from slipstream.engine.stream.retention import check_room_for
 from slipstream.engine.stream.staging import Staged
-from slipstream.wire.headers import find, with_fields, without
+from slipstream.wire.headers import count_prefix, find, with_fields, without
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
@@ -31,12 +36,16 @@ UINT64_MAX = 2**64 - 1
 OVERHEAD = 256  # bytes of memory that a message takes beside its own
 
 
+_NOTHING_ASKED = Verdict()
+
+
 class Batch:
     """One that is open."""
 
     def __init__(self, id: bytes, now: int) -> None:
         self.id = id
         self.messages: list[Inbound] = []
+        self.plain: list[bool] = []  # which of these have no field but those of batches
         self.size = 0  # of the messages, in bytes
         self.touched = now  # when its last message came (ns)
         self.timer: Any = None
@@ -80,14 +89,16 @@ class AtomicBatches:
         if said not in (None, b"1", b"eob"):
             self._close(batch)
             raise ApiError(10200)
-        if self._stream.js.refused_level(message):
+        fields = count_prefix(message.data, message.header_start, message.body_start, b"Nats-")
+        is_plain = fields == (2 if said is None else 3)
+        if not is_plain and self._stream.js.refused_level(message):
             self._abandon(batch, "unsupported")
             raise ApiError(10185)
         if number != len(batch.messages) + 1 or (commit == b"eob" and number == 1):
             self._abandon(batch, "incomplete")
             raise ApiError(10176)
         if commit != b"eob":
-            self._stage(batch, subject, message)
+            self._stage(batch, subject, message, is_plain)
         if not commit:
             if message.reply:
                 self._stream.account.send(message.reply, b"", b"", b"")
@@ -114,7 +125,7 @@ class AtomicBatches:
         batch.timer = engine.timers.after(limits.batch_timeout, lambda: self._look_at(batch))
         return batch
 
-    def _stage(self, batch: Batch, subject: bytes, message: Inbound) -> None:
+    def _stage(self, batch: Batch, subject: bytes, message: Inbound, is_plain: bool) -> None:
         """Keep a message, which is only ours during the call."""
         engine = self._stream.engine
         size = len(subject) + message.end - message.header_start
@@ -125,9 +136,10 @@ class AtomicBatches:
             self._abandon(batch, "large")
             raise ApiError(10210)
         header = message.header()
-        if b"Nats-Required-Api-Level" in header:
+        if not is_plain and b"Nats-Required-Api-Level" in header:
             header = without(header, b"Nats-Required-Api-Level")
         batch.messages.append(Inbound(subject, b"", header, message.body()))
+        batch.plain.append(is_plain)
         batch.size += size
         batch.touched = self._stream.clock.now
         engine.staged.bytes += size + OVERHEAD
@@ -160,7 +172,12 @@ class AtomicBatches:
         """Store all, or raise `ApiError` or `StorageError` and store none."""
         stream = self._stream
         staged = Staged()
-        verdicts = [self._check(message, staged) for message in batch.messages]
+        verdicts = [
+            self._check_plain(message, staged)
+            if is_plain and not stream.config.allow_msg_counter
+            else self._check(message, staged)
+            for message, is_plain in zip(batch.messages, batch.plain, strict=True)
+        ]
         seq = stream.store_group(batch.messages, verdicts, staged.messages, staged.text_bytes)
         end = b',"batch":%b,"count":%d}' % (
             msgspec.json.encode(batch.id.decode("utf-8", "replace")),
@@ -179,10 +196,22 @@ class AtomicBatches:
             raise ApiError(10201)
         staged.check_rollup(message.subject, verdict.rollup)
         remove_request_info(message)
+        self._add(message, staged, verdict)
+        return verdict
+
+    def _check_plain(self, message: Inbound, staged: Staged) -> Verdict:
+        """The same for a message with no field but those of batches."""
+        if message.body_start - message.header_start > HEADER_BYTES_MAX:
+            raise ApiError(10097)
+        self._add(message, staged, _NOTHING_ASKED)
+        return _NOTHING_ASKED
+
+    def _add(self, message: Inbound, staged: Staged, verdict: Verdict) -> None:
+        """Add a message to those in `staged`, if there is room. Raises `ApiError`."""
+        stream = self._stream
         check_room_for(stream, message.subject, message, verdict.rollup != "", staged)
         is_stored = stream.config.retention != "interest" or stream.is_wanted(message.subject)
         staged.add(stream.log, message, verdict.message_id, is_stored)
-        return verdict
 
 
 def _end_with_commit(message: Inbound) -> None:

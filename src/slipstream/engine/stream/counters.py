@@ -48,14 +48,15 @@ def read_increment(value: bytes) -> int:
     return int(value)
 
 
-def check_increment(stream: "Stream", message: Inbound, value: bytes) -> int:
-    """By how much a message adds, which is checked. Raises `ApiError`."""
+def check_increment(stream: "Stream", message: Inbound, value: bytes, is_alone: bool) -> int:
+    """By how much a message adds, which is checked; `is_alone` where it has no other field that
+    means something. Raises `ApiError`."""
     increment = read_increment(value)
     if not stream.config.allow_msg_counter:
         raise ApiError(10168)
     if message.end > message.body_start:
         raise ApiError(10170)
-    for name in _FORBIDDEN:
+    for name in () if is_alone else _FORBIDDEN:
         if find(message.data, message.header_start, message.body_start, name):
             raise ApiError(10171)
     return increment

@@ -10,7 +10,7 @@ from slipstream.engine.stream.counters import add_up, check_increment
 from slipstream.engine.stream.schedule_checks import Schedule, check_cancel, check_schedule
 from slipstream.engine.stream.staging import Staged
 from slipstream.engine.stream.ttl import INVALID, parse_ttl, raise_ttl
-from slipstream.wire.headers import find, without, without_status
+from slipstream.wire.headers import count_prefix, find, without, without_status
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
@@ -46,7 +46,11 @@ def check_headers(
     verdict = Verdict()
     increment = value(b"Nats-Incr")
     if increment:
-        verdict.increment = check_increment(stream, message, increment)
+        fields = count_prefix(message.data, message.header_start, message.body_start, b"Nats-")
+        verdict.increment = check_increment(stream, message, increment, is_alone=fields == 1)
+        if fields == 1:  # nothing else is asked for
+            verdict.ack_end = add_up(stream, subject, message, verdict.increment, staged)
+            return _within_bounds(message, verdict)
     expected_stream = value(b"Nats-Expected-Stream")
     if expected_stream and expected_stream != stream.name.encode():
         raise ApiError(10060)
@@ -86,6 +90,10 @@ def check_headers(
             ttl = stream.ttls.shortest()
             raise_ttl(message, ttl)
         verdict.ttl = ttl
+    return _within_bounds(message, verdict)
+
+
+def _within_bounds(message: Inbound, verdict: Verdict) -> Verdict:
     if message.body_start - message.header_start > HEADER_BYTES_MAX:
         raise ApiError(10097)
     return verdict
