@@ -70,6 +70,23 @@ async def test_the_story_of_the_mirrored_archive(own_server: OwnServer) -> None:
     ]
 
 
+async def test_the_story_of_the_delayed_jobs(own_server: OwnServer) -> None:
+    assert await run("delayed_jobs.py", own_server.url) == [
+        "three jobs wait, and one of them is called off",
+        "reminder, scheduled as waiting.reminder",
+        "newsletter, scheduled as waiting.newsletter",
+        "0 jobs wait",
+    ]
+
+
+async def test_the_story_of_the_counter_of_two_regions(own_server: OwnServer) -> None:
+    assert await run("visit_counter.py", own_server.url) == [
+        "eu: 100 visits",
+        "us: 97 visits",
+        "everywhere: 197 visits",
+    ]
+
+
 async def test_the_example_of_the_page_about_mirrors_runs(own_server: OwnServer) -> None:
     page = (ROOT / "docs" / "mirrors.md").read_text()
     [block] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
