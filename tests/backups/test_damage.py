@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from slipstream.backups import DirectoryStore, Place, Point, open_place
+from slipstream.backups import manifest as manifests
 from slipstream.backups import place as places
 from slipstream.client.jetstream import JetStream, Stream
 from slipstream.client.jetstream.errors import BackupError
@@ -123,6 +124,20 @@ async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifests" / "000000000001.json").write_bytes(msgspec.json.encode(sealed))
     with pytest.raises(BackupError, match="use a newer one"):
         await open_place(tmp_path).check()
+
+
+async def test_a_manifest_that_names_other_files_is_refused(
+    js: JetStream, make_stream: MakeStream, place: Place
+) -> None:
+    name = (await make_stream()).cached_info.config.name
+    await place.back_up(js, name)
+    found = await place.manifest()
+    run = found.generations[0].runs[0]
+    found.generations[0].runs[0] = msgspec.structs.replace(run, name="runs/../../secret")
+    with pytest.raises(CorruptionError, match="names an object that can not be"):
+        await manifests.commit(place.store, found)
+    with pytest.raises(CorruptionError, match="names an object that can not be"):
+        await place.check()
 
 
 async def test_what_is_no_place_is_refused(tmp_path: Path) -> None:

@@ -295,6 +295,52 @@ async def test_what_a_replica_that_lags_does_not_have_is_asked_of_the_leader(
     await place.check()
 
 
+async def test_a_server_without_batches_is_asked_otherwise(
+    js: JetStream, make_stream: MakeStream, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nats-server before 2.11 takes a batched direct get for one of a single message."""
+    name = (await make_stream(allow_direct=True)).cached_info.config.name
+    await publish(js, name, 30)
+    answers = reading.Reader._answers
+
+    async def of_old(self: Any, batch: Any, endpoint: str, asked: Any, timeout: float) -> Any:
+        if "DIRECT" in endpoint:
+            asked = {"seq": asked["seq"]}
+        return await answers(self, batch, endpoint, asked, timeout)
+
+    monkeypatch.setattr(reading.Reader, "_answers", of_old)
+    assert (await place.back_up(js, name)).run.added == 30
+    await place.check()
+
+
+async def test_a_stream_without_room_for_a_consumer_is_read_without_one(
+    js: JetStream, make_stream: MakeStream, place: Place
+) -> None:
+    stream = await make_stream(allow_direct=False, max_consumers=1)
+    await stream.create_consumer(durable_name="c")
+    await publish(js, stream.name, 30)
+    assert (await place.back_up(js, stream.name)).run.added == 30
+
+
+async def test_a_stream_that_is_made_anew_while_it_is_read_is_refused(
+    js: JetStream, make_stream: MakeStream, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = (await make_stream()).cached_info.config.name
+    await publish(js, name, 10)
+    reads = reading.Reader.read
+
+    async def read(self: reading.Reader, first: int, last: int) -> reading.Batch:
+        await js.delete_stream(name)
+        await make_stream(name=name, subjects=[f"{name}.>"])
+        await publish(js, name, 10)
+        return await reads(self, first, last)
+
+    monkeypatch.setattr(reading.Reader, "read", read)
+    with pytest.raises(BackupError, match="made anew while it was read"):
+        await place.back_up(js, name)
+    assert not await place.is_backup()
+
+
 async def test_where_too_much_is_removed_to_ask_for_it_comes_back(
     js: JetStream, make_stream: MakeStream, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

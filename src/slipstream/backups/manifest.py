@@ -8,6 +8,7 @@ writes n + 1, on the condition that nobody else has: of two runs at once one com
 """
 
 import hashlib
+import re
 import secrets
 from contextlib import suppress
 
@@ -22,6 +23,7 @@ FOLDER = "manifests/"
 KEPT = 5  # manifests before the one in force, for who is just reading them
 _NUMBER_DIGITS = 12
 _ANCESTORS = 64
+_NAME = re.compile(r"(parts|runs)/[0-9a-f-]+")
 
 
 class Part(msgspec.Struct, kw_only=True, frozen=True):
@@ -108,7 +110,10 @@ def decode(name: str, data: bytes) -> Manifest:
         raw = bytes(sealed.manifest)
         if digest(raw) != sealed.sha256:
             raise CorruptionError(f"{name} is damaged: its checksum does not match")
-        return msgspec.json.decode(raw, type=Manifest)
+        manifest = msgspec.json.decode(raw, type=Manifest)
+        if not all(map(_NAME.fullmatch, manifest.objects)):
+            raise CorruptionError(f"{name} names an object that can not be")
+        return manifest
     except msgspec.MsgspecError as error:
         raise CorruptionError(f"{name} is damaged: {error}") from error
 

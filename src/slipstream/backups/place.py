@@ -29,7 +29,7 @@ from slipstream.backups.parts import (
 )
 from slipstream.backups.reading import Reader, nanoseconds
 from slipstream.backups.restoring import Point, Restored, restore
-from slipstream.backups.stores import Store, open_store
+from slipstream.backups.stores import UNFINISHED, Store, open_store
 from slipstream.client.jetstream.errors import BackupError, MessageNotFoundError
 from slipstream.client.jetstream.model import (
     SERVERS_METADATA,
@@ -157,7 +157,8 @@ class Place:
         manifest = await self.manifest()
         # What is there now and not in the manifest is of a broken run, or of one whose manifest
         # will be refused: it began from the manifest that this one replaces.
-        there = {name for folder in ("parts/", "runs/") for name in await self.store.names(folder)}
+        folders = ("parts/", "runs/", UNFINISHED)
+        there = {name for folder in folders for name in await self.store.names(folder)}
         runs = [run for generation in manifest.generations for run in generation.runs]
         bound = 0 if before is None else round(before.timestamp() * 1e9)
         if keep or before is not None:
@@ -254,6 +255,7 @@ class _Run:
         begin = generation.runs[-1].last_seq + 1 if generation.runs else 1
         begin = max(begin, info.state.first_seq)
         parts = await self._read(reader, begin, info)
+        await self._check_same(info)
         known = gaps
         if known is None:
             known = await self._gaps_before(generation)
@@ -296,6 +298,15 @@ class _Run:
         except MessageNotFoundError:
             return last
         return last if nanoseconds(found["message"]["time"].encode()) == part.last_ts else new
+
+    async def _check_same(self, info: StreamInfo) -> None:
+        """What was read has to be of one stream. Raises `BackupError`."""
+        now = await self._js.stream_info(info.config.name)
+        if now.created != info.created or now.state.last_seq < info.state.last_seq:
+            raise BackupError(
+                f"backup of stream {info.config.name}: it was made anew while it was read: run it "
+                "again"
+            )
 
     async def _read(self, reader: Reader, at: int, info: StreamInfo) -> list[Part]:
         """The parts with the messages from `at` on; one is stored while the next one is read."""

@@ -20,7 +20,12 @@ import msgspec
 from slipstream.archive.entries import put_entry
 from slipstream.backups.parts import Ranges, ranges_of, without
 from slipstream.client.errors import ConnectionLostError, TimeoutError
-from slipstream.client.jetstream.errors import ApiError, BackupError, MessageNotFoundError
+from slipstream.client.jetstream.errors import (
+    ApiError,
+    BackupError,
+    MaximumConsumersError,
+    MessageNotFoundError,
+)
 from slipstream.client.jetstream.model import ConsumerConfig, StreamInfo, Timestamp
 from slipstream.client.subscriptions import Sink
 from slipstream.errors import Error
@@ -52,6 +57,7 @@ class Batch(Sink):
         self.last = self.last_ts = 0
         self.bound = 2**63
         self.is_exhausted = False
+        self.knows_batches = True  # a server before 2.11 answers with one message
         self.error: Exception | None = None
         self.ended = asyncio.Event()
 
@@ -119,10 +125,13 @@ class DirectBatch(Batch):
     def take(self, frames: "ServerFrames") -> None:
         """Take the headers off that the server has added."""
         data, start, body = frames.data, frames.header_start, frames.body_start
+        if self.sequences and not self.knows_batches:
+            return
         added = data.rindex(_ADDED_BY_DIRECT_GET, start, body)
         values = dict(
             line.split(b": ", 1) for line in data[added + 2 : body].split(b"\r\n") if line
         )
+        self.knows_batches = b"Nats-Num-Pending" in values
         if int(values.get(b"Nats-Last-Sequence", self.last)) != self.last:
             self.finish(False, TimeoutError("messages were lost on their way here"))
             return
@@ -130,11 +139,12 @@ class DirectBatch(Batch):
         ts = nanoseconds(values[b"Nats-Time-Stamp"])
         if added == start + 8:  # no headers of its own
             self.add(seq, ts, subject, data, (body, body, frames.end))
-            return
-        whole = data[start:added] + b"\r\n\r\n"
-        header_end = len(whole)
-        whole += data[body : frames.end]
-        self.add(seq, ts, subject, whole, (0, header_end, len(whole)))
+        else:
+            header = data[start:added] + b"\r\n\r\n"
+            whole = header + data[body : frames.end]
+            self.add(seq, ts, subject, whole, (0, len(header), len(whole)))
+        if not self.knows_batches:
+            self.finish(False)
 
 
 class ConsumerBatch(Batch):
@@ -202,9 +212,15 @@ class Reader:
     async def _read(self, first: int, last: int) -> Batch:
         if not (self._is_direct or self._may_consume):
             return await self._one_by_one(first, last)
-        batch = await (self._direct(first) if self._is_direct else self._consumed(first, last))
+        try:
+            batch = await (self._direct(first) if self._is_direct else self._consumed(first, last))
+        except MaximumConsumersError:
+            self._may_consume = False  # no room for another one
+            return await self._one_by_one(first, last)
         if batch.error is not None:
             raise batch.error
+        if not batch.knows_batches:
+            self._is_direct = False
         end = last if batch.is_exhausted else batch.last
         if not batch.sequences and not batch.is_exhausted:
             raise TimeoutError(f"backup of stream {self._name}: the server sends no messages")

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from slipstream.client.jetstream.errors import BackupError
 from slipstream.errors import ConfigError
 
-_UNFINISHED = ".unfinished-"  # how names of files begin that are being written
+UNFINISHED = "unfinished/"  # files that are being written, or were when a run broke
 
 
 class Store(Protocol):
@@ -55,9 +55,10 @@ class DirectoryStore:
 
     def _put_new(self, name: str, data: bytes) -> bool:
         path = self._root / name
-        unfinished = path.with_name(_UNFINISHED + secrets.token_hex(8))
+        unfinished = self._root / UNFINISHED / secrets.token_hex(8)
         try:
             self._make(path.parent)
+            self._make(unfinished.parent)
         except OSError as error:
             raise self._failed(f"{path.parent} cannot be made", error) from error
         try:
@@ -98,7 +99,7 @@ class DirectoryStore:
         found = []
         try:
             for path in (self._root / prefix).rglob("*"):
-                if not path.name.startswith(_UNFINISHED) and path.is_file():
+                if path.is_file():
                     found.append(path.relative_to(self._root).as_posix())
         except OSError as error:
             raise self._failed("it cannot be listed", error) from error
