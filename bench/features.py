@@ -35,6 +35,7 @@ WINDOW = 4_000  # messages on their way
 FLOW = 500  # messages for each acknowledgement of a fast batch
 TTL_SECONDS = 30  # from the first message on to the time when all are to go
 IDLE_SECONDS = 3.0
+DUE_AFTER_SECONDS = 20.0  # within which all schedules have to be stored
 GONE_WITHIN = 120.0
 
 Figures = dict[str, float]
@@ -61,14 +62,12 @@ class Wire:
             raise RuntimeError("the server closed the connection")
         if b'"error"' in chunk or b"-ERR" in chunk:
             raise RuntimeError(chunk[:400].decode())
+        if b"PING\r\n" in chunk:
+            self.send(b"PONG\r\n")
         data = self._tail + chunk
         found = list(pattern.finditer(data))
         self._tail = data[found[-1].end() :][-200:] if found else data[-200:]
         return [one[1] for one in found]
-
-    def settle(self, timeout: float) -> None:
-        """Reads wait that long from now on."""
-        self._socket.settimeout(timeout)
 
     def close(self) -> None:
         """Disconnect."""
@@ -182,12 +181,19 @@ def schedules(server: Running, driver: Driver, wire: Wire) -> Figures:
     acknowledged(wire, scheduled("later", lambda i: hour + i), 1, 1)
     time.sleep(1.0)
     waiting = idle()
-    begin = time.time() + 8
+    begin = time.time() + DUE_AFTER_SECONDS
     acknowledged(wire, scheduled("due", lambda i: begin + i / SCHEDULES), 1, 1)
-    wire.send(b"SUB out.due.* 2\r\n")
+    if time.time() > begin - 1:
+        raise RuntimeError("the machine is too busy: schedules were due before all were stored")
+    wire.send(b"SUB delivered 2\r\n")
+    consumer = {"name": "c", "deliver_subject": "delivered", "filter_subject": "out.due.*"}
+    asked = {"stream_name": "S", "config": consumer | {"ack_policy": "none"}}
+    driver.ask("$JS.API.CONSUMER.CREATE.S.c", asked)
     late: list[float] = []
     came = re.compile(rb"HMSG out\.due\.(\d+) ")
     while len(late) < SCHEDULES:
+        if time.time() > begin + GONE_WITHIN:
+            raise RuntimeError(f"only {len(late):,} of {SCHEDULES:,} schedules were published")
         found = wire.read(came)
         now = time.time()
         late += [now - begin - int(i) / SCHEDULES for i in found]

@@ -57,6 +57,11 @@ def check_headers(
     ttl = parse_ttl(value(b"Nats-TTL"))
     if ttl and ttl != INVALID and stream.ttls is None:
         raise ApiError(10166)
+    if ttl and not stream.config.allow_msg_counter:
+        fields = count_prefix(message.data, message.header_start, message.body_start, b"Nats-")
+        if fields == 1:  # nothing else is asked for
+            _take_ttl(stream, subject, message, ttl, verdict)
+            return _within_bounds(message, verdict)
     _check_subject_sequence(stream, subject, value(b"Nats-Expected-Last-Subject-Sequence"),
                             value(b"Nats-Expected-Last-Subject-Sequence-Subject"))  # fmt: skip
     expected = value(b"Nats-Expected-Last-Sequence")
@@ -82,6 +87,13 @@ def check_headers(
         if verdict.increment is None:
             raise ApiError(10169)
         verdict.ack_end = add_up(stream, subject, message, verdict.increment, staged)
+    _take_ttl(stream, subject, message, ttl, verdict)
+    return _within_bounds(message, verdict)
+
+
+def _take_ttl(
+    stream: "Stream", subject: bytes, message: Inbound, ttl: int, verdict: Verdict
+) -> None:
     if ttl == INVALID:
         if stream.config.retention != "interest" or stream.is_wanted(subject):
             raise ApiError(10165)
@@ -90,7 +102,6 @@ def check_headers(
             ttl = stream.ttls.shortest()
             raise_ttl(message, ttl)
         verdict.ttl = ttl
-    return _within_bounds(message, verdict)
 
 
 def _within_bounds(message: Inbound, verdict: Verdict) -> Verdict:

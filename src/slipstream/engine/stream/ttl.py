@@ -12,6 +12,7 @@ With `subject_delete_marker_ttl` the last message of a subject does not go witho
 takes its place, which expires as well and leaves nothing.
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.loop.deadlines import Deadlines
@@ -34,6 +35,7 @@ READ_PER_TURN = 2_000  # messages looked at for TTLs after the start
 TICK_NS = SECOND // 20  # deadlines are rounded up to this, so that many share a turn
 RETRY_NS = SECOND  # after the disk had no room for a marker, or could not be read
 DIGITS_MAX = 30  # of a number of seconds, with zeros before it
+REMEMBERED_BYTES_MAX = 32  # of a TTL as it was written
 
 
 def parse_ttl(value: bytes) -> int:
@@ -41,6 +43,13 @@ def parse_ttl(value: bytes) -> int:
 
     As nats-server reads it: ``never`` in any case, a Go duration of a second or more, or digits.
     """
+    if not value:
+        return 0
+    return _parse(value) if len(value) <= REMEMBERED_BYTES_MAX else _parse.__wrapped__(value)
+
+
+@lru_cache(maxsize=1024)  # a stream's messages mostly have the same few
+def _parse(value: bytes) -> int:
     text = value.decode("utf-8", "replace")
     if text.lower() == "never":
         return NEVER
