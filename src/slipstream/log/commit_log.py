@@ -366,6 +366,12 @@ class CommitLog:
         if done is not None:
             self._waiting.append(done)
 
+    def make_room(self, size: int) -> None:
+        """See to room for so many bytes of changes beside those that wait. Raises as `keep`."""
+        self._make_room(self._bytes + self._copied + size)
+        if not self._fits(self._bytes + self._copied + size):
+            raise DiskFullError("the commit log waits for the disk to take what it holds")
+
     def _make_room(self, size: int) -> None:
         """See to room for an entry with so many bytes of changes. Raises `DiskFullError`,
         `StorageError`."""

@@ -4,6 +4,7 @@
                                         meta.0, meta.1      the configuration, twice
                                         msgs/*.seg          the log
                                         end.0, end.1        where it ends
+                                        letters.0, letters.1  which dead letters count
                                         consumers/<name>/meta.0, meta.1, state.0, state.1
                                         ephemeral/<name>/...
 
@@ -93,6 +94,10 @@ class TwinFile:
             return any(self._disk.exists(path) and self._disk.read(path) for path in paths)
         except OSError:  # a bad sector
             return True
+
+    def is_there(self) -> bool:
+        """Whether there is any content, here or still in the commit log."""
+        return self.to_come is not None or self.is_begun()
 
     def load(self) -> bytes:
         """The newest whole content; raises `CorruptionError` if there is none.
@@ -557,10 +562,11 @@ class StreamStore:
         self._segment_bytes = segment_bytes
         self.path = path
         self.meta = late.configuration(f"{path}/meta")
+        self.letters = late.position(f"{path}/letters")  # which dead letters count
 
     def belongs_to(self, created: int) -> None:
         """It is of the stream that was created then (ns since the epoch)."""
-        self.meta.incarnation = created
+        self.meta.incarnation = self.letters.incarnation = created
 
     def make(self) -> None:
         """Make the directory of a new stream, whose configuration is on its way to the commit log;
@@ -811,7 +817,7 @@ class Store:
                 self.commit_log.retain(removal, record)
             return
         late = self._late
-        is_position = path.endswith("/state")
+        is_position = path.endswith(("/state", "/letters"))
         kept = late.position(path) if is_position else late.configuration(path)
         directory = os.path.dirname(path)
         try:

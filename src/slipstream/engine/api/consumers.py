@@ -219,6 +219,9 @@ def _change(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> None:
     if refiltered:
         stream.unlink_filters(consumer)
     consumer.configure(config)
+    if config.dead_letter:
+        consumer.letters.take_exhausted()
+        consumer.letters.wake()
     delivery.configured()
     if refiltered:
         stream.link_filters(consumer)

@@ -269,6 +269,11 @@ class Commit:
             progress.again = False
             stream.mark_dirty()
 
+    def hasten(self, stream: Committed) -> None:
+        """With relaxed durability: sync now what was to be synced later."""
+        if stream.progress.lazy is not None:
+            self._sync_lazy(stream)
+
     def run_aside(self, job: Job) -> None:
         """Run a job beside the batches, such as a checkpoint or a finished segment's index: it may
         take long, and no batch waits for it."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from slipstream.engine.commit.commit import Commit, Progress
 from slipstream.engine.loop.timers import Timers
 from slipstream.engine.loop.turn import Turn
-from slipstream.errors import StorageError
+from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.commit_log import (
     Checkpoint,
     CommitLog,
@@ -75,6 +75,13 @@ class StateCommit:
     def has_room(self, size: int) -> bool:
         """Whether `size` bytes of content can be kept now; else a checkpoint has to end first."""
         return self.log.failed != "" or size > CONTENT_BYTES_MAX or self.log.has_room(size)
+
+    def make_room(self, size: int) -> None:
+        """See to room for changes of so many bytes: after that, `keep` does not refuse them in this
+        turn, and one entry holds them all. Raises as `keep`."""
+        if self.log.is_held():
+            raise DiskFullError(HELD)
+        self.log.make_room(size)
 
     def keep(self, kept: Kept, content: bytes, done: Done | None = None) -> None:
         """Have `content` kept: soon, and if `done` is given at the end of the turn. `done` is

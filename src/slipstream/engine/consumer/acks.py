@@ -88,7 +88,10 @@ class AckService(Service):
                 consumer.acked(seq, consumer_seq)
             else:
                 term(consumer, seq, consumer_seq, body[5:].strip().decode("utf-8", "replace"))
-            if reply:
+            if reply and not (
+                consumer.letters is not None
+                and consumer.letters.when_settled(seq, lambda: self._answer(reply))
+            ):
                 self._answer_when_saved(reply)
         else:
             if body.startswith(b"-NAK"):

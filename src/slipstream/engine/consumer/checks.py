@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from slipstream.engine.consumer.config import FLOW_ACKS_HEARTBEAT, ConsumerConfig, emit
+from slipstream.engine.consumer.letter_checks import check_dead_letter
 from slipstream.engine.protocol.errors import ApiError, config_error
 from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.protocol.rfc3339 import text_ns
@@ -84,6 +85,8 @@ def check_config(stream: "Stream", config: ConsumerConfig) -> None:
         raise ApiError(10153, limit=f"{threshold / SECOND:g}s")
     if config.flow_control and not config.idle_heartbeat:
         raise ApiError(10108)
+    if config.dead_letter:
+        check_dead_letter(stream, config)
 
 
 def check_group_name(group: str) -> None:

@@ -73,6 +73,7 @@ class ConsumerConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     priority_policy: str = "none"
     priority_groups: list[str] = []
     priority_timeout: int = 0
+    dead_letter: str = ""  # Slipstream's own; see `dead_letters`
 
     @property
     def is_push(self) -> bool:

@@ -53,6 +53,7 @@ cdef class Consumer:
     cdef public object timer
     cdef public long long timer_at
     cdef public object life
+    cdef public object letters
     cdef public bytes origin
     cdef public bint acks
     cdef public bint ack_all

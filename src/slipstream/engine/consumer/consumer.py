@@ -16,11 +16,17 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.consumer.config import ConsumerConfig
+from slipstream.engine.consumer.dead_letters import DeadLetters
 from slipstream.engine.consumer.delivery import Delivery
 from slipstream.engine.consumer.events import sample_ack
 from slipstream.engine.consumer.pending import PendingMessages
 from slipstream.engine.consumer.purging import after_purge
-from slipstream.engine.consumer.redelivery import acked_late, give_up, vanished
+from slipstream.engine.consumer.redelivery import (
+    acked_late,
+    give_up,
+    no_letters_any_more,
+    vanished,
+)
 from slipstream.engine.protocol.durations import LONGEST_NS
 from slipstream.engine.session.message import Inbound
 from slipstream.log.record import Record
@@ -80,6 +86,7 @@ class Consumer:
         self.timer: Any = None
         self.timer_at = 0  # when the timer is due; 0: not set
         self.life: Any = None
+        self.letters: Any = None  # what is to become a dead letter, where they are configured
         self.origin = b""  # the state in which it began, kept where no policy says it later
         self.replay_at = 0
         self.replay_until = 0
@@ -105,6 +112,10 @@ class Consumer:
         if config.ack_policy == "flow_control":
             self.ack_wait = LONGEST_NS  # what was not acknowledged goes to the next that connects
         self.backoff = tuple(min(wait, LONGEST_NS) for wait in config.backoff)
+        if config.dead_letter and self.letters is None:
+            self.letters = DeadLetters(self)
+        elif self.letters is not None and not config.dead_letter:
+            no_letters_any_more(self)
         self._replays = config.replay_policy == "original"
         self.sample = int(config.sample_freq.rstrip("%") or 0)
 
@@ -195,6 +206,9 @@ class Consumer:
             seq = self.due[0]
             place = self.pending.find(seq)
             if place >= 0 and self.pending.deadline(place) == -1:
+                if self.letters is not None and seq in self.letters.dying:
+                    self.due.popleft()
+                    continue
                 if 0 < self.max_deliver <= self.redelivered.get(seq, 1):
                     self.due.popleft()
                     give_up(self, seq)

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slipstream.engine.consumer.consumer import Consumer
+from slipstream.engine.consumer.dead_letters import bound_stream
 from slipstream.engine.consumer.pull import PullDelivery
 from slipstream.engine.consumer.push import PushDelivery
 from slipstream.engine.consumer.redelivery import redeliverable
 from slipstream.engine.protocol.durations import duration_text
 from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.engine.stream.stream import Stream
 
 SHOWN_MAX = 10  # messages that are named one by one
 
@@ -39,6 +41,7 @@ class Explanation:
     num_ack_pending: int
     num_waiting: int
     refuses_requests: bool  # as many pull requests wait as may
+    dead_letters: dict[str, Any]  # {} where none are configured
 
     def as_json(self) -> dict[str, Any]:
         """For an answer of the API or of monitoring."""
@@ -55,6 +58,7 @@ class Explanation:
             "num_ack_pending": self.num_ack_pending,
             "num_waiting": self.num_waiting,
             "refuses_requests": self.refuses_requests,
+            "dead_letters": self.dead_letters,
         }
 
 
@@ -78,6 +82,14 @@ def explain(consumer: Consumer) -> Explanation:
         sentence += f" {_count(exhausted, 'message')} reached max_deliver: {_some(exhausted)}."
     if refuses:
         sentence += f" max_waiting of {waiting} is reached: more pull requests are refused."
+    dead_letters = _dead_letters(consumer)
+    if dead_letters and dead_letters["waiting"]:
+        number = dead_letters["waiting"]
+        who = "1 message waits" if number == 1 else f"{number} messages wait"
+        sentence += f" {who} to become a dead letter"
+        if dead_letters["problem"]:
+            sentence += f", and cannot: {dead_letters['problem']}"
+        sentence += "."
     return Explanation(
         not reasons,
         sentence,
@@ -87,7 +99,32 @@ def explain(consumer: Consumer) -> Explanation:
         len(consumer.pending),
         waiting,
         refuses,
+        dead_letters,
     )
+
+
+def _dead_letters(consumer: Consumer) -> dict[str, Any]:
+    """Where messages go that are given up, how many are there, and which wait for it."""
+    letters = consumer.letters
+    subject = consumer.config.dead_letter
+    if letters is None or (not subject and not letters.dying):
+        return {}
+    stream = bound_stream(consumer.stream, subject) if subject else None
+    waiting = sorted(letters.dying)
+    return {
+        "subject": subject,
+        "stream": stream.name if stream is not None else "",
+        "stored": stream.log.count((_mapped(stream, subject),), 0) if stream is not None else 0,
+        "waiting": len(waiting),
+        "sequences": waiting[:SHOWN_MAX],
+        "problem": letters.problem,
+    }
+
+
+def _mapped(stream: Stream, subject: str) -> bytes:
+    """The subject under which a stream stores it."""
+    raw = subject.encode()
+    return raw if stream.transform is None else bytes(stream.transform.map(raw))
 
 
 def _exhausted(consumer: Consumer) -> list[int]:
@@ -150,8 +187,8 @@ def _nothing(consumer: Consumer) -> Reason | None:
     """There is nothing to deliver now; perhaps later."""
     if consumer.num_pending:
         return None
-    if consumer.pending.size:
-        when = consumer.pending.next_deadline()
+    when = consumer.pending.next_deadline()
+    if consumer.pending.size and when:
         out = consumer.pending.sequences()
         kind = "backoff" if consumer.backoff else "ack_wait"
         text = (
@@ -166,6 +203,9 @@ def _nothing(consumer: Consumer) -> Reason | None:
     if consumer.next_seq > consumer.log.last_seq + 1:
         text = f"It begins at sequence {consumer.next_seq}; the last is {consumer.log.last_seq}."
         return Reason("starts_later", text, {"next_seq": consumer.next_seq})
+    if consumer.pending.size:
+        text = "All that match were delivered; what is out is to become dead letters."
+        return Reason("dead_letters", text)
     text = "Nothing is pending: everything that matches was delivered and acknowledged."
     if consumer.config.ack_policy == "none":
         text = "Nothing is pending: everything that matches was delivered."

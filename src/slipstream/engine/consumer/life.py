@@ -42,6 +42,7 @@ class ConsumerLife:
         self.consumer = consumer
         self._timers = consumer.engine.timers
         self._saving = False
+        self.writes_large = False  # the position is on its way to its own file
         self._save_timer: Any = None
         self._waiting: list[tuple[Callable[[], None], Callable[[Exception], None] | None]] = []
         self._forsaken: ConsumerStore | None = None  # files of a consumer that lives on in memory
@@ -53,6 +54,8 @@ class ConsumerLife:
     def restart_at(self, seq: int) -> None:
         """Forget what is out, and go on with the first message at or after `seq`."""
         consumer = self.consumer
+        if consumer.letters is not None:
+            consumer.letters.forget()
         consumer.pending.clear()
         consumer.redelivered.clear()
         consumer.due.clear()
@@ -185,6 +188,8 @@ class ConsumerLife:
         threshold = consumer.config.inactive_threshold
         if not threshold or consumer.name in consumer.stream.doubtful:
             return 0
+        if consumer.letters is not None and consumer.letters.dying:
+            return 0
         is_push = consumer.config.is_push
         if consumer.delivery.is_live():
             return 0 if is_push else consumer.clock.now + max(threshold, LOOK_AGAIN_NS_MIN)
@@ -248,9 +253,14 @@ class ConsumerLife:
             consumer.unsaved = True
             self.changed()
             return
+        is_large = len(content) > CONTENT_BYTES_MAX
+        if is_large and consumer.letters is not None and consumer.letters.stored:
+            consumer.unsaved = True  # its own file would be there before the entry that settles them
+            self.changed()
+            return
         waiting, self._waiting = self._waiting, []
         consumer.unsaved = False
-        is_large = len(content) > CONTENT_BYTES_MAX
+        self.writes_large = is_large
         self._saving = is_large or bool(waiting)
 
         def done(error: Exception | None) -> None:
@@ -272,7 +282,7 @@ class ConsumerLife:
         """The state is durable, or the disk has refused it. A consumer that was deleted meanwhile
         misses nothing."""
         consumer = self.consumer
-        self._saving = False
+        self._saving = self.writes_large = False
         if error is not None and not consumer.stopped:
             name = f"consumer '{consumer.stream.name} > {consumer.name}'"
             consumer.stream.js.problem(f"the state of {name} could not be saved: {error}")

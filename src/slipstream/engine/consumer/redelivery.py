@@ -5,6 +5,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from slipstream.engine.consumer.events import advise
+from slipstream.engine.consumer.letter import MAX_DELIVER, TERMINATED
 from slipstream.engine.consumer.pending import DUE
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def nak(consumer: "Consumer", seq: int, delay: int) -> None:
     """Deliver again: at once, or in `delay` ns."""
     consumer.last_activity = consumer.clock.now
     place = consumer.pending.find(seq)
-    if place < 0:
+    if place < 0 or is_dying(consumer, seq):
         return
     advise(consumer, "MSG_NAKED", "nak", seq, consumer.pending.consumer_seq(place))
     if delay > 0:
@@ -32,6 +33,9 @@ def nak(consumer: "Consumer", seq: int, delay: int) -> None:
 
 def make_due(consumer: "Consumer", seq: int) -> None:
     """Deliver `seq`, which is pending, again as soon as possible."""
+    if consumer.config.dead_letter and _is_exhausted(consumer, seq):
+        give_up(consumer, seq)
+        return
     place = consumer.pending.find(seq)
     if consumer.pending.deadline(place) != DUE:
         consumer.pending.set_deadline(place, DUE)
@@ -64,18 +68,25 @@ def in_progress(consumer: "Consumer", seq: int) -> None:
 def term(consumer: "Consumer", seq: int, consumer_seq: int, reason: str) -> None:
     """Never deliver it again; with policy all, nor what came before it."""
     consumer.last_activity = consumer.clock.now
-    if consumer.pending.find(seq) >= 0 and not consumer.ack_all:
+    if is_dying(consumer, seq):
+        return
+    if consumer.config.dead_letter and consumer.pending.find(seq) >= 0:
+        consumer.letters.take(seq, TERMINATED, reason)
+    elif consumer.pending.find(seq) >= 0 and not consumer.ack_all:
         _terminate(consumer, seq, reason)
     elif consumer.acked(seq, consumer_seq):
-        _advise_terminated(consumer, seq, consumer_seq, reason)
+        advise_terminated(consumer, seq, consumer_seq, reason)
 
 
 def vanished(consumer: "Consumer", seq: int) -> None:
     """A message that is out was removed from the stream."""
+    if consumer.letters is not None:
+        consumer.letters.vanished(seq)
     _terminate(consumer, seq, VANISHED)
 
 
-def _advise_terminated(consumer: "Consumer", seq: int, consumer_seq: int, reason: str) -> None:
+def advise_terminated(consumer: "Consumer", seq: int, consumer_seq: int, reason: str) -> None:
+    """Report that a message will be delivered no more."""
     extra = {"reason": reason} if reason else {}
     advise(consumer, "MSG_TERMINATED", "terminated", seq, consumer_seq, **extra)
 
@@ -84,7 +95,7 @@ def _terminate(consumer: "Consumer", seq: int, reason: str) -> None:
     place = consumer.pending.find(seq)
     if place < 0:
         return
-    _advise_terminated(consumer, seq, consumer.pending.consumer_seq(place), reason)
+    advise_terminated(consumer, seq, consumer.pending.consumer_seq(place), reason)
     consumer.acked_at = consumer.clock.now
     consumer.settle(place)
     if consumer.retains and reason is not VANISHED:
@@ -95,13 +106,34 @@ def _terminate(consumer: "Consumer", seq: int, reason: str) -> None:
 
 def give_up(consumer: "Consumer", seq: int) -> None:
     """A message was delivered as often as it may be: it stays in the stream, unsettled for
-    retention and below no ack floor, but is not waited for any more."""
+    retention and below no ack floor, but is not waited for any more; where it can, it becomes a dead letter."""
+    if consumer.config.dead_letter:
+        consumer.letters.take(seq, MAX_DELIVER, "")
+        return
     count = consumer.redelivered.get(seq, 1)
     advise(consumer, "MAX_DELIVERIES", "max_deliver", seq, 0, deliveries=count)
     consumer.pending.remove(consumer.pending.find(seq))
     consumer.redelivered[seq] = count
     consumer.changed()
     consumer.wake()
+
+
+def no_letters_any_more(consumer: "Consumer") -> None:
+    """`dead_letter` was taken away: what waits to become one goes the way without it."""
+    for dying in consumer.letters.release():
+        if dying.cause == MAX_DELIVER:
+            give_up(consumer, dying.seq)
+        else:
+            _terminate(consumer, dying.seq, dying.reason)
+
+
+def is_dying(consumer: "Consumer", seq: int) -> bool:
+    """Whether a message is about to become a dead letter."""
+    return consumer.letters is not None and seq in consumer.letters.dying
+
+
+def _is_exhausted(consumer: "Consumer", seq: int) -> bool:
+    return 0 < consumer.max_deliver <= consumer.redelivered.get(seq, 1)
 
 
 def acked_late(consumer: "Consumer", seq: int) -> None:
@@ -115,7 +147,7 @@ def acked_late(consumer: "Consumer", seq: int) -> None:
 def redeliver_overdue(consumer: "Consumer", now: int) -> int:
     """Messages whose wait is over are due again, or given up; the next deadline, 0 for none."""
     for seq in consumer.pending.overdue(now):
-        if 0 < consumer.max_deliver <= consumer.redelivered.get(seq, 1):
+        if _is_exhausted(consumer, seq):
             give_up(consumer, seq)
         else:
             make_due(consumer, seq)
@@ -125,4 +157,6 @@ def redeliver_overdue(consumer: "Consumer", now: int) -> int:
 
 def redeliverable(consumer: "Consumer") -> int:
     """How many messages wait to be delivered again."""
-    return consumer.pending.due
+    letters = consumer.letters
+    dying = [seq for seq in letters.dying if seq in consumer.pending] if letters else []
+    return consumer.pending.due - len(dying)

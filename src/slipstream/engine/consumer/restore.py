@@ -113,6 +113,8 @@ def place_consumer(
 
 def _hold(consumer: Consumer) -> None:
     """Whether the filters still match what is out is not known."""
+    if consumer.letters is not None:
+        consumer.letters.take_exhausted()
     if consumer.pending.size:
         consumer.holds = True
         consumer.stream.holding[consumer] = None

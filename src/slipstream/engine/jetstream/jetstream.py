@@ -7,6 +7,7 @@ import msgspec
 
 from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.consumer.doubt import Doubts, doubt_stream, trust_stream
+from slipstream.engine.consumer.letter_box import take_back_letters
 from slipstream.engine.consumer.restore import restore_consumers
 from slipstream.engine.consumer.state import encode_state
 from slipstream.engine.jetstream.advisories import Advisories
@@ -206,6 +207,11 @@ class JetStream:
         stream = self.streams.get(name)
         return stream.config if stream is not None else None
 
+    def find_consumer(self, stream: str, name: str) -> Any:
+        """A consumer by name; None if there is none."""
+        found = self.streams.get(stream)
+        return found.consumers.get(name) if found is not None else None
+
     def create_stream(self, config: StreamConfig) -> Stream:
         """A new stream; the configuration was checked. It takes what is published from now on,
         which counts once the stream is durable (see `when_kept`); if it cannot be, it goes again.
@@ -319,6 +325,7 @@ class JetStream:
             except (OSError, StorageError) as error:
                 raise ApiError(10067, err=str(error)) from error
             stream.store.meta.retire()
+            stream.store.letters.retire()
         self._take_away(stream)
         self.advisories.stream_action("DELETED", "delete", stream.name)
 
@@ -372,6 +379,8 @@ class JetStream:
                     f"stream '{self.account.name} > {name}' has lost {lost.count} messages, and "
                     f"{lost.bytes} damaged bytes are kept aside: see docs/storage.md"
                 )
+        for stream in self.streams.values():
+            take_back_letters(stream)
 
     def check_copies(self, configuration: ConfigurationFile, owner: str) -> None:
         """Report a damaged second copy of a configuration that was read, and have it written

@@ -68,6 +68,8 @@ cdef class Stream(Service):
     cdef public object batches
     cdef public object schedules
     cdef public object fast
+    cdef public object letters
+    cdef public unsigned long long held_seq
     cdef object _end_timer
     cdef bint _plain
     cdef bint _sealed

@@ -83,6 +83,8 @@ class Stream(Service):
         self.shows_front = config.first_seq > 0
         self.ack_at_once = False
         self.visible_seq = log.durable_seq  # consumers see nothing above
+        self.held_seq = 0  # nor this and what follows, though durable: a dead letter may go again
+        self.letters: Any = None  # takes the dead letters that are stored here, once there are any
         self.failed = ""
         self.doubt = ""  # why the configuration may be an older one; see `doubt`
         self.doubtful: set[str] = set()  # names of consumers of which that holds, or of lost ones
@@ -515,8 +517,20 @@ class Stream(Service):
     def readable_seq(self) -> _int:
         """The last sequence that may be read now: a crash takes no message back that was shown."""
         if self.ack_at_once or self.store is None:
-            return self.log.last_seq
-        return self.log.durable_seq
+            last = self.log.last_seq
+        else:
+            last = self.log.durable_seq
+        return last if not self.held_seq else min(last, self.held_seq - 1)
+
+    def is_held(self, seq: _int) -> bool:
+        """Whether message `seq` is not to be shown yet, durable or not."""
+        return 0 < self.held_seq <= seq
+
+    def hold(self, seq: _int) -> None:
+        """Show nothing from `seq` on, for now; 0: show what is durable."""
+        self.held_seq = seq
+        if not seq:
+            self._announce()
 
     def prepare_sync(self, instead_of: SyncBatch | None = None) -> SyncBatch | None:
         """The batch that makes durable all that was stored and removed so far; None if there is
@@ -558,6 +572,8 @@ class Stream(Service):
             call_all(self._covered.pop(0)[1], None)
         if self._changed and batch is not None:
             self.mark_dirty()
+        if self.letters is not None:
+            self.letters.synced()
         self._announce()
         if self.log.end_moved and self._end_timer is None:
             self._end_timer = self.engine.timers.after(END_SAVED_AFTER_NS, self._save_end)
@@ -608,6 +624,8 @@ class Stream(Service):
     def fail(self, why: str) -> None:
         """The disk has failed: what waits is refused, nothing is written any more."""
         self.refuse_waiting(why)
+        if self.letters is not None:
+            self.letters.let_go(f"its storage has failed: {why}")
         if why != self.failed:
             self.failed = why
             self.js.problem(f"stream '{self.account.name} > {self.name}': {why}")
@@ -620,6 +638,8 @@ class Stream(Service):
             self._front_moved = False
             self.holding = {c: None for c in self.holding if c.front_moved()}
         last = self.log.last_seq if self.ack_at_once else self.log.durable_seq
+        if self.held_seq and last >= self.held_seq:
+            last = self.held_seq - 1
         if last <= self.visible_seq:
             return 0
         self.visible_seq = last
@@ -780,6 +800,8 @@ class Stream(Service):
             self.fast.stop()
         if self.inflow is not None:
             self.inflow.stop()
+        if self.letters is not None:
+            self.letters.let_go("it has ended")
         for subject in self.config.subjects:
             self.account.remove_service(subject.encode(), self)
         if self.direct is not None:
