@@ -162,3 +162,355 @@ def test_a_lower_limit_makes_dead_letters_of_what_is_beyond_it() -> None:
     desk.consumer(max_deliver=2, ack_wait=SECOND)
     assert len(desk.letters()) == 1
     assert not desk.pull()
+
+
+def is_delivered_again(desk: Desk, within: int = 40 * SECOND) -> bool:
+    desk.driver.advance(within)
+    return bool(desk.pull())
+
+
+@pytest.mark.parametrize("retention", ["limits", "workqueue", "interest"])
+@pytest.mark.parametrize("powers_off", [True, False])
+@pytest.mark.parametrize("steps", range(12))
+def test_after_a_crash_at_any_point_it_is_delivered_or_a_dead_letter(
+    steps: int, powers_off: bool, retention: str
+) -> None:
+    for seed in range(6):
+        desk = Desk(SimulatedDisk(Random(seed)), {"retention": retention})
+        desk.consumer()
+        desk.client.store("s.a", b"1")
+        desk.client.store("s.a", b"2")
+        message, _ = desk.pull(batch=2)
+        desk.driver.advance(SECOND)
+        desk.driver.runner.hold()
+        desk.client.publish(message.reply, b"+TERM", "_INBOX.t.0")
+        answered = False
+        for step in range(steps):
+            desk.driver.runner.step(ahead=seed % 2 == 1)
+            desk.driver.finish()
+            answered = answered or any(m.subject == "_INBOX.t.0" for m in desk.client.take())
+            if step == 3:
+                desk.driver.advance(SECOND)
+        if not powers_off:
+            for item in desk.driver.runner.waiting:
+                if item.batch is not None and not item.ran and seed % 3:
+                    item.batch.flush()
+            desk.start()
+        else:
+            desk.crash()
+        letters = desk.letters()
+        assert len(letters) <= 1
+        assert not answered or letters
+        assert [m.body for m in letters] == [b"1"] * len(letters)
+        desk.driver.advance(40 * SECOND)
+        delivered = [m.body for m in desk.pull(batch=5)]
+        assert sorted(delivered + [m.body for m in letters]) == [b"1", b"2"]
+        assert desk.messages() == (2 if retention == "limits" else len(delivered))
+
+
+def test_nobody_sees_a_dead_letter_before_it_is_settled() -> None:
+    desk = Desk()
+    desk.consumer()
+    desk.client.store("s.a")
+    (message,) = desk.pull()
+    desk.driver.runner.hold()
+    desk.client.publish(message.reply, b"+TERM")
+    seen = []
+    while desk.driver.runner.step():
+        seen.append((len(desk.letters()), desk.driver.js.streams["S"].consumers["c"].letters.dying))
+        desk.driver.finish()
+    assert len(desk.letters()) == 1
+
+
+def test_an_acknowledgement_in_time_leaves_no_dead_letter() -> None:
+    desk = Desk()
+    desk.consumer()
+    desk.client.store("s.a")
+    (message,) = desk.pull()
+    desk.driver.advance(SECOND)
+    desk.driver.runner.hold()
+    desk.client.publish(message.reply, b"+TERM")
+    desk.client.publish(message.reply, b"+ACK")
+    desk.driver.runner.held = False
+    desk.driver.runner.release()
+    desk.driver.finish()
+    desk.driver.advance(SECOND)
+    assert not desk.letters()
+    assert desk.info()["num_ack_pending"] == 0
+    desk.crash()
+    assert not desk.letters()
+    assert not is_delivered_again(desk)
+
+
+def test_a_message_that_no_stream_takes_waits_and_why_says_so() -> None:
+    desk = Desk()
+    desk.consumer(max_ack_pending=1)
+    desk.client.store("s.a")
+    desk.client.store("s.b")
+    (message,) = desk.pull()
+    desk.client.api("STREAM.DELETE.D")
+    desk.client.publish(message.reply, b"+TERM")
+    assert not desk.pull()
+    told = desk.why()
+    assert told["dead_letters"]["waiting"] == 1
+    assert "no stream of the account stores the subject d.x" in told["sentence"]
+    desk.crash()
+    assert is_delivered_again(desk), "it is to be delivered as before"
+    desk = Desk(makes_target=True)
+
+
+def test_a_stream_that_comes_later_takes_what_waits() -> None:
+    desk = Desk()
+    desk.consumer()
+    desk.client.store("s.a")
+    (message,) = desk.pull()
+    desk.client.api("STREAM.DELETE.D")
+    desk.client.publish(message.reply, b"+TERM", "_INBOX.t.9")
+    desk.driver.advance(5 * SECOND)
+    assert not [m for m in desk.client.take() if m.subject == "_INBOX.t.9"]
+    desk.make("E", subjects=["d.*"])
+    desk.driver.advance(2 * SECOND)
+    assert [m for m in desk.client.take() if m.subject == "_INBOX.t.9"], "answered once it is"
+    assert len(desk.letters("E")) == 1
+    assert desk.why()["dead_letters"]["waiting"] == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({"max_msgs": 1, "discard": "new"}, "maximum messages exceeded"),
+        ({"max_msg_size": 20}, "max_msg_size of D is less"),
+        ({"max_bytes": 60}, "max_bytes of D is less"),
+        ({"retention": "interest"}, "no consumer wants the subject"),
+    ],
+)
+def test_a_stream_that_refuses_is_named_and_the_message_kept(
+    target: dict[str, Any], said: str
+) -> None:
+    desk = Desk(target=target)
+    desk.client.store("d.other", b"")
+    desk.consumer()
+    desk.client.store("s.a")
+    (message,) = desk.pull()
+    desk.client.publish(message.reply, b"+TERM")
+    told = desk.why()
+    assert said in told["dead_letters"]["problem"]
+    assert desk.info()["num_ack_pending"] == 1
+    update = {"name": "D", "subjects": ["d.>"], **target}
+    update |= {name: -1 for name in ("max_msgs", "max_msg_size", "max_bytes") if name in target}
+    if "retention" in target:
+        desk.consumer("r", "D", dead_letter="")
+    else:
+        assert "error" not in desk.client.api("STREAM.UPDATE.D", update)
+    desk.driver.advance(2 * SECOND)
+    assert [m.subject for m in desk.letters()][-1] == "d.x"
+    assert desk.info()["num_ack_pending"] == 0
+
+
+def test_a_sealed_stream_is_refused_at_once_and_later() -> None:
+    desk = Desk()
+    desk.consumer()
+    desk.client.store("s.a")
+    (message,) = desk.pull()
+    desk.client.api("STREAM.UPDATE.D", {"name": "D", "subjects": ["d.>"], "sealed": True})
+    desk.client.publish(message.reply, b"+TERM")
+    assert "sealed" in desk.why()["sentence"]
+    assert "sealed" in desk.try_consumer("other")["error"]["description"]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"dead_letter": "d.*"}, "without wildcards"),
+        ({"dead_letter": "d..x"}, "without wildcards"),
+        ({"dead_letter": "nowhere"}, "no stream stores the subject nowhere"),
+        ({"ack_policy": "all"}, "ack policy explicit"),
+        ({"ack_policy": "none"}, "ack policy explicit"),
+        ({"max_ack_pending": -1}, "max ack pending"),
+        ({"max_ack_pending": 100_000}, "max ack pending"),
+        ({"dead_letter": "s.dead"}, "its own dead letters"),
+        ({"dead_letter": "s.dead", "filter_subject": "s.*"}, "its own dead letters"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_reason(config: dict[str, Any], said: str) -> None:
+    desk = Desk()
+    answer = desk.try_consumer(**config)
+    assert answer["error"]["err_code"] == 10012
+    assert said in answer["error"]["description"]
+
+
+def test_a_stream_may_keep_the_dead_letters_of_its_own_consumers() -> None:
+    desk = Desk()
+    desk.consumer(filter_subject="s.a", dead_letter="s.dead")
+    desk.client.store("s.a", b"1")
+    (message,) = desk.pull()
+    desk.client.publish(message.reply, b"+TERM")
+    assert [m.subject for m in desk.letters("S")] == ["s.a", "s.dead"]
+    assert not desk.pull()
+
+
+def test_dead_letters_that_would_come_back_by_way_of_others_are_refused() -> None:
+    desk = Desk()
+    desk.consumer(dead_letter="d.x")
+    answer = desk.try_consumer("back", "D", dead_letter="s.back")
+    assert "its own dead letters" in answer["error"]["description"]
+    desk.consumer("back", "D", dead_letter="s.back", filter_subject="d.other")
+
+
+def test_a_dead_letter_of_a_dead_letter_has_both_steps() -> None:
+    desk = Desk()
+    desk.make("E", subjects=["e"])
+    desk.consumer()
+    desk.consumer("next", "D", dead_letter="e")
+    desk.client.store("s.a", b"1", Kind="order")
+    for name, stream in (("c", "S"), ("next", "D")):
+        (message,) = desk.pull(name, stream)
+        desk.client.publish(message.reply, b"+TERM")
+    (letter,) = desk.letters("E")
+    lines = letter.header.decode().split("\r\n")
+    subjects = [line for line in lines if line.startswith("Slipstream-Dead-Subject")]
+    assert subjects == ["Slipstream-Dead-Subject: d.x", "Slipstream-Dead-Subject: s.a"]
+    assert lines[-3] == "Kind: order"
+
+
+def test_headers_near_the_limit_leave_out_the_longest_and_name_it() -> None:
+    desk = Desk()
+    desk.consumer()
+    desk.client.store("s.a", b"1", Long="x" * 65_000, Kind="order")
+    (message,) = desk.pull()
+    desk.client.publish(message.reply, b"+TERM " + b"y" * 5_000)
+    (letter,) = desk.letters()
+    assert letter.fields["Slipstream-Dead-Left-Out"] == "Long"
+    assert letter.fields["Kind"] == "order"
+    assert len(letter.fields["Slipstream-Dead-Reason"]) == 1024
+    assert letter.body == b"1"
+
+
+def test_what_a_publisher_asked_of_its_own_stream_does_nothing_to_the_dead_letters() -> None:
+    desk = Desk({}, {"allow_rollup_hdrs": True}, {"allow_rollup_hdrs": True}) if False else Desk(
+        None, {"allow_rollup_hdrs": True}, {"allow_rollup_hdrs": True}
+    )
+    desk.consumer()
+    for number in (1, 2):
+        fields = {"Nats_Rollup": "all", "Nats_Msg_Id": "same", "Nats_Expected_Stream": "S"}
+        desk.client.store(f"s.{number}", b"%d" % number, **fields | {"Nats_Msg_Id": f"{number}"})
+        (message,) = desk.pull()
+        desk.client.publish(message.reply, b"+TERM")
+    assert [m.body for m in desk.letters()] == [b"1", b"2"]
+
+
+def test_the_field_may_be_taken_away_changed_and_given() -> None:
+    desk = Desk()
+    desk.consumer()
+    for _ in range(3):
+        desk.client.store("s.a")
+    first, second, third = desk.pull(batch=3)
+    desk.client.api("STREAM.DELETE.D")
+    desk.client.publish(first.reply, b"+TERM")
+    desk.consumer(dead_letter="")
+    assert desk.info()["num_ack_pending"] == 2, "terminated as without the field"
+    desk.make("E", subjects=["e.>"])
+    desk.consumer(dead_letter="e.x")
+    desk.client.publish(second.reply, b"+TERM")
+    assert [m.subject for m in desk.letters("E")] == ["e.x"]
+    desk.consumer(dead_letter="e.y")
+    desk.client.publish(third.reply, b"+TERM")
+    assert [m.subject for m in desk.letters("E")] == ["e.x", "e.y"]
+
+
+@pytest.mark.parametrize("source", ["file", "memory"])
+@pytest.mark.parametrize("target", ["file", "memory"])
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_memory_takes_part(source: str, target: str, in_memory: bool) -> None:
+    desk = Desk(None, {"storage": source, "retention": "workqueue"}, {"storage": target})
+    desk.consumer(mem_storage=in_memory)
+    desk.client.store("s.a")
+    (message,) = desk.pull()
+    assert desk.client.ask(message.reply, b"+TERM")
+    assert len(desk.letters()) == 1
+    assert desk.messages() == 0
+
+
+def test_relaxed_durability_of_the_target_is_no_excuse() -> None:
+    desk = Desk(target={"persist_mode": "async"})
+    desk.consumer()
+    desk.client.store("s.a")
+    (message,) = desk.pull()
+    desk.client.publish(message.reply, b"+TERM", "_INBOX.t.7")
+    desk.driver.advance(SECOND)
+    assert [m for m in desk.client.take() if m.subject == "_INBOX.t.7"]
+    desk.crash()
+    assert len(desk.letters()) == 1
+    assert not is_delivered_again(desk)
+
+
+def test_a_reset_delivers_again_and_keeps_the_dead_letter() -> None:
+    desk = Desk()
+    desk.consumer()
+    desk.client.store("s.a")
+    (message,) = desk.pull()
+    desk.client.publish(message.reply, b"+TERM")
+    desk.client.api("CONSUMER.RESET.S.c", {"seq": 1})
+    assert len(desk.pull()) == 1
+    desk.crash()
+    assert len(desk.letters()) == 1, "what was settled once stays"
+
+
+def test_what_was_restored_under_the_subject_is_not_taken_back() -> None:
+    desk = Desk()
+    desk.consumer()
+    for _ in range(2):
+        desk.client.store("s.a")
+        (message,) = desk.pull()
+        desk.client.publish(message.reply, b"+TERM")
+    first = desk.letters()[0]
+    desk.client.publish("d.x", first.body, headers=first.fields)
+    desk.driver.finish()
+    desk.crash()
+    assert len(desk.letters()) == 3
+
+
+def test_many_at_once_are_all_stored_once() -> None:
+    desk = Desk(source={"retention": "workqueue"})
+    desk.consumer(max_ack_pending=2000)
+    for _ in range(1500):
+        desk.client.publish("s.a", b"x")
+    for message in desk.pull(batch=1500):
+        desk.client.publish(message.reply, b"+TERM")
+    numbers = sorted(int(m.fields["Slipstream-Dead-Sequence"]) for m in desk.letters())
+    assert numbers == list(range(1, 1501))
+    assert desk.messages() == 0
+
+
+def test_a_failed_disk_of_the_target_keeps_the_message() -> None:
+    desk = Desk()
+    desk.consumer()
+    desk.client.store("s.a")
+    (message,) = desk.pull()
+    desk.client.store("d.first")
+    desk.driver.runner.hold()
+    desk.client.publish(message.reply, b"+TERM")
+    desk.driver.settle_log()
+    desk.driver.runner.release(OSError(5, "broken"))
+    desk.driver.runner.held = False
+    desk.driver.finish()
+    assert "broken" in desk.why()["dead_letters"]["problem"]
+    desk.crash()
+    again = is_delivered_again(desk)
+    assert again != any(m.subject == "d.x" for m in desk.letters())
+    assert again
+
+
+class NoRunner(HandRunner):
+    """Runs nothing."""
+
+
+def test_without_the_field_a_message_is_given_up_as_ever() -> None:
+    desk = Desk()
+    desk.consumer(dead_letter="", max_deliver=1, ack_wait=SECOND)
+    desk.client.store("s.a")
+    desk.pull()
+    desk.driver.advance(2 * SECOND)
+    assert not desk.letters()
+    assert desk.why()["exhausted"] == [1]
+    assert "dead_letter" not in desk.info()["config"]

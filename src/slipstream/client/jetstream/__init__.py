@@ -13,6 +13,7 @@ from slipstream.client.jetstream.backup import BackupInfo
 from slipstream.client.jetstream.batch_publish import AtomicBatch, FastBatch
 from slipstream.client.jetstream.consumer import Consumer, PullConsumer
 from slipstream.client.jetstream.context import JetStream
+from slipstream.client.jetstream.dead_letters import DeadLetter
 from slipstream.client.jetstream.error_codes import ErrorCode
 from slipstream.client.jetstream.message import JetStreamMessage, Metadata
 from slipstream.client.jetstream.messages import ConsumeContext, Messages
@@ -50,6 +51,7 @@ __all__ = [
     "ConsumerConfig",
     "ConsumerInfo",
     "ConsumerLimits",
+    "DeadLetter",
     "ErrorCode",
     "ExternalStream",
     "FastBatch",

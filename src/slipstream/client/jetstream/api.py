@@ -22,6 +22,7 @@ from slipstream.client.errors import (
     OutboundBufferFullError,
 )
 from slipstream.client.jetstream.errors import (
+    BadRequestError,
     ConsumerNotFoundError,
     EmptyStreamNameError,
     FeatureError,
@@ -141,9 +142,25 @@ def check_stream_echo(asked: dict[str, Any], answered: dict[str, Any]) -> None:
 
 def check_consumer_echo(asked: dict[str, Any], answered: dict[str, Any], *, is_new: bool) -> None:
     """Raise `FeatureError` if the server ignored a field of a consumer that it does not know."""
+    if asked.get("dead_letter") and not answered.get("dead_letter"):
+        raise FeatureError(
+            f"consumer {asked.get('name')!r}: this server has made it without 'dead_letter', which "
+            "it does not know: it will give up messages and store none of them. Delete the "
+            "consumer, or use a Slipstream server"
+        )
     _check_echo(asked, answered, _ECHOED_CONSUMER_FIELDS)
     if is_new:  # an update leaves a pause as it is
         _check_echo(asked, answered, ("pause_until",))
+
+
+def explain_refusal(asked: dict[str, Any], error: BadRequestError) -> None:
+    """Raise `FeatureError` if a server refused a consumer for a field that it does not know."""
+    if asked.get("dead_letter") and '"dead_letter"' in error.description:
+        raise FeatureError(
+            f"consumer {asked.get('name')!r}: this server does not know 'dead_letter' and has "
+            f"refused the consumer ({error.description}). Leave the field away, or use a "
+            "Slipstream server"
+        ) from error
 
 
 def _upstream_fields(config: dict[str, Any]) -> dict[str, Any]:

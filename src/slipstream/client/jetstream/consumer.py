@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import pyarrow
 
     from slipstream.client.jetstream.context import JetStream
+    from slipstream.client.jetstream.dead_letters import DeadLetter
+    from slipstream.client.jetstream.publish import PubAck
 
 FETCH_TIMEOUT = 30.0
 SEQUENCE_EXPIRES = 60.0
@@ -87,6 +89,22 @@ class Consumer:
         """Go back (or on) to the stream's `sequence`; 0: to the ack floor. Needs server 2.14."""
         self._info = await self._js.reset_consumer(self._stream, self._name, sequence)
         return self._info
+
+    async def dead_letters(self) -> AsyncIterator["DeadLetter"]:
+        """What it gave up and its `dead_letter` leads to, the oldest first. Raises `ConfigError` if
+        that is not configured, `StreamNotFoundError` if no stream stores it."""
+        from slipstream.client.jetstream.dead_letters import letters_of
+
+        async for letter in letters_of(self._js, await self.info()):
+            yield letter
+
+    async def resend(self, letter: "DeadLetter") -> "PubAck":
+        """Publish a dead letter's message to its subject again, then remove the dead letter: at
+        least once. A second attempt within the duplicate window stores no second message. Raises
+        what `JetStream.publish` raises; the dead letter stays then."""
+        from slipstream.client.jetstream.dead_letters import resend
+
+        return await resend(self._js, letter)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._stream!r}, {self._name!r})"

@@ -27,6 +27,7 @@ from slipstream.client.jetstream.api import (
     check_stream_echo,
     check_stream_name,
     check_subject,
+    explain_refusal,
     new_name,
     prefix_of,
 )
@@ -34,6 +35,7 @@ from slipstream.client.jetstream.backup import BackupInfo, Progress, backup, res
 from slipstream.client.jetstream.batch_publish import AtomicBatch, FastBatch
 from slipstream.client.jetstream.consumer import PullConsumer
 from slipstream.client.jetstream.errors import (
+    BadRequestError,
     ConsumerNotFoundError,
     NotPullConsumerError,
     NotPushConsumerError,
@@ -633,7 +635,11 @@ class JetStream:
             body["action"] = action
         if pedantic:
             body["pedantic"] = True
-        answer = await self.api.request(endpoint, body)
+        try:
+            answer = await self.api.request(endpoint, body)
+        except BadRequestError as error:
+            explain_refusal(asked, error)
+            raise
         info = ConsumerInfo.from_wire(answer)
         check_consumer_echo(asked, answer["config"], is_new=action == "create")
         return info

@@ -411,6 +411,7 @@ class ConsumerConfig(Document, kw_only=True):
     priority_policy: PriorityPolicy = "none"
     priority_groups: list[str] = []
     priority_timeout: Seconds = 0.0
+    dead_letter: str = ""  # a subject for what is given up; Slipstream's own, see docs
 
     @property
     def filters(self) -> list[str]:

@@ -1,0 +1,118 @@
+"""Dead letters: messages that a consumer gave up, in the stream where its `dead_letter` leads.
+
+A server stores them with headers in front of those that the message had (docs/dead-letters.md).
+Sending one again is at least once: it is published first and removed then. Its id makes a second
+attempt a duplicate within the duplicate window of the stream that it comes from.
+"""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from slipstream.client.jetstream.errors import MessageDeleteError, MessageNotFoundError
+from slipstream.client.jetstream.model import ConsumerInfo, Timestamp
+from slipstream.client.jetstream.publish import PubAck
+from slipstream.client.jetstream.stored import StoredMessage
+from slipstream.client.jetstream.stream import Stream
+from slipstream.errors import ConfigError
+from slipstream.wire.headers import Headers
+
+if TYPE_CHECKING:
+    from slipstream.client.jetstream.context import JetStream
+
+_PREFIX = "Slipstream-Dead-"
+_CAUSE = f"{_PREFIX}Letter"
+# What a publisher asked for the first time, and would be refused or do harm now.
+_ONCE = ("Nats-Msg-Id", "Nats-Rollup", "Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit")
+_EXPECTED = "Nats-Expected-"
+
+
+class DeadLetter(msgspec.Struct, kw_only=True):
+    """A message that was given up, as it was, and what became of it."""
+
+    stream: str  # where the dead letter is
+    sequence: int  # ... in that stream
+    stored: Timestamp | None = None  # when it became one
+    cause: str  # "max_deliver" or "terminated"
+    reason: str
+    deliveries: int
+    id: str
+    from_stream: str
+    from_consumer: str
+    from_sequence: int
+    published: str = ""  # when the message was stored first, RFC 3339
+    subject: str  # of the message
+    headers: Headers = msgspec.field(default_factory=Headers)  # of the message
+    data: bytes = b""
+
+
+def read_letter(message: StoredMessage) -> DeadLetter | None:
+    """What a stored message says as a dead letter; None if it is none."""
+    headers = message.headers.copy()
+    taken: dict[str, str] = {}
+    for name in [name for name in headers if name.startswith(_PREFIX)]:
+        first, *others = headers.get_all(name)
+        taken[name.removeprefix(_PREFIX)] = first
+        del headers[name]
+        for value in others:  # of an earlier step
+            headers.add(name, value)
+    try:
+        return DeadLetter(
+            stream=message.stream,
+            sequence=message.sequence,
+            stored=message.time,
+            cause=taken["Letter"],
+            reason=taken.get("Reason", ""),
+            deliveries=int(taken["Deliveries"]),
+            id=taken["Id"],
+            from_stream=taken["Stream"],
+            from_consumer=taken["Consumer"],
+            from_sequence=int(taken["Sequence"]),
+            published=taken.get("Time", ""),
+            subject=taken["Subject"],
+            headers=headers,
+            data=message.data,
+        )
+    except (KeyError, ValueError):  # somebody else's message
+        return None
+
+
+async def letters_of(js: "JetStream", info: ConsumerInfo) -> AsyncIterator[DeadLetter]:
+    """The dead letters of a consumer, the oldest first. Raises `ConfigError` if it has none by its
+    configuration, `StreamNotFoundError` if no stream stores them."""
+    subject = info.config.dead_letter
+    if not subject:
+        raise ConfigError(
+            f"consumer {info.name!r} of stream {info.stream_name!r} has no dead_letter: update it "
+            "with the subject that its dead letters are to have"
+        )
+    stream = await js.stream_by_subject(subject)
+    pattern = ">" if stream.cached_info.config.subject_transform is not None else subject
+    sequence = 1
+    while True:
+        try:
+            message = await stream.get_next(sequence, pattern, direct=False)
+        except MessageNotFoundError:
+            return
+        sequence = message.sequence + 1
+        letter = read_letter(message)
+        if letter is None:
+            continue
+        if (letter.from_stream, letter.from_consumer) == (info.stream_name, info.name):
+            yield letter
+
+
+async def resend(js: "JetStream", letter: DeadLetter) -> PubAck:
+    """Publish a dead letter's message to its subject again, then remove the dead letter."""
+    headers = letter.headers.copy()
+    for name in list(headers):
+        if name in _ONCE or name.startswith(_EXPECTED):
+            del headers[name]
+    ack = await js.publish(letter.subject, letter.data, headers=headers, message_id=letter.id)
+    stream: Stream = await js.stream(letter.stream)
+    try:
+        await stream.delete_message(letter.sequence)
+    except MessageDeleteError:
+        pass  # somebody was faster, and the id has made one message of both
+    return ack
