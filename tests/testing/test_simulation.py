@@ -51,6 +51,11 @@ def test_messages_expire_in_time_and_never_before_it_whatever_happens(seed: int)
     Simulation(seed, trouble=seed % 2 == 0, ttls=True).run(STEPS)
 
 
+@pytest.mark.parametrize("seed", range(500, 524))
+def test_what_is_given_up_is_a_dead_letter_or_still_to_be_delivered(seed: int) -> None:
+    crashing(Simulation(seed, letters=True, trouble=seed % 3 == 0)).run(STEPS)
+
+
 @pytest.mark.parametrize("seed", range(16))
 def test_limits_remove_only_what_a_configuration_says_whatever_is_damaged(seed: int) -> None:
     assert ConfigurationSimulation(seed).run(STEPS).subjects

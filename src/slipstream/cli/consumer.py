@@ -20,14 +20,17 @@ from slipstream.cli.consumer_tables import (
     show_consumer,
     show_consumer_state,
 )
+from slipstream.cli.dead_letters import app as dead_letters_app
 from slipstream.cli.output import done, print_json, say
 from slipstream.cli.prompts import confirm, require
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, later, show_duration, show_time
-from slipstream.client.jetstream import ConsumerConfig, ConsumerInfo
+from slipstream.cli.why import told_by_server
+from slipstream.client.jetstream import ConsumerConfig, ConsumerInfo, JetStream
 from slipstream.errors import ConfigError
 
 app = new_app("Manage consumers and read from them.")
+app.add_typer(dead_letters_app, name="dead-letters")
 
 StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream")]
 Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer")]
@@ -140,12 +143,20 @@ async def report(stream: StreamName = "") -> None:
         stream = await choose_stream(js, stream)
         found = await js.stream_info(stream)
         infos = sorted([c async for c in js.consumers(stream)], key=lambda c: c.name)
+        letters = {one.name: await _letters(js, one) for one in infos if one.config.dead_letter}
     if wants_json():
         print_json(infos)
     elif infos:
-        report_consumers(found, infos)
+        report_consumers(found, infos, letters)
     else:
         say("No Consumers defined")
+
+
+async def _letters(js: JetStream, info: ConsumerInfo) -> str:
+    """How many dead letters are where those of a consumer go, and how many wait for it."""
+    told = (await told_by_server(js, info)).get("dead_letters", {})
+    stored, waiting = told.get("stored", 0), told.get("waiting", 0)
+    return f"{stored:,}" + (f", {waiting:,} wait" if waiting else "")
 
 
 @command(app, "find")

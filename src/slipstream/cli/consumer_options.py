@@ -23,6 +23,8 @@ CONSUMER_OPTIONS = (
                  one_of("instant", "original")),
     ConfigOption("--wait", "ack_wait", str, "How long to wait for an ack, like 30s", duration),
     ConfigOption("--max-deliver", "max_deliver", int, "Deliveries of a message at most"),
+    ConfigOption("--dead-letter", "dead_letter", str,
+                 "Subject for what is terminated or delivered as often as it may be (Slipstream)"),
     ConfigOption("--backoff", "backoff", list[str],
                  "Waits between deliveries: 1s,5s,1m, or none, or linear with --backoff-..."),
     ConfigOption("--backoff-steps", "backoff_steps", int, "Linear: how many waits (10)"),

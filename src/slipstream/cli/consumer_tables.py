@@ -1,6 +1,6 @@
 """How consumers are shown: the properties of one, and tables of many."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from slipstream.cli.output import properties, table
 from slipstream.cli.stream_tables import own_metadata
@@ -48,6 +48,8 @@ def _configuration(info: ConsumerInfo) -> Pairs:
     pairs.append(("Replay Policy", config.replay_policy.title()))
     if config.max_deliver != -1:
         pairs.append(("Maximum Deliveries", f"{config.max_deliver:,}"))
+    if config.dead_letter:
+        pairs.append(("Dead Letters", config.dead_letter))
     if config.backoff:
         pairs.append(("Backoff", ", ".join(show_duration(wait) for wait in config.backoff)))
     pairs += _rates(config)
@@ -150,9 +152,12 @@ def list_consumers(stream: str, infos: Sequence[ConsumerInfo]) -> None:
     table("Consumers", columns, rows)
 
 
-def report_consumers(stream: StreamInfo, infos: Sequence[ConsumerInfo]) -> None:
-    """The table of `consumer report`."""
-    columns = (
+def report_consumers(
+    stream: StreamInfo, infos: Sequence[ConsumerInfo], letters: Mapping[str, str]
+) -> None:
+    """The table of `consumer report`; `letters` says of the dead letters of those that may have
+    any."""
+    columns = [
         "Consumer",
         "Mode",
         "Ack Policy",
@@ -162,23 +167,26 @@ def report_consumers(stream: StreamInfo, infos: Sequence[ConsumerInfo]) -> None:
         "Unprocessed",
         "Ack Floor",
         "Cluster",
-    )
+    ]
+    if letters:
+        columns.insert(-1, "Dead Letters")
     total = stream.state.messages
     rows = []
     for info in infos:
         share = f" / {100 * info.num_pending / total:.0f}%" if total and info.num_pending else ""
-        rows.append(
-            (
-                info.name,
-                "Push" if info.config.deliver_subject else "Pull",
-                info.config.ack_policy.title(),
-                show_duration(info.config.ack_wait),
-                show_limit(info.num_ack_pending) if info.num_ack_pending else "0",
-                f"{info.num_redelivered:,}",
-                f"{info.num_pending:,}{share}",
-                f"{info.ack_floor.stream_seq:,}",
-                info.cluster.leader if info.cluster else "",
-            )
-        )
+        row = [
+            info.name,
+            "Push" if info.config.deliver_subject else "Pull",
+            info.config.ack_policy.title(),
+            show_duration(info.config.ack_wait),
+            show_limit(info.num_ack_pending) if info.num_ack_pending else "0",
+            f"{info.num_redelivered:,}",
+            f"{info.num_pending:,}{share}",
+            f"{info.ack_floor.stream_seq:,}",
+            info.cluster.leader if info.cluster else "",
+        ]
+        if letters:
+            row.insert(-1, letters.get(info.name, ""))
+        rows.append(row)
     title = f"Consumer report for {stream.name} with {len(infos):,} consumers"
     table(title, columns, rows)

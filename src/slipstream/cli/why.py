@@ -85,6 +85,7 @@ async def explain(js: JetStream, info: ConsumerInfo, stream: StreamInfo) -> list
     told = await told_by_server(js, info)
     reasons += _redelivery(info)
     reasons += await _exhausted(js, info, told)
+    reasons += _dead_letters(info, told)
     reasons += _asking(info)
     reasons += [
         Reason(one["code"], one["sentence"])
@@ -247,6 +248,30 @@ async def _exhausted(js: JetStream, info: ConsumerInfo, told: dict[str, Any]) ->
         "Without `ack` they stay in the stream; a new consumer gets them."
     )
     return [Reason("max_deliver", text, False)]
+
+
+def _dead_letters(info: ConsumerInfo, told: dict[str, Any]) -> list[Reason]:
+    """What was given up and stored elsewhere, and what should be and cannot."""
+    found = told.get("dead_letters") or {}
+    reasons = []
+    waiting, stored = found.get("waiting", 0), found.get("stored", 0)
+    if waiting:
+        sequences = ", ".join(map(str, found["sequences"][:SHOWN_MAX]))
+        more = f" and {waiting - SHOWN_MAX:,} more" if waiting > SHOWN_MAX else ""
+        cause = f": {found['problem']}" if found["problem"] else ""
+        text = (
+            f"{waiting:,} messages wait to be stored as dead letters ({sequences}{more}){cause}. "
+            "They take room of max_ack_pending until they are, and are offered again each second."
+        )
+        reasons.append(Reason("dead_letters_wait", text, waiting >= info.config.max_ack_pending))
+    if stored:
+        text = (
+            f"{stored:,} dead letters are stored under {found['subject']} in stream "
+            f"{found['stream']}; `slipstream consumer dead-letters ls {info.stream_name} "
+            f"{info.name}` lists those of this consumer."
+        )
+        reasons.append(Reason("dead_letters", text, False))
+    return reasons
 
 
 def _asking(info: ConsumerInfo) -> list[Reason]:

@@ -42,6 +42,8 @@ class Reader:
     seen: set[int] = field(default_factory=set)  # ever delivered
     settled: set[int] = field(default_factory=set)  # acknowledged or terminated by the client
     confirmed: set[int] = field(default_factory=set)  # ... and confirmed by the server
+    acked: set[int] = field(default_factory=set)  # acknowledged at some time, and not terminated
+    dead: set[int] = field(default_factory=set)  # seen as dead letters
     certain: bool = True  # whether `out` is what the server has to think
 
     def wants(self, subject: str) -> bool:
@@ -153,6 +155,17 @@ class Ledger:
             return True
         if any(a.rollup == "all" for a in later) or any(a.rollup for a in alike):
             return True
+        return self._is_done_with(message)
+
+    def may_be_removed(self, message: Published) -> bool:
+        """Whether it may be gone for another reason than that its consumers are done with it."""
+        retention, self.retention = self.retention, "limits"
+        try:
+            return self.may_be_gone(message)
+        finally:
+            self.retention = retention
+
+    def _is_done_with(self, message: Published) -> bool:
         readers = [r for r in self.readers.values() if r.wants(message.subject)]
         if self.retention == "workqueue":
             return any(message.seq in r.settled for r in readers)
@@ -239,6 +252,8 @@ class Ledger:
             raise ViolationError(f"removed: {reader.name} got {seq}, which was said to be gone")
         if seq in reader.confirmed:
             raise ViolationError(f"position: {reader.name} got {seq} again, confirmed as settled")
+        if seq in reader.dead and not self.is_harmed:
+            raise ViolationError(f"dead letter: {reader.name} got {seq}, which is one")
         reader.seen.add(seq)
         reader.out.add(seq)
         reader.settled.discard(seq)
@@ -268,6 +283,31 @@ class Ledger:
         """The server forgets acknowledgements that it did not confirm."""
         for reader in self.readers.values():
             reader.certain = False
+
+    def check_letters(
+        self, reader: Reader, letters: list[int], unsettled: set[int], stored: Iterable[int]
+    ) -> None:
+        """`letters` are the sequences of the consumer's dead letters, `unsettled` what it has still
+        to deliver or to be told of: a message that nobody acknowledged is one of both."""
+        found = set(letters)
+        if len(found) < len(letters):
+            raise ViolationError(f"dead letter: {reader.name} has one twice: {sorted(letters)}")
+        gone = reader.dead - found
+        if gone:
+            raise ViolationError(f"dead letter: those of {sorted(gone)} were there, and are not")
+        reader.dead = found
+        reader.settled |= found
+        reader.out -= found
+        there = set(stored)
+        for seq in sorted(reader.seen - reader.acked):
+            message = self.by_seq.get(seq)
+            if message is None or self.may_be_removed(message):
+                continue
+            if (seq in found) == (seq in unsettled):
+                kind = "both" if seq in found else "neither"
+                raise ViolationError(f"dead letter: {seq} is {kind} one and to be delivered")
+            if seq in unsettled and seq not in there:
+                raise ViolationError(f"dead letter: {seq} is to be delivered, and is gone")
 
     def check_served(self, reader: Reader, requests: int, stored: Iterable[int]) -> None:
         """With `requests` waiting and the server at rest, nothing may be held back."""

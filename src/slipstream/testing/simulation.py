@@ -36,6 +36,8 @@ ACK_WAIT = 5 * SECOND
 WINDOW = 120 * SECOND
 PLENTY = 1 << 40  # bytes of a disk that is not full
 HISTORY_SHOWN = 30
+DEAD = "DEAD"  # takes the dead letters, where there are any
+AGAIN = 6 * SECOND // 5  # after which what could not be stored as one was offered again
 LATE_MAX = 2 * SECOND  # after which an expired message is gone while the server runs
 GUESSED_SALT = 0  # what somebody tries who does not know a segment's secret
 
@@ -63,6 +65,7 @@ class Simulation:
         trouble: bool = False,
         ttls: bool = False,
         ends: bool = False,
+        letters: bool = False,
     ) -> None:
         self.seed = seed
         self.random = Random(seed)
@@ -72,6 +75,7 @@ class Simulation:
         self._committer = runner
         self._damage = damage
         self._ttls = ttls
+        self._letters = letters
         self._count = 0
         self._waiting: dict[str, Published] = {}  # publishes by inbox
         self._removing: dict[str, set[int]] = {}  # sequences to be removed, by inbox
@@ -149,6 +153,8 @@ class Simulation:
         self._config = config
         self._api(f"STREAM.CREATE.{STREAM}", config)
         ledger = Ledger(retention, per_subject, WINDOW, messages_max)
+        if self._letters:
+            self._api(f"STREAM.CREATE.{DEAD}", {"name": DEAD, "subjects": ["dead.>"]})
         filters = ["s.c.*", "s.a"] if retention == "workqueue" else ["", "s.c.*"]
         for number, pattern in enumerate(filters[: random.randint(1, 2)]):
             room_max = random.choice((3, 100_000))
@@ -161,6 +167,10 @@ class Simulation:
             }
             if pattern:
                 durable["filter_subject"] = pattern
+            if self._letters:
+                room_max = min(room_max, 30_000)
+                durable |= {"dead_letter": f"dead.{name}", "max_ack_pending": room_max}
+                durable["max_deliver"] = random.choice((-1, 1, 2, 4))
             asked = {"stream_name": STREAM, "config": durable}
             self._api(f"CONSUMER.DURABLE.CREATE.{STREAM}.{name}", asked)
             ledger.readers[name] = Reader(name, pattern, room_max)
@@ -333,6 +343,8 @@ class Simulation:
             inbox = f"_INBOX.t.d{self._count}"
             worker.confirming[inbox] = seq
         self._note(f"{worker.reader.name} settles {seq} {text!r} {inbox}")
+        if text != b"+TERM":
+            worker.reader.acked.add(seq)
         self.ledger.settled(worker.reader, seq)
         worker.client.publish(worker.replies[seq], text, inbox)
 
@@ -476,13 +488,47 @@ class Simulation:
         self._settle_disk()
         self._collect()
         self._settle_disk()
+        if self._letters:
+            self.driver.advance(AGAIN)
+            self._settle_disk()
+            self._collect()
         stored = self._stored()
+        self._check_letters(stored)
         failed = bool(self.driver.js.streams[STREAM].failed)
         self._check_stored(stored, failed)
         if self._awake_since <= self.driver.clock.now - LATE_MAX:
             self.ledger.check_expired(stored, LATE_MAX)
+        if self._letters and self.driver.js.streams[DEAD].failed:
+            return  # what waits for it takes room
         for worker in self.workers.values():
             self.ledger.check_served(worker.reader, len(worker.requests), stored)
+
+    def _check_letters(self, stored: dict[int, bytes]) -> None:
+        """What was given up or terminated is a dead letter, or is still to be delivered."""
+        if not self._letters:
+            return
+        found: dict[str, list[int]] = {name: [] for name in self.workers}
+        seq = 1
+        while True:
+            asked = {"seq": seq, "next_by_subj": ">"}
+            answer = self.publisher.api(f"STREAM.MSG.GET.{DEAD}", asked)
+            if "error" in answer:
+                break
+            message = answer["message"]
+            seq = message["seq"] + 1
+            lines = base64.b64decode(message["hdrs"]).decode().split("\r\n")
+            fields = dict(line.split(": ", 1) for line in lines[1:] if line)
+            number = int(fields["Slipstream-Dead-Sequence"])
+            found[fields["Slipstream-Dead-Consumer"]].append(number)
+            known = self.ledger.by_seq.get(number)
+            if known is not None and base64.b64decode(message.get("data", "")) != known.body:
+                raise ViolationError(f"dead letter: that of {number} is not {known}")
+        consumers = self.driver.js.streams[STREAM].consumers
+        for name, worker in self.workers.items():
+            consumer = consumers[name]
+            unsettled = set(consumer.pending.sequences())
+            unsettled |= {one for one in worker.reader.seen if one >= consumer.next_seq}
+            self.ledger.check_letters(worker.reader, found[name], unsettled, stored)
 
     def _check_stored(self, stored: dict[int, bytes], failed: bool = False) -> None:
         state = self._api(f"STREAM.INFO.{STREAM}", b"")["state"]
@@ -556,6 +602,7 @@ class Simulation:
         self._check_configuration()
         self._check_consumers()
         stored = self._stored()
+        self._check_letters(stored)
         self._check_stored(stored)
         self.ledger.adopt_all(stored)
         self.neighbour.restarted(self._stored(NEIGHBOUR))

@@ -253,7 +253,7 @@ def find_stream(consumer: "Consumer") -> "Stream":
     """The stream that takes the dead letters of `consumer`, as things are. Raises
     `LetterRefusedError`."""
     subject = consumer.config.dead_letter
-    stream = bound_stream(consumer.stream, subject)
+    stream: Stream | None = consumer.stream.js.stream_of(subject)
     if stream is None:
         raise LetterRefusedError(
             f"no stream of the account stores the subject {subject}: create one that does"
@@ -264,14 +264,6 @@ def find_stream(consumer: "Consumer") -> "Stream":
             "dead letters would come back to it"
         )
     return stream
-
-
-def bound_stream(near: "Stream", subject: str) -> "Stream | None":
-    """The stream in the account of `near` that stores a literal subject; None for none."""
-    services = near.account.route(subject.encode()).services
-    streams = near.js.streams
-    found = (getattr(service, "name", "") for service in services)
-    return next((streams[name] for name in found if streams.get(name) in services), None)
 
 
 def is_own(filters: tuple[bytes, ...], subject: str) -> bool:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slipstream.engine.consumer.consumer import Consumer
-from slipstream.engine.consumer.dead_letters import bound_stream
 from slipstream.engine.consumer.pull import PullDelivery
 from slipstream.engine.consumer.push import PushDelivery
 from slipstream.engine.consumer.redelivery import redeliverable
@@ -109,7 +108,7 @@ def _dead_letters(consumer: Consumer) -> dict[str, Any]:
     subject = consumer.config.dead_letter
     if letters is None or (not subject and not letters.dying):
         return {}
-    stream = bound_stream(consumer.stream, subject) if subject else None
+    stream: Stream | None = consumer.stream.js.stream_of(subject) if subject else None
     waiting = sorted(letters.dying)
     return {
         "subject": subject,

@@ -34,8 +34,8 @@ from slipstream.errors import CorruptionError, Error, StorageError
 from slipstream.log.record import Record
 
 if TYPE_CHECKING:
-    from slipstream.engine.consumer.dead_letters import DeadLetters, Dying
     from slipstream.engine.consumer.consumer import Consumer
+    from slipstream.engine.consumer.dead_letters import DeadLetters, Dying
     from slipstream.engine.stream.stream import Stream
 
 COMMIT_AGAIN_NS = SECOND // 10
@@ -73,6 +73,7 @@ class LetterBox:
         self._stream = stream
         self._stored: deque[_Stored] = deque()
         self._counted = Counted(stream.log.last_seq)  # durable; what is there counts
+        self._kept_seq = 0  # of what was given to the commit log last
         self._naming: set[str] = set()  # subjects on their way to the disk
         self._asked: dict[DeadLetters, None] = {}  # who waits for these
         self._committing: list[_Stored] = []
@@ -80,6 +81,7 @@ class LetterBox:
         self._is_let_go = False
         if stream.store is not None:
             self._load()
+        self._kept_seq = self._counted.seq
 
     def _load(self) -> None:
         """What an earlier process has kept."""
@@ -190,9 +192,9 @@ class LetterBox:
                 else:
                     owner.put_off(error)
 
-        waiting = self._committing or self._stored
-        seq = waiting[0].seq - 1 if waiting else self._stream.log.last_seq
-        content = msgspec.json.encode(Counted(seq, names))
+        if not self._committing and not self._stored:
+            self._kept_seq = self._stream.log.last_seq
+        content = msgspec.json.encode(Counted(self._kept_seq, names))
         try:
             self._stream.js.state.keep(self._stream.store.letters, content, done)
         except (OSError, StorageError) as error:
@@ -270,7 +272,8 @@ class LetterBox:
         for one in self._committing:
             one.owner.settle(one.dying)
         subjects = [*self._counted.subjects, *sorted(self._naming)]
-        counted = Counted(self._committing[-1].seq, subjects)
+        self._kept_seq = self._committing[-1].seq
+        counted = Counted(self._kept_seq, subjects)
         for consumer in kept:
             state.keep(consumer.store.state, encode_state(consumer))
         state.keep(stream.store.letters, msgspec.json.encode(counted), self._committed)

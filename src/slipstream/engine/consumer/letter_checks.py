@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from slipstream.engine.consumer.config import ConsumerConfig
-from slipstream.engine.consumer.dead_letters import bound_stream, is_own
+from slipstream.engine.consumer.dead_letters import is_own
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.wire.subjects import is_literal
 
@@ -23,7 +23,7 @@ def check_dead_letter(stream: "Stream", config: ConsumerConfig) -> None:
         raise _refusal("needs ack policy explicit")
     if not 0 < config.max_ack_pending <= ACK_PENDING_MAX:
         raise _refusal(f"needs max ack pending of 1 to {ACK_PENDING_MAX}")
-    target = bound_stream(stream, subject)
+    target: Stream | None = stream.js.stream_of(subject)
     if target is None:
         raise _refusal(f"no stream stores the subject {subject}, create one first")
     if target.config.sealed:
@@ -45,7 +45,7 @@ def _check_loop(stream: "Stream", config: ConsumerConfig, target: "Stream") -> N
             following = consumer.config.dead_letter
             if following and following not in seen and is_own(consumer.filters, subject):
                 seen.add(following)
-                onward = bound_stream(at, following)
+                onward = at.js.stream_of(following)
                 if onward is not None:
                     stored.append((onward, following))
 

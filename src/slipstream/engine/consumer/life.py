@@ -255,7 +255,9 @@ class ConsumerLife:
             return
         is_large = len(content) > CONTENT_BYTES_MAX
         if is_large and consumer.letters is not None and consumer.letters.stored:
-            consumer.unsaved = True  # its own file would be there before the entry that settles them
+            consumer.unsaved = (
+                True  # its own file would be there before the entry that settles them
+            )
             self.changed()
             return
         waiting, self._waiting = self._waiting, []

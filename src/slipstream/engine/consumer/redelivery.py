@@ -105,8 +105,9 @@ def _terminate(consumer: "Consumer", seq: int, reason: str) -> None:
 
 
 def give_up(consumer: "Consumer", seq: int) -> None:
-    """A message was delivered as often as it may be: it stays in the stream, unsettled for
-    retention and below no ack floor, but is not waited for any more; where it can, it becomes a dead letter."""
+    """A message was delivered as often as it may be. Where that is configured it becomes a dead
+    letter; else it stays in the stream, unsettled for retention and below no ack floor, but is not
+    waited for any more."""
     if consumer.config.dead_letter:
         consumer.letters.take(seq, MAX_DELIVER, "")
         return

@@ -207,6 +207,10 @@ class JetStream:
         stream = self.streams.get(name)
         return stream.config if stream is not None else None
 
+    def stream_of(self, subject: str) -> Stream | None:
+        """The stream that stores a literal subject; None if there is none."""
+        return next((self.streams[name] for name in self.claims.owners(subject)), None)
+
     def find_consumer(self, stream: str, name: str) -> Any:
         """A consumer by name; None if there is none."""
         found = self.streams.get(stream)

@@ -42,6 +42,9 @@ class Owner(Protocol):
     def refused_level(self, message: Inbound) -> bool:
         """Whether the message asks for a higher API level than this server has."""
 
+    def stream_of(self, subject: str) -> Any:
+        """The stream that stores a literal subject; None if there is none."""
+
     def find_consumer(self, stream: str, name: str) -> Any:
         """A consumer by name; None if there is none."""
 
