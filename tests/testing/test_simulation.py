@@ -13,6 +13,8 @@ import pytest
 from slipstream.engine.api import messages
 from slipstream.engine.api.dispatch import WhenDurable
 from slipstream.engine.commit.commit import BatchJob
+from slipstream.engine.consumer.dead_letters import DeadLetters
+from slipstream.engine.consumer.letter_box import LetterBox
 from slipstream.engine.jetstream import jetstream
 from slipstream.engine.stream.stream import Stream
 from slipstream.engine.stream.ttl import MessageTtls
@@ -195,6 +197,30 @@ class ForgetfulTtls(MessageTtls):
 def test_a_ttl_that_a_restart_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slipstream.engine.stream.stream.MessageTtls", ForgetfulTtls)
     assert found(lambda seed: Simulation(seed, ttls=True)).startswith("expiry:")
+
+
+def test_dead_letters_that_a_start_does_not_take_back_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(LetterBox, "take_back", lambda box: None)
+    violation = found(lambda seed: crashing(Simulation(seed, letters=True)))
+    assert violation.startswith("dead letter:")
+
+
+def test_dead_letters_whose_messages_are_settled_too_early_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: a message is settled when its dead letter is stored, and not with it."""
+    take = DeadLetters.take
+
+    def settle_at_once(letters: DeadLetters, seq: int, cause: str, reason: str) -> None:
+        take(letters, seq, cause, reason)
+        letters.dying[seq].is_gone = True
+        letters.consumer.settle(letters.consumer.pending.find(seq))
+
+    monkeypatch.setattr(DeadLetters, "take", settle_at_once)
+    violation = found(lambda seed: crashing(Simulation(seed, letters=True)))
+    assert violation.startswith("dead letter:")
 
 
 class HastyAnswer(WhenDurable):

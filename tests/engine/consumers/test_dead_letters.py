@@ -510,3 +510,32 @@ def test_without_the_field_a_message_is_given_up_as_ever() -> None:
     assert not desk.letters()
     assert desk.why()["exhausted"] == [1]
     assert "dead_letter" not in desk.info()["config"]
+
+
+def test_one_that_is_taken_back_does_not_hold_up_or_undo_the_others() -> None:
+    desk = Desk()
+    desk.consumer(max_ack_pending=50)
+    for number in range(30):
+        desk.client.store("s.a", b"%d" % number)
+    messages = desk.pull(batch=30)
+    desk.driver.advance(SECOND)
+    desk.driver.runner.hold()
+    for number, message in enumerate(messages):
+        desk.client.publish(message.reply, b"+TERM")
+        if number % 3 == 0:
+            desk.client.publish(message.reply, b"+ACK")
+        if number % 5 == 0:
+            desk.driver.runner.step()
+            desk.driver.finish()
+    while desk.driver.runner.step():
+        desk.driver.finish()
+        desk.driver.advance(SECOND // 20)
+    desk.driver.advance(SECOND)
+    while desk.driver.runner.step():
+        desk.driver.finish()
+    dead = {int(m.body) for m in desk.letters()}
+    assert dead >= {number for number in range(30) if number % 3}
+    assert len(desk.letters()) == len(dead)
+    assert desk.info()["num_ack_pending"] == 0
+    desk.crash()
+    assert {int(m.body) for m in desk.letters()} == dead

@@ -78,6 +78,7 @@ class LetterBox:
         self._asked: dict[DeadLetters, None] = {}  # who waits for these
         self._committing: list[_Stored] = []
         self._timer: Any = None
+        self._is_under_way = False  # the disk has something to do before this goes on
         self._is_let_go = False
         if stream.store is not None:
             self._load()
@@ -234,6 +235,8 @@ class LetterBox:
 
     def _commit(self) -> None:
         """Settle what is durable, and have that kept as one."""
+        if self._is_under_way:
+            return
         stale = [one for one in self._committing if not one.owner.is_wanted(one.dying)]
         if stale:
             self._take_out(stale)
@@ -250,7 +253,16 @@ class LetterBox:
         for one in stale:
             self._committing.remove(one)
             stream.remove_message(one.seq, False)
-        stream.when_durable(lambda error: self._again_later() if error else self._commit())
+
+        def removed(error: Exception | None) -> None:
+            self._is_under_way = False
+            if error is None:
+                self._commit()
+            else:
+                self._again_later()
+
+        self._is_under_way = True
+        stream.when_durable(removed)
 
     def _settle(self) -> None:
         stream = self._stream
@@ -269,6 +281,7 @@ class LetterBox:
         except (OSError, StorageError):  # it may pass; the commit log reports what does not
             self._again_later()
             return
+        self._is_under_way = True
         for one in self._committing:
             one.owner.settle(one.dying)
         subjects = [*self._counted.subjects, *sorted(self._naming)]
@@ -288,6 +301,7 @@ class LetterBox:
         and the next start decides."""
         if error is not None:
             return
+        self._is_under_way = False
         committed, self._committing = self._committing, []
         if committed:
             self._counted.seq = max(self._counted.seq, committed[-1].seq)
