@@ -91,6 +91,30 @@ def test_deleting_a_consumer_wants_its_name_typed(console: Console, js: Any, str
         js.consumer_info(stream, "billing")
 
 
+def test_a_stored_dead_letter_is_listed_and_sent_again(
+    own_url: str, make_console: MakeConsole, name: str
+) -> None:
+    console = make_console(own_url)
+    with slipstream.sync.connect(own_url) as nc:
+        js = nc.jetstream()
+        js.create_stream(name=name, subjects=[name])
+        js.create_stream(name=f"{name}-dead", subjects=[f"dead.{name}"])
+        js.publish(name, b"poison", headers={"Nats-Msg-Id": "1", "Kind": "order"})
+        consumer = js.create_consumer(name, durable_name="c", dead_letter=f"dead.{name}")
+        consumer.next(timeout=5).term_sync("no <such> customer")
+        address = f"/streams/{name}/consumers/c"
+        page = console.get(address)
+        assert f"1 message under dead.{name}" in page
+        assert "no &lt;such&gt; customer" in page
+        console.post(f"{address}/dead/1")
+        again = js.stream(name).get_message(2)
+        assert (again.data, again.headers["Kind"]) == (b"poison", "order")
+        assert list(consumer.dead_letters()) == []
+        assert "no message found" in console.post(f"{address}/dead/2", status=404)
+        js.delete_stream(f"{name}-dead")
+        assert "Dead letters" in console.get(address)
+
+
 def test_a_dead_letter_is_sent_again(own_url: str, make_console: MakeConsole, name: str) -> None:
     console = make_console(own_url)
     with slipstream.sync.connect(own_url) as nc:

@@ -95,22 +95,15 @@ async def resend(
     force: Annotated[bool, typer.Option("--force", "-f", help="Do not ask")] = False,
 ) -> None:
     """Publish messages to their subjects again, then remove the dead letters (at least once)."""
-    wanted = set(sequences or [])
-    if bool(wanted) == all_of_them:
+    if bool(sequences) == all_of_them:
         raise ConfigError("consumer dead-letters resend: say which, by SEQUENCE or with --all")
     sent = []
     async with jetstream() as js:
         consumer = await _consumer(js, stream, name)
-        found = [
-            one async for one in consumer.dead_letters() if all_of_them or one.sequence in wanted
-        ]
-        missing = wanted - {one.sequence for one in found}
-        if missing:
-            text = ", ".join(map(str, sorted(missing)))
-            raise ConfigError(
-                f"consumer dead-letters resend: {stream} > {name} has no dead letter {text}; "
-                "`consumer dead-letters ls` lists them"
-            )
+        if all_of_them:
+            found = [one async for one in consumer.dead_letters()]
+        else:
+            found = [await consumer.dead_letter(one) for one in dict.fromkeys(sequences or [])]
         if found:
             confirm(f"Really send {len(found):,} dead letters of {stream} > {name} again?", force)
         for letter in found:

@@ -98,6 +98,13 @@ class Consumer:
         async for letter in letters_of(self._js, await self.info()):
             yield letter
 
+    async def dead_letter(self, sequence: int) -> "DeadLetter":
+        """The dead letter with this sequence in the stream where they go. Raises
+        `MessageNotFoundError`, and what `dead_letters` raises."""
+        from slipstream.client.jetstream.dead_letters import letter_of
+
+        return await letter_of(self._js, await self.info(), sequence)
+
     async def resend(self, letter: "DeadLetter") -> "PubAck":
         """Publish a dead letter's message to its subject again, then remove the dead letter: at
         least once. A second attempt within the duplicate window stores no second message. Raises

@@ -79,16 +79,10 @@ def read_letter(message: StoredMessage) -> DeadLetter | None:
 
 
 async def letters_of(js: "JetStream", info: ConsumerInfo) -> AsyncIterator[DeadLetter]:
-    """The dead letters of a consumer, the oldest first. Raises `ConfigError` if it has none by its
-    configuration, `StreamNotFoundError` if no stream stores them."""
-    subject = info.config.dead_letter
-    if not subject:
-        raise ConfigError(
-            f"consumer {info.name!r} of stream {info.stream_name!r} has no dead_letter: update it "
-            "with the subject that its dead letters are to have"
-        )
-    stream = await js.stream_by_subject(subject)
-    pattern = ">" if stream.cached_info.config.subject_transform is not None else subject
+    """The dead letters of a consumer, the oldest first. Raises as `_stream_of`."""
+    stream = await _stream_of(js, info)
+    is_mapped = stream.cached_info.config.subject_transform is not None
+    pattern = ">" if is_mapped else info.config.dead_letter
     sequence = 1
     while True:
         try:
@@ -97,10 +91,38 @@ async def letters_of(js: "JetStream", info: ConsumerInfo) -> AsyncIterator[DeadL
             return
         sequence = message.sequence + 1
         letter = read_letter(message)
-        if letter is None:
-            continue
-        if (letter.from_stream, letter.from_consumer) == (info.stream_name, info.name):
+        if letter is not None and _is_of(letter, info):
             yield letter
+
+
+async def letter_of(js: "JetStream", info: ConsumerInfo, sequence: int) -> DeadLetter:
+    """The dead letter of a consumer that has this sequence in its own stream. Raises
+    `MessageNotFoundError`, and as `_stream_of`."""
+    stream = await _stream_of(js, info)
+    letter = read_letter(await stream.get_message(sequence, direct=False))
+    if letter is None or not _is_of(letter, info):
+        raise MessageNotFoundError(
+            404,
+            10037,
+            f"message {sequence} of stream {stream.name} is no dead letter of it",
+            f"dead letter {sequence} of consumer {info.name!r}",
+        )
+    return letter
+
+
+def _is_of(letter: DeadLetter, info: ConsumerInfo) -> bool:
+    return (letter.from_stream, letter.from_consumer) == (info.stream_name, info.name)
+
+
+async def _stream_of(js: "JetStream", info: ConsumerInfo) -> Stream:
+    """Where the dead letters of a consumer go. Raises `ConfigError` if it has none by its
+    configuration, `StreamNotFoundError` if no stream stores them."""
+    if not info.config.dead_letter:
+        raise ConfigError(
+            f"consumer {info.name!r} of stream {info.stream_name!r} has no dead_letter: update it "
+            "with the subject that its dead letters are to have"
+        )
+    return await js.stream_by_subject(info.config.dead_letter)
 
 
 async def resend(js: "JetStream", letter: DeadLetter) -> PubAck:

@@ -10,8 +10,15 @@ from starlette.responses import Response
 
 from slipstream.cli.values import duration, show_duration, show_time
 from slipstream.cli.why import explain, told_by_server
-from slipstream.client.jetstream import ConsumerConfig, ConsumerInfo, Stream
-from slipstream.client.jetstream.errors import MessageNotFoundError
+from slipstream.client.jetstream import (
+    Consumer,
+    ConsumerConfig,
+    ConsumerInfo,
+    DeadLetter,
+    StoredMessage,
+    Stream,
+)
+from slipstream.client.jetstream.errors import MessageNotFoundError, StreamNotFoundError
 from slipstream.console import reading
 from slipstream.console.pages.messages import Shown, moment, shown
 from slipstream.console.render import segment
@@ -19,6 +26,7 @@ from slipstream.console.visit import FormError, Visit, whole_number
 
 CONSUMERS_PER_PAGE = 50
 LAGGARDS_MAX = 100
+LETTERS_MAX = 50
 
 
 async def laggards(request: Request) -> Response:
@@ -82,8 +90,11 @@ async def consumer(request: Request) -> Response:
     of_it = await visit.js.stream(stream)
     reasons = await explain(visit.js, info, of_it.cached_info)
     told = await told_by_server(visit.js, info)
+    letters = await _stored_letters(visit, info)
     return visit.page(
         "consumer.html",
+        letters=letters[:LETTERS_MAX],
+        has_more_letters=len(letters) > LETTERS_MAX,
         info=info,
         stream=of_it.cached_info,
         rate=visit.sampler.history.latest(f"out {stream} {name}"),
@@ -94,6 +105,29 @@ async def consumer(request: Request) -> Response:
         dead_total=int(told.get("num_exhausted", 0)),
         document=msgspec.json.format(msgspec.json.encode(info.config.to_wire()), indent=2).decode(),
     )
+
+
+async def _stored_letters(visit: Visit, info: ConsumerInfo) -> list[tuple[DeadLetter, Shown]]:
+    """The oldest messages that are stored where the consumer's `dead_letter` leads."""
+    found: list[tuple[DeadLetter, Shown]] = []
+    if not info.config.dead_letter:
+        return found
+    try:
+        async for letter in Consumer(visit.js, info).dead_letters():
+            message = StoredMessage(
+                stream=letter.stream,
+                subject=letter.subject,
+                sequence=letter.sequence,
+                data=letter.data,
+                headers=letter.headers,
+                time=letter.stored,
+            )
+            found.append((letter, shown(message, visit.masks)))
+            if len(found) > LETTERS_MAX:
+                break
+    except StreamNotFoundError:
+        pass  # the reasons say so if anything waits for it
+    return found
 
 
 async def _dead_letters(visit: Visit, stream: Stream, told: dict[str, Any]) -> list[Shown]:
@@ -121,6 +155,7 @@ def _sections(config: ConsumerConfig) -> list[tuple[str, list[tuple[str, str]]]]
         ("Ack policy", config.ack_policy),
         ("Ack wait", show_duration(config.ack_wait) if config.ack_wait else "none"),
         ("Deliveries at most", _bound(config.max_deliver)),
+        ("Dead letters", config.dead_letter or "stay in the stream"),
         ("Backoff", ", ".join(show_duration(step) for step in config.backoff) or "none"),
         ("Out for acknowledgement at most", _bound(config.max_ack_pending)),
     ]
@@ -213,6 +248,17 @@ async def delete(request: Request) -> Response:
     return visit.go(address, f"Consumer {name} was deleted.")
 
 
+async def resend(request: Request) -> Response:
+    """Publish the message of a stored dead letter again, and remove that."""
+    visit = Visit(request)
+    name = visit.path("consumer")
+    consumer = Consumer(visit.js, await visit.js.consumer_info(visit.path("stream"), name))
+    sequence = whole_number(visit.path("sequence"), "A sequence")
+    ack = await consumer.resend(await consumer.dead_letter(sequence))
+    text = f"Dead letter {sequence:,} was sent again, as message {ack.sequence:,} of {ack.stream}."
+    return visit.go(_address(visit), text)
+
+
 async def send_again(request: Request) -> Response:
     """Publish a message that was given up once more, as it was; the stream gets a new one."""
     visit = Visit(request)
@@ -238,4 +284,5 @@ ROUTES = (
     ("POST", "/streams/{stream}/consumers/{consumer}/reset", reset),
     ("POST", "/streams/{stream}/consumers/{consumer}/delete", delete),
     ("POST", "/streams/{stream}/consumers/{consumer}/again/{sequence}", send_again),
+    ("POST", "/streams/{stream}/consumers/{consumer}/dead/{sequence}", resend),
 )
