@@ -1,6 +1,7 @@
-"""The story of jobs that wait: each is published now, and stored for the workers when it is due.
+"""The story of delayed jobs: a stream publishes them when their time has come, once.
 
-Run ``slipstream serve``, then ``python examples/delayed_jobs.py [url]``.
+Run ``slipstream serve``, then ``python examples/delayed_jobs.py [url]``. Needs a server of API
+level 2 (nats-server 2.12).
 """
 
 import asyncio
@@ -8,40 +9,32 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 import slipstream
-from slipstream.client.jetstream import JetStream
-
-DUE = {"newsletter": 2.0, "reminder": 1.0, "farewell": 1.5}  # seconds from now
-
-
-async def later(js: JetStream, job: str, seconds: float) -> None:
-    """Have a job done after a while; another one of that name takes its place."""
-    due = datetime.now(UTC) + timedelta(seconds=seconds)
-    headers = {
-        "Nats-Schedule": f"@at {due.isoformat().replace('+00:00', 'Z')}",
-        "Nats-Schedule-Target": f"jobs.{job}",
-    }
-    await js.publish(f"waiting.{job}", job, headers=headers)
+from slipstream.client.jetstream import Schedule
 
 
 async def main(url: str) -> None:
-    """Let three jobs wait, call one off, and do the others when they are due."""
+    """Plan three reminders, take one back, and do the others when they are due."""
     async with await slipstream.connect(url) as nc:
         js = nc.jetstream()
-        stream = await js.create_stream(
-            name="JOBS", subjects=["waiting.*", "jobs.*"], allow_msg_schedules=True
+        jobs = await js.create_stream(
+            name="JOBS", subjects=["plan.*", "jobs.>"], allow_msg_schedules=True
         )
-        workers = await stream.create_consumer(durable_name="workers", filter_subject="jobs.*")
-        for job, seconds in DUE.items():
-            await later(js, job, seconds)
-        await js.purge_stream("JOBS", filter="waiting.farewell")
-        print("three jobs wait, and one of them is called off")
-        async with workers.messages() as jobs:
-            for _ in range(2):  # of the three
-                done = await anext(jobs)
-                await done.ack_sync()
-                print(f"{done.data.decode()}, scheduled as {done.headers['Nats-Scheduler']}")
-        left = (await stream.info(subjects_filter="waiting.*")).state.subjects
-        print(f"{len(left)} jobs wait")
+        worker = await jobs.create_consumer(durable_name="worker", filter_subject="jobs.>")
+        now = datetime.now(UTC)
+        for name, delay in (("late", 3), ("early", 1), ("never", 2)):
+            plan = Schedule(at=now + timedelta(seconds=delay), target=f"jobs.{name}")
+            await js.publish(f"plan.{name}", f"remind {name}", schedule=plan)
+        await jobs.purge(filter="plan.never")  # a plan is a message: without it nothing is due
+        print(f"{(await jobs.info()).state.messages} plans are stored")
+
+        for _ in range(2):
+            message = await worker.next(timeout=30)
+            await message.ack_sync()
+            early = datetime.now(UTC) < now + timedelta(seconds=1)
+            print(f"{message.subject}: {message.data.decode()}{' (too early)' if early else ''}")
+        # A plan that was carried out is gone; what it produced stays until it is removed.
+        left = [subject async for subject, _ in jobs.subjects("plan.>")]
+        print(f"plans that are left: {len(left)}")
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ async def test_a_consumer_lists_its_own_dead_letters(own: JetStream) -> None:
     ]  # fmt: skip
     assert [one.cause for one in found] == ["max_deliver", "terminated", "terminated"]
     assert found[1].reason == "bad 1"
-    assert found[0].reason == "max_deliver after 1 deliveries"
+    assert found[0].reason == "not acknowledged after 1 deliveries"
     assert found[0].headers["Kind"] == "order"
     assert (found[0].from_stream, found[0].from_consumer, found[0].stream) == ("S", "c", "D")
 

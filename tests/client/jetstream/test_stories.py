@@ -70,21 +70,43 @@ async def test_the_story_of_the_mirrored_archive(own_server: OwnServer) -> None:
     ]
 
 
+async def test_the_story_of_the_rate_limited_queue(tmp_path: Path) -> None:
+    with slipstream.Server(store_dir=str(tmp_path / "store")) as server:
+        assert await run("rate_limited_queue.py", server.url) == [
+            "0 mails are left in the queue",
+            "anna@slow.example: not acknowledged after 3 deliveries",
+            "nobody: 'nobody' is no address",
+            "dead letters that remain: nobody",
+        ]
+
+
 async def test_the_story_of_the_delayed_jobs(own_server: OwnServer) -> None:
     assert await run("delayed_jobs.py", own_server.url) == [
-        "three jobs wait, and one of them is called off",
-        "reminder, scheduled as waiting.reminder",
-        "newsletter, scheduled as waiting.newsletter",
-        "0 jobs wait",
+        "2 plans are stored",
+        "jobs.early: remind early",
+        "jobs.late: remind late",
+        "plans that are left: 0",
     ]
 
 
-async def test_the_story_of_the_counter_of_two_regions(own_server: OwnServer) -> None:
-    assert await run("visit_counter.py", own_server.url) == [
-        "eu: 100 visits",
-        "us: 97 visits",
-        "everywhere: 197 visits",
+async def test_the_story_of_the_page_counters(own_server: OwnServer) -> None:
+    assert await run("page_counters.py", own_server.url) == [
+        "east: 45",
+        "west: 50",
+        "large enough: True",
+        "everywhere: 95 and 2**70",
     ]
+
+
+async def test_the_example_of_the_page_about_dead_letters_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "dead-letters.md").read_text()
+    [block] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    with slipstream.Server(store_dir=str(tmp_path / "store")) as server:
+        async with await slipstream.connect(server.url) as nc:
+            code = compile(block, "dead-letters.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            namespace: dict[str, Any] = {"js": nc.jetstream()}
+            await asyncio.wait_for(types.FunctionType(code, namespace)(), 10)
+            assert namespace["consumer"].cached_info.config.dead_letter == "dead.mails"
 
 
 async def test_the_example_of_the_page_about_mirrors_runs(own_server: OwnServer) -> None:

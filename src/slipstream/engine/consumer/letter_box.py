@@ -19,6 +19,7 @@ import msgspec
 from slipstream.engine.consumer.letter import (
     CONSUMER,
     ID,
+    MAX_DELIVER,
     STREAM,
     field_of,
     letter_id,
@@ -107,7 +108,9 @@ class LetterBox:
         stream = self._stream
         consumer = owner.consumer
         seq = stream.log.last_seq + 1
-        reason = dying.reason or f"{dying.cause} after {dying.count} deliveries"
+        reason = dying.reason or "terminated"
+        if dying.cause == MAX_DELIVER:
+            reason = f"not acknowledged after {dying.count} deliveries"
         id = letter_id(stream, seq, consumer)
         message = write_letter(consumer, record, dying.cause, reason, dying.count, id)
         subject = consumer.config.dead_letter.encode()
