@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slipstream.errors import DiskFullError
 from slipstream.testing.driver import Driver, Message
 from slipstream.testing.simulated_disk import SimulatedDisk
 
@@ -539,3 +540,216 @@ def test_one_that_is_taken_back_does_not_hold_up_or_undo_the_others() -> None:
     assert desk.info()["num_ack_pending"] == 0
     desk.crash()
     assert {int(m.body) for m in desk.letters()} == dead
+
+
+class Walk:
+    """The same random calls, with or without dead letters; what clients were sent."""
+
+    def __init__(self, seed: int, dead_letter: str) -> None:
+        random = Random(seed)
+        retention = random.choice(("limits", "workqueue"))
+        self.desk = Desk(source={"retention": retention})
+        config: dict[str, Any] = {
+            "max_deliver": random.choice((-1, 1, 2, 3)),
+            "ack_wait": SECOND,
+            "max_ack_pending": random.choice((1, 3, 100)),
+            "backoff": random.choice(([], [SECOND])),
+        }
+        self.desk.consumer(dead_letter=dead_letter, **config)
+        self.sent: list[list[tuple[int, str]]] = []
+        out: list[Message] = []
+        for _ in range(80):
+            kind = random.choice(("publish", "pull", "pull", "answer", "answer", "time"))
+            if kind == "publish":
+                self.desk.client.store("s.a", b"x")
+            elif kind == "pull":
+                batch = random.randint(1, 4)
+                found = self.desk.pull(batch=batch)
+                out += found
+                self.sent.append([place(message) for message in found])
+            elif kind == "answer" and out:
+                message = out.pop(random.randrange(len(out)))
+                body = random.choice((b"", b"+ACK", b"-NAK", b"+TERM", b"+TERM why", b"+WPI"))
+                self.desk.client.publish(message.reply, body)
+            elif kind == "time":
+                self.desk.driver.advance(random.choice((1, 6)) * SECOND // 5)
+
+
+def place(message: Message) -> tuple[int, str]:
+    """Which delivery of which message it is, and the number of it."""
+    words = message.reply.split(".")
+    return int(words[5]), words[4]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_who_consumes_sees_no_difference(seed: int) -> None:
+    assert Walk(seed, "d.x").sent == Walk(seed, "").sent
+
+
+def test_a_consumer_of_a_mirror_has_dead_letters() -> None:
+    desk = Desk()
+    desk.make("M", mirror={"name": "S"})
+    desk.client.store("s.a", b"1")
+    desk.driver.advance(SECOND)
+    desk.consumer("m", "M")
+    (message,) = desk.pull("m", "M")
+    desk.client.publish(message.reply, b"+TERM")
+    (letter,) = desk.letters()
+    assert letter.fields["Slipstream-Dead-Stream"] == "M"
+    assert letter.fields["Slipstream-Dead-Subject"] == "s.a"
+    assert desk.messages("M") == 1
+
+
+def test_a_consumer_with_priority_groups_has_dead_letters() -> None:
+    desk = Desk()
+    desk.consumer(priority_policy="overflow", priority_groups=["A"], max_deliver=1)
+    desk.client.store("s.a")
+    desk.client.subscribe("to", 50)
+    asked = json.dumps({"batch": 1, "group": "A"}).encode()
+    desk.client.publish("$JS.API.CONSUMER.MSG.NEXT.S.c", asked, "to")
+    (message,) = [m for m in desk.client.take() if m.reply]
+    desk.client.publish(message.reply, b"-NAK")
+    assert len(desk.letters()) == 1
+
+
+def test_a_push_consumer_has_dead_letters() -> None:
+    desk = Desk()
+    desk.consumer(deliver_subject="to", max_deliver=1, ack_wait=SECOND)
+    desk.client.subscribe("to", 50)
+    desk.client.store("s.a", b"1")
+    desk.driver.advance(2 * SECOND)
+    assert [m.body for m in desk.letters()] == [b"1"]
+
+
+def test_what_its_filters_match_no_longer_still_becomes_a_dead_letter() -> None:
+    desk = Desk()
+    desk.consumer(filter_subject="s.a")
+    desk.client.store("s.a", b"1")
+    (message,) = desk.pull()
+    desk.consumer(filter_subject="s.b")
+    desk.client.publish(message.reply, b"+TERM")
+    assert [m.body for m in desk.letters()] == [b"1"]
+
+
+def test_the_others_of_an_interest_stream_still_get_the_message() -> None:
+    desk = Desk(source={"retention": "interest"})
+    desk.consumer()
+    desk.consumer("other", dead_letter="")
+    desk.client.store("s.a", b"1")
+    (message,) = desk.pull()
+    assert desk.client.ask(message.reply, b"+TERM")
+    assert desk.messages() == 1
+    (message,) = desk.pull("other")
+    desk.client.publish(message.reply, b"")
+    assert desk.messages() == 0
+    assert len(desk.letters()) == 1
+
+
+def test_a_dead_letter_lives_as_long_as_its_message_where_there_are_ttls() -> None:
+    desk = Desk(source={"allow_msg_ttl": True}, target={"allow_msg_ttl": True})
+    desk.consumer()
+    desk.client.store("s.a", b"1", Nats_TTL="10s")
+    (message,) = desk.pull()
+    desk.client.publish(message.reply, b"+TERM")
+    assert len(desk.letters()) == 1
+    desk.driver.advance(20 * SECOND)
+    assert not desk.letters()
+
+
+def test_the_subject_may_be_mapped() -> None:
+    desk = Desk(target={"subject_transform": {"src": "d.*", "dest": "mapped.{{wildcard(1)}}"}})
+    desk.consumer()
+    for _ in range(2):
+        desk.client.store("s.a")
+        (message,) = desk.pull()
+        desk.client.publish(message.reply, b"+TERM")
+    assert [m.subject for m in desk.letters()] == ["mapped.x", "mapped.x"]
+    assert desk.why()["dead_letters"]["stored"] == 2
+
+
+def test_an_ephemeral_consumer_stays_while_something_waits() -> None:
+    desk = Desk()
+    desk.consumer(inactive_threshold=2 * SECOND)
+    desk.client.store("s.a")
+    (message,) = desk.pull()
+    desk.client.api("STREAM.DELETE.D")
+    desk.client.publish(message.reply, b"+TERM")
+    desk.driver.advance(60 * SECOND)
+    assert desk.why()["dead_letters"]["waiting"] == 1
+    desk.make("D", subjects=["d.>"])
+    desk.driver.advance(2 * SECOND)
+    assert len(desk.letters()) == 1
+    desk.driver.advance(60 * SECOND)
+    assert "error" in desk.info()
+
+
+def test_a_deleted_consumer_leaves_its_dead_letters() -> None:
+    desk = Desk()
+    desk.consumer()
+    for _ in range(2):
+        desk.client.store("s.a")
+    first, second = desk.pull(batch=2)
+    desk.client.publish(first.reply, b"+TERM")
+    desk.driver.runner.hold()
+    desk.client.publish(second.reply, b"+TERM")
+    desk.client.ask("$JS.API.CONSUMER.DELETE.S.c")
+    desk.driver.runner.held = False
+    desk.driver.runner.release()
+    desk.driver.finish()
+    desk.driver.advance(2 * SECOND)
+    assert len(desk.letters()) >= 1
+    desk.crash()
+    assert len(desk.letters()) >= 1
+
+
+def test_an_update_is_checked_like_a_creation() -> None:
+    desk = Desk()
+    desk.consumer(dead_letter="")
+    answer = desk.try_consumer(dead_letter="nowhere")
+    assert "no stream stores the subject nowhere" in answer["error"]["description"]
+    assert "dead_letter" not in desk.info()["config"]
+    assert desk.try_consumer(dead_letter=7)["error"]["err_code"] == 10025
+
+
+def test_an_orderly_stop_in_the_middle_keeps_one_of_both() -> None:
+    for steps in range(6):
+        desk = Desk()
+        desk.consumer()
+        desk.client.store("s.a")
+        (message,) = desk.pull()
+        desk.driver.runner.hold()
+        desk.client.publish(message.reply, b"+TERM")
+        for _ in range(steps):
+            desk.driver.runner.step()
+            desk.driver.finish()
+        desk.driver.runner.held = False
+        desk.driver.stop()
+        desk.start()
+        assert is_delivered_again(desk) != bool(desk.letters())
+
+
+def test_a_commit_log_without_room_holds_up_nobody_else() -> None:
+    desk = Desk()
+    desk.consumer()
+    for _ in range(2):
+        desk.client.store("s.a")
+    first, second = desk.pull(batch=2)
+    desk.client.publish(first.reply, b"+TERM")
+    state = desk.driver.js.state
+    make_room = state.make_room
+
+    def refuse(size: int) -> None:
+        raise DiskFullError("there is no room")
+
+    state.make_room = refuse  # type: ignore[method-assign]
+    desk.client.publish(second.reply, b"+TERM")
+    desk.client.store("d.other", b"plain")
+    desk.driver.advance(3 * SECOND)
+    assert [m.subject for m in desk.letters()] == ["d.x", "d.other"]
+    assert "there is no room" in desk.why()["sentence"]
+    state.make_room = make_room  # type: ignore[method-assign]
+    desk.driver.advance(3 * SECOND)
+    assert [m.subject for m in desk.letters()] == ["d.x", "d.other", "d.x"]
+    desk.crash()
+    assert [m.subject for m in desk.letters()] == ["d.x", "d.other", "d.x"]
+    assert not is_delivered_again(desk)

@@ -9,6 +9,7 @@ it goes on waiting, takes room of `max_ack_pending`, and `problem` says why.
                                    └──────── one commit: seen, and settled here <──┘
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,7 @@ class DeadLetters:
         self.dying: dict[int, Dying] = {}
         self.problem = ""  # why they wait, other than for the disk
         self.stored = 0  # in boxes and not committed yet
+        self._waiting: deque[Dying] = deque()  # the others, and some that do not any more
         self._queued = False
         self._timer: Any = None
 
@@ -68,6 +70,7 @@ class DeadLetters:
             return
         count = consumer.redelivered.get(seq, 1)
         self.dying[seq] = Dying(seq, cause, reason, count)
+        self._waiting.append(self.dying[seq])
         consumer.pending.set_deadline(consumer.pending.find(seq), DUE)
         consumer.changed()
         self.wake()
@@ -105,6 +108,7 @@ class DeadLetters:
     def forget(self) -> None:
         """The consumer begins elsewhere: what was out is not any more."""
         self.dying.clear()
+        self._waiting.clear()
         self.problem = ""
 
     def release(self) -> list[Dying]:
@@ -112,6 +116,7 @@ class DeadLetters:
         waiting = [dying for dying in self.dying.values() if not dying.is_stored]
         for dying in waiting:
             del self.dying[dying.seq]
+        self._waiting.clear()
         self.problem = ""
         return waiting
 
@@ -119,7 +124,7 @@ class DeadLetters:
 
     def wake(self) -> None:
         """Offer what waits to a stream at the end of the turn."""
-        if not self._queued and not self.consumer.stopped and self.dying:
+        if not self._queued and not self.consumer.stopped and self._waiting:
             self._queued = True
             self.consumer.turn.ready.append(self)
 
@@ -143,36 +148,41 @@ class DeadLetters:
         consumer = self.consumer
         if consumer.stopped:
             return
-        waiting = [dying for dying in self.dying.values() if not dying.is_stored]
-        waiting = [dying for dying in waiting if self._is_still_out(dying)]
-        if not waiting:
-            self.problem = ""
-            return
         try:
-            self._check_position()
-            stream = find_stream(consumer)
-            if stream.letters is None:
-                stream.letters = LetterBox(stream)
-            size = 0
-            for dying in waiting[:PUT_MAX]:
-                record = Record()
-                if not consumer.log.read(dying.seq, record):
-                    vanished(consumer, dying.seq)
-                    continue
-                size += record.end - record.header_start
-                stream.letters.put(self, dying, record)
-                consumer.turn.spent += LETTER_STEPS
-                if size >= PUT_BYTES_MAX:
-                    break
-            self.problem = ""
-            if any(not dying.is_stored for dying in self.dying.values()):
-                self.wake()
+            self._store_some()
         except LetterRefusedError as error:
-            if error.is_passing:
-                return  # the box wakes it
-            self._wait(str(error))
+            if not error.is_passing:  # else the box wakes it
+                self._wait(str(error))
         except StorageError as error:
             self._wait(str(error))
+
+    def _store_some(self) -> None:
+        """Raises `LetterRefusedError`, `StorageError`."""
+        consumer = self.consumer
+        count = size = 0
+        while self._waiting:
+            dying = self._waiting[0]
+            record = Record()
+            if not self._is_still_out(dying):
+                self._waiting.popleft()
+                continue
+            if not consumer.log.read(dying.seq, record):
+                vanished(consumer, dying.seq)
+                continue
+            if not count:
+                self._check_position()
+                stream = find_stream(consumer)
+            elif count >= PUT_MAX or size >= PUT_BYTES_MAX:
+                self.wake()
+                break
+            if stream.letters is None:
+                stream.letters = LetterBox(stream)
+            stream.letters.put(self, dying, record)
+            self._waiting.popleft()
+            consumer.turn.spent += LETTER_STEPS
+            count += 1
+            size += record.end - record.header_start
+        self.problem = ""
 
     def _check_position(self) -> None:
         """The position goes into the commit log with each dead letter. Raises
@@ -207,6 +217,7 @@ class DeadLetters:
         """A stored one will not be committed: it waits again."""
         dying.is_stored = False
         self.stored -= 1
+        self._waiting.append(dying)
         self._wait(why)
 
     def is_wanted(self, dying: Dying) -> bool:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
 
 COMMIT_AGAIN_NS = SECOND // 10
+TRIES_MAX = 10  # to commit; then what is stored is taken back
 RECORD_ROOM = 4096  # bytes that a position takes in the commit log beside itself, at the most
 
 
@@ -80,6 +81,7 @@ class LetterBox:
         self._committing: list[_Stored] = []
         self._timer: Any = None
         self._is_under_way = False  # the disk has something to do before this goes on
+        self._tries = 0  # to have the next ones committed
         self._is_let_go = False
         if stream.store is not None:
             self._load()
@@ -281,9 +283,14 @@ class LetterBox:
             if any(one.life.writes_large for one in kept):
                 raise StorageError("a position is on its way to its own file")
             state.make_room(size)
-        except (OSError, StorageError):  # it may pass; the commit log reports what does not
-            self._again_later()
+        except (OSError, StorageError) as error:
+            self._tries += 1
+            if self._tries < TRIES_MAX:
+                self._again_later()
+            else:  # nothing that was stored since is seen before
+                self._give_back(str(error))
             return
+        self._tries = 0
         self._is_under_way = True
         for one in self._committing:
             one.owner.settle(one.dying)
@@ -294,6 +301,16 @@ class LetterBox:
             state.keep(consumer.store.state, encode_state(consumer))
         state.keep(stream.store.letters, msgspec.json.encode(counted), self._committed)
 
+    def _give_back(self, why: str) -> None:
+        """The commit log has no room: what is stored and not committed goes, and waits again."""
+        self._tries = 0
+        given = [*self._committing, *self._stored]
+        self._committing, self._stored = [], deque()
+        for one in given:
+            self._stream.remove_message(one.seq, False)
+            one.owner.refused(one.dying, why)
+        self._show()
+
     def _kept_consumers(self) -> "list[Consumer]":
         """The consumers of what is to be committed that have a position on disk."""
         found = dict.fromkeys(one.owner.consumer for one in self._committing)
@@ -303,6 +320,8 @@ class LetterBox:
         """What was settled is settled durably, and seen; with `error` the commit log has failed,
         and the next start decides."""
         if error is not None:
+            for one in self._committing:
+                one.owner.problem = str(error)
             return
         self._is_under_way = False
         committed, self._committing = self._committing, []
