@@ -197,6 +197,20 @@ _REQUESTS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+def dead_letters() -> Iterator[Entry]:
+    """A field of Slipstream's own: nothing of it is there where it is not asked for."""
+    yield create("D", subjects=["d.>"], retention="workqueue")
+    asked = {"durable_name": "c", "ack_policy": "explicit", "max_deliver": 2}
+    for pedantic in (False, True):
+        body = {"stream_name": "D", "config": {"dead_letter": "nowhere", **asked}}
+        yield api("CONSUMER.CREATE.D.c", {**body, "pedantic": pedantic})
+        yield api("CONSUMER.INFO.D.c")
+    yield consumer("D", "c", **{k: v for k, v in asked.items() if k != "durable_name"})
+    yield api("CONSUMER.INFO.D.c")
+    yield api("CONSUMER.LIST.D")
+
+
 PARTS = (
     ttl_configurations, ttl_values, ttl_among_headers, group_configurations, group_requests,
+    dead_letters,
 )  # fmt: skip
