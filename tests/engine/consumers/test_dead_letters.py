@@ -209,21 +209,38 @@ def test_after_a_crash_at_any_point_it_is_delivered_or_a_dead_letter(
 def test_nobody_sees_a_dead_letter_before_it_is_settled() -> None:
     desk = Desk(target={"allow_direct": True})
     desk.consumer()
+    desk.consumer("reader", "D", dead_letter="")
     desk.client.store("s.a")
     (message,) = desk.pull()
     desk.driver.runner.hold()
     desk.client.publish(message.reply, b"+TERM")
     letters = desk.driver.js.streams["S"].consumers["c"].letters
     unseen = 0
+    asked = []
     while desk.driver.runner.step():
         desk.driver.finish()
         if desk.driver.js.streams["D"].log.messages and letters.dying:
             unseen += 1
-            direct = desk.client.ask("$JS.API.DIRECT.GET.D.d.x")
-            assert not direct or direct[0].status.startswith("404")
-            assert not desk.letters()
+            for call, body in (("DIRECT.GET.D.d.x", b""), ("STREAM.MSG.GET.D", {"seq": 1})):
+                assert not desk.client.ask(f"$JS.API.{call}", body), "it waits"
+                asked.append(desk.client.inbox)
+            assert not desk.pull("reader", "D")
+    answers = {message.subject for message in desk.client.take()}
     assert unseen
+    assert answers >= set(asked)
     assert len(desk.letters()) == 1
+    assert len(desk.pull("reader", "D")) == 1
+
+
+def test_who_publishes_beside_dead_letters_reads_what_was_stored() -> None:
+    desk = Desk(target={"allow_direct": True})
+    desk.consumer()
+    desk.client.store("s.a")
+    (message,) = desk.pull()
+    desk.client.publish(message.reply, b"+TERM")
+    seq = desk.client.store("d.other", b"plain")["seq"]
+    found = desk.client.api("STREAM.MSG.GET.D", {"seq": seq})
+    assert found["message"]["subject"] == "d.other"
 
 
 def test_an_acknowledgement_in_time_leaves_no_dead_letter() -> None:

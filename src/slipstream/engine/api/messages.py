@@ -38,11 +38,7 @@ def get(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
     stream = js.find(request.tokens[0])
     record = Record()
     found = find_message(stream.log, wanted, record)
-    if (
-        not found
-        or stream.is_held(record.seq)
-        or (stream.is_settled and record.seq > stream.readable_seq)
-    ):
+    if not found or (stream.is_settled and record.seq > stream.readable_seq):
         raise ApiError(10037)
     message: dict[str, Any] = {
         "subject": record.subject.decode("utf-8", "replace"),

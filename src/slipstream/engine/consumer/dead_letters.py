@@ -130,7 +130,7 @@ class DeadLetters:
 
     def put_off(self, error: Exception) -> None:
         """The disk refused."""
-        self._wait(f"the disk does not give the message: {error}")
+        self._wait(f"the disk refuses: {error}")
 
     def _wait(self, problem: str) -> None:
         """Offer what waits once more in a while."""

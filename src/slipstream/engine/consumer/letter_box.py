@@ -11,6 +11,7 @@ settled, or `take_back` removes what was stored for it, and it is to be delivere
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,7 @@ class LetterBox:
         self._naming: set[str] = set()  # subjects on their way to the disk
         self._asked: dict[DeadLetters, None] = {}  # who waits for these
         self._committing: list[_Stored] = []
+        self._readers: list[Callable[[], None]] = []  # who waits until all is seen
         self._timer: Any = None
         self._is_under_way = False  # the disk has something to do before this goes on
         self._tries = 0  # to have the next ones committed
@@ -322,6 +324,7 @@ class LetterBox:
         if error is not None:
             for one in self._committing:
                 one.owner.problem = str(error)
+            self._call_readers()
             return
         self._is_under_way = False
         committed, self._committing = self._committing, []
@@ -337,6 +340,17 @@ class LetterBox:
         waiting = self._committing or self._stored
         if not self._stream.closed:
             self._stream.hold(waiting[0].seq if waiting else 0)
+        if not waiting:
+            self._call_readers()
+
+    def when_shown(self, done: Callable[[], None]) -> None:
+        """Call back once all that is stored is seen, or is not there any more."""
+        self._readers.append(done)
+
+    def _call_readers(self) -> None:
+        readers, self._readers = self._readers, []
+        for done in readers:
+            done()
 
     def let_go(self, why: str) -> None:
         """The stream takes nothing more: what is not being committed waits for another one."""
@@ -349,6 +363,7 @@ class LetterBox:
         stored, self._stored = self._stored, deque()
         for one in stored:
             one.owner.refused(one.dying, f"the stream {self._stream.name} does not take it: {why}")
+        self._call_readers()
 
     # -- starting again --------------------------------------------------------------------------
 

@@ -497,7 +497,11 @@ class Stream(Service):
     @property
     def is_settled(self) -> bool:
         """Whether all that a read sees now survives a crash, as far as it ever will."""
-        if self.failed or self.ack_at_once or self.store is None:
+        if self.failed:
+            return True
+        if self.held_seq:
+            return False
+        if self.ack_at_once or self.store is None:
             return True
         return not self.dirty and not self.progress.under_way
 
@@ -508,6 +512,12 @@ class Stream(Service):
         def settled(error: StorageError | None) -> None:
             done(None if isinstance(error, DiskFullError) else error)
 
+        if self.held_seq:
+            self.letters.when_shown(lambda: self._when_batched(settled))
+        else:
+            self._when_batched(settled)
+
+    def _when_batched(self, settled: Callable[[StorageError | None], None]) -> None:
         if self.dirty or self._changed or not self.progress.under_way:
             self.when_durable(settled)
         else:
@@ -517,17 +527,11 @@ class Stream(Service):
     def readable_seq(self) -> _int:
         """The last sequence that may be read now: a crash takes no message back that was shown."""
         if self.ack_at_once or self.store is None:
-            last = self.log.last_seq
-        else:
-            last = self.log.durable_seq
-        return last if not self.held_seq else min(last, self.held_seq - 1)
-
-    def is_held(self, seq: _int) -> bool:
-        """Whether message `seq` is not to be shown yet, durable or not."""
-        return 0 < self.held_seq <= seq
+            return self.log.last_seq
+        return self.log.durable_seq
 
     def hold(self, seq: _int) -> None:
-        """Show nothing from `seq` on, for now; 0: show what is durable."""
+        """Deliver nothing from `seq` on, for now, and have reads wait; 0: go on."""
         self.held_seq = seq
         if not seq:
             self._announce()
