@@ -85,6 +85,7 @@ class LetterBox:
         self._is_under_way = False  # the disk has something to do before this goes on
         self._tries = 0  # to have the next ones committed
         self._is_let_go = False
+        self.is_stuck = False  # nobody knows whether what was to be committed is
         if stream.store is not None:
             self._load()
         self._kept_seq = self._counted.seq
@@ -151,6 +152,8 @@ class LetterBox:
         size = message.end
         if self._is_let_go or stream.closed or stream.failed:
             why = f"the stream {name} takes no messages: {stream.failed or 'it has ended'}"
+        elif stream.store is not None and stream.js.state.log.failed:
+            why = stream.js.state.log.failed
         elif config.sealed:
             why = f"the stream {name} is sealed"
         elif config.allow_msg_counter or config.allow_msg_schedules:
@@ -287,7 +290,7 @@ class LetterBox:
             state.make_room(size)
         except (OSError, StorageError) as error:
             self._tries += 1
-            if self._tries < TRIES_MAX:
+            if self._tries < TRIES_MAX and not state.log.failed:
                 self._again_later()
             else:  # nothing that was stored since is seen before
                 self._give_back(str(error))
@@ -324,6 +327,7 @@ class LetterBox:
         if error is not None:
             for one in self._committing:
                 one.owner.problem = str(error)
+            self.is_stuck = True
             self._call_readers()
             return
         self._is_under_way = False
@@ -344,8 +348,12 @@ class LetterBox:
             self._call_readers()
 
     def when_shown(self, done: Callable[[], None]) -> None:
-        """Call back once all that is stored is seen, or is not there any more."""
-        self._readers.append(done)
+        """Call back once all that is stored is seen, or is not there any more; at once where the
+        next start decides."""
+        if self._is_let_go or self.is_stuck:
+            done()
+        else:
+            self._readers.append(done)
 
     def _call_readers(self) -> None:
         readers, self._readers = self._readers, []

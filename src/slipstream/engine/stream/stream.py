@@ -499,7 +499,7 @@ class Stream(Service):
         """Whether all that a read sees now survives a crash, as far as it ever will."""
         if self.failed:
             return True
-        if self.held_seq:
+        if self.held_seq and not self.letters.is_stuck:
             return False
         if self.ack_at_once or self.store is None:
             return True
@@ -527,8 +527,10 @@ class Stream(Service):
     def readable_seq(self) -> _int:
         """The last sequence that may be read now: a crash takes no message back that was shown."""
         if self.ack_at_once or self.store is None:
-            return self.log.last_seq
-        return self.log.durable_seq
+            last = self.log.last_seq
+        else:
+            last = self.log.durable_seq
+        return min(last, self.held_seq - 1) if self.held_seq else last
 
     def hold(self, seq: _int) -> None:
         """Deliver nothing from `seq` on, for now, and have reads wait; 0: go on."""
