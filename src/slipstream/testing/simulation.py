@@ -528,6 +528,7 @@ class Simulation:
             consumer = consumers[name]
             unsettled = set(consumer.pending.sequences())
             unsettled |= {one for one in worker.reader.seen if one >= consumer.next_seq}
+            unsettled |= set(consumer.letters.dying)  # if the commit log failed, a start decides
             self.ledger.check_letters(worker.reader, found[name], unsettled, stored)
 
     def _check_stored(self, stored: dict[int, bytes], failed: bool = False) -> None:
