@@ -29,7 +29,7 @@ IMPORTS = """
     { stream: { account: EXPORTER, subject: "deliver.>" } },
     { service: { account: EXPORTER, subject: "orders.>" }, to: "shop.>" },
     { service: { account: EXPORTER, subject: "$KV.>" }, to: "other.API.$KV.>" },
-    { service: { account: EXPORTER, subject: "$O.>" }, to: "other.API.$O.>" }
+    { service: { account: EXPORTER, subject: "$O.>" } }
 """
 ACCOUNTS = accounts(EXPORTS, IMPORTS)
 
@@ -92,6 +92,14 @@ async def test_a_bucket_of_another_account(kind: str, tmp_path: Path) -> None:
         assert (await bucket.get("colour")).value == b"blue"
         with pytest.raises(slipstream.KeyNotFoundError):
             await bucket.get("size")
+
+
+async def test_an_object_store_of_another_account(kind: str, tmp_path: Path) -> None:
+    async with server(kind, tmp_path, ACCOUNTS) as node, await connect(node, "i") as connection:
+        js = connection.jetstream(prefix="other.API")
+        store = await js.create_object_store("O")
+        await store.put("picture", b"p" * 300_000)
+        assert await store.get("picture") == b"p" * 300_000
 
 
 async def test_a_mirror_follows_another_account_across_restarts(kind: str, tmp_path: Path) -> None:

@@ -364,3 +364,23 @@ def test_long_reply_subjects_take_a_bounded_place() -> None:
     for n in range(5_000):
         b.say(b"PUB local.help %b.%d 0\r\n\r\n" % (name, n))
     assert len(driver.engine.accounts["A"].replies) * 3_900 <= 16 * 1024 * 1024
+
+
+def test_a_loop_that_mappings_close_ends() -> None:
+    more = """
+        C {
+          mappings: { "q.*": "back" }
+          exports: [ { service: "q.*" } ]
+          imports: [ { service: { account: D, subject: "there" }, to: "back" } ]
+        }
+        D {
+          mappings: { "there": "far" }
+          exports: [ { service: "there" } ]
+          imports: [ { service: { account: C, subject: "q.1" }, to: "far" } ]
+        }
+    """
+    driver = driver_of(HELP, "", more=more)
+    c = client(driver, "c", b"SUB in.* 1\r\n")
+    assert b"503" in c.say(b"PUB back in.1 0\r\n\r\n")
+    for name in ("C", "D"):
+        assert len(driver.engine.accounts[name].replies) == 0

@@ -22,7 +22,7 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 
 REQUEST_INFO = b"Nats-Request-Info"
 _CLAIM = REQUEST_INFO.lower()
-_NESTED_MAX = 16  # requests that lead to requests to the same import
+_NESTED_MAX = 2  # calls of one import within each other, which only mappings can lead to
 
 
 class ServiceTerms(msgspec.Struct, frozen=True):
