@@ -95,7 +95,9 @@ cdef extern from *:
                     at += width;
                 }
                 if (length > (size_t) (end - at) || length > size - done) return -1;
-                memcpy(out + done, at, length);
+                /* A size that the compiler knows is no call; what is too much is overwritten. */
+                if (length <= 16 && end - at >= 16 && size - done >= 16) memcpy(out + done, at, 16);
+                else memcpy(out + done, at, length);
                 at += length;
                 done += length;
                 continue;
@@ -120,7 +122,9 @@ cdef extern from *:
                 at += width;
             }
             if (offset == 0 || offset > done || length > size - done) return -1;
-            if (offset >= length) memcpy(out + done, out + done - offset, length);
+            if (length <= 16 && offset >= 16 && size - done >= 16)
+                memcpy(out + done, out + done - offset, 16);
+            else if (offset >= length) memcpy(out + done, out + done - offset, length);
             else for (size_t i = 0; i < length; i++) out[done + i] = out[done + i - offset];
             done += length;
         }
