@@ -56,6 +56,15 @@ async def test_a_server_without_its_log_does_not_start(
         start_server("-c", configured(tmp_path, tmp_path / "fast"))
 
 
+@pytest.mark.parametrize("inside", ["jetstream", "jetstream/$G"])
+def test_the_log_does_not_lie_among_the_streams(tmp_path: Path, inside: str) -> None:
+    options = JetStreamOptions(
+        enabled=True, store_dir=str(tmp_path), log_dir=str(tmp_path / inside)
+    )
+    with pytest.raises(ConfigError, match="lies among the streams"):
+        Server(jetstream=options)
+
+
 def test_a_temporary_store_has_no_log_elsewhere(tmp_path: Path) -> None:
     options = JetStreamOptions(enabled=True, log_dir=str(tmp_path))
     with pytest.raises(ConfigError, match="needs a store_dir"):

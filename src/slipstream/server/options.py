@@ -465,6 +465,13 @@ def _jetstream(options: ServerOptions) -> Iterator[str]:
     jetstream = options.jetstream
     if any(c in jetstream.domain for c in " .*>\t"):
         yield f'jetstream: domain "{jetstream.domain}" must be one word without . * or >'
+    streams = os.path.abspath(os.path.join(jetstream.store_dir, "jetstream"))
+    log_dir = os.path.abspath(jetstream.log_dir) if jetstream.log_dir else ""
+    if log_dir == streams or log_dir.startswith(streams + os.sep):
+        yield (
+            f"jetstream: log_dir {jetstream.log_dir} lies among the streams in {streams}: name a "
+            "directory outside of that, such as one on another disk"
+        )
     for name in ("max_memory_store", "max_file_store"):
         if getattr(jetstream, name) < -1:
             yield f"jetstream: {name} must be a size, 0 for none or -1 for what the machine has"
