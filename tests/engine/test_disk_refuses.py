@@ -125,8 +125,7 @@ def test_what_was_deleted_is_gone_though_the_disk_keeps_its_files_for_a_while(
     assert client.api(DELETIONS[what])["success"]
     assert "tried again" in driver.js.problems[0]
     path = "store/jetstream/$G/S" + ("/consumers/C" if what == "consumer" else "")
-    # A stream keeps its name, and all of its files, until the other name is durable.
-    assert disk.exists(path) == (operation == "rename" or what == "stream")
+    assert disk.exists(path) == (operation == "rename")
     if crashes:
         driver = again(driver, disk)
     driver.advance(11 * SECOND)

@@ -406,13 +406,15 @@ class LeavingDirectory:
 
     def remove(self) -> None:
         """Remove it, wherever it is. Blocks; raises OSError."""
-        self._disk.remove_tree(self._trash)  # of an earlier attempt
         there = self._aside if self._is_aside else self.path
         if self._disk.exists(there):
+            if not self._created:
+                self._disk.remove_tree(self._trash)  # of an earlier one of this name
             self._disk.rename(there, self._trash)
-            if self._created:  # or what is left of it under its name might not say whose it is
-                self._disk.sync_dir(os.path.dirname(self.path))
-            self._disk.remove_tree(self._trash)
+        if self._created and self._disk.exists(self._trash):
+            # What is left of it under its name might not say whose it is.
+            self._disk.sync_dir(os.path.dirname(self.path))
+        self._disk.remove_tree(self._trash)
 
 
 def _discard(disk: Disk, path: str, sync: bool = True) -> None:
