@@ -141,6 +141,8 @@ def store_blocks(files: StreamFiles, log: Log, first_seq: int) -> Iterator[int]:
                 continue
             if record.seq >= first_seq and record.seq not in removed:
                 _store(log, record, data)
+        if not log.messages:  # what the records of gaps say is all that is known
+            log.last_ts = index.last_ts
         yield last_seq
     log.last_ts = max(log.last_ts, index.last_ts)
     yield index.last_seq

@@ -147,13 +147,16 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _no_command(name: str) -> str:
-    from difflib import get_close_matches
+    from difflib import SequenceMatcher, get_close_matches
 
     if name.startswith("-"):
         ending = did_you_mean(close_options(name)) or ";"
         return f'there is no option "{name}"{ending} `slipstream --help` lists them'
     begun = [command for command in COMMANDS if command.startswith(name)]
     close = get_close_matches(name, [*COMMANDS, *ALIASES], n=2)
+    likeness = [SequenceMatcher(None, word, name).ratio() for word in close]
+    if len(close) == 2 and likeness[1] < likeness[0] - 0.1:
+        close.pop()
     meant = dict.fromkeys(ALIASES.get(word, word) for word in begun or close)
     ending = did_you_mean(list(meant)) or ";"
     return f'there is no command "{name}"{ending} `slipstream --help` lists them'
