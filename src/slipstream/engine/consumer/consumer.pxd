@@ -47,6 +47,7 @@ cdef class Consumer:
     cdef public bint expects
     cdef public bint stopped
     cdef public bint unsaved
+    cdef public bint took_removals
     cdef public bint holds
     cdef public long long paused_until
     cdef public long long last_activity

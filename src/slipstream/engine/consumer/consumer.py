@@ -81,6 +81,8 @@ class Consumer:
         self.stopped = False
         self.holds = False  # whether it stands in the stream's list of those with messages out
         self.unsaved = False  # the state on disk is out of date
+        # It has taken note of messages that were removed, which a crash may bring back.
+        self.took_removals = False
         self.paused_until = 0
         self.last_activity = stream.clock.now
         self.timer: Any = None
@@ -404,6 +406,7 @@ class Consumer:
 
     def removed(self, seq: _int) -> _int:
         """One message that matches has gone."""
+        self.took_removals = True
         if seq >= self.next_seq:
             if seq <= self.counted_seq and self.num_pending > 0:
                 self.num_pending -= 1
@@ -418,6 +421,7 @@ class Consumer:
     def lost(self, seq: _int) -> bool:
         """One message has gone, and filters were changed since it went out. Whether any are out
         still."""
+        self.took_removals = True
         vanished(self, seq)
         return self.pending.size > 0
 
@@ -457,6 +461,7 @@ class Consumer:
     def front_moved(self) -> bool:
         """The first messages of the stream have gone: settle those that are out. Whether any are
         out still."""
+        self.took_removals = True
         pending = self.pending
         place = pending.first()
         while place >= 0 and pending.seq(place) < self.log.first_seq:
@@ -467,6 +472,7 @@ class Consumer:
 
     def look_again(self) -> None:
         """Any messages may have gone: settle those that are out, and count."""
+        self.took_removals = True
         for seq in self.pending.sequences():
             if not self.log.holds(seq):
                 vanished(self, seq)
@@ -476,6 +482,7 @@ class Consumer:
 
     def purged(self, pattern: bytes) -> None:
         """Messages that match `pattern` (b"": all) were purged."""
+        self.took_removals = True
         after_purge(self, pattern)
 
     def recount(self) -> None:

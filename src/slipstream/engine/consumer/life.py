@@ -35,6 +35,10 @@ REST_NS_PER_REQUEST = 5000
 PENDING_PER_SAVE = 2000  # so many more pending make the next save wait as long again
 
 
+# Who waits for a state to be saved: what to call then, and what if the disk refuses.
+Waiting = tuple[Callable[[], None], Callable[[Exception], None] | None]
+
+
 class ConsumerLife:
     """The timer and the files of one consumer."""
 
@@ -44,7 +48,7 @@ class ConsumerLife:
         self._saving = False
         self.writes_large = False  # the position is on its way to its own file
         self._save_timer: Any = None
-        self._waiting: list[tuple[Callable[[], None], Callable[[Exception], None] | None]] = []
+        self._waiting: list[Waiting] = []
         self._forsaken: ConsumerStore | None = None  # files of a consumer that lives on in memory
         self._to_come: ConsumerConfig | None = None  # configuration on its way to the disk
         self.out_until = 0  # what became due without an acknowledgement counts as out until then
@@ -254,31 +258,50 @@ class ConsumerLife:
             self.changed()
             return
         is_large = len(content) > CONTENT_BYTES_MAX
-        if is_large and consumer.letters is not None and consumer.letters.stored:
-            consumer.unsaved = (
-                True  # its own file would be there before the entry that settles them
-            )
+        has_letters = consumer.letters is not None and consumer.letters.stored
+        if (
+            is_large and has_letters
+        ):  # its own file would be there before the entry that settles them
+            consumer.unsaved = True
             self.changed()
             return
         waiting, self._waiting = self._waiting, []
         consumer.unsaved = False
         self.writes_large = is_large
-        self._saving = is_large or bool(waiting)
+        if not consumer.took_removals or has_letters:
+            self._keep_position(content, waiting)
+            return
+        # A crash that brought a message back would find the consumer past it.
+        consumer.took_removals = False
+        self._saving = True
+        consumer.stream.when_durable(lambda error: self._keep_position(content, waiting))
+
+    def _keep_position(self, content: bytes, waiting: list[Waiting]) -> None:
+        """Have an encoded state kept; those who wait are answered then."""
+        consumer = self.consumer
+        if consumer.stopped or consumer.store is None:  # meanwhile
+            self._saved(waiting, None)
+            return
+        state = consumer.stream.js.state
+        self._saving = self.writes_large or bool(waiting)
 
         def done(error: Exception | None) -> None:
             self._saved(waiting, error)
 
         try:
-            if is_large:
+            if self.writes_large:
                 state.write_large(consumer.store.state, content, done)
             else:
                 state.keep(consumer.store.state, content, done if waiting else None)
         except (OSError, StorageError) as error:
             self._saved(waiting, error)
+            return
+        if not self._saving and (self._waiting or consumer.unsaved):
+            self.changed()
 
     def _saved(
         self,
-        waiting: list[tuple[Callable[[], None], Callable[[Exception], None] | None]],
+        waiting: list[Waiting],
         error: Exception | None,
     ) -> None:
         """The state is durable, or the disk has refused it. A consumer that was deleted meanwhile
