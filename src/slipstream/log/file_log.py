@@ -479,7 +479,7 @@ class FileLog(Log):
         self._proven = max(self._proven, batch.proves)
         self._durable_first = max(self._durable_first, batch.first_seq)
         self._jobs += batch.jobs
-        self.end_moved = self._copies is not None
+        self.keep_end_later()
         for segment in batch.doomed:
             segment.let_go()
             if segment.copy is not None:
@@ -507,6 +507,10 @@ class FileLog(Log):
         except (CorruptionError, OSError):
             self._saved = b""
             return None
+
+    def keep_end_later(self) -> None:
+        """Where the log ends is to be kept, by `save_end`."""
+        self.end_moved = self._copies is not None
 
     def save_end(self) -> None:
         """Have it kept, by a job, where the log ends now. It need not be durable at once."""

@@ -155,6 +155,7 @@ class _Found:
         self.log = log
         self.end = end
         self.has_first_format = has_first_format
+        self.lost_before = log.lost.count
         self.front = log.first_seq
         self.last_seq = log.last_seq
         self.last_ts = 0
@@ -264,10 +265,15 @@ class _Found:
         last_seq = max([last for _, last in log.lost.ranges], default=0)
         if self.end is not None:
             last_seq = max(last_seq, self.end.last_seq)
+        is_damaged = log.lost.count != self.lost_before or last_seq > log.last_seq
         if last_seq > log.last_seq:
             log.go_on_after(last_seq)
-        if log.blocks or self.end is not None:
+        if is_damaged:
             log.keep_end_at_once()
+        elif log.blocks or self.end is not None:
+            # A crash before that is saved finds what this start has found. With many streams to
+            # open, the syncs would be what a start takes longest for.
+            log.keep_end_later()
 
     def _find_first(self) -> None:
         """The first message; the columns are read only if that is not the first one stored."""

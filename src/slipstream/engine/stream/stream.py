@@ -118,6 +118,7 @@ class Stream(Service):
         self._end_timer: Any = None
         self.counted = 0  # bytes that the account, if its storage is limited, knows of
         self.configure(config)
+        self._save_end_later()
 
     def configure(self, config: StreamConfig) -> None:
         """Take over a new or changed configuration."""
@@ -581,13 +582,17 @@ class Stream(Service):
         if self.letters is not None:
             self.letters.synced()
         self._announce()
-        if self.log.end_moved and self._end_timer is None:
-            self._end_timer = self.engine.timers.after(END_SAVED_AFTER_NS, self._save_end)
+        self._save_end_later()
         self._run_jobs()
 
     def _run_jobs(self) -> None:
         for job in self.log.take_jobs():
             self.engine.commit.run_aside(job)
+
+    def _save_end_later(self) -> _int:
+        if self.log.end_moved and self._end_timer is None:
+            self._end_timer = self.engine.timers.after(END_SAVED_AFTER_NS, self._save_end)
+        return 0
 
     def _save_end(self) -> None:
         """Have it kept where the log ends, so that damage there shows at the next start."""
