@@ -46,6 +46,7 @@ class ConsumerLife:
         self.consumer = consumer
         self._timers = consumer.engine.timers
         self._saving = False
+        self._waits_for_stream = False  # with a state that is to be saved
         self.writes_large = False  # the position is on its way to its own file
         self._save_timer: Any = None
         self._waiting: list[Waiting] = []
@@ -227,6 +228,11 @@ class ConsumerLife:
         if self.consumer.unsaved and not self._saving:
             self._save()
 
+    @property
+    def is_unsaved(self) -> bool:
+        """Whether what was saved last is out of date."""
+        return bool(self.consumer.unsaved) or self._waits_for_stream
+
     def when_saved(
         self, callback: Callable[[], None], failed: Callable[[Exception], None] | None = None
     ) -> None:
@@ -273,11 +279,12 @@ class ConsumerLife:
             return
         # A crash that brought a message back would find the consumer past it.
         consumer.took_removals = False
-        self._saving = True
+        self._saving = self._waits_for_stream = True
         consumer.stream.when_durable(lambda error: self._keep_position(content, waiting))
 
     def _keep_position(self, content: bytes, waiting: list[Waiting]) -> None:
         """Have an encoded state kept; those who wait are answered then."""
+        self._waits_for_stream = False
         consumer = self.consumer
         if consumer.stopped or consumer.store is None:  # meanwhile
             self._saved(waiting, None)

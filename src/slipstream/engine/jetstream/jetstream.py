@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slipstream.engine.commit.state_commit import StateCommit
+from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.doubt import Doubts, doubt_stream, trust_stream
 from slipstream.engine.consumer.letter_box import take_back_letters
 from slipstream.engine.consumer.restore import restore_consumers
@@ -411,53 +412,61 @@ class JetStream:
         self.doubts.stop()
         for transfer in list(self.transfers):
             transfer.stop()
-        self._close_consumers()
+        positions = self._end_consumers()
         for stream in self.streams.values():
             stream.stop()
             try:
                 stream.log.close()
             except (StorageError, OSError) as error:
                 self.problem(f"stream '{self.account.name} > {stream.name}': {error}")
+        self._save(positions)  # after the removals that they have taken note of
         for storage in ("file", "memory"):
             self.count_bytes(storage, -self._stored[storage])
 
     def keep_positions(self) -> None:
         """Have the commit log hold the positions that have changed since they were saved."""
         for stream in self.streams.values():
+            is_settled = stream.is_settled
             for consumer in stream.consumers.values():
-                if not consumer.unsaved or consumer.store is None:
+                if not consumer.life.is_unsaved or consumer.store is None:
                     continue
+                if not is_settled and (consumer.took_removals or not consumer.unsaved):
+                    continue  # the removals come first: see `close`
                 try:
                     self.state.keep(consumer.store.state, encode_state(consumer))
                     consumer.unsaved = False
                 except StorageError:
                     return  # reported when the log failed, or full: the files may take them
 
-    def _close_consumers(self) -> None:
-        """End all consumers, and save where they are, unless the next start finds in the commit
-        log where they were."""
-        closing = None
-        if self.store is not None and self.state.log.is_applied():
-            closing = Closing(self.store.disk)
+    def _end_consumers(self) -> list[tuple[Consumer, bytes]]:
+        """End all consumers; where they are, if that is to be saved."""
+        positions = []
         for stream in self.streams.values():
             for consumer in stream.every_consumer():
+                is_unsaved = consumer.life.is_unsaved
                 consumer.stop("Server Shutdown", delete=False)
-                if closing is None or consumer.store is None:
+                if consumer.store is None:
                     continue
-                if consumer.store.state.is_new and not consumer.unsaved:
-                    continue  # it is where it began
-                try:
-                    closing.add(consumer.store, encode_state(consumer))
-                except (OSError, StorageError) as error:
-                    name = f"'{self.account.name} > {stream.name} > {consumer.name}'"
-                    self.problem(f"consumer {name} could not be saved: {error}")
-        if closing is not None:
+                if is_unsaved or not consumer.store.state.is_new:  # else it is where it began
+                    positions.append((consumer, encode_state(consumer)))
+        return positions
+
+    def _save(self, positions: list[tuple[Consumer, bytes]]) -> None:
+        """Save where consumers are, unless the next start finds in the commit log where they
+        were."""
+        if self.store is None or not self.state.log.is_applied():
+            return
+        closing = Closing(self.store.disk)
+        for consumer, position in positions:
             try:
-                closing.run()
+                closing.add(consumer.store, position)
             except (OSError, StorageError) as error:
-                self.problem(
-                    f"consumers of account '{self.account.name}' could not be saved: {error}"
-                )
+                name = f"'{self.account.name} > {consumer.stream.name} > {consumer.name}'"
+                self.problem(f"consumer {name} could not be saved: {error}")
+        try:
+            closing.run()
+        except (OSError, StorageError) as error:
+            self.problem(f"consumers of account '{self.account.name}' could not be saved: {error}")
 
 
 def _meta(config: StreamConfig, created: int) -> bytes:
