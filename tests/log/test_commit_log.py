@@ -11,7 +11,7 @@ from slipstream.log.commit_entry import HEAD_SIZE, Head
 from slipstream.log.commit_log import Checkpoint, CommitLog, EntryBatch, Removal
 from slipstream.log.commit_replay import replay
 from slipstream.log.durability import Touched
-from slipstream.log.stream_store import LeavingDirectory, TwinFile
+from slipstream.log.stream_store import ConfigurationFile, LeavingDirectory, TwinFile
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 LOG_BYTES = 6_000 + HEAD_SIZE
@@ -317,3 +317,46 @@ def test_one_who_waits_and_raises_takes_no_answer_from_the_others() -> None:
         log.finish_sync(batch)
     assert heard == [None]
     assert log.unapplied == 2
+
+
+def test_a_disk_that_cannot_say_whether_there_is_room_ends_the_log_in_order() -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.makedirs("root/0")
+    log = CommitLog(disk, "root", LOG_BYTES)
+    log.open()
+    log.begin()
+    log.keep(TwinFile(disk, "root/0/state"), b"one")
+    batch = log.prepare_sync()
+    assert batch is not None
+    batch.run()
+    log.finish_sync(batch)
+    log.erase()
+    disk.fail("reserve")
+    assert log.checkpoint() is None
+    assert "can not be written any more" in log.failed
+    with pytest.raises(StorageError, match="can not be written any more"):
+        log.settle()
+
+
+def test_nothing_deep_in_a_directory_is_applied_before_the_removal_that_comes_first() -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.makedirs("root/a")
+    log = CommitLog(disk, "root", LOG_BYTES)
+    log.open()
+    log.begin()
+    log.remove(Removal(LeavingDirectory(disk, "root/a"), 1))
+    below = ConfigurationFile(disk, "root/a/consumers/c/meta")
+    below.incarnation = 2
+    log.keep(below, b"of the next one")
+    batch = log.prepare_sync()
+    assert batch is not None
+    batch.run()
+    log.finish_sync(batch)
+    disk.fail("rename")
+    for refused in (2, 0):
+        checkpoint = log.checkpoint()
+        assert checkpoint is not None
+        checkpoint.run()
+        log.ended(checkpoint)
+        assert len(checkpoint.refused) == refused
+    assert ConfigurationFile(disk, "root/a/consumers/c/meta").load() == b"of the next one"

@@ -291,6 +291,14 @@ class CommitLog:
             return False
         return True
 
+    def _has_space(self, file: File, size: int) -> bool:
+        """The same; a disk that cannot say so has failed."""
+        try:
+            return self._reserve(file, size)
+        except OSError as error:
+            self._fail(error)
+            return False
+
     def retain(self, kept: Kept, record: Record) -> None:
         """What the log has of an earlier process could not be applied: a checkpoint tries again."""
         _put(self._unapplied, Change(self.next_number(), kept, record))
@@ -441,11 +449,8 @@ class CommitLog:
     def _floor_entry(self) -> EntryBatch | None:
         """An entry that says what was applied, and nothing else; None if that is known, or a full
         disk has no room."""
-        try:
-            if self._owes_floor and self._reserve(self._files[self._active], self._size + SPARE):
-                return self._entry([], [])
-        except OSError as error:
-            self._fail(error)
+        if self._owes_floor and self._has_space(self._files[self._active], self._size + SPARE):
+            return self._entry([], [])
         return None
 
     def _take_entry(self) -> EntryBatch:
@@ -537,7 +542,7 @@ class CommitLog:
         emptied when a durable entry says that all of it was applied."""
         if not self._is_other_free() or not self._empty(self._files[1 - self._active]):
             return
-        if not self._reserve(self._files[1 - self._active], SPARE + self.unwritten()):
+        if not self._has_space(self._files[1 - self._active], SPARE + self.unwritten()):
             return
         if not self._unapplied:
             self._applied = self._index
@@ -611,10 +616,10 @@ class CommitLog:
         elif (
             self._is_other_free()
             and self.is_half_full()
-            and self._reserve(other, SPARE + self.unwritten())
+            and self._has_space(other, SPARE + self.unwritten())
         ):
             self._turn()
-        if not self._unapplied:
+        if not self._unapplied or self.failed:
             return None
         changes, self._unapplied = deque(self._unapplied.values()), {}
         self._checkpoint = Checkpoint(self._disk, self._applying, self._index, changes)
@@ -644,13 +649,8 @@ class CommitLog:
             return False  # it would remove what was kept since; it is about other bytes than these
         if not self.is_half_full() or not self._fits(self.unwritten() + size):
             return False
-        try:
-            if not self._reserve(
-                self._files[self._active], self._size + SPARE + self.unwritten() + size
-            ):
-                return False
-        except OSError as error:
-            self._fail(error)
+        need = self._size + SPARE + self.unwritten() + size
+        if not self._has_space(self._files[self._active], need):
             return False
         for key, change in refused.items():
             if key not in self._changes and key not in self._unapplied:
@@ -751,7 +751,7 @@ class Checkpoint:
         if not self._changes:
             return False
         change = self._changes.popleft()
-        if os.path.dirname(change.path) in self._unremoved:  # a removal has to come first
+        if self._is_in_unremoved(change.path):  # a removal has to come first
             self.refused.append(change)
             return True
         try:
@@ -764,6 +764,10 @@ class Checkpoint:
             if isinstance(change.kept, Removal) and not change.kept.is_free:
                 self._unremoved.add(change.path)
         return True
+
+    def _is_in_unremoved(self, path: str) -> bool:
+        """Whether a path lies in a directory that the disk did not let go, however deep."""
+        return any(path.startswith(f"{directory}/") for directory in self._unremoved)
 
     def sync(self) -> None:
         """Make durable what was applied. Blocks."""
