@@ -1,6 +1,7 @@
 """Creating a stream: nothing is synced for it but an entry of the commit log, which its answer and
 whatever is published to it wait for."""
 
+import errno
 from random import Random
 from typing import Any
 
@@ -161,3 +162,46 @@ def test_messages_of_a_deleted_stream_do_not_come_back_in_the_next_one_of_its_na
     survivor = again(driver, disk)
     assert survivor.client().api("STREAM.INFO.S")["state"]["messages"] == 0
     assert survivor.js.problems == []
+
+
+class KeepingDisk(SimulatedDisk):
+    """A disk that lets go of no directory while it `keeps`."""
+
+    keeps = False
+
+    def rename(self, old: str, new: str) -> None:
+        """Raises OSError."""
+        if self.keeps and "/.removed-" in new:
+            raise OSError(errno.EIO, "Input/output error")
+        super().rename(old, new)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_start_goes_on_where_the_disk_does_not_let_go_of_a_deleted_stream(seed: int) -> None:
+    disk = KeepingDisk(Random(seed))
+    driver = Driver(disk).start()
+    client = driver.client()
+    client.send(create("FIRST"))
+    client.send(create("S"))
+    client.store("FIRST.a")
+    client.store("S.a")
+    driver.advance(5 * SECOND)
+    driver.runner.hold()
+    consumer = b'{"stream_name":"S","config":{"durable_name":"C","ack_policy":"explicit"}}'
+    client.send(
+        encode("$JS.API.STREAM.DELETE.S", b"", "_INBOX.t.d")
+        + create("S")
+        + encode("$JS.API.CONSUMER.DURABLE.CREATE.S.C", consumer, "_INBOX.t.c")
+    )
+    assert driver.runner.step()  # all of it is durable, and in the log alone
+    disk.keeps = True
+    driver = again(driver, disk)
+    assert driver.client().api("STREAM.INFO.FIRST")["state"]["messages"] == 1
+    driver.advance(5 * SECOND)  # a checkpoint fares no better
+    disk.keeps = False
+    driver.advance(30 * SECOND)  # and another one does
+    survivor = again(driver, disk)
+    assert survivor.client().api("STREAM.INFO.S")["state"]["messages"] == 0
+    assert survivor.client().api("CONSUMER.NAMES.S")["consumers"] == ["C"]
+    assert survivor.js.problems == []
+    assert not any("/." in path for path in disk.files())

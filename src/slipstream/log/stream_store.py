@@ -784,7 +784,10 @@ class Store:
                     _discard(self.disk, path, sync=False)
                     self.disk.rename(f"{above}/{entry}", path)
                 else:
-                    self.disk.rename(f"{above}/{entry}", f"{above}/{_TRASH}{created}")
+                    try:
+                        self.disk.rename(f"{above}/{entry}", f"{above}/{_TRASH}{created}")
+                    except OSError:
+                        self._remove_later(f"{above}/{entry}", created)
 
     def _place_of(self, aside: str, created: int, records: list[Record]) -> str:
         """Where the directory `aside` of a stream belongs; "" if it is to go."""
@@ -843,6 +846,14 @@ class Store:
                 late.configurations[path] = kept
             self.commit_log.retain(kept, record)
 
+    def _remove_later(self, path: str, created: int) -> None:
+        """The disk does not let go of the directory of a stream that was created then: a checkpoint
+        tries again, and until then the commit log keeps what it has."""
+        removal = Removal(LeavingDirectory(self.disk, path, created), created)
+        self._late.remove(removal)
+        below = path[len(os.path.dirname(self.root)) + 1 :]
+        self.commit_log.retain(removal, Record(REMOVE, created, below, b""))
+
     def _write(self, path: str, records: list[Record]) -> None:
         """Write to a segment what it may lack, durably. What the disk does not take now stays in
         the log, and its stream is not opened."""
@@ -873,7 +884,10 @@ class Store:
             return False
         if created != record.incarnation and not self._late.is_removed(directory):
             if created or not self._stream_at(directory).is_begun():
-                _discard(self.disk, directory, sync=False)
+                try:
+                    _discard(self.disk, directory, sync=False)
+                except OSError:
+                    self._remove_later(directory, created)
         known[directory] = record.incarnation
         return True
 
