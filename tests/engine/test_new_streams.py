@@ -205,3 +205,36 @@ def test_a_start_goes_on_where_the_disk_does_not_let_go_of_a_deleted_stream(seed
     assert survivor.client().api("CONSUMER.NAMES.S")["consumers"] == ["C"]
     assert survivor.js.problems == []
     assert not any("/." in path for path in disk.files())
+
+
+@pytest.mark.parametrize("persist_mode", ["default", "async"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_of_a_new_stream_is_answered_or_read_before_it_is_durable(
+    driver: Driver, persist_mode: str, fails: bool
+) -> None:
+    client = driver.client()
+    driver.runner.hold()
+    config = b'{"name":"S","subjects":["S.>"],"allow_direct":true,"persist_mode":"%b"}'
+    client.send(
+        encode("$JS.API.STREAM.CREATE.S", config % persist_mode.encode(), "_INBOX.t.S")
+        + encode("S.a", b"1", "_INBOX.t.p")
+        + encode("$JS.API.DIRECT.GET.S", b'{"seq":1}', "_INBOX.t.direct")
+        + encode("$JS.API.STREAM.MSG.GET.S", b'{"seq":1}', "_INBOX.t.get")
+        + encode("$JS.API.STREAM.PURGE.S", b'{"filter":"S.b"}', "_INBOX.t.purge")
+    )
+    assert not client.take()
+    driver.runner.release(OSError("the disk is broken") if fails else None)
+    driver.finish()
+    while driver.runner.waiting:
+        driver.runner.release()
+        driver.finish()
+    found = {message.subject[9:]: message for message in client.take()}
+    assert set(found) == {"S", "p", "direct", "get", "purge"}
+    if fails:
+        assert all("error" in found[name].json() for name in ("S", "p", "get", "purge"))
+        assert found["direct"].status
+    else:
+        assert found["p"].json() == {"stream": "S", "seq": 1}
+        assert found["direct"].body == b"1"
+        assert "message" in found["get"].json()
+        assert found["purge"].json()["success"]

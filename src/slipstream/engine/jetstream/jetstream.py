@@ -248,10 +248,12 @@ class JetStream:
             log = store.begin_log(config.first_seq or 1)
             stream = Stream(self, config, log, store, created)
             self.engine.commit.hold(stream)
+            stream.relax()
 
             def kept(error: Exception | None) -> None:
                 if error is None:
                     self.engine.commit.release(stream)
+                    stream.relax()
                 elif not stream.closed:
                     self._abandon(stream, error)
 

@@ -136,7 +136,7 @@ class Stream(Service):
         self._interest = config.retention == "interest"
         for consumer in self.consumers.values():
             consumer.retains = config.retention != "limits"
-        self.ack_at_once = config.persist_mode == "async" or not self.engine.options.sync_always
+        self.relax()
         self.dedupe.window = config.duplicate_window
         transform = config.subject_transform
         self.transform = None
@@ -467,6 +467,19 @@ class Stream(Service):
                 self.mark_dirty()
         return 0
 
+    def relax(self) -> None:
+        """Acknowledge at once what is in memory, if the configuration or the server says so and the
+        stream itself is durable (see `Commit.hold`); what has waited for that, too."""
+        relaxed = self.config.persist_mode == "async" or not self.engine.options.sync_always
+        self.ack_at_once = relaxed and not self.progress.held
+        if not self.ack_at_once:
+            return
+        acks, self._acks = self._acks, []
+        for entry in acks:
+            self._ack(entry[2], entry[1], entry[3])
+        changed, self._changed = self._changed, []
+        call_all(changed, None)
+
     def refuse(self, reply: bytes, error: ApiError) -> None:
         """Answer a publish with an error."""
         if reply and not self._no_ack:
@@ -501,6 +514,8 @@ class Stream(Service):
         if self.failed:
             return True
         if self.held_seq and not self.letters.is_stuck:
+            return False
+        if self.progress.held:  # the stream itself is on its way to the disk
             return False
         if self.ack_at_once or self.store is None:
             return True
