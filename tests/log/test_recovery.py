@@ -360,3 +360,25 @@ def test_what_a_killed_process_had_begun_is_no_loss(tmp_path: Path) -> None:
     fill(log, 40)
     commit(log)
     assert open_log(OsDisk(), str(tmp_path), segment_bytes=SEGMENT).last_seq == log.last_seq
+
+
+@pytest.mark.parametrize("operation", ["sync", "sync_dir"])
+@pytest.mark.parametrize("seed", range(6))
+def test_what_a_start_could_not_sync_is_written_again_by_the_next_one(
+    operation: str, seed: int
+) -> None:
+    disk = SimulatedDisk(Random(seed))
+    log = reopen(disk)
+    fill(log, 3)
+    batch = log.prepare_sync()
+    assert batch is not None
+    batch.flush()  # and the process ends
+    disk.fail(operation)
+    with pytest.raises(OSError, match="Input/output"):
+        reopen(disk)
+    log = reopen(disk)
+    assert readable(log) == [1, 2, 3]
+    fill(log, 1)
+    commit(log)
+    disk.crash()
+    assert readable(reopen(disk)) == [1, 2, 3, 4]

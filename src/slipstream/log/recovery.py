@@ -495,11 +495,14 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
     segment.written = segment.records_end = at
     if len(data) != at or data[:HEADER_SIZE] != encode_header(segment):
         # It was not closed in order. What was read may be in the system's memory alone and, after a
-        # sync that failed, taken for written: only writing it again makes it durable.
-        segment.file.truncate(at)
+        # sync that failed, taken for written: only writing it again makes it durable. Until then it
+        # has something behind its end, so that the next start does so if this one fails.
+        if len(data) == at:
+            segment.file.truncate(at + 1)
         segment.file.pwrite(0, encode_header(segment) + data[HEADER_SIZE:at])
         segment.file.sync()
         log.disk.sync_dir(log.directory)
+        segment.file.truncate(at)
     ends = ended or damaged or segment.format == 1  # a footer keeps damage from being found again
     if following or (end_of(segment) >= segment.base and ends):
         segment.places = ids.size
