@@ -238,3 +238,21 @@ def test_nothing_of_a_new_stream_is_answered_or_read_before_it_is_durable(
         assert found["direct"].body == b"1"
         assert "message" in found["get"].json()
         assert found["purge"].json()["success"]
+
+
+def test_a_stream_that_was_set_aside_is_not_removed_because_it_cannot_be_read_just_now() -> None:
+    disk = SimulatedDisk(Random(1))
+    driver = Driver(disk).start()
+    client = driver.client()
+    client.send(create("S"))
+    client.store("S.a")
+    driver.advance(5 * SECOND)
+    driver.runner.hold()
+    client.send(encode("$JS.API.STREAM.DELETE.S", b"", "_INBOX.t.d") + create("S"))
+    assert any("/.aside-" in path for path in disk.files())  # the process ends
+    disk.fail("read", error=OSError(errno.EMFILE, "Too many open files"))
+    with pytest.raises(OSError, match="Too many"):
+        Driver(disk, now=driver.clock.now + SECOND)
+    survivor = Driver(disk, now=driver.clock.now + 2 * SECOND).start()
+    assert survivor.client().api("STREAM.INFO.S")["state"]["messages"] == 1
+    assert survivor.js.problems == []

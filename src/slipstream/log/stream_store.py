@@ -790,7 +790,8 @@ class Store:
                         self._remove_later(f"{above}/{entry}", created)
 
     def _place_of(self, aside: str, created: int, records: list[Record]) -> str:
-        """Where the directory `aside` of a stream belongs; "" if it is to go."""
+        """Where the directory `aside` of a stream belongs; "" if it is to go. Raises OSError: what
+        cannot be read now is not removed."""
         above = os.path.dirname(aside)
         for record in records:
             path = f"{os.path.dirname(self.root)}/{record.path}"
@@ -803,7 +804,7 @@ class Store:
         try:
             meta = msgspec.json.decode(ConfigurationFile(self.disk, f"{aside}/meta").load())
             return f"{above}/{_escape(meta['config']['name'])}"
-        except (StorageError, OSError, msgspec.MsgspecError, KeyError, TypeError):
+        except (StorageError, msgspec.MsgspecError, KeyError, TypeError):
             return ""  # it was not durable
 
     def _stream_at(self, path: str) -> StreamStore:
