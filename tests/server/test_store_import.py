@@ -59,6 +59,8 @@ async def _fill(url: str) -> dict[str, Any]:
     for n in range(12):
         await bucket.put(f"k{n % 3}", b"%d" % n)
     await bucket.delete("k1")
+    await bucket.put("once", b"1")
+    await bucket.purge("k2")  # the blocks do not tell what a rollup has removed
     files = await js.create_object_store("files")
     await files.put("a.bin", b"z" * 300_000)
     found = await _look(client)
@@ -135,6 +137,26 @@ async def test_without_an_index_limits_remove_again_what_they_had(
     assert report.is_whole
     [orders] = [stream for stream in report.streams if stream.name == "ORDERS"]
     assert orders.messages == 7 * 20
+
+
+def test_the_index_of_each_stream_is_understood(foreign: tuple[Path, dict[str, Any]]) -> None:
+    for name in STREAMS:
+        index = foreign[0] / "jetstream" / "$G" / "streams" / name / "msgs" / "index.db"
+        assert (
+            read_index(index.read_bytes()).last_seq == foreign[1][name]["info"]["state"]["last_seq"]
+        ), name
+
+
+def test_a_stream_whose_files_lead_elsewhere_is_refused(
+    foreign: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    shutil.copytree(foreign[0], tmp_path / "copy")
+    messages = tmp_path / "copy" / "jetstream" / "$G" / "streams" / "QUEUE" / "msgs"
+    (messages / "2.blk").symlink_to("/dev/zero")
+    report = import_store(str(tmp_path / "copy"), str(tmp_path / "store"))
+    [queue] = [stream for stream in report.streams if stream.name == "QUEUE"]
+    assert "msgs/2.blk is no regular file" in queue.problem
+    assert sum(not stream.problem for stream in report.streams) == len(STREAMS) - 1
 
 
 def test_what_cannot_be_taken_over_is_named_and_the_rest_is_there(

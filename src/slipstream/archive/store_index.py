@@ -2,9 +2,10 @@
 
 `msgs/index.db` begins with 11 and a version. Then, as variable-length numbers: messages, bytes, the
 first sequence and its time, the last sequence and its time; the subjects, each with its count and
-its first and last block; the blocks, each with its number, bytes, first and last sequence with
-their times, and how many sequences between these are gone. From version 2 on follows how many
-messages have a TTL, from version 3 on how many are schedules. Then comes the set of what is gone.
+its first and last block (up to version 3 only the first where the count is 1); the blocks, each
+with its number, bytes, first and last sequence with their times, and how many sequences between
+these are gone. From version 2 on follows how many messages have a TTL, from version 3 on how many
+are schedules. Then comes the set of what is gone.
 
 A set begins with 22 and 2, the number of nodes and of sequences (u32). A node has its first
 sequence (u64), a bit for each of 2048 sequences, and its height (u16). All is little-endian.
@@ -22,7 +23,7 @@ _SET_HEAD = struct.Struct("<BBII")
 _SET_MAGIC, _SET_VERSION = 22, 2
 _NODE = struct.Struct("<Q256sH")
 _VERSIONS = range(1, 5)
-_WITH_TTLS, _WITH_SCHEDULES = 2, 3
+_WITH_TTLS, _WITH_SCHEDULES, _WITH_LAST_BLOCKS = 2, 3, 4
 _TAIL = 8  # a checksum over the rest
 
 
@@ -78,9 +79,8 @@ def read_index(data: bytes) -> StoreIndex:
     for _ in range(numbers.next()):
         size = numbers.next()
         numbers.at += size
-        if numbers.next() > 1:
-            numbers.skip(1)
-        numbers.skip(1)
+        has_last = numbers.next() > 1 or version >= _WITH_LAST_BLOCKS
+        numbers.skip(1 + has_last)
     live = 0
     for _ in range(numbers.next()):
         numbers.skip(2)

@@ -27,8 +27,9 @@ def import_(
 ) -> None:
     """Take over the streams of nats-server's store directory: messages, buckets and consumers.
 
-    Neither server may run meanwhile. SOURCE is only read; STORE is made if it is not there. Exit
-    codes: 0 everything was taken over, 1 some streams were not, 2 nothing was.
+    Neither server may run meanwhile. SOURCE is only read; STORE is made if it is not there.
+
+    Exit codes: 0 all streams were taken over, 1 some or all were not, 2 the import did not begin.
     """
     raise_file_limit()
     try:
@@ -47,7 +48,8 @@ def _tell(stream: ImportedStream) -> None:
     if stream.problem:
         note(f"{stream.account} > {stream.name} was not taken over: {stream.problem}")
     elif not wants_json():
-        note(f"{stream.account} > {stream.name}: {stream.messages:,} messages")
+        unit = "message" if stream.messages == 1 else "messages"
+        note(f"{stream.account} > {stream.name}: {stream.messages:,} {unit}")
 
 
 def _show(report: ImportReport) -> None:

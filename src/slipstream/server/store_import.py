@@ -5,6 +5,7 @@ The directory is read, and nothing in it is changed. Each stream is there as a w
 """
 
 import os
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -79,8 +80,11 @@ class _Directory:
         return self._names
 
     def read(self, name: str) -> bytes:
-        """The content of a file. Raises OSError."""
-        with open(os.path.join(self.path, name), "rb") as file:
+        """The content of a file. Raises OSError, `ImportRefusedError`."""
+        path = os.path.join(self.path, name)
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise ImportRefusedError(f"{name} is no regular file, and nats-server writes no others")
+        with open(path, "rb") as file:
             return file.read()
 
     def state(self) -> dict[str, tuple[int, int]]:
