@@ -16,6 +16,7 @@ from slipstream.archive.file_store import (
     store_blocks,
     unpacked,
 )
+from slipstream.archive.s2 import S2Writer
 from slipstream.archive.tar import KeptInMemory, TarFiles
 from slipstream.errors import CorruptionError
 from slipstream.log.memory_log import MemoryLog
@@ -140,3 +141,29 @@ def test_what_is_no_tar_is_refused() -> None:
             kept.finish()
     with pytest.raises(CorruptionError):
         unpacked(b"cmp\x01\x05no frame" + bytes(8))
+
+
+def test_a_small_block_that_claims_to_hold_gigabytes_is_refused_before_it_fills_memory() -> None:
+    frames = S2Writer()
+    mebibyte = bytes(1 << 20)
+    first = frames.write(mebibyte)
+    block = b"cmp\x01\x00" + first + frames.write(mebibyte) * 300 + bytes(8)
+    assert len(block) < 10_000
+    with pytest.raises(CorruptionError, match="holds more than a block can"):
+        unpacked(block)
+
+
+def test_a_sparse_file_of_an_archive_does_not_fill_memory() -> None:
+    """Its size is that of the file with its holes, of which the archive holds nothing."""
+    member = tarfile.TarInfo("msgs/1.blk")
+    member.pax_headers = {
+        "GNU.sparse.size": str(1 << 40), "GNU.sparse.numblocks": "1", "GNU.sparse.map": "0,0",
+    }  # fmt: skip
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as file:
+        file.addfile(member)
+    kept = TarFiles(KeptInMemory())
+    kept.feed(archive.getvalue())
+    kept.finish()
+    with pytest.raises(CorruptionError, match="larger than a file of a stream can be"):
+        kept.read("msgs/1.blk")

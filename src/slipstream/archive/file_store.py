@@ -35,6 +35,9 @@ _TOMBSTONE = 1 << 62
 _CHECKSUM_SIZE = 8
 _PACKED = b"cmp\x01"  # how a block begins that is compressed by s2, before its size
 _RECORD_BYTES_MAX = 1 << 30
+# nats-server begins a new block after 8 MiB, and its largest message has 64 MiB. A compressed block
+# of a few kilobytes may claim to hold gigabytes.
+_UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 _INDEX = "msgs/index.db"
 _BLOCK = re.compile(r"msgs/(\d{1,18})\.blk")
 _CONSUMER = re.compile(r"obs/([^/]+)/meta\.inf")
@@ -74,9 +77,13 @@ def unpacked(block: bytes) -> bytes:
     while at < len(block) and block[at] > 127:
         at += 1
     frames = S2Reader()
-    whole = b"".join(frames.feed(block[at + 1 : -_CHECKSUM_SIZE]))
+    whole = bytearray()
+    for piece in frames.feed(block[at + 1 : -_CHECKSUM_SIZE]):
+        whole += piece
+        if len(whole) > _UNPACKED_BYTES_MAX:
+            raise CorruptionError("a compressed block holds more than a block can")
     frames.finish()
-    return whole + block[-_CHECKSUM_SIZE:]
+    return bytes(whole + block[-_CHECKSUM_SIZE:])
 
 
 def records(data: bytes) -> Iterator[StoredRecord]:

@@ -63,6 +63,9 @@ class KeptInMemory:
         return bytes(self._data[offset : offset + size])
 
 
+_FILE_BYTES_MAX = 1024 * 1024 * 1024
+
+
 class TarFiles:
     """The files of a tar archive that is kept in `file`."""
 
@@ -98,6 +101,8 @@ class TarFiles:
 
         assert self._archive is not None
         try:
+            if self._members[name].size > _FILE_BYTES_MAX:  # a sparse file takes no room in it
+                raise CorruptionError(f"{name} is larger than a file of a stream can be")
             file = self._archive.extractfile(self._members[name])
             data = file.read() if file is not None else b""
         except (tarfile.TarError, KeyError) as error:
