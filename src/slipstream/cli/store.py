@@ -47,7 +47,11 @@ def import_(
 def _tell(stream: ImportedStream) -> None:
     if stream.problem:
         note(f"{stream.account} > {stream.name} was not taken over: {stream.problem}")
-    elif not wants_json():
+    elif wants_json():
+        return
+    elif stream.is_there_already:
+        note(f"{stream.account} > {stream.name} is there already")
+    else:
         unit = "message" if stream.messages == 1 else "messages"
         note(f"{stream.account} > {stream.name}: {stream.messages:,} {unit}")
 
@@ -65,6 +69,7 @@ def _show(report: ImportReport) -> None:
             f"{stream.consumers:,}",
         ]
         for stream in taken
+        if not stream.is_there_already
     ]
     if rows:
         names = ("Account", "Stream", "Messages", "Size", "First", "Last", "Consumers")

@@ -27,9 +27,10 @@ from slipstream.engine.stream.stream import Stream
 from slipstream.errors import CorruptionError, Error, StorageError
 from slipstream.log.base import Log
 from slipstream.log.disk import DirectoryLock, OsDisk
-from slipstream.log.stream_store import Store
+from slipstream.log.stream_store import Store, StreamStore
 from slipstream.server.foreign_store import foreign_streams
 from slipstream.server.store_check.check import Idle
+from slipstream.wire.subjects import is_name
 
 NO_BOUND = -1
 
@@ -48,6 +49,7 @@ class ImportedStream(msgspec.Struct):
     first_seq: int = 0
     last_seq: int = 0
     consumers: int = 0
+    is_there_already: bool = False  # it was imported before
     problem: str = ""  # why it is not there; "" if it is
 
 
@@ -147,7 +149,10 @@ def _take_over(
         place = store.stream(account, config.name)
         place.belongs_to(created)
         if place.is_begun():
-            raise ImportRefusedError("there is a stream of this name in the store already")
+            if _created_in(place) != created:
+                raise ImportRefusedError("there is another stream of this name in the store")
+            result.is_there_already = True
+            return result
         staged = place.stage(f"import-{created}", created)
         unpacked = Unpacked(staged, config.first_seq, 0, NO_BOUND)
         try:
@@ -183,6 +188,14 @@ def _unpack(
         pass
 
 
+def _created_in(place: StreamStore) -> int:
+    """When the stream was created that is at a place; 0 if that cannot be read."""
+    try:
+        return int(msgspec.json.decode(place.meta.load())["created"])
+    except (StorageError, msgspec.MsgspecError, KeyError, TypeError, ValueError):
+        return 0
+
+
 def _enforce_limits(config: StreamConfig, log: Log) -> None:
     """Remove what limits had removed since the index was written, of which no block tells."""
     engine = Engine(Clock(time.time_ns()), Random(), EngineOptions(), Idle())
@@ -207,6 +220,8 @@ def _read_config(files: _Directory) -> tuple[StreamConfig, int]:
     raw: dict[str, Any] = msgspec.json.decode(files.read("meta.inf"), type=dict)
     created = text_ns(raw.pop("Created", None) or raw.pop("created"))
     config = load_restored(raw, strict=False)
+    if not is_name(config.name):
+        raise CorruptionError(f"its configuration names it {config.name[:80]!r}")
     fill_defaults(config, 0)
     config.num_replicas = 1  # there is one server
     return config, created
