@@ -60,12 +60,15 @@ pytestmark = [
     pytest.mark.xdist_group("browser"),
 ]
 
+WAIT_MS = 60_000
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One Chromium for all tests."""
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
+        expect.set_options(timeout=WAIT_MS)  # for what happens at once on a quiet machine
         made = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
         yield made
         made.close()
