@@ -37,7 +37,7 @@ _PACKED = b"cmp\x01"  # how a block begins that is compressed by s2, before its 
 _RECORD_BYTES_MAX = 1 << 30
 # nats-server begins a new block after 8 MiB, and its largest message has 64 MiB. A compressed block
 # of a few kilobytes may claim to hold gigabytes.
-_UNPACKED_BYTES_MAX = 256 * 1024 * 1024
+UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 _INDEX = "msgs/index.db"
 _BLOCK = re.compile(r"msgs/(\d{1,18})\.blk")
 _CONSUMER = re.compile(r"obs/([^/]+)/meta\.inf")
@@ -69,8 +69,9 @@ class StoredRecord:
     is_tombstone: bool
 
 
-def unpacked(block: bytes) -> bytes:
-    """A block as it is before it is compressed. Raises `CorruptionError`."""
+def unpacked(block: bytes, bytes_max: int = UNPACKED_BYTES_MAX) -> bytes:
+    """A block as it is before it is compressed. Raises `CorruptionError`, also for one that unpacks
+    to more than `bytes_max`."""
     if not block.startswith(_PACKED):
         return block
     at = len(_PACKED)
@@ -80,7 +81,7 @@ def unpacked(block: bytes) -> bytes:
     whole = bytearray()
     for piece in frames.feed(block[at + 1 : -_CHECKSUM_SIZE]):
         whole += piece
-        if len(whole) > _UNPACKED_BYTES_MAX:
+        if len(whole) > bytes_max:
             raise CorruptionError("a compressed block holds more than a block can")
     frames.finish()
     return bytes(whole + block[-_CHECKSUM_SIZE:])
