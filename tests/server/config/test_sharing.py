@@ -18,8 +18,6 @@ ACCOUNTS = [
     "A{exports:[{stream:foo,accounts:[C]}]}\nB{imports:[{stream:{account:A,subject:foo}}]}\nC{}",
     "A{exports:[{service:foo,accounts:[C]}]}\nB{imports:[{service:{account:A,subject:foo}}]}\nC{}",
     "A{exports:[{stream:foo,accounts:[Z]}]}",
-    "A{exports:[{stream:foo,service:bar}]}",
-    "A{exports:[{stream:foo},{service:bar}]}\nB{imports:[{stream:{account:A,subject:foo},service:{account:A,subject:bar}}]}",
     "A{exports:[{stream:foo}]}\nB{imports:[{stream:{subject:foo}}]}",
     "A{exports:[{stream:foo}]}\nB{imports:[{stream:{account:A}}]}",
     "A{exports:[{stream:foo}]}\nB{imports:[{stream:{account:A,subject:foo,bla:1}}]}",
@@ -52,7 +50,6 @@ ACCOUNTS = [
     "A{exports:[{stream:'foo.*'}]}\nB{imports:[{stream:{account:A,subject:'foo.*'},to:'x.{{wildcard(1)}}'}]}",
     "A{exports:[{service:foo,response_type:bla}]}",
     "A{exports:[{stream:foo,response_type:stream}]}",
-    "A{exports:[{stream:foo,threshold:'5s'}]}",
     "A{exports:[{service:foo,threshold:'x'}]}",
     "A{exports:[{threshold:'5s',service:foo,response:chunked}]}",
     "A{exports:[{service:'foo.*',account_token_position:2}]}\nB{imports:[{service:{account:A,subject:'foo.B'}}]}",
@@ -85,7 +82,13 @@ ACCOUNTS = [
     "A{exports:[{stream:'x.>'}],imports:[{service:{account:B,subject:'y.>'}}]}\nB{exports:[{service:'y.>'}],imports:[{stream:{account:A,subject:'x.>'}}]}",
 ]
 
-STRICTER = {  # what is refused here; there by chance, or taken without any use
+# What is refused here; there by chance, in words that the order of a map decides, or not at all.
+STRICTER = {
+    "A{exports:[{stream:foo,service:bar}]}": 'Detected service "bar" but already saw a stream',
+    "A{exports:[{stream:foo},{service:bar}]}\nB{imports:[{stream:{account:A,subject:foo},service:{account:A,subject:bar}}]}": (
+        "Detected service but already saw a stream"
+    ),
+    "A{exports:[{stream:foo,threshold:'5s'}]}": "Detected response directive on non-service",
     "A{exports:[{stream:foo}]}\nB{imports:[{stream:{account:A,subject:foo},prefix:x,to:y}]}": (
         "Stream import can not have a 'prefix' and a 'to' property"
     ),
