@@ -85,9 +85,10 @@ ACCOUNTS = [
 # What is refused here; there by chance, in words that the order of a map decides, or not at all.
 STRICTER = {
     "A{exports:[{stream:foo,service:bar}]}": 'Detected service "bar" but already saw a stream',
-    "A{exports:[{stream:foo},{service:bar}]}\nB{imports:[{stream:{account:A,subject:foo},service:{account:A,subject:bar}}]}": (
-        "Detected service but already saw a stream"
-    ),
+    (
+        "A{exports:[{stream:foo},{service:bar}]}\n"
+        "B{imports:[{stream:{account:A,subject:foo},service:{account:A,subject:bar}}]}"
+    ): "Detected service but already saw a stream",
     "A{exports:[{stream:foo,threshold:'5s'}]}": "Detected response directive on non-service",
     "A{exports:[{stream:foo}]}\nB{imports:[{stream:{account:A,subject:foo},prefix:x,to:y}]}": (
         "Stream import can not have a 'prefix' and a 'to' property"
