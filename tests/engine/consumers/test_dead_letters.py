@@ -770,3 +770,40 @@ def test_a_commit_log_without_room_holds_up_nobody_else() -> None:
     desk.crash()
     assert [m.subject for m in desk.letters()] == ["d.x", "d.other", "d.x"]
     assert not is_delivered_again(desk)
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_position_that_waits_for_a_removal_does_not_undo_a_dead_letter(steps: int) -> None:
+    desk = Desk()
+    desk.consumer()
+    desk.client.store("s.a", b"deleted")
+    desk.client.store("s.a", b"terminated")
+    _, second = desk.pull(batch=2)
+    desk.driver.advance(SECOND)
+    desk.driver.runner.hold()
+    delete = json.dumps({"seq": 1, "no_erase": True}).encode()
+    desk.client.publish("$JS.API.STREAM.MSG.DELETE.S", delete)
+    desk.driver.advance(SECOND // 5)
+    desk.client.publish(second.reply, b"+TERM")
+    for _ in range(steps):
+        run_last_of(desk, "S")
+    desk.driver.runner.held = False
+    desk.driver.runner.release()
+    desk.driver.finish()
+    desk.make("X")  # what is still to be kept goes into the same entry of the commit log
+    desk.crash()
+    is_letter = bool(desk.letters())
+    desk.driver.advance(40 * SECOND)
+    assert (b"terminated" in [message.body for message in desk.pull(batch=2)]) != is_letter
+
+
+def run_last_of(desk: Desk, stream: str) -> None:
+    """Do what the disk has to do next, the batches of one stream after all others."""
+    waiting = desk.driver.runner.waiting
+    source = desk.driver.js.streams[stream]
+    others = [item for item in waiting if getattr(item.job, "stream", None) is not source]
+    for item in (others or list(waiting))[:1]:
+        waiting.remove(item)
+        item.run()
+        item.finish()
+        desk.driver.finish()

@@ -283,10 +283,11 @@ class LetterBox:
             return
         state = stream.js.state
         kept = self._kept_consumers()
+        if any(one.life.has_late_position for one in kept):
+            self._again_later()
+            return
         size = RECORD_ROOM + sum(len(encode_state(one)) + RECORD_ROOM for one in kept)
         try:
-            if any(one.life.writes_large for one in kept):
-                raise StorageError("a position is on its way to its own file")
             state.make_room(size)
         except (OSError, StorageError) as error:
             self._tries += 1

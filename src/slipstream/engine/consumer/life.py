@@ -47,7 +47,7 @@ class ConsumerLife:
         self._timers = consumer.engine.timers
         self._saving = False
         self._waits_for_stream = False  # with a state that is to be saved
-        self.writes_large = False  # the position is on its way to its own file
+        self._writes_large = False  # the position is on its way to its own file
         self._save_timer: Any = None
         self._waiting: list[Waiting] = []
         self._forsaken: ConsumerStore | None = None  # files of a consumer that lives on in memory
@@ -233,6 +233,11 @@ class ConsumerLife:
         """Whether what was saved last is out of date."""
         return bool(self.consumer.unsaved) or self._waits_for_stream
 
+    @property
+    def has_late_position(self) -> bool:
+        """Whether an encoded position is still to be kept: none that is newer may come before."""
+        return self._waits_for_stream or self._writes_large
+
     def when_saved(
         self, callback: Callable[[], None], failed: Callable[[Exception], None] | None = None
     ) -> None:
@@ -264,23 +269,20 @@ class ConsumerLife:
             self.changed()
             return
         is_large = len(content) > CONTENT_BYTES_MAX
-        has_letters = consumer.letters is not None and consumer.letters.stored
-        if (
-            is_large and has_letters
-        ):  # its own file would be there before the entry that settles them
+        if is_large and consumer.letters is not None and consumer.letters.stored:
+            # Its own file would be there before the entry that settles them.
             consumer.unsaved = True
             self.changed()
             return
         waiting, self._waiting = self._waiting, []
         consumer.unsaved = False
-        self.writes_large = is_large
-        if not consumer.took_removals or has_letters:
+        if consumer.took_removals:
+            # A crash that brought a message back would find the consumer past it.
+            consumer.took_removals = False
+            self._saving = self._waits_for_stream = True
+            consumer.stream.when_durable(lambda error: self._keep_position(content, waiting))
+        else:
             self._keep_position(content, waiting)
-            return
-        # A crash that brought a message back would find the consumer past it.
-        consumer.took_removals = False
-        self._saving = self._waits_for_stream = True
-        consumer.stream.when_durable(lambda error: self._keep_position(content, waiting))
 
     def _keep_position(self, content: bytes, waiting: list[Waiting]) -> None:
         """Have an encoded state kept; those who wait are answered then."""
@@ -290,13 +292,14 @@ class ConsumerLife:
             self._saved(waiting, None)
             return
         state = consumer.stream.js.state
-        self._saving = self.writes_large or bool(waiting)
+        self._writes_large = len(content) > CONTENT_BYTES_MAX
+        self._saving = self._writes_large or bool(waiting)
 
         def done(error: Exception | None) -> None:
             self._saved(waiting, error)
 
         try:
-            if self.writes_large:
+            if self._writes_large:
                 state.write_large(consumer.store.state, content, done)
             else:
                 state.keep(consumer.store.state, content, done if waiting else None)
@@ -314,7 +317,7 @@ class ConsumerLife:
         """The state is durable, or the disk has refused it. A consumer that was deleted meanwhile
         misses nothing."""
         consumer = self.consumer
-        self._saving = self.writes_large = False
+        self._saving = self._writes_large = False
         if error is not None and not consumer.stopped:
             name = f"consumer '{consumer.stream.name} > {consumer.name}'"
             consumer.stream.js.problem(f"the state of {name} could not be saved: {error}")
