@@ -16,12 +16,13 @@ record is about the removal of another one. All numbers are little-endian.
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 
 from slipstream.archive.messages import may_be_subject, skip_to
+from slipstream.archive.numbers import Numbers
 from slipstream.archive.s2 import S2Reader
 from slipstream.archive.store_index import StoreIndex, read_index
 from slipstream.errors import CorruptionError
@@ -198,30 +199,6 @@ def consumers(files: StreamFiles) -> Iterator[tuple[str, bytes]]:
         yield name, msgspec.json.encode({"config": known, "state": state})
 
 
-@dataclass
-class _Numbers:
-    """Reads the numbers of a position."""
-
-    data: bytes
-    at: int = field(default=0)
-
-    def unsigned(self) -> int:
-        value = shift = 0
-        while True:
-            if self.at >= len(self.data) or shift > 63:
-                raise CorruptionError("a consumer's position is damaged")
-            byte = self.data[self.at]
-            self.at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    def signed(self) -> int:
-        value = self.unsigned()
-        return (value >> 1) ^ -(value & 1)
-
-
 def read_position(data: bytes) -> dict[str, Any]:
     """An `o.dat` as the state of an archive's entry; empty for an empty file. Raises
     `CorruptionError`."""
@@ -229,7 +206,7 @@ def read_position(data: bytes) -> dict[str, Any]:
         return {}
     if data[0] != _POSITION_MAGIC or data[1:2] != bytes((_POSITION_VERSION,)):
         raise CorruptionError("a consumer's position has an unknown format")
-    numbers = _Numbers(data, 2)
+    numbers = Numbers(data, "a consumer's position", 2)
     floor = {"consumer_seq": numbers.unsigned(), "stream_seq": numbers.unsigned()}
     delivered = {"consumer_seq": numbers.unsigned(), "stream_seq": numbers.unsigned()}
     state: dict[str, Any] = {"delivered": delivered, "ack_floor": floor}

@@ -16,6 +16,7 @@ The index may be older than the blocks. What was gone stays gone, so it is true 
 import struct
 from dataclasses import dataclass, field
 
+from slipstream.archive.numbers import Numbers
 from slipstream.errors import CorruptionError
 
 _MAGIC = 11
@@ -37,58 +38,31 @@ class StoreIndex:
     removed: set[int] = field(default_factory=set)  # these are gone, too
 
 
-@dataclass
-class _Numbers:
-    """Reads variable-length numbers."""
-
-    data: bytes
-    at: int = 0
-
-    def next(self) -> int:
-        """A number without a sign."""
-        value = shift = 0
-        while True:
-            if self.at >= len(self.data) or shift > 63:
-                raise CorruptionError("the index of a stream is damaged")
-            byte = self.data[self.at]
-            self.at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    def skip(self, count: int) -> None:
-        """Pass over numbers, with or without a sign."""
-        for _ in range(count):
-            self.next()
-
-
 def read_index(data: bytes) -> StoreIndex:
     """The content of an `index.db`. Raises `CorruptionError`, also for an unknown version."""
     if len(data) < 2 + _TAIL or data[0] != _MAGIC or data[1] not in _VERSIONS:
         raise CorruptionError("the index of a stream has an unknown format")
     version = data[1]
-    numbers = _Numbers(data[:-_TAIL], 2)
-    messages = numbers.next()
+    numbers = Numbers(data[:-_TAIL], "the index of a stream", 2)
+    messages = numbers.unsigned()
     numbers.skip(1)
-    index = StoreIndex(numbers.next())
+    index = StoreIndex(numbers.unsigned())
     numbers.skip(1)
-    index.last_seq = numbers.next()
-    zigzag = numbers.next()
-    index.last_ts = (zigzag >> 1) ^ -(zigzag & 1)
-    for _ in range(numbers.next()):
-        size = numbers.next()
+    index.last_seq = numbers.unsigned()
+    index.last_ts = numbers.signed()
+    for _ in range(numbers.unsigned()):
+        size = numbers.unsigned()
         numbers.at += size
-        has_last = numbers.next() > 1 or version >= _WITH_LAST_BLOCKS
+        has_last = numbers.unsigned() > 1 or version >= _WITH_LAST_BLOCKS
         numbers.skip(1 + has_last)
     live = 0
-    for _ in range(numbers.next()):
+    for _ in range(numbers.unsigned()):
         numbers.skip(2)
-        first = numbers.next()
+        first = numbers.unsigned()
         numbers.skip(1)
-        last = numbers.next()
+        last = numbers.unsigned()
         numbers.skip(1)
-        gone = numbers.next()
+        gone = numbers.unsigned()
         numbers.skip((version >= _WITH_TTLS) + (version >= _WITH_SCHEDULES))
         live += max(last - first + 1, 0) - gone
         if gone:
@@ -98,7 +72,7 @@ def read_index(data: bytes) -> StoreIndex:
     return index
 
 
-def _read_set(numbers: _Numbers, size: int, removed: set[int]) -> None:
+def _read_set(numbers: Numbers, size: int, removed: set[int]) -> None:
     """Add the sequences of a set, of which there are `size`."""
     try:
         magic, version, nodes, count = _SET_HEAD.unpack_from(numbers.data, numbers.at)

@@ -55,9 +55,7 @@ class Done(msgspec.Struct, kw_only=True, frozen=True):
 
     run: Run
     written_bytes: int
-    is_new_generation: (
-        bool  # the stream is another one than at the last run: made anew, or set back
-    )
+    is_new_generation: bool  # the stream was made anew or set back since the last run
 
 
 def open_place(place: "str | os.PathLike[str]") -> "Place":

@@ -12,7 +12,7 @@ from slipstream.cli.values import show_size
 from slipstream.errors import StorageError
 from slipstream.server.process import raise_file_limit
 from slipstream.server.store_check import Report, check_store, repair_store
-from slipstream.server.store_check.check import StreamReport
+from slipstream.server.store_check.check import StreamFound, StreamReport
 
 app = new_app(group=False)
 
@@ -48,23 +48,29 @@ def check(
     raise typer.Exit(WHOLE if report.is_whole else DAMAGED)
 
 
+STREAM_COLUMNS = ("Account", "Stream", "Messages", "Size", "First", "Last", "Consumers")
+
+
+def stream_row(stream: StreamFound, consumers: int) -> list[str]:
+    """What a table says of a stream in a store directory, by `STREAM_COLUMNS`."""
+    return [
+        stream.account,
+        stream.name,
+        f"{stream.messages:,}",
+        show_size(stream.bytes),
+        f"{stream.first_seq:,}",
+        f"{stream.last_seq:,}",
+        f"{consumers:,}",
+    ]
+
+
 def _show(report: Report, repaired: str) -> None:
     rows = [
-        [
-            stream.account,
-            stream.name,
-            f"{stream.messages:,}",
-            show_size(stream.bytes),
-            f"{stream.first_seq:,}",
-            f"{stream.last_seq:,}",
-            f"{len(stream.consumers):,}",
-            f"{stream.lost_messages:,}",
-        ]
+        [*stream_row(stream, len(stream.consumers)), f"{stream.lost_messages:,}"]
         for stream in report.streams
     ]
-    names = ("Account", "Stream", "Messages", "Size", "First", "Last", "Consumers", "Lost")
     if rows:
-        table("Streams", names, rows)
+        table("Streams", (*STREAM_COLUMNS, "Lost"), rows)
     for stream in report.streams:
         _show_damage(stream)
     for text in report.problems[:PROBLEMS_MAX]:

@@ -6,9 +6,9 @@ from typing import Annotated
 import msgspec
 import typer
 
+from slipstream.cli.check import STREAM_COLUMNS, stream_row
 from slipstream.cli.output import note, print_json, say, table
 from slipstream.cli.session import new_app, wants_json
-from slipstream.cli.values import show_size
 from slipstream.errors import StorageError
 from slipstream.server.process import raise_file_limit
 from slipstream.server.store_import import ImportedStream, ImportReport, import_store
@@ -58,22 +58,9 @@ def _tell(stream: ImportedStream) -> None:
 
 def _show(report: ImportReport) -> None:
     taken = [stream for stream in report.streams if not stream.problem]
-    rows = [
-        [
-            stream.account,
-            stream.name,
-            f"{stream.messages:,}",
-            show_size(stream.bytes),
-            f"{stream.first_seq:,}",
-            f"{stream.last_seq:,}",
-            f"{stream.consumers:,}",
-        ]
-        for stream in taken
-        if not stream.is_there_already
-    ]
+    rows = [stream_row(stream, stream.consumers) for stream in taken if not stream.is_there_already]
     if rows:
-        names = ("Account", "Stream", "Messages", "Size", "First", "Last", "Consumers")
-        table("Streams", names, rows)
+        table("Streams", STREAM_COLUMNS, rows)
     missing = len(report.streams) - len(taken)
     say(
         f"{len(taken)} of {len(report.streams)} streams are in {report.store}."

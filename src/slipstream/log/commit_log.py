@@ -38,6 +38,7 @@ from slipstream.log.commit_entry import (
 from slipstream.log.commit_replay import Replay, replay
 from slipstream.log.disk import Disk, File
 from slipstream.log.durability import Done, Touched, call_all, is_final
+from slipstream.log.log_place import DIRECTORY
 from slipstream.log.segment_bytes import BatchCopy
 
 FILE_BYTES = 16 * 1024 * 1024  # after which the other file is turned to
@@ -186,7 +187,7 @@ class CommitLog:
     ) -> None:
         self._disk = disk
         self._root = root + "/"  # before the paths that the log has
-        self._directory = directory or f"{root}/commit-log"  # which may be on another disk
+        self._directory = directory or f"{root}/{DIRECTORY}"  # which may be on another disk
         self._file_bytes = file_bytes
         self._files: list[File] = []
         self._read: list[bytes] = []  # what was in them

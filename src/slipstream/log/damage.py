@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.columns import GONE
-from slipstream.log.disk import Disk
+from slipstream.log.disk import Disk, write_file
 from slipstream.log.durability import Lost
 from slipstream.log.segment import SEQUENCE_MAX
 
@@ -44,12 +44,7 @@ def set_aside(
     if before:  # a torn write was cut off here, and what took its place is damaged now
         place += f"-{1 + len(before)}"
     disk.makedirs(aside)
-    file = disk.open(f"{aside}/{place}{loss}")
-    try:
-        file.append(data)
-        file.sync()
-    finally:
-        file.close()
+    write_file(disk, f"{aside}/{place}{loss}", data)
     disk.sync_dir(aside)
     return True
 

@@ -101,6 +101,20 @@ class Disk(Protocol):
         """Bytes that nobody can guess."""
 
 
+def write_file(disk: Disk, path: str, content: bytes, sync: bool = True) -> None:
+    """Have a file hold `content` and nothing else; durably with `sync`, but for its name. Blocks;
+    raises `DiskFullError`, OSError."""
+    file = disk.open(path)
+    try:
+        if file.size():  # of an attempt that did not come to its end
+            file.truncate(0)
+        file.append(content)
+        if sync:
+            file.sync()
+    finally:
+        file.close()
+
+
 class OsDisk:
     """The real disk. Directories are made for the owner alone (0700), files too (0600).
 

@@ -19,7 +19,7 @@ import msgspec
 
 from slipstream.errors import StorageError
 from slipstream.log.commit_entry import Head
-from slipstream.log.disk import Disk
+from slipstream.log.disk import Disk, write_file
 
 DIRECTORY = "commit-log"
 FILES = ("0.log", "1.log")
@@ -99,7 +99,7 @@ def _move(disk: Disk, root: str, found: str, wanted: str) -> None:
         _claim(disk, wanted, _Owner(os.path.abspath(root), pointer.id))
     for name in FILES:
         if disk.exists(f"{found}/{name}"):
-            _put(disk, f"{wanted}/{name}", disk.read(f"{found}/{name}"))
+            write_file(disk, f"{wanted}/{name}", disk.read(f"{found}/{name}"))
         else:
             disk.remove(f"{wanted}/{name}")
     disk.sync_dir(wanted)
@@ -156,16 +156,6 @@ def _write(disk: Disk, directory: str, name: str, content: msgspec.Struct) -> No
 def _replace(disk: Disk, directory: str, name: str, content: bytes) -> None:
     """Durably, as a whole or not at all."""
     staged = f"{directory}/{name}{_STAGED}"
-    _put(disk, staged, content)
+    write_file(disk, staged, content)
     disk.rename(staged, f"{directory}/{name}")
     disk.sync_dir(directory)
-
-
-def _put(disk: Disk, path: str, content: bytes) -> None:
-    file = disk.open(path)
-    try:
-        file.truncate(0)
-        file.append(content)
-        file.sync()
-    finally:
-        file.close()

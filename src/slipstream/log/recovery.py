@@ -303,25 +303,19 @@ class _Found:
                         log.remove(seq, False)
 
 
-def _is_blank(disk: Disk, path: str) -> bool:
-    """Whether there is nothing but reserved space in a file."""
+def _is_blank(disk: Disk, path: str, offset: int = 0) -> bool:
+    """Whether there is nothing but reserved space in a file, from `offset` on."""
     file = disk.open(path)
     try:
-        head = file.pread(0, HEADER_SIZE)
-        return not head.strip(b"\0") and not file.pread(0, file.size()).strip(b"\0")
+        head = file.pread(offset, HEADER_SIZE)  # which decides nearly always
+        return not head.strip(b"\0") and not file.pread(offset, file.size()).strip(b"\0")
     finally:
         file.close()
 
 
 def is_unused(disk: Disk, path: str) -> bool:
     """Whether a file is a segment to which nothing was written but its header."""
-    if not _is_segment(path.rpartition("/")[2]):
-        return False
-    file = disk.open(path)
-    try:
-        return not file.pread(HEADER_SIZE, file.size()).strip(b"\0")
-    finally:
-        file.close()
+    return _is_segment(path.rpartition("/")[2]) and _is_blank(disk, path, HEADER_SIZE)
 
 
 def _within(first: int, last: int, gone: list[tuple[int, int]]) -> bool:

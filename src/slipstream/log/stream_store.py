@@ -41,7 +41,7 @@ from slipstream.errors import CorruptionError, StorageError
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.commit_entry import KEEP, REMOVE, Record
 from slipstream.log.commit_log import FILE_BYTES, CommitLog, Removal
-from slipstream.log.disk import Disk, File
+from slipstream.log.disk import Disk, File, write_file
 from slipstream.log.durability import Touched
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.log_place import place_log
@@ -256,7 +256,7 @@ class ConfigurationFile:
         directory. Blocks; raises OSError, `StorageError`."""
         packed = _pack(1, content, _FIRST_MAGIC)
         for slot in (0, 1):
-            self._put(_slot(path, slot), packed, sync=True)
+            write_file(self._disk, _slot(path, slot), packed)
         self._generation, self.content = 1, content
 
     def apply(self, content: bytes, touched: Touched) -> None:
@@ -275,7 +275,7 @@ class ConfigurationFile:
         for slot in (0, 1):
             name = _slot(self.path, slot)
             try:
-                self._put(name + _STAGED, packed, sync=False)
+                write_file(self._disk, name + _STAGED, packed, sync=False)
                 self._disk.rename(name + _STAGED, name)
             except (OSError, StorageError):
                 self._clean_up(name + _STAGED)
@@ -300,17 +300,6 @@ class ConfigurationFile:
             self._disk.remove(name)
         except OSError:
             pass  # the next attempt overwrites it
-
-    def _put(self, name: str, packed: bytes, sync: bool) -> None:
-        file = self._disk.open(name)
-        try:
-            if file.size():  # of an attempt that did not come to its end
-                file.truncate(0)
-            file.append(packed)
-            if sync:
-                file.sync()
-        finally:
-            file.close()
 
 
 _STAGED = ".new"  # behind the name of a file that is about to replace it

@@ -29,7 +29,7 @@ from slipstream.log.base import Log
 from slipstream.log.disk import DirectoryLock, OsDisk
 from slipstream.log.stream_store import Store, StreamStore
 from slipstream.server.foreign_store import foreign_streams
-from slipstream.server.store_check.check import Idle
+from slipstream.server.store_check.check import Idle, StreamFound
 from slipstream.wire.subjects import is_name
 
 NO_BOUND = -1
@@ -39,15 +39,9 @@ class ImportRefusedError(StorageError):
     """A directory that cannot be imported, or into which cannot be imported."""
 
 
-class ImportedStream(msgspec.Struct):
+class ImportedStream(StreamFound):
     """What became of one stream."""
 
-    account: str
-    name: str
-    messages: int = 0
-    bytes: int = 0
-    first_seq: int = 0
-    last_seq: int = 0
     consumers: int = 0
     is_there_already: bool = False  # it was imported before
     problem: str = ""  # why it is not there; "" if it is

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from slipstream.client.jetstream import stored
 from slipstream.client.jetstream.api import check_subject
 from slipstream.client.jetstream.consumer import PullConsumer
 from slipstream.client.jetstream.model import (
@@ -22,7 +21,7 @@ from slipstream.client.jetstream.model import (
 )
 from slipstream.client.jetstream.ordered import OrderedConsumer
 from slipstream.client.jetstream.push import PushConsumer
-from slipstream.client.jetstream.stored import StoredMessage
+from slipstream.client.jetstream.stored import StoredMessage, get, get_batch, last_for
 
 if TYPE_CHECKING:
     from slipstream.client.arrow.scan import Scan
@@ -148,7 +147,7 @@ class Stream:
             request["no_hdr"] = True
         if direct is None:
             direct = self._info.config.allow_direct
-        return await stored.get(self._js.api, self._name, request, direct)
+        return await get(self._js.api, self._name, request, direct)
 
     def get_batch(
         self,
@@ -164,7 +163,7 @@ class Stream:
             request = {"start_time": time_to_wire(start_time)}
         if subject:
             request["next_by_subj"] = subject
-        return stored.get_batch(self._js.api, self._name, request, count)
+        return get_batch(self._js.api, self._name, request, count)
 
     def last_for(
         self,
@@ -178,7 +177,7 @@ class Stream:
         `up_to_sequence` or `up_to_time` shows the stream as it was then.
         """
         wanted = [subjects] if isinstance(subjects, str) else list(subjects)
-        return stored.last_for(self._js.api, self._name, wanted, up_to_sequence, up_to_time)
+        return last_for(self._js.api, self._name, wanted, up_to_sequence, up_to_time)
 
     def scan(
         self,

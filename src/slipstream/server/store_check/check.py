@@ -52,8 +52,8 @@ class ConsumerReport(msgspec.Struct):
     problem: str = ""
 
 
-class StreamReport(msgspec.Struct):
-    """A stream; counts are of the messages that can be read."""
+class StreamFound(msgspec.Struct):
+    """A stream in a store directory."""
 
     account: str
     name: str
@@ -61,6 +61,11 @@ class StreamReport(msgspec.Struct):
     bytes: int = 0
     first_seq: int = 0
     last_seq: int = 0
+
+
+class StreamReport(StreamFound):
+    """A stream; counts are of the messages that can be read."""
+
     lost_messages: int = 0
     lost: list[tuple[int, int]] = msgspec.field(default_factory=list)  # first and last sequence
     damage: list[Damage] = msgspec.field(default_factory=list)
