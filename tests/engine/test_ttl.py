@@ -355,7 +355,7 @@ def test_a_marker_that_the_disk_has_no_room_for_is_put_later() -> None:
 def test_a_million_messages_of_one_second_expire_a_bounded_number_in_each_turn(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slipstream.engine.stream.ttl.EXPIRED_PER_TURN", 10)
+    monkeypatch.setattr("slipstream.engine.stream.ttl.EXPIRED_PER_TURN_IN_RUNS", 10)
     create(client)
     for _ in range(100):
         client.store("s.a", Nats_TTL="1")
@@ -367,3 +367,53 @@ def test_a_million_messages_of_one_second_expire_a_bounded_number_in_each_turn(
         driver.finish()
         left.append(driver.js.streams["S"].log.messages)
     assert left == list(range(90, -1, -10))
+
+
+@pytest.mark.parametrize("is_read_again", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_of_many_with_different_ttls_just_those_go_whose_time_is_over(
+    seed: int, is_read_again: bool
+) -> None:
+    random = Random(seed)
+    disk = SimulatedDisk(random)
+    driver = Driver(disk, segment_bytes=4096).start()
+    client = driver.client()
+    create(client)
+    reader = {"durable_name": "c", "ack_policy": "none"}
+    client.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": reader})
+    ends: dict[int, int] = {}
+    length, ttl = 0, 0
+    for seq in range(1, 200):
+        if not length:  # runs, as bursts leave them
+            length, ttl = random.randint(1, 30), random.choice((0, 1, 1, 2, 3))
+        length -= 1
+        fields = {"Nats_TTL": str(ttl)} if ttl else {}
+        client.store("s.a", **fields)
+        ends[seq] = driver.clock.now + ttl * SECOND if ttl else 1 << 62
+    for seq in random.sample(range(1, 200), 20):
+        client.api("STREAM.MSG.DELETE.S", {"seq": seq})
+        del ends[seq]
+    if is_read_again:
+        now = driver.clock.now
+        driver.stop()
+        driver = Driver(disk, now=now, segment_bytes=4096).start()
+        client = driver.client()
+    for _ in range(4):
+        driver.advance(SECOND)
+        expected = [seq for seq, end in ends.items() if end > driver.clock.now]
+        assert list(stored(client)) == expected
+        assert client.api("CONSUMER.INFO.S.c")["num_pending"] == len(expected)
+
+
+def test_what_is_noted_when_it_is_stored_is_not_read_for_its_ttl() -> None:
+    driver = Driver(SimulatedDisk(Random(1)), segment_bytes=4096).start()
+    client = driver.client()
+    create(client)
+    for _ in range(200):  # in several segments
+        client.store("s.a", Nats_TTL="100")
+    client.store("s.a", Nats_TTL="1")
+    ttls = driver.js.streams["S"].ttls
+    assert ttls is not None
+    noted = ttls.size
+    driver.advance(2 * SECOND)
+    assert ttls.size <= noted

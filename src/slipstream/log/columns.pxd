@@ -1,5 +1,8 @@
 from slipstream.log.subject_index cimport SubjectFilter
 
+cdef enum:
+    GONE_ENTRY = 0xFFFFFFFFu  # what Python knows as `GONE`
+
 
 cdef class Column:
     cdef unsigned int *_values

@@ -6,7 +6,6 @@ from libc.stdlib cimport calloc, free, realloc
 from slipstream.log.subject_index cimport SubjectFilter
 
 GONE = 0xFFFFFFFF
-cdef unsigned int _GONE = 0xFFFFFFFFu
 
 
 cdef class Column:
@@ -57,7 +56,7 @@ cdef class Column:
         if i < 0:
             i = 0
         while i < self.size:
-            if self._values[i] != _GONE:
+            if self._values[i] != GONE_ENTRY:
                 return i
             i += 1
         return -1
@@ -77,7 +76,7 @@ cdef class Column:
                 i += 1
             return -1
         while i < self.size:
-            if self._values[i] != _GONE and matching.accepts(self._values[i]):
+            if self._values[i] != GONE_ENTRY and matching.accepts(self._values[i]):
                 return i
             i += 1
         return -1
@@ -99,7 +98,7 @@ cdef class Column:
             stop = self.size
         matching.refresh()
         while start < stop:
-            if self._values[start] != _GONE and matching.accepts(self._values[start]):
+            if self._values[start] != GONE_ENTRY and matching.accepts(self._values[start]):
                 found += 1
             start += 1
         return found
@@ -111,7 +110,7 @@ cdef class Column:
         if stop > self.size:
             stop = self.size
         while start < stop:
-            found += self._values[start] != _GONE
+            found += self._values[start] != GONE_ENTRY
             start += 1
         return found
 
@@ -150,7 +149,7 @@ cdef class Column:
         cdef const unsigned char *view = <const unsigned char *> PyBytes_AS_STRING(packed)
         cdef Py_ssize_t i
         cdef unsigned int value
-        cdef unsigned int gone = 0xFF if width == 1 else 0xFFFF if width == 2 else _GONE
+        cdef unsigned int gone = 0xFF if width == 1 else 0xFFFF if width == 2 else GONE_ENTRY
         cdef Column map = Column()
         if names is not None:
             for name in names:
@@ -164,7 +163,7 @@ cdef class Column:
             else:
                 value = view[4 * i] | (view[4 * i + 1] << 8) | (view[4 * i + 2] << 16) | (<unsigned int> view[4 * i + 3] << 24)
             if value == gone:
-                value = _GONE
+                value = GONE_ENTRY
             elif names is not None:
                 if value >= map.size:
                     raise ValueError("a packed column names an entry that does not exist")
@@ -182,7 +181,7 @@ cdef class Column:
         cdef unsigned int *names
         cdef unsigned int value
         for i in range(self.size):
-            if self._values[i] != _GONE and self._values[i] > highest:
+            if self._values[i] != GONE_ENTRY and self._values[i] > highest:
                 highest = self._values[i]
         names = <unsigned int *> calloc(highest + 1, sizeof(unsigned int))
         if names == NULL:
@@ -191,8 +190,8 @@ cdef class Column:
             dense._reserve(self.size)
             for i in range(self.size):
                 value = self._values[i]
-                if value == _GONE:
-                    dense._values[i] = _GONE
+                if value == GONE_ENTRY:
+                    dense._values[i] = GONE_ENTRY
                     continue
                 if names[value] == 0:
                     values.append(value)
@@ -212,7 +211,7 @@ cdef class Column:
             out[i] = 0
         for i in range(self.size):
             name = self._values[i]
-            if name == _GONE:
+            if name == GONE_ENTRY:
                 continue
             if name >= names:
                 raise ValueError("a name is larger than said")
@@ -228,7 +227,7 @@ cdef class Column:
         cdef const unsigned char *bits = dead
         for i in range(n if n < self.size else self.size):
             if (bits[i >> 3] >> (i & 7)) & 1:
-                self._values[i] = _GONE
+                self._values[i] = GONE_ENTRY
         return 0
 
     cpdef bytes pack_steps(self, unsigned int start):

@@ -2,6 +2,29 @@ from slipstream.log.columns cimport Column
 from slipstream.log.subject_index cimport SubjectIndex
 from slipstream.wire.buffer cimport OutBuffer
 
+cpdef enum:
+    MESSAGE = 1
+    SKIP = 2
+    TOMBSTONE = 3
+    FRONT = 4
+    ERASED = 5
+    END = 6
+    COMMIT = 7
+    VOID = 8
+
+    MAGIC = 0xA5
+    HAS_HEADER = 0x10
+    PACKED = 0x20
+    MORE = 0x40
+    AFTER = 0x80
+    FIXED_SIZE = 24
+    COMMIT_SIZE = 28
+
+cdef enum:
+    KIND_BITS = 0x0F  # of a kind with its flags
+    MAGIC_AT = 8  # in a record
+    HEADER_SIZE_BYTES = 2
+
 
 cdef class Record:
     cdef public unsigned long long seq
@@ -31,7 +54,6 @@ cdef class Tally:
     cpdef int add(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size, long long ts) except -1
 
 
-cpdef unsigned int crc32(bytes data, Py_ssize_t start, Py_ssize_t end, unsigned int seed)
 cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int place, long long ts, bytes subject, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -1
 cpdef Py_ssize_t decode(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long base, Record record) except -1
 cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record record) except -1

@@ -1,123 +1,22 @@
 """The record codec on raw memory; `record.py` is the plain twin and says what the bytes mean."""
 
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
-from libc.string cimport memchr, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 
-from slipstream.log.columns cimport Column
+from slipstream.log.columns cimport Column, GONE_ENTRY
 from slipstream.log.subject_index cimport SubjectIndex
 from slipstream.wire.buffer cimport OutBuffer
 
-MESSAGE = 1
-SKIP = 2
-TOMBSTONE = 3
-FRONT = 4
-ERASED = 5
-END = 6
-COMMIT = 7
-VOID = 8
-MAGIC = 0xA5
-HAS_HEADER = 0x10
-PACKED = 0x20
-MORE = 0x40
-AFTER = 0x80
-FIXED_SIZE = 24
-COMMIT_SIZE = 28
-
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <string.h>
-    #include <stddef.h>
-
-    /* CRC-32 (IEEE 802.3, reflected): table t tells what a byte does to the sum t bytes later, so
-       sixteen bytes are looked up independently of each other at each step. */
-    #define SLIP_STEP 16
-    static uint32_t slip_crc_table[SLIP_STEP][256];
-    static int slip_crc_folds = 0;
-
-    static void slip_crc_start(void) {
-        for (int byte = 0; byte < 256; byte++) {
-            uint32_t sum = (uint32_t) byte;
-            for (int bit = 0; bit < 8; bit++) sum = (sum >> 1) ^ (sum & 1 ? 0xEDB88320u : 0);
-            slip_crc_table[0][byte] = sum;
-        }
-        for (int later = 1; later < SLIP_STEP; later++)
-            for (int byte = 0; byte < 256; byte++) {
-                uint32_t before = slip_crc_table[later - 1][byte];
-                slip_crc_table[later][byte] = (before >> 8) ^ slip_crc_table[0][before & 0xFF];
-            }
-    #if defined(__x86_64__) && defined(__GNUC__)
-        slip_crc_folds = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse2");
-    #endif
-    }
-
-    /* `sum` is the register itself: the inverted checksum. */
-    static uint32_t slip_crc_look_up(uint32_t sum, const uint8_t *at, size_t size) {
-        const uint8_t *end = at + size;
-        for (; end - at >= SLIP_STEP; at += SLIP_STEP) {
-            uint32_t next = 0;
-            for (int i = 0; i < 4; i++)
-                next ^= slip_crc_table[SLIP_STEP - 1 - i][(uint8_t) (sum >> (8 * i)) ^ at[i]];
-            for (int i = 4; i < SLIP_STEP; i++) next ^= slip_crc_table[SLIP_STEP - 1 - i][at[i]];
-            sum = next;
-        }
-        for (; end - at >= 4; at += 4) {
-            uint32_t next = 0;
-            for (int i = 0; i < 4; i++)
-                next ^= slip_crc_table[3 - i][(uint8_t) (sum >> (8 * i)) ^ at[i]];
-            sum = next;
-        }
-        for (; at < end; at++) sum = (sum >> 8) ^ slip_crc_table[0][(uint8_t) sum ^ *at];
-        return sum;
-    }
-
-    #if defined(__x86_64__) && defined(__GNUC__)
-    #include <emmintrin.h>
-    #include <wmmintrin.h>
-
-    /* The two halves of `sum`, each multiplied by what moving it on by the fold's distance means
-       modulo the polynomial (x^(8 * distance + 32) and x^(8 * distance - 32)), meet `next`. */
-    __attribute__((target("pclmul,sse2")))
-    static inline __m128i slip_fold(__m128i sum, __m128i by, __m128i next) {
-        __m128i low = _mm_clmulepi64_si128(sum, by, 0x00);
-        __m128i high = _mm_clmulepi64_si128(sum, by, 0x11);
-        return _mm_xor_si128(_mm_xor_si128(low, high), next);
-    }
-
-    __attribute__((target("pclmul,sse2")))
-    static uint32_t slip_crc_fold(uint32_t sum, const uint8_t *at, size_t size) {
-        const __m128i by_64 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);
-        const __m128i by_16 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
-        const __m128i *from = (const __m128i *) at;
-        __m128i lane[4];
-        uint8_t rest[16];
-        for (int i = 0; i < 4; i++) lane[i] = _mm_loadu_si128(from + i);
-        lane[0] = _mm_xor_si128(lane[0], _mm_cvtsi32_si128((int) sum));
-        for (from += 4, size -= 64; size >= 64; from += 4, size -= 64)
-            for (int i = 0; i < 4; i++)
-                lane[i] = slip_fold(lane[i], by_64, _mm_loadu_si128(from + i));
-        for (int i = 1; i < 4; i++) lane[0] = slip_fold(lane[0], by_16, lane[i]);
-        for (; size >= 16; from++, size -= 16)
-            lane[0] = slip_fold(lane[0], by_16, _mm_loadu_si128(from));
-        _mm_storeu_si128((__m128i *) rest, lane[0]);
-        return slip_crc_look_up(slip_crc_look_up(0, rest, 16), (const uint8_t *) from, size);
-    }
-    #else
-    #define slip_crc_fold slip_crc_look_up
-    #endif
-
-    static uint32_t slip_crc32(uint32_t seed, const void *data, size_t size) {
-        if (slip_crc_folds && size >= 64)
-            return ~slip_crc_fold(~seed, (const uint8_t *) data, size);
-        return ~slip_crc_look_up(~seed, (const uint8_t *) data, size);
-    }
-    """
-    void slip_crc_start() nogil
-    uint32_t slip_crc32(uint32_t seed, const void *data, size_t n) nogil
-
-slip_crc_start()
-
+# ISA-L has vector code for x86 and arm. Called from here, it takes 53 ns for 200 bytes, of which 45 are
+# the call, and 18 µs for 1 MiB; folding by hand with one processor's intrinsics took 38 ns and 76 µs,
+# zlib takes 150 ns and 245 µs, a table 134 ns and 684 µs. Records of 400 bytes and more gain.
+try:
+    from isal.isal_zlib import crc32 as _crc32
+except ImportError:  # there is no wheel for this kind of processor
+    from zlib import crc32 as _crc32
 
 cdef struct Fixed:
     uint32_t crc
@@ -127,6 +26,69 @@ cdef struct Fixed:
     uint16_t subject_size
     uint32_t place
     int64_t ts
+
+
+cdef struct Parts:
+    Fixed fixed
+    Py_ssize_t subject  # where it begins
+    Py_ssize_t header
+    Py_ssize_t body
+    Py_ssize_t end
+
+
+@cython.final
+@cython.freelist(2)
+@cython.no_gc
+cdef class RawBytes:
+    """Bytes by their address, for a function that takes a buffer."""
+
+    cdef const unsigned char *at
+    cdef Py_ssize_t size
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, <void *> self.at, self.size, 1, flags)
+
+
+cdef uint32_t checksum(const unsigned char *at, Py_ssize_t size, uint32_t seed) except? 0:
+    cdef RawBytes raw = RawBytes.__new__(RawBytes)
+    raw.at = at
+    raw.size = size
+    return _crc32(raw, seed)
+
+
+cdef inline bint is_kind(uint8_t kind) noexcept:
+    """Whether there are records of this kind with these flags."""
+    if kind & (PACKED | MORE | AFTER):
+        return (kind & KIND_BITS) == MESSAGE
+    return MESSAGE <= (kind & KIND_BITS) <= VOID
+
+
+cdef inline bint find_parts(bytes data, Py_ssize_t at, Parts *parts) noexcept:
+    """Find where the record at `at` has its parts, without its checksum; False if there is none."""
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(data)
+    cdef const unsigned char *view = <const unsigned char *> PyBytes_AS_STRING(data)
+    cdef Py_ssize_t header_size = 0
+    if at < 0 or at > n - FIXED_SIZE:
+        return False
+    memcpy(&parts.fixed, view + at, FIXED_SIZE)
+    if parts.fixed.magic != MAGIC or not is_kind(parts.fixed.kind):
+        return False
+    parts.subject = at + FIXED_SIZE
+    if parts.fixed.kind & HAS_HEADER:
+        if parts.subject + HEADER_SIZE_BYTES > n:
+            return False
+        header_size = view[parts.subject] | (view[parts.subject + 1] << 8)
+        parts.subject += HEADER_SIZE_BYTES
+    parts.header = parts.subject + parts.fixed.subject_size
+    parts.body = parts.header + header_size
+    parts.end = at + parts.fixed.length
+    return parts.body <= parts.end <= n
+
+
+cdef inline bint checks_out(bytes data, Py_ssize_t at, Parts *parts, uint32_t salt) except -1:
+    cdef const unsigned char *view = <const unsigned char *> PyBytes_AS_STRING(data)
+    cdef Py_ssize_t start = at + sizeof(uint32_t)
+    return checksum(view + start, parts.end - start, salt) == parts.fixed.crc
 
 
 cdef class Record:
@@ -141,16 +103,6 @@ cdef class Record:
         return self.data[self.body_start:self.end]
 
 
-cpdef unsigned int crc32(bytes data, Py_ssize_t start, Py_ssize_t end, unsigned int seed):
-    if start < 0:
-        start = 0
-    if end > PyBytes_GET_SIZE(data):
-        end = PyBytes_GET_SIZE(data)
-    if end <= start:
-        return seed
-    return slip_crc32(seed, PyBytes_AS_STRING(data) + start, end - start)
-
-
 cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int place, long long ts, bytes subject, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -1:
     cdef Py_ssize_t subject_size = PyBytes_GET_SIZE(subject)
     cdef Py_ssize_t header_size = body_start - header_start
@@ -162,113 +114,85 @@ cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int
         raise IndexError("a record's parts lie outside of its data")
     if header_size > 0xFFFF or subject_size > 0xFFFF:
         raise ValueError("a record's subject or header block is longer than 65,535 bytes")
-    length = 24 + (2 if header_size else 0) + subject_size + end - header_start
+    length = FIXED_SIZE + subject_size + end - header_start
+    if header_size:
+        length += HEADER_SIZE_BYTES
     out._grow(length)
     begin = out._data + out.size
     fixed.length = <uint32_t> length
-    fixed.magic = 0xA5
-    fixed.kind = <uint8_t> (kind | (0x10 if header_size else 0))
+    fixed.magic = MAGIC
+    fixed.kind = <uint8_t> (kind | (HAS_HEADER if header_size else 0))
     fixed.subject_size = <uint16_t> subject_size
     fixed.place = place
     fixed.ts = ts
     fixed.crc = 0
-    memcpy(begin, &fixed, 24)
-    at = begin + 24
+    memcpy(begin, &fixed, FIXED_SIZE)
+    at = begin + FIXED_SIZE
     if header_size:
         at[0] = header_size & 0xFF
         at[1] = (header_size >> 8) & 0xFF
-        at += 2
+        at += HEADER_SIZE_BYTES
     memcpy(at, PyBytes_AS_STRING(subject), subject_size)
     memcpy(at + subject_size, PyBytes_AS_STRING(data) + header_start, end - header_start)
-    fixed.crc = slip_crc32(salt, begin + 4, length - 4)
-    memcpy(begin, &fixed.crc, 4)
+    fixed.crc = checksum(begin + sizeof(fixed.crc), length - sizeof(fixed.crc), salt)
+    memcpy(begin, &fixed.crc, sizeof(fixed.crc))
     out.size += length
     return length
 
 
-cdef inline bint _is_kind(uint8_t kind) noexcept:
-    if kind & 0xE0:
-        return (kind & 0x0F) == 1
-    return 1 <= (kind & 0x0F) <= 8
+cdef inline void fill(Record record, bytes data, const Parts *parts, unsigned long long base):
+    cdef const char *subject = PyBytes_AS_STRING(data) + parts.subject
+    cdef Py_ssize_t size = parts.fixed.subject_size
+    record.seq = base + parts.fixed.place
+    record.ts = parts.fixed.ts
+    record.kind = parts.fixed.kind & KIND_BITS
+    record.packed = (parts.fixed.kind & PACKED) != 0
+    # Runs of the same subject are common: keep the object when the bytes are the same.
+    if PyBytes_GET_SIZE(record.subject) != size or memcmp(PyBytes_AS_STRING(record.subject), subject, size):
+        record.subject = PyBytes_FromStringAndSize(subject, size)
+    record.data = data
+    record.header_start = parts.header
+    record.body_start = parts.body
+    record.end = parts.end
 
 
 cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record record) except -1:
-    cdef Py_ssize_t n = PyBytes_GET_SIZE(data)
-    cdef const unsigned char *view = <const unsigned char *> PyBytes_AS_STRING(data)
-    cdef Fixed fixed
-    cdef Py_ssize_t start
-    cdef Py_ssize_t header_size = 0
-    cdef Py_ssize_t end
-    cdef bytes known
-    if at < 0 or at > n - 24:
+    cdef Parts parts
+    if not find_parts(data, at, &parts):
         return 0
-    memcpy(&fixed, view + at, 24)
-    start = at + 24
-    if fixed.kind & 0x10:
-        if start + 2 > n:
-            return 0
-        header_size = view[start] | (view[start + 1] << 8)
-        start += 2
-    end = at + fixed.length
-    if fixed.magic != 0xA5 or not _is_kind(fixed.kind) or end > n or start + fixed.subject_size + header_size > end:
-        return 0
-    record.seq = base + fixed.place
-    record.ts = fixed.ts
-    record.kind = fixed.kind & 0x0F
-    record.packed = (fixed.kind & 0x20) != 0
-    # Runs of the same subject are common: keep the object when the bytes are the same.
-    known = record.subject
-    if PyBytes_GET_SIZE(known) != fixed.subject_size or _differ(
-        PyBytes_AS_STRING(known), <const char *> view + start, fixed.subject_size
-    ):
-        record.subject = PyBytes_FromStringAndSize(<const char *> view + start, fixed.subject_size)
-    record.data = data
-    record.header_start = start + fixed.subject_size
-    record.body_start = record.header_start + header_size
-    record.end = end
-    return end
-
-
-cdef inline bint _differ(const char *a, const char *b, Py_ssize_t n) noexcept:
-    cdef Py_ssize_t i
-    for i in range(n):
-        if a[i] != b[i]:
-            return True
-    return False
+    fill(record, data, &parts, base)
+    return parts.end
 
 
 cpdef Py_ssize_t decode(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long base, Record record) except -1:
-    cdef Py_ssize_t end = peek(data, at, base, record)
-    cdef uint32_t crc
-    if not end:
+    cdef Parts parts
+    if not find_parts(data, at, &parts) or not checks_out(data, at, &parts, salt):
         return 0
-    memcpy(&crc, PyBytes_AS_STRING(data) + at, 4)
-    if slip_crc32(salt, PyBytes_AS_STRING(data) + at + 4, end - at - 4) != crc:
-        return 0
-    return end
+    fill(record, data, &parts, base)
+    return parts.end
 
 
 cpdef Py_ssize_t length_at(bytes data, Py_ssize_t at) except -1:
     cdef uint32_t length
-    if at < 0 or at > PyBytes_GET_SIZE(data) - 24:
+    if at < 0 or at > PyBytes_GET_SIZE(data) - FIXED_SIZE:
         return 0
-    memcpy(&length, PyBytes_AS_STRING(data) + at + 4, 4)
+    memcpy(&length, PyBytes_AS_STRING(data) + at + sizeof(uint32_t), sizeof(length))
     return length
 
 
 cpdef Py_ssize_t resync(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long place) except -2:
     cdef const char *view = PyBytes_AS_STRING(data)
     cdef Py_ssize_t n = PyBytes_GET_SIZE(data)
-    cdef Py_ssize_t magic = at + 8
+    cdef Py_ssize_t magic = at + MAGIC_AT
     cdef const char *found
     cdef Record record = Record()
-    while 8 <= magic < n:
-        found = <const char *> memchr(view + magic, 0xA5, n - magic)
+    while MAGIC_AT <= magic < n:
+        found = <const char *> memchr(view + magic, MAGIC, n - magic)
         if found == NULL:
             return -1
         magic = found - view
-        if decode(data, magic - 8, salt, 0, record) and record.seq >= place:
-            return magic - 8
+        if decode(data, magic - MAGIC_AT, salt, 0, record) and record.seq >= place:
+            return magic - MAGIC_AT
         magic += 1
     return -1
 
@@ -276,7 +200,7 @@ cpdef Py_ssize_t resync(bytes data, Py_ssize_t at, unsigned int salt, unsigned l
 cpdef Py_ssize_t next_whole(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long place) except -2:
     cdef Record record = Record()
     cdef Py_ssize_t end = at + length_at(data, at)
-    if end >= at + 24 and decode(data, end, salt, 0, record):
+    if end >= at + FIXED_SIZE and decode(data, end, salt, 0, record):
         if place <= record.seq <= place + 1:
             return end
     return resync(data, at + 1, salt, place)
@@ -294,54 +218,36 @@ cdef class Tally:
 
 
 cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectIndex subjects, unsigned long long base, Column ids, Column offsets, Tally tally) except -1:
-    cdef const unsigned char *view = <const unsigned char *> PyBytes_AS_STRING(data)
-    cdef Py_ssize_t n = PyBytes_GET_SIZE(data)
-    cdef Fixed fixed
-    cdef Py_ssize_t start
-    cdef Py_ssize_t header_size
-    cdef Py_ssize_t body
+    cdef const char *view = PyBytes_AS_STRING(data)
+    cdef Parts parts
+    cdef Py_ssize_t body_size
     cdef uint32_t size
     cdef unsigned int id
-    while 0 <= at <= n - 24:
-        memcpy(&fixed, view + at, 24)
-        start = at + 24
-        header_size = 0
-        if fixed.magic != 0xA5 or fixed.place != ids.size:
-            break
-        if fixed.kind == 7:
-            if fixed.length != 28 or at + 28 > n:
+    while find_parts(data, at, &parts) and parts.fixed.place == ids.size:
+        if parts.fixed.kind == COMMIT:
+            if parts.fixed.length != COMMIT_SIZE:
                 break
-            memcpy(&size, view + start, 4)
-            if size > at or slip_crc32(salt, view + at + 4, 24) != fixed.crc:
+            memcpy(&size, view + parts.body, sizeof(size))
+            if size > at or not checks_out(data, at, &parts, salt):
                 break
-            at += 28
+            at = parts.end
             tally.committed = at
-            if size > tally.durable:
-                tally.durable = size
+            tally.durable = max(tally.durable, <Py_ssize_t> size)
             continue
-        if (fixed.kind & 0x0F) != 1:
+        if (parts.fixed.kind & KIND_BITS) != MESSAGE or not checks_out(data, at, &parts, salt):
             break
-        if fixed.kind & 0x10:
-            if start + 2 > n:
-                break
-            header_size = view[start] | (view[start + 1] << 8)
-            start += 2
-        if at + fixed.length > n or start + fixed.subject_size + header_size > at + fixed.length:
-            break
-        if slip_crc32(salt, view + at + 4, fixed.length - 4) != fixed.crc:
-            break
-        id = <unsigned int> subjects._intern(<const char *> view + start, fixed.subject_size)
-        subjects.added(id, base + fixed.place)
+        id = <unsigned int> subjects._intern(view + parts.subject, parts.fixed.subject_size)
+        subjects.added(id, base + parts.fixed.place)
         ids.append(id)
         offsets.append(<unsigned int> at)
-        body = at + fixed.length - start - fixed.subject_size - header_size
-        if fixed.kind & 0x20 and body >= 4:
-            memcpy(&size, view + at + fixed.length - body, 4)
-            body = size
-        tally.add(fixed.subject_size, header_size, body, fixed.ts)
-        if fixed.kind & 0xC0:
+        body_size = parts.end - parts.body
+        if parts.fixed.kind & PACKED and body_size >= sizeof(size):
+            memcpy(&size, view + parts.body, sizeof(size))
+            body_size = size
+        tally.add(parts.fixed.subject_size, parts.body - parts.header, body_size, parts.fixed.ts)
+        if parts.fixed.kind & (MORE | AFTER):
             tally.groups = True
-        at += fixed.length
+        at = parts.end
     return at
 
 
@@ -353,12 +259,12 @@ def copy_used(bytes data, Column ids, Column offsets, OutBuffer out, Py_ssize_t 
     cdef Py_ssize_t length
     for place in range(ids.size):
         fresh.append(<unsigned int> (start + out.size))
-        if ids.get(place) == 0xFFFFFFFF:
+        if ids.get(place) == GONE_ENTRY:
             continue
         at = offsets.get(place)
         limit = offsets.get(place + 1) if place + 1 < offsets.size else PyBytes_GET_SIZE(data)
         length = length_at(data, at)
-        if length < 24 or at + length > limit:
+        if length < FIXED_SIZE or at + length > limit:
             length = limit - at
         out.put_slice(data, at, at + length)
     return fresh

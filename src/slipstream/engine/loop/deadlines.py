@@ -7,9 +7,10 @@ goes to buckets of a lower level. So a deadline is moved at most once for each l
 number of deadlines, and adding one costs a constant. A bucket's span stands in absolute time: when
 the clock is set back, buckets wait until their time has come again, and nothing is due early.
 
-An entry takes 16 bytes. A message that is removed before its time leaves its entry here. Where
-entries outnumber the messages of the stream, each new entry has a few old ones looked at, and those
-without a message go: there are never more than about three times as many entries as messages.
+An entry is a run of sequences that follow each other and are due at one tick, as those of a burst
+are; it takes 24 bytes. A message that is removed before its time is in its entry still. Where
+entries outnumber the messages of the stream, each new one has a few old ones looked at, and what
+has no message goes: there are never more than about three times as many entries as messages.
 """
 
 import heapq
@@ -17,6 +18,7 @@ from array import array
 from collections.abc import Callable
 
 BITS = 6  # 64 buckets of one level make one of the next
+ENTRY = 3  # numbers: the first sequence of a run, how many follow from it on, and their tick
 ENTRIES_SPARE = 4096  # so many entries without a message are never looked for
 LOOKED_AT = 4  # old entries, for each new one where there are too many
 
@@ -25,39 +27,48 @@ class Deadlines:
     """Sequences, each with the tick (since the epoch) at which it is due."""
 
     def __init__(self) -> None:
-        self.size = 0
-        self._buckets: dict[tuple[int, int], array[int]] = {}  # level, span: sequence, tick, ...
+        self.size = 0  # how many entries there are
+        self._buckets: dict[tuple[int, int], array[int]] = {}  # level, span: entries
         self._order: list[tuple[int, int, int]] = []  # a heap: begin of the span, level, span
-        self._open: array[int] = array("Q")  # of buckets whose time has come, in reverse
+        self._open: array[int] = array("Q")  # a bucket whose time has come, in reverse
         self._unchecked: list[tuple[int, int]] = []  # buckets to look through for dead entries
         self._checked: array[int] = array("Q")  # the bucket that is being looked through ...
         self._check_at = 0  # ... and how far
 
     def add(self, seq: int, due: int, now: int) -> None:
         """Have `seq` taken at `due`; `now` and `due` in ticks."""
+        self._add_run(seq, 1, due, now)
+
+    def _add_run(self, first: int, count: int, due: int, now: int) -> None:
         level = (max(due - now, 1).bit_length() - 1) // BITS
         span = due >> (BITS * level)
         bucket = self._buckets.get((level, span))
         if bucket is None:
             bucket = self._buckets[level, span] = array("Q")
             heapq.heappush(self._order, (span << (BITS * level), level, span))
-        bucket.append(seq)
-        bucket.append(due)
+        elif bucket and bucket[-1] == due and bucket[-3] + bucket[-2] == first:
+            bucket[-2] += count
+            return
+        bucket.extend((first, count, due))
         self.size += 1
 
     def take(self, now: int, looked_at_max: int) -> list[int]:
         """Remove and return sequences that are due, ascending; not all of them if many are."""
-        found = []
-        for _ in range(looked_at_max):
-            if not self._open and not self._open_next(now):
-                break
-            seq = self._open.pop()
-            due = self._open.pop()
+        found: list[int] = []
+        left = looked_at_max
+        while left > 0 and (self._open or self._open_next(now)):
+            first, count, due = self._open.pop(), self._open.pop(), self._open.pop()
             self.size -= 1
-            if due <= now:
-                found.append(seq)
-            else:
-                self.add(seq, due, now)
+            if due > now:
+                self._add_run(first, count, due, now)
+                left -= 1
+                continue
+            taken = min(count, left)
+            found.extend(range(first, first + taken))
+            left -= taken
+            if taken < count:
+                self._open.extend((due, count - taken, first + taken))
+                self.size += 1
         found.sort()
         return found
 
@@ -96,11 +107,13 @@ class Deadlines:
                 self._checked = self._buckets.get(self._unchecked.pop(), array("Q"))
                 self._check_at = 0
             elif is_live(bucket[self._check_at]):
-                self._check_at += 2
+                self._check_at += ENTRY
+            elif bucket[self._check_at + 1] > 1:
+                bucket[self._check_at] += 1
+                bucket[self._check_at + 1] -= 1
             else:
-                due = bucket.pop()
-                seq = bucket.pop()
+                last = bucket[-ENTRY:]
+                del bucket[-ENTRY:]
                 if self._check_at < len(bucket):
-                    bucket[self._check_at] = seq
-                    bucket[self._check_at + 1] = due
+                    bucket[self._check_at : self._check_at + ENTRY] = last
                 self.size -= 1

@@ -759,9 +759,11 @@ class Stream(Service):
 
     def remove_message(self, seq: _int, erase: bool) -> bool:
         """Remove one message, and tell the consumers. False if it is not there."""
-        if not self.log.read(seq, self._record):
-            return False
-        subject = self._record.subject
+        subject = b""
+        if self.consumers or self.direct_consumers:
+            if not self.log.read(seq, self._record):
+                return False
+            subject = self._record.subject
         if not self.log.remove(seq, erase):
             return False
         self._tell_removed(seq, subject)
@@ -802,10 +804,14 @@ class Stream(Service):
             if not bound and self.ttls.expire_by_age(before):
                 self._age_timer = self.engine.timers.at(self.clock.now, self._expire)
                 return
+        self.drop_below(bound)
+        self.watch_age()
+
+    def drop_below(self, bound: _int) -> None:
+        """Let go of every message below the sequence `bound`; consumers find out in this turn."""
         if self.log.drop_below(bound):
             self._front_moved = True
             self.mark_dirty()
-        self.watch_age()
 
     # -- the end -------------------------------------------------------------------------------
 

@@ -1,17 +1,19 @@
 """Messages that live for a time of their own, and markers of what has gone (streams.md section 11).
 
-A message with `Nats-TTL` is removed that many seconds after it was stored. What the record says
-counts: the deadlines in memory only say when to look at it. So nothing is removed before its time,
-whatever the clock does. Removing is not logged by itself: what expired while the server was down,
-or what a crash brought back, expires again.
+A message with `Nats-TTL` is removed that many seconds after it was stored. A deadline is compared
+with the clock when its message goes, so that nothing is removed before its time, whatever the clock
+does. Removing is not logged by itself: what expired while the server was down, or what a crash
+brought back, expires again.
 
-The deadlines are not stored. When a stream begins, the messages in those segments that hold header
-blocks are read, a bounded number in each turn, while the stream already works.
+The deadlines are not stored, and a sequence is never given to a second message. When a stream
+begins, the messages in those segments that hold header blocks are read, a bounded number in each
+turn, while the stream already works.
 
 With `subject_delete_marker_ttl` the last message of a subject does not go without a trace: a marker
 takes its place, which expires as well and leaves nothing.
 """
 
+from bisect import bisect_left
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 NEVER = -1
 INVALID = -2
 TTL_SECONDS_MAX = 2**33  # 272 years: what lives longer does not expire
-EXPIRED_PER_TURN = 2_000
+EXPIRED_PER_TURN = 2_000  # one by one ...
+EXPIRED_PER_TURN_IN_RUNS = 10_000  # ... and where nothing takes their place
 READ_PER_TURN = 2_000  # messages looked at for TTLs after the start
 TICK_NS = SECOND // 20  # deadlines are rounded up to this, so that many share a turn
 RETRY_NS = SECOND  # after the disk had no room for a marker, or could not be read
@@ -150,13 +153,14 @@ class MessageTtls:
             self._read_on()
         except (OSError, StorageError):
             self._retry_at = now + RETRY_NS
-        due = self._deadlines.take(now // TICK_NS, EXPIRED_PER_TURN)
-        for at, seq in enumerate(due):
-            if not self._expire(seq, now):
-                self._retry_at = now + RETRY_NS
-                for later in due[at:]:
-                    self._deadlines.add(later, now // TICK_NS, now // TICK_NS)
-                break
+        leaves_markers = self._marker_seconds and not self._stream.config.sealed
+        most = EXPIRED_PER_TURN if leaves_markers else EXPIRED_PER_TURN_IN_RUNS
+        due = self._deadlines.take(now // TICK_NS, most)
+        gone = self._replace(due) if leaves_markers else self._drop(due)
+        if gone < len(due):
+            self._retry_at = now + RETRY_NS
+            for later in due[gone:]:
+                self._deadlines.add(later, now // TICK_NS, now // TICK_NS)
         self._watch()
 
     def stop(self) -> None:
@@ -167,12 +171,15 @@ class MessageTtls:
 
     def _read_on(self) -> None:
         """Look at some more of the messages that were there before."""
+        if self._read_seq > self._read_last:
+            return
         log = self._stream.log
         record = self._record
         left = READ_PER_TURN
         blocks = list(log.blocks)
         for at, block in enumerate(blocks):
             behind = blocks[at + 1].base if at + 1 < len(blocks) else self._read_last + 1
+            behind = min(behind, self._read_last + 1)
             if self._read_seq < behind and block.has_headers:
                 while left and log.next(self._read_seq, None, record) and record.seq < behind:
                     left -= 1
@@ -183,17 +190,33 @@ class MessageTtls:
             self._read_seq = max(self._read_seq, behind)
         self._read_seq = self._read_last + 1
 
-    def _expire(self, seq: int, now: int) -> bool:
-        """A deadline has passed: let the message go, if it is still there and says so itself. False
-        if it has to stay for the moment."""
-        record = self._record
+    def _drop(self, due: list[int]) -> int:
+        """Remove those of some messages that are still there, ascending; how many are done with."""
+        stream = self._stream
+        start = bisect_left(due, stream.log.first_seq)
+        end = start
+        while end < len(due) and due[end] == due[start] + end - start:
+            end += 1
         try:
-            if not self._stream.log.read(seq, record):
-                return True
-            ttl = ttl_of(record)
-            return ttl <= 0 or record.ts + ttl * SECOND > now or self._let_go(record)
+            if end > start and due[start] == stream.log.first_seq:
+                stream.drop_below(due[end - 1] + 1)
+                start = end
+            for at in range(start, len(due)):
+                start = at
+                stream.remove_message(due[at], False)
         except (OSError, StorageError):
-            return False
+            return start
+        return len(due)
+
+    def _replace(self, due: list[int]) -> int:
+        """The same, with markers in the place of a subject's last ones."""
+        for at, seq in enumerate(due):
+            try:
+                if self._stream.log.read(seq, self._record) and not self._let_go(self._record):
+                    return at
+            except (OSError, StorageError):
+                return at
+        return len(due)
 
     # -- age -----------------------------------------------------------------------------------
 
