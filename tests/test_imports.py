@@ -38,7 +38,7 @@ NOT_TO_START = frozenset(
     }
 )
 # What every server needs of other projects, with what that loads in its turn.
-LIBRARIES = "import asyncio, ssl, msgspec, uvloop"
+LIBRARIES = "import asyncio, ssl, isal.isal_zlib, msgspec, uvloop"
 # What the server loads of the standard library beyond that. An entry is a decision: it costs every
 # start.
 OF_THE_STANDARD_LIBRARY = frozenset(

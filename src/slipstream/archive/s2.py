@@ -8,7 +8,9 @@ read, too.
 
 from collections.abc import Iterator
 
-from slipstream.archive.s2_block import crc32c, decode_block, encode_block
+from google_crc32c import value as crc32c
+
+from slipstream.archive.s2_block import decode_block, encode_block
 from slipstream.errors import CorruptionError
 
 BLOCK_BYTES = 1024 * 1024  # of what is written

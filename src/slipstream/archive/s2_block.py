@@ -1,4 +1,4 @@
-"""One block of S2, and the CRC-32C of what is in it.
+"""One block of S2.
 
 A block is its size (a varint) and then literals and copies of earlier bytes. A copy whose offset is
 zero repeats the last offset, which Snappy's format does not know.
@@ -10,28 +10,6 @@ plain twin and test oracle.
 from slipstream.errors import CorruptionError
 
 _WHAT = "the archive is damaged: a block can not be decompressed"
-
-
-def _make_table() -> list[int]:
-    table = []
-    for byte in range(256):
-        value = byte
-        for _ in range(8):
-            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
-        table.append(value)
-    return table
-
-
-_TABLE = _make_table()
-
-
-def crc32c(data: bytes) -> int:
-    """The CRC-32C (Castagnoli) of `data`."""
-    value = 0xFFFFFFFF
-    table = _TABLE
-    for byte in data:
-        value = (value >> 8) ^ table[(value ^ byte) & 0xFF]
-    return value ^ 0xFFFFFFFF
 
 
 def encode_block(data: bytes) -> bytes:

@@ -13,63 +13,6 @@ cdef extern from *:
     #include <stddef.h>
     #include <string.h>
 
-    /* CRC-32C: table t tells what a byte does to the sum t bytes later. */
-    static uint32_t slip_crc32c_table[8][256];
-    static int slip_crc32c_in_hardware = 0;
-
-    static void slip_crc32c_start(void) {
-        for (int byte = 0; byte < 256; byte++) {
-            uint32_t sum = (uint32_t) byte;
-            for (int bit = 0; bit < 8; bit++) sum = (sum >> 1) ^ (sum & 1 ? 0x82F63B78u : 0);
-            slip_crc32c_table[0][byte] = sum;
-        }
-        for (int later = 1; later < 8; later++)
-            for (int byte = 0; byte < 256; byte++) {
-                uint32_t before = slip_crc32c_table[later - 1][byte];
-                slip_crc32c_table[later][byte] =
-                    (before >> 8) ^ slip_crc32c_table[0][before & 0xFF];
-            }
-    #if defined(__x86_64__) && defined(__GNUC__)
-        slip_crc32c_in_hardware = __builtin_cpu_supports("sse4.2");
-    #endif
-    }
-
-    #if defined(__x86_64__) && defined(__GNUC__)
-    #include <nmmintrin.h>
-    __attribute__((target("sse4.2")))
-    static uint32_t slip_crc32c_hardware(uint32_t sum, const uint8_t *at, size_t size) {
-        uint64_t wide = sum;
-        for (; size >= 8; at += 8, size -= 8) {
-            uint64_t word;
-            memcpy(&word, at, 8);
-            wide = _mm_crc32_u64(wide, word);
-        }
-        sum = (uint32_t) wide;
-        for (; size; at++, size--) sum = _mm_crc32_u8(sum, *at);
-        return sum;
-    }
-    #else
-    #define slip_crc32c_hardware slip_crc32c_look_up
-    #endif
-
-    static uint32_t slip_crc32c_look_up(uint32_t sum, const uint8_t *at, size_t size) {
-        for (; size >= 8; at += 8, size -= 8) {
-            uint32_t next = 0;
-            for (int i = 0; i < 4; i++)
-                next ^= slip_crc32c_table[7 - i][(uint8_t) (sum >> (8 * i)) ^ at[i]];
-            for (int i = 4; i < 8; i++) next ^= slip_crc32c_table[7 - i][at[i]];
-            sum = next;
-        }
-        for (; size; at++, size--)
-            sum = (sum >> 8) ^ slip_crc32c_table[0][(uint8_t) sum ^ *at];
-        return sum;
-    }
-
-    static uint32_t slip_crc32c(const uint8_t *at, size_t size) {
-        if (slip_crc32c_in_hardware) return ~slip_crc32c_hardware(~0u, at, size);
-        return ~slip_crc32c_look_up(~0u, at, size);
-    }
-
     static size_t slip_s2_number(const uint8_t *at, int width) {
         size_t value = 0;
         for (int i = 0; i < width; i++) value |= (size_t) at[i] << (8 * i);
@@ -241,20 +184,7 @@ cdef extern from *:
     }
     """
     size_t slip_s2_encode(const uint8_t *data, size_t size, uint8_t *out) nogil
-    void slip_crc32c_start() nogil
-    uint32_t slip_crc32c(const uint8_t *at, size_t size) nogil
     int slip_s2_decode(const uint8_t *at, const uint8_t *end, uint8_t *out, size_t size) nogil
-
-slip_crc32c_start()
-
-
-def crc32c(bytes data not None):
-    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(data)
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
-    cdef uint32_t found
-    with nogil:
-        found = slip_crc32c(at, size)
-    return found
 
 
 def decode_block(bytes data not None, Py_ssize_t start, Py_ssize_t end, Py_ssize_t size_max):

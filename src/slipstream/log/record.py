@@ -86,11 +86,6 @@ class Record:
         return self.data[self.body_start : self.end]
 
 
-def crc32(data: bytes, start: int, end: int, seed: int) -> int:
-    """CRC-32 (IEEE) of ``data[start:end]``, continued from `seed`."""
-    return zlib.crc32(data[start:end], seed)
-
-
 def encode(
     out: OutBuffer,
     kind: int,
@@ -160,7 +155,9 @@ def peek(data: bytes, at: int, base: int, record: Record) -> int:
 def decode(data: bytes, at: int, salt: int, base: int, record: Record) -> int:
     """`peek`, and 0 as well if the checksum does not fit."""
     end = peek(data, at, base, record)
-    if not end or crc32(data, at + 4, end, salt) != int.from_bytes(data[at : at + 4], "little"):
+    if not end or zlib.crc32(data[at + 4 : end], salt) != int.from_bytes(
+        data[at : at + 4], "little"
+    ):
         return 0
     return end
 

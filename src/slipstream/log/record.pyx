@@ -140,7 +140,7 @@ cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int
     return length
 
 
-cdef inline void fill(Record record, bytes data, const Parts *parts, unsigned long long base):
+cdef inline void fill(Record record, bytes data, Parts *parts, unsigned long long base):
     cdef const char *subject = PyBytes_AS_STRING(data) + parts.subject
     cdef Py_ssize_t size = parts.fixed.subject_size
     record.seq = base + parts.fixed.place
@@ -166,10 +166,10 @@ cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record
 
 cpdef Py_ssize_t decode(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long base, Record record) except -1:
     cdef Parts parts
-    if not find_parts(data, at, &parts) or not checks_out(data, at, &parts, salt):
+    if not find_parts(data, at, &parts):
         return 0
     fill(record, data, &parts, base)
-    return parts.end
+    return parts.end if checks_out(data, at, &parts, salt) else 0
 
 
 cpdef Py_ssize_t length_at(bytes data, Py_ssize_t at) except -1:
