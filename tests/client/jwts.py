@@ -1,6 +1,7 @@
 """Operators, accounts and users whose JWTs a nats-server in operator mode believes."""
 
 import base64
+import binascii
 import hashlib
 import json
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from slipstream.client.auth import KeyPair
-from slipstream.wire.nkeys import crc16
 
 PREFIXES = {"O": 14 << 3, "A": 0, "U": 20 << 3}
 
@@ -27,7 +27,11 @@ def new_seed(kind: str) -> str:
     prefix = PREFIXES[kind]
     head = bytes([(18 << 3) | (prefix >> 5), (prefix & 31) << 3])
     body = head + raw
-    return base64.b32encode(body + crc16(body).to_bytes(2, "little")).decode().rstrip("=")
+    return (
+        base64.b32encode(body + binascii.crc_hqx(body, 0).to_bytes(2, "little"))
+        .decode()
+        .rstrip("=")
+    )
 
 
 def _text(data: bytes) -> str:

@@ -54,7 +54,6 @@ cdef class Stream(Service):
     cdef list _covered
     cdef long long _prepared
     cdef long long _finished
-    cdef Py_ssize_t _ack_at
     cdef list _fresh
     cdef unsigned long long _announced
     cdef bint _front_moved
