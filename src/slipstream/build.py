@@ -46,6 +46,8 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.engine.leaf.session",
     "slipstream.engine.stream.dedupe",
     "slipstream.engine.stream.expectations",
+    "slipstream.engine.stream.counters",
+    "slipstream.engine.stream.ingest_checks",
     "slipstream.engine.stream.fast_batches",
     "slipstream.engine.stream.stream",
     "slipstream.engine.stream.direct_answer",

@@ -1,6 +1,7 @@
 """Streams that count: what is stored is the total of each subject."""
 
 import base64
+from random import Random
 from typing import Any
 
 import pytest
@@ -102,3 +103,31 @@ def test_within_a_batch_each_increment_adds_to_the_one_before(client: Client) ->
         answer = client.request("c.a", b"", headers)
     assert answer.json() == {"stream": "C", "seq": 4, "batch": "b", "count": 3}
     assert total(client, "c.a") == b'{"val":"13"}'
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_total_is_that_of_the_last_message_that_is_there(
+    client: Client, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slipstream.engine.stream.counters.TOTALS_MAX", 3)
+    random = Random(seed)
+    create(client, allow_rollup_hdrs=True, allow_atomic=True)
+    totals: dict[str, list[tuple[int, int]]] = {f"c.{n}": [] for n in range(6)}
+    for _ in range(300):
+        subject = random.choice(list(totals))
+        before = totals[subject]
+        kind = random.choice(("count", "count", "count", "delete", "purge"))
+        if kind == "count":
+            by = random.randint(-5, 5)
+            answer = count(client, subject, str(by))
+            expected = by + (before[-1][1] if before else 0)
+            assert answer["val"] == str(expected)
+            before.append((answer["seq"], expected))
+        elif kind == "delete" and before:
+            client.api("STREAM.MSG.DELETE.C", {"seq": before.pop()[0]})
+        elif kind == "purge":
+            client.api("STREAM.PURGE.C", {"filter": subject, "keep": 1})
+            del before[:-1]
+    for subject, known in totals.items():
+        if known:
+            assert total(client, subject) == b'{"val":"%d"}' % known[-1][1]

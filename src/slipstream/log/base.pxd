@@ -47,6 +47,8 @@ cdef class Log:
     @cython.locals(last=Block, ids=Column, i=Py_ssize_t)
     cdef _drop_all(self)
     cpdef unsigned long long first_of(self, bytes subject) except? 0
+    cpdef unsigned long long last_on(self, bytes subject) except? 0
+    cdef unsigned long long _last_of_id(self, unsigned int id) except? 0
     @cython.locals(block=Block, at=Py_ssize_t, lo=Py_ssize_t, hi=Py_ssize_t, middle=Py_ssize_t, candidate=Block)
     cdef Py_ssize_t _index_of(self, unsigned long long seq) except -2
     @cython.locals(block=Block)

@@ -275,6 +275,20 @@ class Log:
             self.subjects.set_first(id, seq)
         return seq
 
+    def last_on(self, subject: bytes) -> _int:
+        """The highest live sequence on one subject, which is no pattern; 0 if none."""
+        id = self.subjects.find(subject)
+        if id < 0 or self.subjects.count(id) == 0:
+            return 0
+        return self._last_of_id(id)
+
+    def _last_of_id(self, id: _int) -> _int:
+        seq = self.subjects.last(id)
+        if seq == 0:
+            seq = self._seek_last(id, self.last_seq)
+            self.subjects.set_last(id, seq)
+        return seq
+
     def last_of(self, pattern: bytes, up_to: _int = 0) -> _int:
         """The highest live sequence that matches `pattern` (up to `up_to` unless 0); 0 if none."""
         found = self.last_per_subject((pattern,), up_to)
@@ -285,10 +299,7 @@ class Log:
         matching = SubjectFilter(self.subjects, patterns or (b">",))
         found = []
         for id in matching.ids():
-            seq = self.subjects.last(id)
-            if seq == 0:
-                seq = self._seek_last(id, self.last_seq)
-                self.subjects.set_last(id, seq)
+            seq = self._last_of_id(id)
             if up_to and seq > up_to:
                 seq = self._seek_last(id, up_to)
             if seq:

@@ -4,7 +4,6 @@ A message says by how much in `Nats-Incr`. What is stored is the new total, ``{"
 decimal number of any length, so the last message of a subject has its total.
 """
 
-import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -22,9 +21,11 @@ if TYPE_CHECKING:
 # Python turns no longer text into a number, nor a longer number into text, as that takes long.
 DIGITS_MAX = min(sys.get_int_max_str_digits() or 4300, 4300) - 1
 
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+TOTALS_MAX = 65_536  # subjects of a stream whose totals are kept in memory
 SOURCES = b"Nats-Counter-Sources"
 
-_INTEGER = re.compile(rb"[+-]?[0-9]+")
 _FORBIDDEN = (
     b"Nats-Rollup",
     b"Nats-Expected-Last-Sequence",
@@ -41,14 +42,15 @@ class Total(msgspec.Struct):
     val: str
 
 
-def read_increment(value: bytes) -> int:
+def read_increment(value: bytes) -> _int:
     """The number in a `Nats-Incr` header. Raises `ApiError` 10171."""
-    if not _INTEGER.fullmatch(value) or len(value) > DIGITS_MAX:
+    digits = value[1:] if value.startswith((b"+", b"-")) else value
+    if not digits.isdigit() or len(value) > DIGITS_MAX:
         raise ApiError(10171)
     return int(value)
 
 
-def check_increment(stream: "Stream", message: Inbound, value: bytes, is_alone: bool) -> int:
+def check_increment(stream: "Stream", message: Inbound, value: bytes, is_alone: bool) -> _int:
     """By how much a message adds, which is checked; `is_alone` where it has no other field that
     means something. Raises `ApiError`."""
     increment = read_increment(value)
@@ -62,22 +64,48 @@ def check_increment(stream: "Stream", message: Inbound, value: bytes, is_alone: 
     return increment
 
 
+class Totals:
+    """What the last messages of some subjects have as their totals, so that they need not be read.
+
+    A total is noted with the sequence of its message, and counts while that is the subject's last.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[_int, _int]] = {}  # sequence, total
+
+    def find(self, subject: bytes, last: _int) -> _int | None:
+        """The total of a subject whose last message is `last`; None if it has to be read."""
+        known = self._known.get(subject)
+        return known[1] if known is not None and known[0] == last else None
+
+    def note(self, subject: bytes, seq: _int, total: _int) -> None:
+        """Message `seq` was stored on `subject`, with this total and nothing of sources."""
+        if len(self._known) >= TOTALS_MAX and subject not in self._known:
+            del self._known[next(iter(self._known))]
+        self._known[subject] = (seq, total)
+
+
 def add_up(
-    stream: "Stream", subject: bytes, message: Inbound, increment: int, staged: Staged | None
-) -> bytes:
-    """Make the total the message's body; how the acknowledgement's JSON goes on.
+    stream: "Stream", subject: bytes, message: Inbound, increment: _int, staged: Staged | None
+) -> _int | None:
+    """Make the total the message's body; the total, or None if it is not to be noted.
 
     `staged` is what the message's batch has brought before. Raises `ApiError`.
     """
-    last = _last(stream, subject)
     known = staged.counters.get(subject) if staged is not None else None
-    total = increment + (_total(last) if known is None else known)
+    seen: dict[str, dict[str, str]] = {}
+    if known is None:
+        known = stream.totals.find(subject, stream.log.last_on(subject))
+    if known is None or staged is not None:
+        last = _last(stream, subject)
+        known = _total(last) if known is None else known
+        seen = _seen(last)  # no message of its own batch can have come from a source
+    total = increment + known
     try:
         text = b"%d" % total
     except ValueError:
         raise ApiError(10171) from None
     header = message.header()
-    seen = _seen(last)  # no message of its own batch can have come from a source
     if seen:
         header = _with_seen(header, seen)
     data = header + b'{"val":"%b"}' % text
@@ -89,7 +117,12 @@ def add_up(
     message.body_start = len(header)
     message.header_start = 0
     message.end = len(message.data)
-    return b',"val":"%b"}' % text
+    return None if seen else total
+
+
+def ack_end(message: Inbound) -> bytes:
+    """How the JSON of an acknowledgement goes on for a message with a total as its body."""
+    return b"," + message.data[message.body_start + 1 : message.end]
 
 
 def add_sourced(stream: "Stream", message: Inbound, source: bytes, subject: bytes) -> None:
@@ -137,7 +170,7 @@ def _with_field(block: bytes, name: bytes, value: bytes) -> bytes:
 
 def _last(stream: "Stream", subject: bytes) -> Record | None:
     """The message on `subject` that has its total; None if there is none that can be read."""
-    seq = stream.log.last_of(subject)
+    seq = stream.log.last_on(subject)
     record = Record()
     return record if seq and stream.log.read(seq, record) else None
 
@@ -155,12 +188,12 @@ def _seen(last: Record | None) -> dict[str, dict[str, str]]:
         raise ApiError(10172) from None
 
 
-def _total(last: Record | None) -> int:
+def _total(last: Record | None) -> _int:
     """What the messages on a subject have added up to. Raises `ApiError` 10172."""
     return 0 if last is None else _read_total(last.body())
 
 
-def _read_total(body: bytes) -> int:
+def _read_total(body: bytes) -> _int:
     """The number in a stored message. Raises `ApiError` 10172."""
     try:
         return _number(msgspec.json.decode(body, type=Total).val)
@@ -168,7 +201,7 @@ def _read_total(body: bytes) -> int:
         raise ApiError(10172) from None
 
 
-def _number(text: str) -> int:
+def _number(text: str) -> _int:
     """Raises `ApiError` 10172."""
     try:
         return int(text)

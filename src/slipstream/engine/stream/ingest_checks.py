@@ -1,12 +1,11 @@
 """What headers ask of a publish, in the order in which nats-server looks (streams.md 6.2)."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.json_body import read_number
 from slipstream.engine.session.message import Inbound
-from slipstream.engine.stream.counters import add_up, check_increment
+from slipstream.engine.stream.counters import ack_end, add_up, check_increment
 from slipstream.engine.stream.schedule_checks import Schedule, check_cancel, check_schedule
 from slipstream.engine.stream.staging import Staged
 from slipstream.engine.stream.ttl import INVALID, parse_ttl, raise_ttl
@@ -15,22 +14,25 @@ from slipstream.wire.headers import count_prefix, find, without, without_status
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
 
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
 DIGITS_MAX = 20  # of a number with 64 bits
 HEADER_BYTES_MAX = 65_535  # of a message's block, as a record of the log holds it
 
 
-@dataclass(slots=True)
 class Verdict:
     """What the headers lead to, where they do not refuse the message."""
 
-    message_id: bytes = b""
-    increment: int | None = None  # of a counter
-    schedule: Schedule | None = None  # that the message is
-    cancels: bytes = b""  # the subject of the schedule that ends with it
-    duplicate_of: int = 0
-    rollup: str = ""  # "sub" or "all"
-    ttl: int = 0  # seconds; 0 is none, below that without an end
-    ack_end: bytes = b"}"  # how the JSON of its acknowledgement goes on after the sequence
+    def __init__(self, message_id: bytes = b"", rollup: str = "", ttl: _int = 0) -> None:
+        self.message_id = message_id
+        self.increment: _int | None = None  # of a counter
+        self.total: _int | None = None  # ... if it may be noted
+        self.schedule: Schedule | None = None  # that the message is
+        self.cancels = b""  # the subject of the schedule that ends with it
+        self.duplicate_of = 0
+        self.rollup = rollup  # "sub" or "all"
+        self.ttl = ttl  # seconds; 0 is none, below that without an end
+        self.ack_end = b"}"  # how the JSON of its acknowledgement goes on after the sequence
 
 
 def check_headers(
@@ -38,23 +40,19 @@ def check_headers(
 ) -> Verdict:
     """Look at every header that means something; `staged` is what the message's batch has brought
     before. Raises `ApiError`, also where the block gets too long by what is put into it here."""
-
-    def value(name: bytes) -> bytes:
-        """The header's value; one without a value is as good as none."""
-        return find(message.data, message.header_start, message.body_start, name) or b""
-
     verdict = Verdict()
-    increment = value(b"Nats-Incr")
+    increment = _value(message, b"Nats-Incr")
     if increment:
         fields = count_prefix(message.data, message.header_start, message.body_start, b"Nats-")
         verdict.increment = check_increment(stream, message, increment, is_alone=fields == 1)
         if fields == 1:  # nothing else is asked for
-            verdict.ack_end = add_up(stream, subject, message, verdict.increment, staged)
+            verdict.total = add_up(stream, subject, message, verdict.increment, staged)
+            verdict.ack_end = ack_end(message)
             return _within_bounds(message, verdict)
-    expected_stream = value(b"Nats-Expected-Stream")
+    expected_stream = _value(message, b"Nats-Expected-Stream")
     if expected_stream and expected_stream != stream.name.encode():
         raise ApiError(10060)
-    ttl = parse_ttl(value(b"Nats-TTL"))
+    ttl = parse_ttl(_value(message, b"Nats-TTL"))
     if ttl and ttl != INVALID and stream.ttls is None:
         raise ApiError(10166)
     if ttl and not stream.config.allow_msg_counter:
@@ -62,37 +60,44 @@ def check_headers(
         if fields == 1:  # nothing else is asked for
             _take_ttl(stream, subject, message, ttl, verdict)
             return _within_bounds(message, verdict)
-    _check_subject_sequence(stream, subject, value(b"Nats-Expected-Last-Subject-Sequence"),
-                            value(b"Nats-Expected-Last-Subject-Sequence-Subject"))  # fmt: skip
-    expected = value(b"Nats-Expected-Last-Sequence")
+    expected_of = _value(message, b"Nats-Expected-Last-Subject-Sequence")
+    of = _value(message, b"Nats-Expected-Last-Subject-Sequence-Subject")
+    _check_subject_sequence(stream, subject, expected_of, of)
+    expected = _value(message, b"Nats-Expected-Last-Sequence")
     if expected and read_number(expected, DIGITS_MAX) != stream.log.last_seq:
         raise ApiError(10071, seq=stream.log.last_seq)
     verdict.schedule = check_schedule(stream, subject, message)
     verdict.cancels = check_cancel(stream, subject, message)
-    if value(b"Nats-Stream-Source"):
+    if _value(message, b"Nats-Stream-Source"):
         raise ApiError(10227)
-    message_id = value(b"Nats-Msg-Id")
+    message_id = _value(message, b"Nats-Msg-Id")
     if message_id:
         verdict.message_id = message_id
         verdict.duplicate_of = stream.dedupe.find(message_id)
         if verdict.duplicate_of:
             return verdict
-    last_id = value(b"Nats-Expected-Last-Msg-Id")
+    last_id = _value(message, b"Nats-Expected-Last-Msg-Id")
     if last_id and last_id != stream.last_msg_id:
         raise ApiError(10070, id=stream.last_msg_id.decode("utf-8", "replace"))
-    rollup = value(b"Nats-Rollup")
+    rollup = _value(message, b"Nats-Rollup")
     if rollup:
         verdict.rollup = _rollup(stream, rollup)
     if stream.config.allow_msg_counter:
         if verdict.increment is None:
             raise ApiError(10169)
-        verdict.ack_end = add_up(stream, subject, message, verdict.increment, staged)
+        verdict.total = add_up(stream, subject, message, verdict.increment, staged)
+        verdict.ack_end = ack_end(message)
     _take_ttl(stream, subject, message, ttl, verdict)
     return _within_bounds(message, verdict)
 
 
+def _value(message: Inbound, name: bytes) -> bytes:
+    """The value of a header field; one without a value is as good as none."""
+    return find(message.data, message.header_start, message.body_start, name) or b""
+
+
 def _take_ttl(
-    stream: "Stream", subject: bytes, message: Inbound, ttl: int, verdict: Verdict
+    stream: "Stream", subject: bytes, message: Inbound, ttl: _int, verdict: Verdict
 ) -> None:
     if ttl == INVALID:
         if stream.config.retention != "interest" or stream.is_wanted(subject):

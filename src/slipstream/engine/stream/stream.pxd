@@ -4,6 +4,8 @@ from slipstream.engine.session.account cimport Account
 from slipstream.engine.loop.clock cimport Clock
 from slipstream.engine.stream.dedupe cimport DuplicateWindow
 from slipstream.engine.stream.expectations cimport all_hold
+from slipstream.engine.stream.counters cimport Totals
+from slipstream.engine.stream.ingest_checks cimport Verdict, check_headers, remove_request_info
 from slipstream.engine.session.message cimport Inbound
 from slipstream.engine.session.routing cimport Route, Service
 from slipstream.engine.loop.turn cimport Turn
@@ -63,6 +65,7 @@ cdef class Stream(Service):
     cdef Record _record
     cdef object _age_timer
     cdef object _dedupe_timer
+    cdef public Totals totals
     cdef public object ttls
     cdef public object batches
     cdef public object schedules
@@ -104,5 +107,11 @@ cdef class Stream(Service):
     @cython.locals(seq="unsigned long long", last="unsigned long long", count="unsigned long long")
     cdef int _announce(self) except -1
     cpdef int acked(self, object consumer, unsigned long long seq) except -1
+    @cython.locals(verdict=Verdict)
+    cdef int _handle_headers(self, bytes subject, Inbound message) except -1
+    cpdef unsigned long long store_checked(self, bytes subject, Inbound message, Verdict verdict) except? 0
+    cpdef object finish_message(self, unsigned long long seq, bytes subject, Verdict verdict)
+    cdef object _note_id(self, unsigned long long seq, Verdict verdict)
+    cdef object _obey(self, unsigned long long seq, bytes subject, Verdict verdict)
     cpdef bint remove_message(self, unsigned long long seq, bint erase) except -1
     cdef int _tell_removed(self, unsigned long long seq, bytes subject) except -1

@@ -18,6 +18,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.stream.atomic_batches import AtomicBatches
 from slipstream.engine.stream.config import StreamConfig
+from slipstream.engine.stream.counters import Totals
 from slipstream.engine.stream.dedupe import DuplicateWindow
 from slipstream.engine.stream.expectations import all_hold
 from slipstream.engine.stream.fast_batches import FastBatches
@@ -111,6 +112,7 @@ class Stream(Service):
         self._record = Record()
         self._age_timer: Any = None
         self._dedupe_timer: Any = None
+        self.totals = Totals()  # of counters
         self.ttls: MessageTtls | None = None  # where messages may have times of their own
         self.schedules: Schedules | None = None  # where they may be published later
         self.batches: AtomicBatches | None = None  # where they may be published all or none
@@ -338,6 +340,8 @@ class Stream(Service):
 
     def _obey(self, seq: _int, subject: bytes, verdict: Verdict) -> None:
         """Message `seq` was stored: do what its headers ask for."""
+        if verdict.total is not None:
+            self.totals.note(subject, seq, verdict.total)
         if verdict.ttl > 0 and self.ttls is not None:
             self.ttls.stored(seq, verdict.ttl)
         if verdict.rollup == "all":
