@@ -3,6 +3,7 @@
 import base64
 import errno
 import json
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -233,14 +234,37 @@ def test_a_stream_that_is_deleted_during_a_checkpoint_is_no_failed_disk(
     assert client.driver.js.problems == []
 
 
-def test_a_start_whose_sync_fails_leaves_out_that_stream_alone(disk: SimulatedDisk) -> None:
+def test_a_start_whose_sync_fails_writes_once_more(disk: SimulatedDisk) -> None:
     client = begin(disk)
     publish_to_all(client, b"second")
     disk.crash()
     disk.fail("sync")
     client = Driver(disk).start().client()
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert [stored(client, name) for name in NAMES] == [[b"first", b"second"]] * 3
+
+
+def test_a_start_leaves_out_a_stream_that_cannot_be_synced(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    disk.crash()
+    sync_all = SimulatedDisk.sync_all
+
+    def refuse(disk: SimulatedDisk, files: Sequence[str], directories: Sequence[str]) -> None:
+        if any("/B/" in path for path in files):
+            raise OSError(errno.EIO, "Input/output error")
+        sync_all(disk, files, directories)
+
+    monkeypatch.setattr(SimulatedDisk, "sync_all", refuse)
+    client = Driver(disk).start().client()
     found = [stored(client, name) for name in NAMES]
-    assert sorted(found) == [[], [b"first", b"second"], [b"first", b"second"]]
+    assert found == [[b"first", b"second"], [], [b"first", b"second"]]
+    monkeypatch.undo()
+    client = Driver(disk).start().client()
+    assert [stored(client, name) for name in NAMES] == [[b"first", b"second"]] * 3
 
 
 def test_a_log_that_fails_while_batches_wait_for_it_lets_them_down(

@@ -1,10 +1,13 @@
 """Small files and directories: a crash leaves the old or the new, never half of either."""
 
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from slipstream.errors import CorruptionError, StorageError
+from slipstream.log.disk import OsDisk
+from slipstream.log.file_log import FileLog
 from slipstream.log.stream_store import Closing, ConsumerStore, Late, Store, StreamStore, TwinFile
 from slipstream.testing.simulated_disk import SimulatedDisk
 
@@ -234,3 +237,24 @@ def test_any_name_is_a_directory_of_its_own(name: str) -> None:
     store.stream("$G", name).create(b"meta")
     assert [found for found, _ in store.streams("$G")] == [name]
     assert store.stream("$G", name).meta.load() == b"meta"
+
+
+def test_logs_that_several_threads_open_are_those_that_one_opens(tmp_path: Path) -> None:
+    store = Store(OsDisk(), str(tmp_path))
+    for n in range(20):
+        stream = store.stream("$G", f"S{n}")
+        stream.belongs_to(1 + n)
+        stream.create(b"{}")
+        log = stream.begin_log()
+        for k in range(n):
+            log.append(b"s.%d" % k, b"body", 0, 0, 4, 1 + k)
+        log.close()
+    found = []
+    for threads in (1, 8):
+        again = Store(OsDisk(), str(tmp_path), threads=threads)
+        logs = again.open_logs([(again.stream("$G", f"S{n}"), 1) for n in range(20)])
+        found.append([log.messages for log in logs if isinstance(log, FileLog)])
+        for log in logs:
+            if isinstance(log, FileLog):
+                log.close()
+    assert found == [list(range(20))] * 2

@@ -32,6 +32,7 @@ import errno
 import os
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -706,6 +707,7 @@ class StreamStore:
 class Store:
     """The store directory of a server; `cache_bytes_max` bounds the memory that reading takes,
     `log_bytes` each of the commit log's two files. That is in `log_dir`, or in the store directory.
+    So many `threads` open logs.
 
     What the commit log holds is applied first. Blocks; raises OSError, `StorageError`.
     """
@@ -718,8 +720,10 @@ class Store:
         segment_bytes: int = SEGMENT_BYTES,
         log_bytes: int = FILE_BYTES,
         log_dir: str = "",
+        threads: int = 1,
     ) -> None:
         self.disk = disk
+        self._threads = threads
         self.root = f"{root}/jetstream"
         self._cache = BlockCache(cache_bytes_max)
         self._segment_bytes = segment_bytes
@@ -745,8 +749,7 @@ class Store:
             path = f"{root}/{record.path}"
             if self._is_of_that_stream(path, record, known):
                 writes.setdefault(path, []).append(record)
-        for path, records in writes.items():
-            self._write(path, records)
+        self._write_all(writes)
         touched.sync(disk)
         self.commit_log.begin()
 
@@ -844,21 +847,37 @@ class Store:
         below = path[len(os.path.dirname(self.root)) + 1 :]
         self.commit_log.retain(removal, Record(REMOVE, created, below, b""))
 
-    def _write(self, path: str, records: list[Record]) -> None:
-        """Write to a segment what it may lack, durably. What the disk does not take now stays in
-        the log, and its stream is not opened."""
+    def _write_all(self, writes: dict[str, list[Record]]) -> None:
+        """Write to segments what they may lack, durably: with one sync, unless that fails."""
+        touched = Touched()
+        written = [path for path in writes if self._write(path, writes[path], touched)]
+        try:
+            touched.sync(self.disk)
+        except OSError:  # of one stream, perhaps: the others are served
+            for path in written:
+                self._write(path, writes[path], None)
+
+    def _write(self, path: str, records: list[Record], touched: Touched | None) -> bool:
+        """Write to a segment what it may lack; `touched` is to be synced, None: it is durable on
+        return. What the disk does not take now stays in the log, and its stream is not opened:
+        False."""
         last = records[-1]
         contents = [record.content for record in records]
         missing = UnwrittenSegment(self.disk, path, last.incarnation, contents)
-        touched = Touched()
+        if self._late.is_removed(self._stream_of(path)):
+            return False
         try:
-            if self._late.is_removed(self._stream_of(path)):
-                return
-            missing.apply(b"", touched)
-            touched.sync(self.disk)
+            if touched is None:
+                alone = Touched()
+                missing.apply(b"", alone)
+                alone.sync(self.disk)
+            else:
+                missing.apply(b"", touched)
         except (OSError, StorageError) as error:
             self._late.unwritten[os.path.dirname(path)] = error
             self.commit_log.retain(missing, last)
+            return False
+        return True
 
     def _is_creation(self, path: str, record: Record, known: dict[str, int]) -> bool:
         """Whether a record is the configuration of a stream that is not there, or that is younger
@@ -917,6 +936,27 @@ class Store:
         """The directory of a stream, there or not."""
         path = f"{self.root}/{_escape(account)}/{_escape(name)}"
         return self._stream_at(path)
+
+    def open_logs(self, streams: list[tuple[StreamStore, int]]) -> list[FileLog | Exception]:
+        """Open the logs of streams, each with its first sequence, several at a time: after a crash
+        each of them waits for the disk. In the place of one that cannot be opened stands why. See
+        `StreamStore.open_log`; blocks."""
+
+        def opened(stream: StreamStore, first_seq: int) -> FileLog | Exception:
+            try:
+                return stream.open_log(first_seq, BlockCache())
+            except Exception as error:  # whatever it is, the other streams are served
+                return error
+
+        if self._threads > 1 and len(streams) > 1:
+            with ThreadPoolExecutor(min(self._threads, len(streams))) as threads:
+                logs = list(threads.map(lambda one: opened(*one), streams))
+        else:
+            logs = [opened(*one) for one in streams]
+        for (stream, _), log in zip(streams, logs, strict=True):
+            if isinstance(log, FileLog):
+                stream.share_cache(log)
+        return logs
 
     def streams(self, account: str) -> Iterator[tuple[str, StreamStore]]:
         """Name and directory of every stream of an account that has left any."""

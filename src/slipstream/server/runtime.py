@@ -29,6 +29,9 @@ DRAIN_STEP_SECONDS = 0.005
 ROUND_STEPS_MIN = 2_000
 
 
+OPENING_THREADS = 16  # open logs at a start: after a crash each waits for syncs, which share work
+
+
 class Runtime:
     """One server on the running loop. `enter` and `leave` frame each turn of the engine."""
 
@@ -120,7 +123,7 @@ class Runtime:
         is named. Blocks."""
         if self._lock is None:
             self._lock = DirectoryLock(directory)
-        self.store = Store(OsDisk(), directory, log_dir=log_dir)
+        self.store = Store(OsDisk(), directory, log_dir=log_dir, threads=OPENING_THREADS)
         return self.store
 
     async def listen(self, host: str, port: int) -> int:

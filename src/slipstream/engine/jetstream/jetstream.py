@@ -358,36 +358,47 @@ class JetStream:
         """Start again every stream that the store directory has. Blocks."""
         if self.store is None:
             return
+        found: list[tuple[str, StreamConfig, StreamStore, int]] = []
         for name, store in self.store.streams(self.account.name):
             try:
                 meta = msgspec.json.decode(store.meta.load())
                 config = load_config(meta["config"])
                 store.belongs_to(meta["created"])
                 self._created = max(self._created, meta["created"])
-                log = store.open_log(config.first_seq or 1)
+                found.append((name, config, store, meta["created"]))
             except Exception as error:  # whatever it is, the other streams are served
-                self._unreadable[name] = (
-                    f"JetStream stream '{self.account.name} > {name}' could not be recovered: "
-                    f"{error}"
-                )
-                self.problem(self._unreadable[name])
-                continue
-            stream = Stream(self, config, log, store, meta["created"])
-            self._begin(stream)
-            if store.meta.doubt:
-                doubt_stream(stream, store.meta.doubt)
-            self.check_copies(store.meta, f"stream '{self.account.name} > {name}'")
-            _recall_ids(stream)
-            restore_consumers(stream)
-            set_inflow(stream, is_restored=True)
-            lost = log.lost
-            if lost.count or lost.bytes:
-                self.problem(
-                    f"stream '{self.account.name} > {name}' has lost {lost.count} messages, and "
-                    f"{lost.bytes} damaged bytes are kept aside: see docs/storage.md"
-                )
+                self._cannot_read(name, error)
+        logs = self.store.open_logs([(one[2], one[1].first_seq or 1) for one in found])
+        for (name, config, store, created), log in zip(found, logs, strict=True):
+            if isinstance(log, Exception):
+                self._cannot_read(name, log)
+            else:
+                self._go_on(Stream(self, config, log, store, created), store)
         for stream in self.streams.values():
             take_back_letters(stream)
+
+    def _cannot_read(self, name: str, error: Exception) -> None:
+        self._unreadable[name] = (
+            f"JetStream stream '{self.account.name} > {name}' could not be recovered: {error}"
+        )
+        self.problem(self._unreadable[name])
+
+    def _go_on(self, stream: Stream, store: StreamStore) -> None:
+        """A stream of an earlier process is served again, with its consumers."""
+        name = f"stream '{self.account.name} > {stream.name}'"
+        self._begin(stream)
+        if store.meta.doubt:
+            doubt_stream(stream, store.meta.doubt)
+        self.check_copies(store.meta, name)
+        _recall_ids(stream)
+        restore_consumers(stream)
+        set_inflow(stream, is_restored=True)
+        lost = stream.log.lost
+        if lost.count or lost.bytes:
+            self.problem(
+                f"{name} has lost {lost.count} messages, and {lost.bytes} damaged bytes are kept "
+                "aside: see docs/storage.md"
+            )
 
     def check_copies(self, configuration: ConfigurationFile, owner: str) -> None:
         """Report a damaged second copy of a configuration that was read, and have it written
