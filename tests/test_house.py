@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from slipstream import build
+from slipstream.model.error_codes import ErrorCode
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "slipstream"
@@ -69,6 +70,18 @@ def test_the_engine_imports_neither_asyncio_nor_os_nor_time() -> None:
         _relative(p): match.group(1)
         for p in (SOURCE / "engine").rglob("*.p*")
         if p.suffix in {".py", ".pyx", ".pxd"} and (match := forbidden.search(p.read_text()))
+    }
+    assert not found
+
+
+def test_errors_of_the_api_have_names_and_no_numbers() -> None:
+    number = re.compile(rf"\b(?:{'|'.join(str(int(code)) for code in ErrorCode)})\b")
+    found = {
+        _relative(p): match[0]
+        for p in SOURCE.rglob("*.p*")
+        if p.suffix in {".py", ".pyx", ".pxd"}
+        and p != SOURCE / "model" / "error_codes.py"
+        and (match := number.search(p.read_text()))
     }
     assert not found
 

@@ -61,7 +61,7 @@ OF_THE_STANDARD_LIBRARY = frozenset(
     }
 )
 # The folders of the package that a server is made of.
-OF_THE_PACKAGE = frozenset({"build", "engine", "errors", "log", "server", "wire"})
+OF_THE_PACKAGE = frozenset({"build", "engine", "errors", "log", "model", "server", "wire"})
 
 
 def loaded_by(code: str, *flags: str) -> set[str]:

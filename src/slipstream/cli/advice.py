@@ -8,23 +8,29 @@ import shlex
 from collections.abc import Mapping
 
 from slipstream.errors import Error
+from slipstream.model.error_codes import ErrorCode
 
 # By `err_code` of the JetStream API.
-BY_CODE = {
-    10003: "`slipstream errors lookup 10003` says more",
-    10008: "JetStream is busy: try again",
-    10014: "`slipstream consumer ls STREAM` lists the consumers",
-    10037: "`slipstream stream state STREAM` shows which sequences there are",
-    10039: "use an account with JetStream: --user, --creds or --context",
-    10047: "`slipstream account info` shows what is left",
-    10058: "`slipstream stream edit` changes a stream",
-    10059: "`slipstream stream ls --all` lists the streams",
-    10065: "`slipstream stream ls --subject SUBJECT` names the stream that stores it",
-    10076: "start the server with JetStream: `slipstream serve`, or `nats-server -js`",
-    10148: "`slipstream consumer edit` changes a consumer",
+BY_CODE: dict[int, str] = {
+    ErrorCode.BAD_REQUEST: f"`slipstream errors lookup {ErrorCode.BAD_REQUEST}` says more",
+    ErrorCode.CLUSTER_NOT_AVAIL: "JetStream is busy: try again",
+    ErrorCode.CONSUMER_NOT_FOUND: "`slipstream consumer ls STREAM` lists the consumers",
+    ErrorCode.NO_MESSAGE_FOUND: "`slipstream stream state STREAM` shows which sequences there are",
+    ErrorCode.NOT_ENABLED_FOR_ACCOUNT: (
+        "use an account with JetStream: --user, --creds or --context"
+    ),
+    ErrorCode.STORAGE_RESOURCES_EXCEEDED: "`slipstream account info` shows what is left",
+    ErrorCode.STREAM_NAME_EXIST: "`slipstream stream edit` changes a stream",
+    ErrorCode.STREAM_NOT_FOUND: "`slipstream stream ls --all` lists the streams",
+    ErrorCode.STREAM_SUBJECT_OVERLAP: (
+        "`slipstream stream ls --subject SUBJECT` names the stream that stores it"
+    ),
+    ErrorCode.NOT_ENABLED: (
+        "start the server with JetStream: `slipstream serve`, or `nats-server -js`"
+    ),
+    ErrorCode.CONSUMER_ALREADY_EXISTS: "`slipstream consumer edit` changes a consumer",
 }
-# By the server's text: 10052 stands for whatever may be wrong with a configuration.
-INVALID_CONFIG = 10052
+# By the server's text, for STREAM_INVALID_CONFIG: whatever is wrong with a configuration.
 BY_TEXT = {
     "invalid subject": "words between dots, none of them empty; * and > stand for whole words",
     "not supported by this server": "docs/compatibility.md says what a Slipstream server supports",
@@ -58,7 +64,7 @@ def one_line(error: Error, named: Mapping[str, str] = {}) -> str:
     text = _ADVICE_TO_PROGRAMS.sub("", " ".join(str(error).split()))
     code = getattr(error, "err_code", 0)
     advice = BY_CODE.get(code, "")
-    if code == INVALID_CONFIG:
+    if code == ErrorCode.STREAM_INVALID_CONFIG:
         advice = next((help_for_it for said, help_for_it in BY_TEXT.items() if said in text), "")
     for kind in type(error).__mro__:
         if advice:

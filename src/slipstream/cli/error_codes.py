@@ -8,14 +8,13 @@ import typer
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import print_json, say, table
 from slipstream.cli.session import new_app, wants_json
-from slipstream.engine.protocol.api_errors import API_ERRORS
+from slipstream.model.error_codes import ErrorCode
 
 app = new_app("Look up JetStream's error codes.")
 
 
-def _entry(code: int) -> dict[str, object]:
-    status, text = API_ERRORS[code]
-    return {"err_code": code, "code": status, "description": text}
+def _entry(code: ErrorCode) -> dict[str, object]:
+    return {"err_code": code.value, "code": code.status, "description": code.description}
 
 
 @app.command("ls")
@@ -23,23 +22,28 @@ def ls(
     pattern: Annotated[str, typer.Argument(metavar="TEXT", help="Only those with this text")] = "",
 ) -> None:
     """List the errors."""
-    found = [
-        code for code, (_, text) in API_ERRORS.items() if re.search(pattern, text, re.IGNORECASE)
-    ]
+    found = [code for code in ErrorCode if re.search(pattern, code.description, re.IGNORECASE)]
     if wants_json():
         print_json([_entry(code) for code in found])
         return
-    rows = [(str(code), str(API_ERRORS[code][0]), API_ERRORS[code][1]) for code in found]
+    rows = [(str(code), str(code.status), code.description) for code in found]
     table("JetStream errors", ("NATS Code", "HTTP Error Code", "Description"), rows)
 
 
 @app.command("lookup")
-def lookup(code: Annotated[int, typer.Argument(metavar="CODE", help="Like 10059")]) -> None:
+def lookup(
+    number: Annotated[
+        int, typer.Argument(metavar="CODE", help=f"Like {ErrorCode.STREAM_NOT_FOUND}")
+    ],
+) -> None:
     """Show one error."""
-    if code not in API_ERRORS:
-        raise UsageError(f"there is no error {code}; `slipstream errors ls` lists them")
-    status, text = API_ERRORS[code]
+    code = next((code for code in ErrorCode if code == number), None)
+    if code is None:
+        raise UsageError(f"there is no error {number}; `slipstream errors ls` lists them")
     if wants_json():
         print_json(_entry(code))
         return
-    say(f"NATS Error Code: {code}\n\n        Description: {text}\n    HTTP Error Code: {status}")
+    say(
+        f"NATS Error Code: {code}\n\n"
+        f"        Description: {code.description}\n    HTTP Error Code: {code.status}"
+    )

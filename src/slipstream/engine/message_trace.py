@@ -21,6 +21,7 @@ from slipstream.engine.sharing.stream_imports import ImportedService
 from slipstream.engine.stream.ingest_checks import check_headers
 from slipstream.engine.stream.retention import check_room_for
 from slipstream.engine.stream.stream import Stream
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import find
 from slipstream.wire.subjects import is_literal
 
@@ -206,9 +207,9 @@ class _Trace:
         config = stream.config
         try:
             if config.sealed:
-                raise ApiError(10109)
+                raise ApiError(ErrorCode.STREAM_SEALED)
             if 0 <= config.max_msg_size < self._size:
-                raise ApiError(10054)
+                raise ApiError(ErrorCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
             verdict = check_headers(stream, subject, message)
             if verdict.duplicate_of:
                 return "msgid is duplicate"

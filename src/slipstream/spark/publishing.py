@@ -17,6 +17,7 @@ from slipstream.client.jetstream.errors import ApiError, NoStreamError, WrongLas
 from slipstream.client.jetstream.publish import read_ack
 from slipstream.client.payload import subject_bytes
 from slipstream.errors import Error
+from slipstream.model.error_codes import ErrorCode
 from slipstream.spark.patient_rows import PatientPublisher, is_settled
 from slipstream.spark.sink_options import SinkOptions
 from slipstream.spark.sink_rows import RowError, name_of
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
 REASON_HEADER = "Slipstream-Reason"
 ORIGIN_HEADER = "Slipstream-Origin"
 SIZE_HEADER = "Slipstream-Size"
-_BLAME_THE_ROW = {10054, 10060, 10111, 10165, 10166}  # errors of a message, not of the stream
+_BLAME_THE_ROW = {
+    ErrorCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM,
+    ErrorCode.STREAM_NOT_MATCH,
+    ErrorCode.STREAM_ROLLUP_FAILED,
+    ErrorCode.MESSAGE_TTL_INVALID,
+    ErrorCode.MESSAGE_TTL_DISABLED,
+}  # errors of a message, not of the stream
 NOT_SENT = ValueError("not sent")  # in the place of a reason that is not known yet
 _HEADERS_BYTES = 4096  # left for headers when a row is cut to fit
 

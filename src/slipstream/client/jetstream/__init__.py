@@ -14,7 +14,6 @@ from slipstream.client.jetstream.batch_publish import AtomicBatch, FastBatch
 from slipstream.client.jetstream.consumer import Consumer, PullConsumer
 from slipstream.client.jetstream.context import JetStream
 from slipstream.client.jetstream.dead_letters import DeadLetter
-from slipstream.client.jetstream.error_codes import ErrorCode
 from slipstream.client.jetstream.message import JetStreamMessage, Metadata
 from slipstream.client.jetstream.messages import ConsumeContext, Messages
 from slipstream.client.jetstream.model import (
@@ -41,6 +40,7 @@ from slipstream.client.jetstream.pull import MessageBatch
 from slipstream.client.jetstream.push import PushConsumer
 from slipstream.client.jetstream.stored import StoredMessage
 from slipstream.client.jetstream.stream import Stream
+from slipstream.model.error_codes import ErrorCode
 
 __all__ = [
     "AccountInfo",

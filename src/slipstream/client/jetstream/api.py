@@ -39,6 +39,7 @@ from slipstream.client.payload import subject_bytes
 from slipstream.client.requests import Request
 from slipstream.client.subscriptions import Sink
 from slipstream.errors import ConfigError, Error
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.nuid import Nuid
 
 if TYPE_CHECKING:
@@ -94,7 +95,10 @@ class Api:
             message = await self.connection.request(subject, data, timeout=limit)
         except NoRespondersError as error:
             raise JetStreamNotEnabledError(
-                503, 10076, "nobody answers: JetStream is not enabled on this server", endpoint
+                503,
+                ErrorCode.NOT_ENABLED,
+                "nobody answers: JetStream is not enabled on this server",
+                endpoint,
             ) from error
         logger.debug("answer to %s %s", subject, message.data)
         return read_answer(message, endpoint)

@@ -73,7 +73,8 @@ class AtomicBatch:
         """Add a message. The first one, and one of every hundred, waits for the server's answer.
 
         Raises `BatchError` if the batch has ended, `NoStreamError` if no stream listens, and the
-        server's refusal as an `ApiError` (10174: the stream does not allow atomic batches).
+        server's refusal as an `ApiError` (`ATOMIC_PUBLISH_DISABLED`: the stream does not allow
+        atomic batches).
         """
         self._check(subject)
         if self._connection.write_buffer.crowded:  # from here on nothing waits before it is sent
@@ -238,8 +239,9 @@ class FastBatch(Sink):
     ) -> None:
         """Add a message; waits while as many are in flight as the server allows.
 
-        Raises `BatchError`, or the server's refusal as an `ApiError` (10205: the stream does not
-        allow fast batches), for what has happened so far.
+        Raises `BatchError`, or the server's refusal as an `ApiError`
+        (`BATCH_PUBLISH_DISABLED`: the stream does not allow fast batches), for what has happened so
+        far.
         """
         self._check(subject)
         if self._route is None:

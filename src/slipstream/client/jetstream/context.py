@@ -65,6 +65,7 @@ from slipstream.client.options import unknown_name
 from slipstream.client.payload import HeadersLike, as_headers, subject_bytes
 from slipstream.client.reply_future import ReplyFuture
 from slipstream.client.subscriptions import Route
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
@@ -485,8 +486,9 @@ class JetStream:
 
         `config` takes the place of the configuration in the backup, which may have another name,
         other subjects or limits. `progress` is called with the bytes of the archive that were sent,
-        and all of them. Raises `ApiError` (10130: there is a stream of that name; 10062: what is
-        wrong with the archive or the configuration), `BackupError` and OSError.
+        and all of them. Raises `ApiError` (`STREAM_NAME_EXIST_RESTORE_FAILED`: there is a stream of
+        that name; `STREAM_RESTORE`: what is wrong with the archive or the configuration),
+        `BackupError` and OSError.
         """
         return await restore(self, directory, config, progress)
 
@@ -508,7 +510,10 @@ class JetStream:
         async for name in self.stream_names(subject):
             return name
         raise StreamNotFoundError(
-            404, 10059, "no stream listens on this subject", f"stream of subject {subject!r}"
+            404,
+            ErrorCode.STREAM_NOT_FOUND,
+            "no stream listens on this subject",
+            f"stream of subject {subject!r}",
         )
 
     async def stream_by_subject(self, subject: str) -> Stream:

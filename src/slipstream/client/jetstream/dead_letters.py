@@ -16,6 +16,7 @@ from slipstream.client.jetstream.publish import PubAck
 from slipstream.client.jetstream.stored import StoredMessage
 from slipstream.client.jetstream.stream import Stream
 from slipstream.errors import ConfigError
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ async def letter_of(js: "JetStream", info: ConsumerInfo, sequence: int) -> DeadL
     if letter is None or not _is_of(letter, info):
         raise MessageNotFoundError(
             404,
-            10037,
+            ErrorCode.NO_MESSAGE_FOUND,
             f"message {sequence} of stream {stream.name} is no dead letter of it",
             f"dead letter {sequence} of consumer {info.name!r}",
         )

@@ -2,39 +2,41 @@
 
     JetStreamError
     ├── ApiError                        the server said no: code, err_code, description
-    │   ├── JetStreamNotEnabledError    10076
-    │   │   └── JetStreamNotEnabledForAccountError  10039
-    │   ├── UnavailableError            10008: the cluster has no leader at the moment
-    │   ├── BadRequestError             10003, 10025
-    │   ├── OfflineError                10118, 10119, 10194, 10195: it needs a newer server
-    │   ├── StreamNotFoundError         10059
-    │   ├── StreamExistsError           10058: the name is in use with another configuration
-    │   ├── ConsumerNotFoundError       10014
-    │   │   └── ConsumerDoesNotExistError   10149: an update of what does not exist
-    │   ├── ConsumerExistsError         10148: the name is in use with another configuration
-    │   │   └── ConsumerNameInUseError  10013
-    │   ├── ConsumerCreateError         10012: the configuration cannot be, or cannot be updated
-    │   ├── MaximumConsumersError       10026
+    │   ├── JetStreamNotEnabledError    NOT_ENABLED
+    │   │   └── JetStreamNotEnabledForAccountError  NOT_ENABLED_FOR_ACCOUNT
+    │   ├── UnavailableError            CLUSTER_NOT_AVAIL: the cluster has no leader at the moment
+    │   ├── BadRequestError             BAD_REQUEST, INVALID_JSON
+    │   ├── OfflineError                STREAM_OFFLINE, CONSUMER_OFFLINE and, with a reason,
+    │   │                               STREAM_OFFLINE_REASON, CONSUMER_OFFLINE_REASON
+    │   ├── StreamNotFoundError         STREAM_NOT_FOUND
+    │   ├── StreamExistsError           STREAM_NAME_EXIST: it has another configuration
+    │   ├── ConsumerNotFoundError       CONSUMER_NOT_FOUND
+    │   │   └── ConsumerDoesNotExistError   CONSUMER_DOES_NOT_EXIST, of an update
+    │   ├── ConsumerExistsError         CONSUMER_ALREADY_EXISTS: it has another configuration
+    │   │   └── ConsumerNameInUseError  CONSUMER_NAME_EXIST
+    │   ├── ConsumerCreateError         CONSUMER_CREATE: the configuration, or its update, is wrong
+    │   ├── MaximumConsumersError       MAXIMUM_CONSUMERS_LIMIT
     │   ├── FilterError                 what is wrong with a consumer's filters
-    │   │   ├── DuplicateFilterSubjectsError    10136: both fields are given
-    │   │   ├── OverlappingFilterSubjectsError  10138
-    │   │   └── EmptyFilterError        10139
-    │   ├── InvalidResetError           10204: a consumer cannot go there
-    │   ├── MessageNotFoundError        10037
-    │   ├── MessageDeleteError          10043, 10057
-    │   ├── WrongStreamError            10060: `expected_stream` is another one
-    │   ├── WrongLastSequenceError      10071, 10164
-    │   ├── WrongLastMessageIdError     10070
-    │   └── ScheduleError               10212, and
-    │       ├── SchedulesDisabledError  10188
-    │       ├── SchedulePatternError    10189
-    │       ├── ScheduleTargetError     10190
-    │       ├── ScheduleTtlError        10191
-    │       ├── ScheduleRollupError     10192
-    │       ├── ScheduleSourceError     10203
-    │       ├── ScheduleTimeZoneError   10223
-    │       ├── MirrorWithSchedulesError    10186
-    │       └── SourceWithSchedulesError    10187
+    │   │   ├── DuplicateFilterSubjectsError    CONSUMER_DUPLICATE_FILTER_SUBJECTS
+    │   │   ├── OverlappingFilterSubjectsError  CONSUMER_OVERLAPPING_SUBJECT_FILTERS
+    │   │   └── EmptyFilterError        CONSUMER_EMPTY_FILTER
+    │   ├── InvalidResetError           CONSUMER_INVALID_RESET: a consumer cannot go there
+    │   ├── MessageNotFoundError        NO_MESSAGE_FOUND
+    │   ├── MessageDeleteError          SEQUENCE_NOT_FOUND, STREAM_MSG_DELETE_FAILED
+    │   ├── WrongStreamError            STREAM_NOT_MATCH: `expected_stream` is another one
+    │   ├── WrongLastSequenceError      STREAM_WRONG_LAST_SEQUENCE,
+    │   │                               STREAM_WRONG_LAST_SEQUENCE_CONSTANT
+    │   ├── WrongLastMessageIdError     STREAM_WRONG_LAST_MSG_ID
+    │   └── ScheduleError               MESSAGE_SCHEDULES_SCHEDULER_INVALID, and
+    │       ├── SchedulesDisabledError  MESSAGE_SCHEDULES_DISABLED
+    │       ├── SchedulePatternError    MESSAGE_SCHEDULES_PATTERN_INVALID
+    │       ├── ScheduleTargetError     MESSAGE_SCHEDULES_TARGET_INVALID
+    │       ├── ScheduleTtlError        MESSAGE_SCHEDULES_TTL_INVALID
+    │       ├── ScheduleRollupError     MESSAGE_SCHEDULES_ROLLUP_INVALID
+    │       ├── ScheduleSourceError     MESSAGE_SCHEDULES_SOURCE_INVALID
+    │       ├── ScheduleTimeZoneError   MESSAGE_SCHEDULES_TIME_ZONE_INVALID
+    │       ├── MirrorWithSchedulesError    MIRROR_WITH_MSG_SCHEDULES
+    │       └── SourceWithSchedulesError    SOURCE_WITH_MSG_SCHEDULES
     ├── InvalidNameError                (also a ValueError) a name that cannot be one
     │   ├── InvalidStreamNameError
     │   │   └── EmptyStreamNameError
@@ -71,8 +73,8 @@
     ├── NotJetStreamMessageError        an acknowledgement of a message without an ack subject
     └── AlreadyAcknowledgedError        a second final acknowledgement of one message
 
-`ApiError.err_code` compares with the names of `slipstream.client.jetstream.ErrorCode`, which has
-every error of the server.
+Names in capitals are those of `slipstream.client.jetstream.ErrorCode`, which has every error of the
+server, with its number; `ApiError.err_code` compares with them.
 
 A message says what was asked of which stream or consumer, what is wrong, and what to do.
 """
@@ -80,6 +82,7 @@ A message says what was asked of which stream or consumer, what is wrong, and wh
 from typing import Any
 
 from slipstream.errors import Error
+from slipstream.model.error_codes import ErrorCode
 
 
 class JetStreamError(Error):
@@ -247,44 +250,44 @@ class SourceWithSchedulesError(ScheduleError):
 
 
 _CLASSES: dict[int, type[ApiError]] = {
-    10003: BadRequestError,
-    10008: UnavailableError,
-    10012: ConsumerCreateError,
-    10013: ConsumerNameInUseError,
-    10014: ConsumerNotFoundError,
-    10025: BadRequestError,
-    10026: MaximumConsumersError,
-    10037: MessageNotFoundError,
-    10039: JetStreamNotEnabledForAccountError,
-    10043: MessageDeleteError,
-    10057: MessageDeleteError,
-    10058: StreamExistsError,
-    10059: StreamNotFoundError,
-    10060: WrongStreamError,
-    10070: WrongLastMessageIdError,
-    10071: WrongLastSequenceError,
-    10076: JetStreamNotEnabledError,
-    10118: OfflineError,
-    10119: OfflineError,
-    10136: DuplicateFilterSubjectsError,
-    10138: OverlappingFilterSubjectsError,
-    10139: EmptyFilterError,
-    10148: ConsumerExistsError,
-    10149: ConsumerDoesNotExistError,
-    10164: WrongLastSequenceError,
-    10186: MirrorWithSchedulesError,
-    10187: SourceWithSchedulesError,
-    10188: SchedulesDisabledError,
-    10189: SchedulePatternError,
-    10190: ScheduleTargetError,
-    10191: ScheduleTtlError,
-    10192: ScheduleRollupError,
-    10194: OfflineError,
-    10195: OfflineError,
-    10203: ScheduleSourceError,
-    10204: InvalidResetError,
-    10212: ScheduleError,
-    10223: ScheduleTimeZoneError,
+    ErrorCode.BAD_REQUEST: BadRequestError,
+    ErrorCode.CLUSTER_NOT_AVAIL: UnavailableError,
+    ErrorCode.CONSUMER_CREATE: ConsumerCreateError,
+    ErrorCode.CONSUMER_NAME_EXIST: ConsumerNameInUseError,
+    ErrorCode.CONSUMER_NOT_FOUND: ConsumerNotFoundError,
+    ErrorCode.INVALID_JSON: BadRequestError,
+    ErrorCode.MAXIMUM_CONSUMERS_LIMIT: MaximumConsumersError,
+    ErrorCode.NO_MESSAGE_FOUND: MessageNotFoundError,
+    ErrorCode.NOT_ENABLED_FOR_ACCOUNT: JetStreamNotEnabledForAccountError,
+    ErrorCode.SEQUENCE_NOT_FOUND: MessageDeleteError,
+    ErrorCode.STREAM_MSG_DELETE_FAILED: MessageDeleteError,
+    ErrorCode.STREAM_NAME_EXIST: StreamExistsError,
+    ErrorCode.STREAM_NOT_FOUND: StreamNotFoundError,
+    ErrorCode.STREAM_NOT_MATCH: WrongStreamError,
+    ErrorCode.STREAM_WRONG_LAST_MSG_ID: WrongLastMessageIdError,
+    ErrorCode.STREAM_WRONG_LAST_SEQUENCE: WrongLastSequenceError,
+    ErrorCode.NOT_ENABLED: JetStreamNotEnabledError,
+    ErrorCode.STREAM_OFFLINE: OfflineError,
+    ErrorCode.CONSUMER_OFFLINE: OfflineError,
+    ErrorCode.CONSUMER_DUPLICATE_FILTER_SUBJECTS: DuplicateFilterSubjectsError,
+    ErrorCode.CONSUMER_OVERLAPPING_SUBJECT_FILTERS: OverlappingFilterSubjectsError,
+    ErrorCode.CONSUMER_EMPTY_FILTER: EmptyFilterError,
+    ErrorCode.CONSUMER_ALREADY_EXISTS: ConsumerExistsError,
+    ErrorCode.CONSUMER_DOES_NOT_EXIST: ConsumerDoesNotExistError,
+    ErrorCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT: WrongLastSequenceError,
+    ErrorCode.MIRROR_WITH_MSG_SCHEDULES: MirrorWithSchedulesError,
+    ErrorCode.SOURCE_WITH_MSG_SCHEDULES: SourceWithSchedulesError,
+    ErrorCode.MESSAGE_SCHEDULES_DISABLED: SchedulesDisabledError,
+    ErrorCode.MESSAGE_SCHEDULES_PATTERN_INVALID: SchedulePatternError,
+    ErrorCode.MESSAGE_SCHEDULES_TARGET_INVALID: ScheduleTargetError,
+    ErrorCode.MESSAGE_SCHEDULES_TTL_INVALID: ScheduleTtlError,
+    ErrorCode.MESSAGE_SCHEDULES_ROLLUP_INVALID: ScheduleRollupError,
+    ErrorCode.STREAM_OFFLINE_REASON: OfflineError,
+    ErrorCode.CONSUMER_OFFLINE_REASON: OfflineError,
+    ErrorCode.MESSAGE_SCHEDULES_SOURCE_INVALID: ScheduleSourceError,
+    ErrorCode.CONSUMER_INVALID_RESET: InvalidResetError,
+    ErrorCode.MESSAGE_SCHEDULES_SCHEDULER_INVALID: ScheduleError,
+    ErrorCode.MESSAGE_SCHEDULES_TIME_ZONE_INVALID: ScheduleTimeZoneError,
 }
 
 

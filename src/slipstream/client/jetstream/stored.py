@@ -27,6 +27,7 @@ from slipstream.client.jetstream.status import header_number
 from slipstream.client.message import Message
 from slipstream.client.requests import AnswerQueue
 from slipstream.errors import ProtocolError
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import Headers, find
 
 if TYPE_CHECKING:
@@ -144,7 +145,10 @@ async def _get_direct(api: "Api", stream: str, request: dict[str, Any]) -> Store
         )
     except NoRespondersError as error:
         raise StreamNotFoundError(
-            404, 10059, "stream not found, or it does not allow direct gets (allow_direct)", asked
+            404,
+            ErrorCode.STREAM_NOT_FOUND,
+            "stream not found, or it does not allow direct gets (allow_direct)",
+            asked,
         ) from error
     _check_status(message, asked)
     found = from_direct(message)
@@ -158,11 +162,15 @@ def _check_status(message: Message, asked: str) -> None:
         return
     text = message.description
     if status == 404:
-        raise MessageNotFoundError(404, 10037, text or "no message found", asked)
+        raise MessageNotFoundError(
+            404, ErrorCode.NO_MESSAGE_FOUND, text or "no message found", asked
+        )
     if status == 503:
-        raise StreamNotFoundError(404, 10059, "stream not found, or no direct gets allowed", asked)
+        raise StreamNotFoundError(
+            404, ErrorCode.STREAM_NOT_FOUND, "stream not found, or no direct gets allowed", asked
+        )
     if status == 408:
-        raise BadRequestError(400, 10003, text, asked)
+        raise BadRequestError(400, ErrorCode.BAD_REQUEST, text, asked)
     raise ApiError(status, 0, text, asked)
 
 

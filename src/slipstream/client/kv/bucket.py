@@ -49,12 +49,12 @@ from slipstream.client.kv.errors import (
     KeyNotFoundError,
     RevisionMismatchError,
 )
+from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
     from slipstream.client.jetstream.model import StreamConfig, StreamInfo
 
-NO_TTL_ERROR = 10166
 """The server's code for a message with a TTL where the stream allows none."""
 
 MARKERS_KEPT_SECONDS = 30 * 60.0
@@ -207,7 +207,7 @@ class KeyValue:
         try:
             ack = await self._js.publish(self._to(key), data, headers=headers, **options)
         except ApiError as error:
-            if error.err_code != NO_TTL_ERROR:
+            if error.err_code != ErrorCode.MESSAGE_TTL_DISABLED:
                 raise
             raise BucketOptionError(
                 f"key {key!r} with ttl={ttl}: bucket {self._bucket!r} has no limit_marker_ttl. "

@@ -29,11 +29,11 @@ class InvalidKeyError(KeyValueError, ValueError):
 
 
 class BucketNotFoundError(KeyValueError):
-    """There is no bucket of that name (10059)."""
+    """There is no bucket of that name (`STREAM_NOT_FOUND`)."""
 
 
 class BucketExistsError(KeyValueError):
-    """A bucket of that name exists with another configuration (10058)."""
+    """A bucket of that name exists with another configuration (`STREAM_NAME_EXIST`)."""
 
 
 class BadBucketError(KeyValueError):
@@ -59,11 +59,12 @@ class KeyDeletedError(KeyNotFoundError):
 
 
 class KeyExistsError(KeyValueError):
-    """`create` found a value under the key (10071)."""
+    """`create` found a value under the key (`STREAM_WRONG_LAST_SEQUENCE`)."""
 
 
 class RevisionMismatchError(KeyValueError):
-    """The revision given is not the key's latest one (10071, 10164)."""
+    """The revision given is not the key's latest one (`STREAM_WRONG_LAST_SEQUENCE`, or
+    `STREAM_WRONG_LAST_SEQUENCE_CONSTANT`)."""
 
 
 class BucketOptionError(KeyValueError, ValueError):

@@ -25,11 +25,11 @@ class InvalidStoreNameError(ObjectStoreError, ValueError):
 
 
 class StoreNotFoundError(ObjectStoreError):
-    """There is no store of that name (10059)."""
+    """There is no store of that name (`STREAM_NOT_FOUND`)."""
 
 
 class StoreExistsError(ObjectStoreError):
-    """A store of that name exists with another configuration (10058)."""
+    """A store of that name exists with another configuration (`STREAM_NAME_EXIST`)."""
 
 
 class BadObjectError(ObjectStoreError, ValueError):

@@ -16,6 +16,7 @@ from slipstream.engine.stream.checks import (
 )
 from slipstream.engine.stream.config import StreamConfig, fill_defaults, load_restored
 from slipstream.errors import StorageError
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.subjects import is_literal
 
 if TYPE_CHECKING:
@@ -27,11 +28,11 @@ def snapshot(js: "JetStream", request: Request) -> WhenDurable:
     from slipstream.engine.backup.snapshot import Snapshot  # few servers need it
 
     if request.is_empty:
-        raise ApiError(10003)
+        raise ApiError(ErrorCode.BAD_REQUEST)
     asked = read_body(request, SnapshotRequest)
     stream = js.find(request.tokens[0])
     if not is_literal(asked.deliver_subject.encode()):
-        raise ApiError(10015)
+        raise ApiError(ErrorCode.SNAPSHOT_DELIVER_SUBJECT_INVALID)
     state = stream_state(stream)
     kept = dict(state)
     if asked.no_consumers:
@@ -39,7 +40,7 @@ def snapshot(js: "JetStream", request: Request) -> WhenDurable:
     try:
         begun = Snapshot(stream, asked, state, msgspec.json.encode(kept), request.message.session)
     except (OSError, StorageError) as error:
-        raise ApiError(10064, err=str(error)) from error
+        raise ApiError(ErrorCode.STREAM_SNAPSHOT, err=str(error)) from error
     answer = {"config": shown_config(stream, with_version=False), "state": state}
 
     def wait(done: Done) -> None:
@@ -52,7 +53,7 @@ def snapshot(js: "JetStream", request: Request) -> WhenDurable:
 
         stream.when_durable(durable)
 
-    return WhenDurable(wait, answer, 10064)
+    return WhenDurable(wait, answer, ErrorCode.STREAM_SNAPSHOT)
 
 
 def restore(js: "JetStream", request: Request) -> dict[str, Any]:
@@ -60,12 +61,12 @@ def restore(js: "JetStream", request: Request) -> dict[str, Any]:
     from slipstream.engine.backup.restore import Restore  # few servers need it
 
     if request.is_empty:
-        raise ApiError(10003)
+        raise ApiError(ErrorCode.BAD_REQUEST)
     asked = read_body(request, RestoreRequest)
     name = request.tokens[0]
     config = _read_config(js, asked, name, request.strict)
     if name in js.streams:
-        raise ApiError(10130)
+        raise ApiError(ErrorCode.STREAM_NAME_EXIST_RESTORE_FAILED)
     js.check_account(config, is_new=True)
     session = request.message.session
     first_seq = asked.state.get("first_seq")

@@ -40,6 +40,7 @@ from slipstream.engine.protocol.rfc3339 import ZERO, ZERO_TEXT, read_time, utc_t
 from slipstream.engine.stream.retention import drop_unneeded
 from slipstream.engine.stream.stream import Stream
 from slipstream.errors import StorageError
+from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
@@ -60,11 +61,11 @@ class CreateRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def find(js: "JetStream", stream: str, name: str) -> Consumer:
-    """A consumer by name. Raises `ApiError` 10059, 10014."""
+    """A consumer by name. Raises `ApiError` STREAM_NOT_FOUND, CONSUMER_NOT_FOUND."""
     found = js.find(stream)
     consumer: Consumer | None = found.consumers.get(name) or found.direct_consumers.get(name)
     if consumer is None:
-        raise ApiError(10014)
+        raise ApiError(ErrorCode.CONSUMER_NOT_FOUND)
     return consumer
 
 
@@ -73,12 +74,13 @@ def _read(request: Request) -> tuple[CreateRequest, ConsumerConfig]:
     asked: CreateRequest = convert(raw, CreateRequest, {"action": ACTIONS}, request.strict)
     config: ConsumerConfig = convert(asked.config, ConsumerConfig, ENUMS, request.strict)
     if asked.stream_name != request.tokens[0]:
-        raise ApiError(10056)
+        raise ApiError(ErrorCode.STREAM_MISMATCH)
     return asked, config
 
 
 def _identify(js: "JetStream", request: Request) -> None:
-    """Have the answer say which stream this is. Raises `ApiError` 10225."""
+    """Have the answer say which stream this is. Raises `ApiError`
+    CONSUMER_STREAM_IDENTITY_MISMATCH."""
     stream = js.streams.get(request.tokens[0])
     if stream is not None:
         request.answer_header = identify(stream, request.message)
@@ -91,21 +93,21 @@ def create(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
         _identify(js, request)
     if len(request.tokens) == 1:
         if config.durable_name:
-            raise ApiError(10020)
+            raise ApiError(ErrorCode.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME)
         name = config.name or js.engine.new_id()[-8:]
         check_name(name)
         return _create(js, request.tokens[0], name, config, asked, auto=not config.name)
     name = request.tokens[1]
     if "/" in name or "\\" in name:
-        raise ApiError(10127)
+        raise ApiError(ErrorCode.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS)
     check_name(name)
     if config.durable_name and config.durable_name != name:
-        raise ApiError(10017)
+        raise ApiError(ErrorCode.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT)
     if len(request.tokens) > 2:
         if config.filter_subjects:
-            raise ApiError(10137)
+            raise ApiError(ErrorCode.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED)
         if ".".join(request.tokens[2:]) != config.filter_subject:
-            raise ApiError(10131)
+            raise ApiError(ErrorCode.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH)
     config.name = name
     return _create(js, request.tokens[0], name, config, asked)
 
@@ -114,9 +116,9 @@ def create_durable(js: "JetStream", request: Request) -> dict[str, Any] | WhenDu
     """CONSUMER.DURABLE.CREATE.<stream>.<consumer>."""
     asked, config = _read(request)
     if not config.durable_name:
-        raise ApiError(10018)
+        raise ApiError(ErrorCode.CONSUMER_DURABLE_NAME_NOT_SET)
     if config.durable_name != request.tokens[1]:
-        raise ApiError(10017)
+        raise ApiError(ErrorCode.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT)
     check_name(config.durable_name)
     config.name = config.durable_name
     return _create(js, request.tokens[0], config.durable_name, config, asked)
@@ -132,9 +134,9 @@ def _create(
 ) -> dict[str, Any] | WhenDurable:
     stream = js.find(stream_name)
     if config.durable_name and config.name and config.durable_name != config.name:
-        raise ApiError(10132)
+        raise ApiError(ErrorCode.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH)
     if config.num_replicas > 1:
-        raise ApiError(10074)
+        raise ApiError(ErrorCode.STREAM_REPLICAS_NOT_SUPPORTED)
     if config.sourcing:
         name = fit_to_retention(stream, name, config)
     server = js.engine.options.jetstream_limits
@@ -144,16 +146,20 @@ def _create(
     if existing is not None and config.sourcing and existing.config.sourcing:
         again = existing  # for the closures
         return WhenDurable(
-            lambda done: take_up(again, config, done), lambda: consumer_info(again), 10104
+            lambda done: take_up(again, config, done),
+            lambda: consumer_info(again),
+            ErrorCode.CONSUMER_STORE_FAILED,
         )
     if existing is not None:
         if asked.action == "create":
             if not same(existing.config, config):
-                raise ApiError(10148)
-            return WhenDurable(js.when_kept, consumer_info(existing), 10104)
+                raise ApiError(ErrorCode.CONSUMER_ALREADY_EXISTS)
+            return WhenDurable(
+                js.when_kept, consumer_info(existing), ErrorCode.CONSUMER_STORE_FAILED
+            )
         return _update(stream, existing, config)
     if asked.action == "update":
-        raise ApiError(10149)
+        raise ApiError(ErrorCode.CONSUMER_DOES_NOT_EXIST)
     check_retention(stream, config, name)
     if not config.direct:
         _check_count(js, stream)
@@ -172,7 +178,7 @@ def _create(
 
         js.when_kept(kept)
 
-    return WhenDurable(wait, info, 10104)
+    return WhenDurable(wait, info, ErrorCode.CONSUMER_STORE_FAILED)
 
 
 def _check_count(js: "JetStream", stream: Stream) -> None:
@@ -180,10 +186,10 @@ def _check_count(js: "JetStream", stream: Stream) -> None:
     if most <= 0:
         most = js.engine.options.jetstream_limits.default_max_consumers
     if 0 < most <= len(stream.consumers):
-        raise ApiError(10026)
+        raise ApiError(ErrorCode.MAXIMUM_CONSUMERS_LIMIT)
     account = js.limits.max_consumers
     if 0 <= account <= sum(len(s.consumers) for s in js.streams.values()):
-        raise ApiError(10026)
+        raise ApiError(ErrorCode.MAXIMUM_CONSUMERS_LIMIT)
 
 
 def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> WhenDurable:
@@ -195,7 +201,9 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> WhenD
     check_update(old, config, is_bound)
     in_doubt = consumer.name in stream.doubtful
     if same(old, config) and not in_doubt:
-        return WhenDurable(stream.js.when_kept, lambda: consumer_info(consumer), 10104)
+        return WhenDurable(
+            stream.js.when_kept, lambda: consumer_info(consumer), ErrorCode.CONSUMER_STORE_FAILED
+        )
 
     def wait(done: Done) -> None:
         def kept(error: Exception | None) -> None:
@@ -207,7 +215,7 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> WhenD
 
         consumer.life.keep_config(config, kept)
 
-    return WhenDurable(wait, lambda: consumer_info(consumer), 10104)
+    return WhenDurable(wait, lambda: consumer_info(consumer), ErrorCode.CONSUMER_STORE_FAILED)
 
 
 def _change(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> None:
@@ -252,14 +260,14 @@ def _when_removed(stream: Stream) -> Wait:
 def info(js: "JetStream", request: Request) -> dict[str, Any]:
     """CONSUMER.INFO."""
     if not request.is_empty:
-        raise ApiError(10038)
+        raise ApiError(ErrorCode.NOT_EMPTY_REQUEST)
     return consumer_info(find(js, *request.tokens))
 
 
 def delete(js: "JetStream", request: Request) -> WhenDurable:
     """CONSUMER.DELETE."""
     if not request.is_empty:
-        raise ApiError(10038)
+        raise ApiError(ErrorCode.NOT_EMPTY_REQUEST)
     stream, name = js.find(request.tokens[0]), request.tokens[1]
     waits = [_when_removed(stream)]
     try:
@@ -272,9 +280,11 @@ def delete(js: "JetStream", request: Request) -> WhenDurable:
                 waits.append(js.when_kept)
             consumer.stop("Consumer Deleted", delete=True)
     except (OSError, StorageError) as error:
-        raise ApiError(10012, err=f"consumer cannot be deleted: {error}") from error
+        raise ApiError(
+            ErrorCode.CONSUMER_CREATE, err=f"consumer cannot be deleted: {error}"
+        ) from error
     trust_consumer(stream, name)
-    return WhenDurable(all_of(*waits), {"success": True}, 10012)
+    return WhenDurable(all_of(*waits), {"success": True}, ErrorCode.CONSUMER_CREATE)
 
 
 def names(js: "JetStream", request: Request) -> dict[str, Any]:
@@ -302,7 +312,7 @@ def pause(js: "JetStream", request: Request) -> WhenDurable:
         shown = utc_text(until)
     except ValueError as error:
         detail = f"json: error calling MarshalJSON for type *time.Time: {error}"
-        raise ApiError(10104, err=detail) from error
+        raise ApiError(ErrorCode.CONSUMER_STORE_FAILED, err=detail) from error
 
     def answer() -> dict[str, Any]:
         fields: dict[str, Any] = {"paused": bool(consumer.paused_until), "pause_until": shown}
@@ -310,7 +320,9 @@ def pause(js: "JetStream", request: Request) -> WhenDurable:
             fields["pause_remaining"] = consumer.paused_until - consumer.clock.now
         return fields
 
-    return WhenDurable(lambda done: consumer.life.pause(until, done), answer, 10104)
+    return WhenDurable(
+        lambda done: consumer.life.pause(until, done), answer, ErrorCode.CONSUMER_STORE_FAILED
+    )
 
 
 def reset(js: "JetStream", request: Request) -> WhenDurable | None:
@@ -330,9 +342,9 @@ def reset(js: "JetStream", request: Request) -> WhenDurable | None:
     policy = consumer.config.deliver_policy
     if seq:
         if policy not in ("all", "by_start_sequence", "by_start_time"):
-            raise ApiError(10204, err="not allowed")
+            raise ApiError(ErrorCode.CONSUMER_INVALID_RESET, err="not allowed")
         if policy == "by_start_sequence" and seq < consumer.config.opt_start_seq:
-            raise ApiError(10204, err="below start seq")
+            raise ApiError(ErrorCode.CONSUMER_INVALID_RESET, err="below start seq")
     else:
         seq = consumer.floor_stream_seq + 1
     consumer.life.restart_at(seq)
@@ -358,9 +370,9 @@ def unpin(js: "JetStream", request: Request) -> dict[str, Any]:
     check_group_name(group)
     delivery = find(js, *request.tokens).delivery
     if not isinstance(delivery, PullDelivery) or delivery.groups is None:
-        raise ApiError(10160)
+        raise ApiError(ErrorCode.CONSUMER_INVALID_PRIORITY_GROUP)
     if group not in delivery.consumer.config.priority_groups:
-        raise ApiError(10160)
+        raise ApiError(ErrorCode.CONSUMER_INVALID_PRIORITY_GROUP)
     delivery.groups.unpin(group, "admin")
     return {}
 

@@ -19,6 +19,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.sharing.service_imports import ServiceImport
 from slipstream.errors import StorageError
+from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
@@ -90,7 +91,7 @@ class WhenDurable:
         self,
         wait: Wait,
         fields: dict[str, Any] | Callable[[], dict[str, Any]],
-        failure: int = 10051,
+        failure: ErrorCode = ErrorCode.STREAM_GENERAL_ERROR,
     ) -> None:
         self.wait = wait
         self._fields = fields
@@ -222,15 +223,15 @@ class ApiService(Service):
         self._count_steps(CHANGE if operation.changes else REQUEST)
         try:
             if js.refused_level(request.message):
-                raise ApiError(10185)
+                raise ApiError(ErrorCode.REQUIRED_API_LEVEL)
             if not js.limits.jetstream:
-                raise ApiError(10039)
+                raise ApiError(ErrorCode.NOT_ENABLED_FOR_ACCOUNT)
             found = operation.handler(js, request)
         except ApiError as refused:
             answer({}, refused)
             return
         except (StorageError, OSError) as failed:
-            answer({}, ApiError(10051, err=str(failed)))
+            answer({}, ApiError(ErrorCode.STREAM_GENERAL_ERROR, err=str(failed)))
             return
         if isinstance(found, WhenDurable):
             held = found
@@ -273,7 +274,13 @@ class SystemApi(Service):
             return 1  # calls of a cluster's administration, which has nobody to answer here
         else:
             kind = "account_info_response" if rest == b"INFO" else "system_response"
-            self._answer(reply, {"type": TYPE_PREFIX + kind, "error": ApiError(10039).body})
+            self._answer(
+                reply,
+                {
+                    "type": TYPE_PREFIX + kind,
+                    "error": ApiError(ErrorCode.NOT_ENABLED_FOR_ACCOUNT).body,
+                },
+            )
         return 1
 
     def _answer(self, reply: bytes, answer: dict[str, Any]) -> None:
@@ -289,7 +296,9 @@ class SystemApi(Service):
             fields = answer | {"initiated": failure is None}
             if failure is not None:
                 known = failure if isinstance(failure, ApiError) else None
-                fields["error"] = (known or ApiError(10051, err=str(failure))).body
+                fields["error"] = (
+                    known or ApiError(ErrorCode.STREAM_GENERAL_ERROR, err=str(failure))
+                ).body
             self._answer(reply, fields)
 
         try:

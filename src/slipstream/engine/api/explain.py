@@ -12,6 +12,7 @@ import msgspec
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
+from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
@@ -39,10 +40,10 @@ class ExplainService(Service):
     def _explain(self, stream_name: str, consumer_name: str) -> dict[str, Any]:
         stream = self.js.streams.get(stream_name)
         if stream is None:
-            raise ApiError(10059)
+            raise ApiError(ErrorCode.STREAM_NOT_FOUND)
         consumer = stream.consumers.get(consumer_name)
         if consumer is None:
-            raise ApiError(10014)
+            raise ApiError(ErrorCode.CONSUMER_NOT_FOUND)
         from slipstream.engine.consumer.explain import explain  # few ask
 
         return explain(consumer).as_json()

@@ -17,6 +17,7 @@ from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.stream.direct_get import DirectRequest, find_message, is_contradictory
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
+from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def get(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
     """STREAM.MSG.GET: one message by sequence, subject or time; answered once it is durable."""
     if request.is_empty:
-        raise ApiError(10003)
+        raise ApiError(ErrorCode.BAD_REQUEST)
     asked = read_body(request, GetRequest)
     wanted = DirectRequest(
         seq=asked.seq,
@@ -34,12 +35,12 @@ def get(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
         start_time=asked.start_time or None,
     )
     if asked.batch > 0 or asked.max_bytes > 0 or not wanted.says_which or is_contradictory(wanted):
-        raise ApiError(10003)
+        raise ApiError(ErrorCode.BAD_REQUEST)
     stream = js.find(request.tokens[0])
     record = Record()
     found = find_message(stream.log, wanted, record)
     if not found or (stream.is_settled and record.seq > stream.readable_seq):
-        raise ApiError(10037)
+        raise ApiError(ErrorCode.NO_MESSAGE_FOUND)
     message: dict[str, Any] = {
         "subject": record.subject.decode("utf-8", "replace"),
         "seq": record.seq,
@@ -51,57 +52,61 @@ def get(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
     message["time"] = time_text(record.ts)
     if stream.is_settled:
         return {"message": message}
-    return WhenDurable(stream.when_settled, {"message": message}, failure=10077)
+    return WhenDurable(
+        stream.when_settled, {"message": message}, failure=ErrorCode.STREAM_STORE_FAILED
+    )
 
 
 def delete(js: "JetStream", request: Request) -> WhenDurable:
     """STREAM.MSG.DELETE: with the bytes on disk, unless asked not to."""
     if request.is_empty:
-        raise ApiError(10003)
+        raise ApiError(ErrorCode.BAD_REQUEST)
     asked = read_body(request, DeleteRequest)
     stream = js.find(request.tokens[0])
     if stream.config.sealed:
-        raise ApiError(10109)
+        raise ApiError(ErrorCode.STREAM_SEALED)
     if stream.config.deny_delete:
-        raise ApiError(10057, err="message delete not permitted")
+        raise ApiError(ErrorCode.STREAM_MSG_DELETE_FAILED, err="message delete not permitted")
     in_memory = stream.config.storage == "memory"
     if asked.seq > stream.log.last_seq and not in_memory:
-        raise ApiError(10057, err="stream store EOF")
+        raise ApiError(ErrorCode.STREAM_MSG_DELETE_FAILED, err="stream store EOF")
     try:
         removed = stream.remove_message(asked.seq, not asked.no_erase)
     except StorageError as error:
-        raise ApiError(10057, err=str(error)) from error
+        raise ApiError(ErrorCode.STREAM_MSG_DELETE_FAILED, err=str(error)) from error
     if not removed and asked.seq < stream.log.first_seq and not in_memory:
-        raise ApiError(10057, err="no message found")
+        raise ApiError(ErrorCode.STREAM_MSG_DELETE_FAILED, err="no message found")
     if not removed:
-        raise ApiError(10043, seq=asked.seq)
-    return WhenDurable(stream.when_durable, {"success": True}, failure=10057)
+        raise ApiError(ErrorCode.SEQUENCE_NOT_FOUND, seq=asked.seq)
+    return WhenDurable(
+        stream.when_durable, {"success": True}, failure=ErrorCode.STREAM_MSG_DELETE_FAILED
+    )
 
 
 def purge(js: "JetStream", request: Request) -> WhenDurable:
     """STREAM.PURGE: everything, below a sequence, by subject, or all but the newest."""
     asked = read_optional(request, PurgeRequest)
     if asked.seq and asked.keep:
-        raise ApiError(10003)
+        raise ApiError(ErrorCode.BAD_REQUEST)
     if asked.seq > FIRST_SEQ_MAX:
         raise bad_json(f"{asked.seq} is no sequence that a stream could begin with")
     stream = js.find(request.tokens[0])
     if stream.config.sealed:
-        raise ApiError(10109)
+        raise ApiError(ErrorCode.STREAM_SEALED)
     if stream.config.deny_purge:
-        raise ApiError(10110, err="stream purge not permitted")
+        raise ApiError(ErrorCode.STREAM_PURGE_FAILED, err="stream purge not permitted")
     patterns = (asked.filter.encode(),) if asked.filter and asked.filter != ">" else ()
     try:
         purged = stream.log.purge(patterns, asked.seq, asked.keep)
         if asked.seq > stream.log.last_seq + 1 and not patterns:
             stream.log.advance(asked.seq - 1)
     except StorageError as error:
-        raise ApiError(10110, err=str(error)) from error
+        raise ApiError(ErrorCode.STREAM_PURGE_FAILED, err=str(error)) from error
     if not (patterns or asked.seq or asked.keep):
         stream.shows_front = True
     stream.purged(*patterns)
     answer = {"success": True, "purged": purged}
-    return WhenDurable(stream.when_durable, answer, failure=10110)
+    return WhenDurable(stream.when_durable, answer, failure=ErrorCode.STREAM_PURGE_FAILED)
 
 
 OPERATIONS = [

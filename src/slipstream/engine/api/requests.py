@@ -91,13 +91,13 @@ class ResetRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_body(request: Request, into: type[T]) -> T:
-    """The request's JSON. Raises `ApiError` 10025."""
+    """The request's JSON. Raises `ApiError` INVALID_JSON."""
     found: T = convert(decode(request.body), into, {}, request.strict)
     return found
 
 
 def read_optional(request: Request, into: type[T]) -> T:
-    """The request's JSON, or the defaults where there is none. Raises `ApiError` 10025."""
+    """The request's JSON, or the defaults where there is none. Raises `ApiError` INVALID_JSON."""
     if not request.has_json:
         return into()
     return read_body(request, into)

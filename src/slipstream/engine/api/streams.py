@@ -24,6 +24,7 @@ from slipstream.engine.stream.retention import drop_acked, enforce_all, thinned
 from slipstream.engine.stream.stream import Stream
 from slipstream.engine.stream.upstream_checks import check_filters
 from slipstream.errors import StorageError
+from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
@@ -56,18 +57,18 @@ def create(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
     existing = js.streams.get(config.name)
     if existing is not None:
         if not same(existing.config, config):
-            raise ApiError(10058)
+            raise ApiError(ErrorCode.STREAM_NAME_EXIST)
         answer = {**stream_info(existing), "did_create": True}
-        return WhenDurable(_when_kept(js, existing), answer, 10049)
+        return WhenDurable(_when_kept(js, existing), answer, ErrorCode.STREAM_CREATE)
     if config.name in js.arriving:
-        raise ApiError(10058)
+        raise ApiError(ErrorCode.STREAM_NAME_EXIST)
     js.check_account(config, is_new=True)
     check_overlap(config, js.claims)
     check_filters(config)
     stream = js.create_stream(config)
     answer = {**stream_info(stream), "did_create": True}
     js.advisories.stream_action("CREATED", "create", stream.name)  # the stream may store it
-    return WhenDurable(_when_kept(js, stream), answer, 10049)
+    return WhenDurable(_when_kept(js, stream), answer, ErrorCode.STREAM_CREATE)
 
 
 def update(js: "JetStream", request: Request) -> WhenDurable:
@@ -104,7 +105,7 @@ def update(js: "JetStream", request: Request) -> WhenDurable:
 
         _when_kept(js, stream)(kept)
 
-    return WhenDurable(wait, lambda: stream_info(stream), failure=10069)
+    return WhenDurable(wait, lambda: stream_info(stream), failure=ErrorCode.STREAM_UPDATE)
 
 
 def _when_kept(js: "JetStream", stream: Stream) -> Wait:
@@ -126,16 +127,16 @@ def _check_consumers(stream: Stream, config: StreamConfig) -> None:
     ]
     if violating:
         names = ", ".join(sorted(violating))
-        raise ApiError(10069, err=f"change to limits violates consumers: {names}")
+        raise ApiError(ErrorCode.STREAM_UPDATE, err=f"change to limits violates consumers: {names}")
 
 
 def delete(js: "JetStream", request: Request) -> WhenDurable:
     """STREAM.DELETE."""
     if not request.is_empty:
-        raise ApiError(10038)
+        raise ApiError(ErrorCode.NOT_EMPTY_REQUEST)
     stream = js.find(request.tokens[0])
     js.delete_stream(stream)
-    return WhenDurable(_when_kept(js, stream), {"success": True}, 10067)
+    return WhenDurable(_when_kept(js, stream), {"success": True}, ErrorCode.STREAM_TEMPLATE_DELETE)
 
 
 def info(js: "JetStream", request: Request) -> dict[str, Any]:
@@ -182,7 +183,7 @@ def list_infos(js: "JetStream", request: Request) -> dict[str, Any]:
 
 def needs_cluster(_js: "JetStream", _request: Request) -> dict[str, Any]:
     """Calls that make sense in a cluster only."""
-    raise ApiError(10010)
+    raise ApiError(ErrorCode.CLUSTER_REQUIRED)
 
 
 OPERATIONS = [

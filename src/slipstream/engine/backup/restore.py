@@ -35,6 +35,7 @@ from slipstream.log.block_cache import BlockCache
 from slipstream.log.file_log import FileLog
 from slipstream.log.memory_log import MemoryLog
 from slipstream.log.stream_store import StreamStore
+from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
@@ -79,7 +80,10 @@ class Restore(Service):
         show: Callable[[Stream], dict[str, Any]],
     ) -> None:
         if len([one for one in js.transfers if isinstance(one, Restore)]) >= AT_ONCE_MAX:
-            raise ApiError(10062, err=f"{AT_ONCE_MAX} restores are under way, ask again later")
+            raise ApiError(
+                ErrorCode.STREAM_RESTORE,
+                err=f"{AT_ONCE_MAX} restores are under way, ask again later",
+            )
         self._js = js
         self._engine = js.engine
         self._config = config
@@ -122,7 +126,7 @@ class Restore(Service):
         if self._is_working:
             self._wait()
         else:
-            self._end(ApiError(10062, err="the client has stopped sending"))
+            self._end(ApiError(ErrorCode.STREAM_RESTORE, err="the client has stopped sending"))
 
     # -- receiving -----------------------------------------------------------------------------
 
@@ -261,7 +265,7 @@ class Restore(Service):
         js, config = self._js, self._config
         try:
             if config.name in js.streams or config.name in js.arriving:
-                raise ApiError(10130)
+                raise ApiError(ErrorCode.STREAM_NAME_EXIST_RESTORE_FAILED)
             js.check_account(config, is_new=True)
             self._check_count(len(unpacked.consumers))
             if js.has_storage_limits:
@@ -286,7 +290,7 @@ class Restore(Service):
         there = sum(len(stream.consumers) for stream in self._js.streams.values())
         own = self._config.max_consumers
         if (0 <= most < there + consumers) or 0 < own < consumers:
-            raise ApiError(10026)
+            raise ApiError(ErrorCode.MAXIMUM_CONSUMERS_LIMIT)
 
     def _adopt(self) -> None:
         """On a thread: the step that makes it count, and what a start of the server does."""
@@ -347,7 +351,7 @@ class Restore(Service):
         answer: dict[str, Any] = {"type": RESPONSE}
         if error is not None:
             refused = error if isinstance(error, ApiError) else None
-            if refused is None or refused.err_code != 10130:
+            if refused is None or refused.err_code != ErrorCode.STREAM_NAME_EXIST_RESTORE_FAILED:
                 refused = _failed(error)
             answer["error"] = refused.body
         elif stream is not None:
@@ -397,5 +401,7 @@ class Restore(Service):
 def _failed(error: Exception) -> ApiError:
     """What the client is told of a restore that has failed."""
     if isinstance(error, ApiError):
-        return ApiError(10062, err=f"error adding stream: {error} ({error.err_code})")
-    return ApiError(10062, err=str(error) or type(error).__name__)
+        return ApiError(
+            ErrorCode.STREAM_RESTORE, err=f"error adding stream: {error} ({error.err_code})"
+        )
+    return ApiError(ErrorCode.STREAM_RESTORE, err=str(error) or type(error).__name__)

@@ -22,6 +22,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.stream.stream import Stream
 from slipstream.log.frozen import FrozenLog, find_damage
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.buffer import OutBuffer
 
 if TYPE_CHECKING:
@@ -116,7 +117,10 @@ class Snapshot(Service):
     ) -> None:
         js: JetStream = stream.js  # type: ignore[assignment]
         if len([one for one in js.transfers if isinstance(one, Snapshot)]) >= AT_ONCE_MAX:
-            raise ApiError(10064, err=f"{AT_ONCE_MAX} snapshots are under way, ask again later")
+            raise ApiError(
+                ErrorCode.STREAM_SNAPSHOT,
+                err=f"{AT_ONCE_MAX} snapshots are under way, ask again later",
+            )
         self._js = js
         self._stream = stream
         self._engine = stream.engine

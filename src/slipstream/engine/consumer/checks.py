@@ -9,6 +9,7 @@ from slipstream.engine.protocol.errors import ApiError, config_error
 from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.protocol.rfc3339 import text_ns
 from slipstream.engine.stream.subject_claims import Comparisons, TooManyComparisonsError
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.subjects import has_wildcard, is_pattern, overlaps
 
@@ -40,7 +41,7 @@ _FIXED = {
 def check_name(name: str) -> None:
     """Raises `ApiError`."""
     if len(name) > 255:
-        raise ApiError(10102, max=255)
+        raise ApiError(ErrorCode.CONSUMER_NAME_TOO_LONG, max=255)
     if any(c in name for c in " \t\r\n\f.*>"):
         raise config_error(_NAME_TEXT)
 
@@ -49,20 +50,20 @@ def check_config(stream: "Stream", config: ConsumerConfig) -> None:
     """Everything that does not depend on other consumers. Raises `ApiError`."""
     _check_priority(config)
     if len(config.description.encode()) > DESCRIPTION_BYTES_MAX:
-        raise ApiError(10107, max=DESCRIPTION_BYTES_MAX)
+        raise ApiError(ErrorCode.CONSUMER_DESCRIPTION_TOO_LONG, max=DESCRIPTION_BYTES_MAX)
     size = sum(len(k.encode()) + len(v.encode()) for k, v in config.metadata.items())
     if size > METADATA_BYTES_MAX:
-        raise ApiError(10135, limit="128KB")
+        raise ApiError(ErrorCode.CONSUMER_METADATA_LENGTH, limit="128KB")
     if config.num_replicas < 0:
-        raise ApiError(10133)
+        raise ApiError(ErrorCode.REPLICAS_COUNT_CANNOT_BE_NEGATIVE)
     if config.num_replicas > stream.config.num_replicas:
-        raise ApiError(10126)
+        raise ApiError(ErrorCode.CONSUMER_REPLICAS_EXCEEDS_STREAM)
     if config.backoff and config.max_deliver != -1 and config.max_deliver < len(config.backoff):
-        raise ApiError(10116)
+        raise ApiError(ErrorCode.CONSUMER_MAX_DELIVER_BACKOFF)
     if any(wait < 0 for wait in config.backoff):
-        raise ApiError(10184)
+        raise ApiError(ErrorCode.CONSUMER_BACK_OFF_NEGATIVE)
     if config.ack_wait < 0:
-        raise ApiError(10183)
+        raise ApiError(ErrorCode.CONSUMER_ACK_WAIT_NEGATIVE)
     _check_flow_acks(config)
     if config.is_push:
         _check_push(stream, config)
@@ -73,18 +74,20 @@ def check_config(stream: "Stream", config: ConsumerConfig) -> None:
     _check_filters(config)
     if config.sample_freq and not config.sample_freq.rstrip("%").isdigit():
         detail = f'strconv.Atoi: parsing "{config.sample_freq}": invalid syntax'
-        raise ApiError(10095, err=detail)
+        raise ApiError(ErrorCode.CONSUMER_INVALID_SAMPLING, err=detail)
     limit = stream.engine.options.jetstream_limits.max_ack_pending
     account = stream.account.limits.max_ack_pending
     stream_limit = stream.config.consumer_limits.max_ack_pending
     for bound in (limit, account, stream_limit):
         if 0 < bound < config.max_ack_pending:
-            raise ApiError(10121, limit=bound)
+            raise ApiError(ErrorCode.CONSUMER_MAX_PENDING_ACK_EXCESS, limit=bound)
     threshold = stream.config.consumer_limits.inactive_threshold
     if 0 < threshold < config.inactive_threshold:
-        raise ApiError(10153, limit=f"{threshold / SECOND:g}s")
+        raise ApiError(
+            ErrorCode.CONSUMER_INACTIVE_THRESHOLD_EXCESS, limit=f"{threshold / SECOND:g}s"
+        )
     if config.flow_control and not config.idle_heartbeat:
-        raise ApiError(10108)
+        raise ApiError(ErrorCode.CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS)
     if config.dead_letter:
         check_dead_letter(stream, config)
 
@@ -92,31 +95,31 @@ def check_config(stream: "Stream", config: ConsumerConfig) -> None:
 def check_group_name(group: str) -> None:
     """Whether a priority group may have that name. Raises `ApiError`."""
     if not _GROUP_NAME.fullmatch(group):
-        raise ApiError(10162)
+        raise ApiError(ErrorCode.CONSUMER_INVALID_GROUP_NAME)
 
 
 def _check_priority(config: ConsumerConfig) -> None:
     if config.priority_policy == "none":
         if config.priority_groups:
-            raise ApiError(10196)
+            raise ApiError(ErrorCode.CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE)
         if config.priority_timeout:
-            raise ApiError(10197)
+            raise ApiError(ErrorCode.CONSUMER_PINNED_TTL_WITHOUT_PRIORITY_POLICY_NONE)
         return
     if config.is_push:
-        raise ApiError(10178)
+        raise ApiError(ErrorCode.CONSUMER_PUSH_WITH_PRIORITY_GROUP)
     if not config.priority_groups:
-        raise ApiError(10159)
+        raise ApiError(ErrorCode.CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP)
     for group in config.priority_groups:
         if not group:
-            raise ApiError(10161)
+            raise ApiError(ErrorCode.CONSUMER_EMPTY_GROUP_NAME)
         check_group_name(group)
 
 
 def _check_direct(config: ConsumerConfig) -> None:
     if config.direct and not config.is_push:
-        raise ApiError(10090)
+        raise ApiError(ErrorCode.CONSUMER_DIRECT_REQUIRES_PUSH)
     if config.direct and config.durable_name:
-        raise ApiError(10091)
+        raise ApiError(ErrorCode.CONSUMER_DIRECT_REQUIRES_EPHEMERAL)
 
 
 def _check_flow_acks(config: ConsumerConfig) -> None:
@@ -124,49 +127,49 @@ def _check_flow_acks(config: ConsumerConfig) -> None:
     if config.ack_policy != "flow_control":
         return
     if not config.is_push:
-        raise ApiError(10218)
+        raise ApiError(ErrorCode.CONSUMER_ACK_FC_REQUIRES_PUSH)
     if not config.flow_control:
-        raise ApiError(10219)
+        raise ApiError(ErrorCode.CONSUMER_ACK_FC_REQUIRES_FC)
     if config.idle_heartbeat != FLOW_ACKS_HEARTBEAT:
         raise config_error("flow control ack policy heartbeat needs to be 1s")
     if config.max_ack_pending <= 0:
-        raise ApiError(10220)
+        raise ApiError(ErrorCode.CONSUMER_ACK_FC_REQUIRES_MAX_ACK_PENDING)
     if config.ack_wait or config.backoff:
-        raise ApiError(10221)
+        raise ApiError(ErrorCode.CONSUMER_ACK_FC_REQUIRES_NO_ACK_WAIT)
     if config.max_deliver != -1:
-        raise ApiError(10222)
+        raise ApiError(ErrorCode.CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER)
 
 
 def _check_push(stream: "Stream", config: ConsumerConfig) -> None:
     subject = config.deliver_subject.encode()
     if has_wildcard(subject):
-        raise ApiError(10079)
+        raise ApiError(ErrorCode.CONSUMER_DELIVER_TO_WILDCARDS)
     if not is_pattern(subject):
-        raise ApiError(10112)
+        raise ApiError(ErrorCode.CONSUMER_INVALID_DELIVER_SUBJECT)
     if any(overlaps(subject, own.encode()) for own in stream.config.subjects):
-        raise ApiError(10081)
+        raise ApiError(ErrorCode.CONSUMER_DELIVER_CYCLE)
     if config.max_waiting:
-        raise ApiError(10080)
+        raise ApiError(ErrorCode.CONSUMER_PUSH_MAX_WAITING)
     if config.ack_policy == "none" and config.max_ack_pending > 0:
-        raise ApiError(10082)
+        raise ApiError(ErrorCode.CONSUMER_MAX_PENDING_ACK_POLICY_REQUIRED)
     if 0 < config.idle_heartbeat < HEARTBEAT_NS_MIN:
-        raise ApiError(10083)
+        raise ApiError(ErrorCode.CONSUMER_SMALL_HEARTBEAT)
 
 
 def _check_pull(stream: "Stream", config: ConsumerConfig) -> None:
     if config.ack_policy == "none" and stream.config.retention == "workqueue":
-        raise ApiError(10084)
+        raise ApiError(ErrorCode.CONSUMER_PULL_REQUIRES_ACK)
     if config.rate_limit_bps:
-        raise ApiError(10086)
+        raise ApiError(ErrorCode.CONSUMER_PULL_WITH_RATE_LIMIT)
     if config.idle_heartbeat:
-        raise ApiError(10088)
+        raise ApiError(ErrorCode.CONSUMER_HB_REQUIRES_PUSH)
     if config.flow_control:
-        raise ApiError(10089)
+        raise ApiError(ErrorCode.CONSUMER_FC_REQUIRES_PUSH)
     limit = stream.engine.options.jetstream_limits.max_request_batch
     if 0 < limit < config.max_batch:
-        raise ApiError(10125, limit=limit)
+        raise ApiError(ErrorCode.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED, limit=limit)
     if config.max_expires and config.max_expires < EXPIRES_NS_MIN:
-        raise ApiError(10115)
+        raise ApiError(ErrorCode.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL)
 
 
 def _check_start(config: ConsumerConfig) -> None:
@@ -191,18 +194,18 @@ def _check_start(config: ConsumerConfig) -> None:
 
 
 def _bad_start(text: str) -> None:
-    raise ApiError(10094, err=f"consumer delivery policy is {text}")
+    raise ApiError(ErrorCode.CONSUMER_INVALID_POLICY, err=f"consumer delivery policy is {text}")
 
 
 def _check_filters(config: ConsumerConfig) -> None:
     if config.filter_subject and config.filter_subjects:
-        raise ApiError(10136)
+        raise ApiError(ErrorCode.CONSUMER_DUPLICATE_FILTER_SUBJECTS)
     if any(not subject for subject in config.filter_subjects):
-        raise ApiError(10139)
+        raise ApiError(ErrorCode.CONSUMER_EMPTY_FILTER)
     filters = config.filters
     valid = next((i for i, one in enumerate(filters) if not is_pattern(one)), len(filters))
     if _has_subset(filters[:valid]):
-        raise ApiError(10138)
+        raise ApiError(ErrorCode.CONSUMER_OVERLAPPING_SUBJECT_FILTERS)
     if valid < len(filters):
         raise config_error("invalid subject")
 
@@ -229,24 +232,24 @@ def check_retention(stream: "Stream", config: ConsumerConfig, name: str) -> None
     if retention == "limits":
         return
     if config.num_replicas not in (0, stream.config.num_replicas):
-        raise ApiError(10134)
+        raise ApiError(ErrorCode.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM)
     if retention != "workqueue" or config.sourcing or config.ack_policy == "flow_control":
         return
     if config.ack_policy != "explicit":
-        raise ApiError(10098)
+        raise ApiError(ErrorCode.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK)
     if config.deliver_policy != "all":
-        raise ApiError(10101)
+        raise ApiError(ErrorCode.CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL)
     same = stream.consumers.get(name)
     if len(stream.consumers) == (same is not None):
         return
     if not config.filters:
-        raise ApiError(10099)
+        raise ApiError(ErrorCode.CONSUMER_WQ_MULTIPLE_UNFILTERED)
     comparisons = Comparisons()
     try:
         if any(other is not same for other in stream.unfiltered) or any(
             comparisons.overlap(stream.filters, mine, same) is not None for mine in config.filters
         ):
-            raise ApiError(10100)
+            raise ApiError(ErrorCode.CONSUMER_WQ_CONSUMER_NOT_UNIQUE)
     except TooManyComparisonsError as error:
         raise config_error(str(error)) from error
 
@@ -256,13 +259,16 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, is_bound: bool) -> No
     kinds = ("pull", "push") if not old.is_push else ("push", "pull")
     for name, text in _FIXED.items():
         if name == "max_waiting" and old.is_push != new.is_push:
-            raise ApiError(10012, err=f"can not update {kinds[0]} consumer to {kinds[1]} based")
+            raise ApiError(
+                ErrorCode.CONSUMER_CREATE,
+                err=f"can not update {kinds[0]} consumer to {kinds[1]} based",
+            )
         if getattr(old, name) != getattr(new, name) and not (
             name == "opt_start_time" and _is_same_time(old.opt_start_time, new.opt_start_time)
         ):
-            raise ApiError(10012, err=text)
+            raise ApiError(ErrorCode.CONSUMER_CREATE, err=text)
     if old.deliver_subject != new.deliver_subject and is_bound:
-        raise ApiError(10013)
+        raise ApiError(ErrorCode.CONSUMER_NAME_EXIST)
 
 
 def _is_same_time(a: str, b: str) -> bool:

@@ -107,7 +107,7 @@ def fill_defaults(
 ) -> None:
     """Replace what says nothing by what it means; `limits` are the stream's consumer limits.
 
-    Raises `ApiError` 10157 if `pedantic` and a value that was asked for would have to change.
+    Raises `ApiError` PEDANTIC if `pedantic` and a value that was asked for would have to change.
     """
 
     def may_change(is_needed: bool, refusal: str) -> bool:

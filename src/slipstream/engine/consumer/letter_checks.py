@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from slipstream.engine.consumer.config import ConsumerConfig
 from slipstream.engine.consumer.dead_letters import is_own
 from slipstream.engine.protocol.errors import ApiError
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.subjects import is_literal
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ FOLLOWED_MAX = 100  # streams that one chain of dead letters is followed through
 
 
 def check_dead_letter(stream: "Stream", config: ConsumerConfig) -> None:
-    """Raises `ApiError` 10012."""
+    """Raises `ApiError` CONSUMER_CREATE."""
     subject = config.dead_letter
     if not is_literal(subject.encode()):
         raise _refusal(f"{subject!r} is not a subject without wildcards")
@@ -51,4 +52,4 @@ def _check_loop(stream: "Stream", config: ConsumerConfig, target: "Stream") -> N
 
 
 def _refusal(text: str) -> ApiError:
-    return ApiError(10012, err=f"consumer dead letter {text}")
+    return ApiError(ErrorCode.CONSUMER_CREATE, err=f"consumer dead letter {text}")

@@ -21,6 +21,7 @@ from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.protocol.rfc3339 import LATEST, ZERO, utc_text
 from slipstream.errors import StorageError
 from slipstream.log.stream_store import ConsumerStore
+from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
@@ -136,7 +137,7 @@ class ConsumerLife:
         consumer = self.consumer
         if consumer.name in consumer.stream.doubtful:
             what = "its configuration may be an older one; update the consumer first"
-            done(ApiError(10104, err=what))
+            done(ApiError(ErrorCode.CONSUMER_STORE_FAILED, err=what))
             return
         text = utc_text(until) if until != ZERO else ""
 

@@ -21,6 +21,7 @@ from slipstream.errors import Error, StorageError
 from slipstream.log.file_log import FileLog
 from slipstream.log.segment import SEQUENCE_MAX
 from slipstream.log.stream_store import ConsumerStore
+from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
@@ -43,7 +44,7 @@ def begin_consumer(stream: "Stream", name: str, config: ConsumerConfig) -> Consu
                 store.check_free()
             consumer.life.keep_new()
         except (StorageError, OSError) as error:
-            raise ApiError(10104, err=str(error)) from error
+            raise ApiError(ErrorCode.CONSUMER_STORE_FAILED, err=str(error)) from error
     _connect(consumer)
     trust_consumer(stream, name)
     if not config.direct:

@@ -19,6 +19,7 @@ from slipstream.engine.consumer.push import PushDelivery
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.upstream_checks import short_hash
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import find, with_fields
 
 if TYPE_CHECKING:
@@ -33,12 +34,12 @@ def identity(stream: "Stream") -> str:
 
 
 def identify(stream: "Stream", message: Inbound) -> bytes:
-    """The header block that says which stream answers `message`. Raises `ApiError` 10225 if its
-    sender knows another one."""
+    """The header block that says which stream answers `message`. Raises `ApiError`
+    CONSUMER_STREAM_IDENTITY_MISMATCH if its sender knows another one."""
     known = find(message.data, message.header_start, message.body_start, _IDENTITY)
     own = identity(stream)
     if known and known != own.encode():
-        raise ApiError(10225, msg=own)
+        raise ApiError(ErrorCode.CONSUMER_STREAM_IDENTITY_MISMATCH, msg=own)
     return with_fields(b"", [(_IDENTITY, own.encode())])
 
 

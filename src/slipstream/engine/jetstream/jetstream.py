@@ -31,6 +31,7 @@ from slipstream.log.stream_store import (
     Store,
     StreamStore,
 )
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
@@ -148,11 +149,11 @@ class JetStream:
         used = self._stored[storage] + size
         account = self.limits.max_memory if storage == "memory" else self.limits.max_storage
         if 0 <= account < used:
-            raise ApiError(10002)
+            raise ApiError(ErrorCode.ACCOUNT_RESOURCES_EXCEEDED)
         server = self.engine.options.jetstream_limits
         ceiling = server.max_memory if storage == "memory" else server.max_storage
         if 0 <= ceiling < self.engine.stored[storage] + size:
-            raise ApiError(10023)
+            raise ApiError(ErrorCode.INSUFFICIENT_RESOURCES)
 
     def room_for(self, storage: str) -> int:
         """How many bytes more may be stored in one stream; -1 for no bound."""
@@ -176,13 +177,13 @@ class JetStream:
         """What the account may have. Raises `ApiError`."""
         limits = self.limits
         if is_new and 0 <= limits.max_streams <= len(self.streams):
-            raise ApiError(10027)
+            raise ApiError(ErrorCode.MAXIMUM_STREAMS_LIMIT)
         if limits.max_bytes_required and config.max_bytes <= 0:
-            raise ApiError(10113)
+            raise ApiError(ErrorCode.STREAM_MAX_BYTES_REQUIRED)
         memory = config.storage == "memory"
         largest = limits.memory_max_stream_bytes if memory else limits.storage_max_stream_bytes
         if 0 < largest < config.max_bytes:
-            raise ApiError(10122)
+            raise ApiError(ErrorCode.STREAM_MAX_STREAM_BYTES_EXCEEDED)
         account = limits.max_memory if memory else limits.max_storage
         server = self.engine.options.jetstream_limits
         ceiling = server.max_memory if memory else server.max_storage
@@ -192,15 +193,19 @@ class JetStream:
         if config.max_bytes > 0:
             wanted = self.reserved(config.storage, config.name) + config.max_bytes
         if ceiling == 0 or 0 <= account < wanted or 0 <= ceiling < wanted:
-            raise ApiError(10028 if memory else 10047)
+            raise ApiError(
+                ErrorCode.MEMORY_RESOURCES_EXCEEDED
+                if memory
+                else ErrorCode.STORAGE_RESOURCES_EXCEEDED
+            )
 
     # -- streams -------------------------------------------------------------------------------
 
     def find(self, name: str) -> Stream:
-        """A stream by name. Raises `ApiError` 10059."""
+        """A stream by name. Raises `ApiError` STREAM_NOT_FOUND."""
         stream = self.streams.get(name)
         if stream is None:
-            raise ApiError(10059)
+            raise ApiError(ErrorCode.STREAM_NOT_FOUND)
         return stream
 
     def config_of(self, name: str) -> StreamConfig | None:
@@ -231,7 +236,7 @@ class JetStream:
         try:
             stream = self._make(config, store, created)
         except (StorageError, OSError) as error:
-            raise ApiError(10049, err=str(error)) from error
+            raise ApiError(ErrorCode.STREAM_CREATE, err=str(error)) from error
         self._begin(stream)
         set_inflow(stream)
         self.resolve(self._unreadable.pop(stream.name, ""))
@@ -301,7 +306,7 @@ class JetStream:
             try:
                 self.state.keep(stream.store.meta, _meta(config, stream.created))
             except (StorageError, OSError) as error:
-                raise ApiError(10069, err=str(error)) from error
+                raise ApiError(ErrorCode.STREAM_UPDATE, err=str(error)) from error
         self.claims.remove(stream.name, old.subjects)
         self.claims.add(stream.name, config.subjects)
         before, after = set(old.subjects), set(config.subjects)
@@ -330,7 +335,7 @@ class JetStream:
             try:
                 self.state.remove(stream.store.leaving(), stream.created)
             except (OSError, StorageError) as error:
-                raise ApiError(10067, err=str(error)) from error
+                raise ApiError(ErrorCode.STREAM_TEMPLATE_DELETE, err=str(error)) from error
             stream.store.meta.retire()
             stream.store.letters.retire()
         self._take_away(stream)

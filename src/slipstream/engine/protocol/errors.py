@@ -2,8 +2,8 @@
 
 import msgspec
 
-from slipstream.engine.protocol.api_errors import API_ERRORS
 from slipstream.errors import Error
+from slipstream.model.error_codes import ErrorCode
 
 
 class ErrorBody(msgspec.Struct):
@@ -17,13 +17,12 @@ class ErrorBody(msgspec.Struct):
 class ApiError(Error):
     """The API says no: `code` is HTTP-like, `err_code` says exactly what."""
 
-    def __init__(self, err_code: int, **fills: object) -> None:
-        code, template = API_ERRORS[err_code]
-        text = template
+    def __init__(self, err_code: ErrorCode, **fills: object) -> None:
+        text = err_code.description
         for name, value in fills.items():
             text = text.replace("{" + name + "}", str(value))
         super().__init__(text)
-        self.code = code
+        self.code = err_code.status
         self.err_code = err_code
         self.description = text
 
@@ -35,14 +34,14 @@ class ApiError(Error):
 
 def config_error(text: str) -> ApiError:
     """A stream configuration is wrong."""
-    return ApiError(10052, err=text)
+    return ApiError(ErrorCode.STREAM_INVALID_CONFIG, err=text)
 
 
 def bad_json(detail: str) -> ApiError:
     """A request's body can not be read."""
-    return ApiError(10025, err=detail)
+    return ApiError(ErrorCode.INVALID_JSON, err=detail)
 
 
 def pedantic_error(text: str) -> ApiError:
     """The server would have to change a value, and was asked not to."""
-    return ApiError(10157, err=text)
+    return ApiError(ErrorCode.PEDANTIC, err=text)

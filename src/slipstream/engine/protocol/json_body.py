@@ -65,7 +65,7 @@ def read_number(text: bytes, digits_max: int = DIGITS_MAX) -> int:
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """The object that `body` holds. Raises `ApiError` 10025."""
+    """The object that `body` holds. Raises `ApiError` INVALID_JSON."""
     body = body.decode("utf-8", "replace").encode()
     try:
         raw = parse(body)
@@ -87,7 +87,7 @@ def convert(
 ) -> Any:
     """The struct `into` from an object; `enums` are the values that its fields may have.
 
-    Raises `ApiError` 10025.
+    Raises `ApiError` INVALID_JSON.
     """
     for key, value in raw.items():
         name = key.lower()
@@ -123,7 +123,10 @@ def go_words_lenient(error: msgspec.MsgspecError) -> str:
 
 
 def _checked(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
-    """The value of an enumeration as it is kept. Raises `ApiError` 10025, also for ``null``."""
+    """The value of an enumeration as it is kept.
+
+    Raises `ApiError` INVALID_JSON, also for ``null``.
+    """
     found = value.lower() if name == "discard" and isinstance(value, str) else value
     if isinstance(found, str) and found in allowed:
         return found

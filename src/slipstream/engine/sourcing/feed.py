@@ -27,6 +27,7 @@ from slipstream.engine.stream.config import StreamSource
 from slipstream.engine.stream.upstream_checks import API_PREFIX, index_name, short_hash
 from slipstream.errors import StorageError
 from slipstream.log.segment import SEQUENCE_MAX
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import find, with_fields
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.transforms import Transform
@@ -94,7 +95,8 @@ class Feed(Follower):
     letter = ""  # in the deliver subject
     metadata = ""  # what the consumer's metadata begin with
     levels = NO_LEVELS  # of the API, the best first; b"" asks for none
-    requires_flow_acks = 0  # the error where a consumer that somebody has made acks otherwise
+    # The error where a consumer that somebody has made acks otherwise.
+    requires_flow_acks = ErrorCode.STREAM_GENERAL_ERROR
 
     def __init__(self, stream: "Stream", source: StreamSource) -> None:
         self.stream = stream
@@ -288,9 +290,11 @@ class Feed(Follower):
         if self.error is None and made is not None and answer.config.ack_policy != "flow_control":
             self.error = ApiError(self.requires_flow_acks).body
         if self.error is not None:
-            if self.error.err_code == 10225:
+            if self.error.err_code == ErrorCode.CONSUMER_STREAM_IDENTITY_MISMATCH:
                 self.replaced()
-            elif self.error.err_code == 10185 and self._level_at + 1 < len(self.levels):
+            elif self.error.err_code == ErrorCode.REQUIRED_API_LEVEL and self._level_at + 1 < len(
+                self.levels
+            ):
                 self._level_at += 1
             self._again()
             return
@@ -388,7 +392,11 @@ class Feed(Follower):
 
     def _refused(self, error: Exception) -> None:
         """A message could not be stored: it is asked for again in a while."""
-        failure = error if isinstance(error, ApiError) else ApiError(10077, err=str(error))
+        failure = (
+            error
+            if isinstance(error, ApiError)
+            else ApiError(ErrorCode.STREAM_STORE_FAILED, err=str(error))
+        )
         self.error = failure.body
         self._again()
 

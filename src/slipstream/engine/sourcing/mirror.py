@@ -11,6 +11,7 @@ from slipstream.engine.sourcing.feed import Feed, without_conditions
 from slipstream.engine.sourcing.storing import store
 from slipstream.engine.stream.config import StreamSource
 from slipstream.engine.stream.direct_get import DirectGet
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import count_prefix
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Mirror(Feed):
     letter = "M"
     metadata = "_nats.mirror"
     levels = (b"4", b"")
-    requires_flow_acks = 10214
+    requires_flow_acks = ErrorCode.MIRROR_CONSUMER_REQUIRES_ACK_FC
 
     def __init__(self, stream: "Stream", source: StreamSource) -> None:
         super().__init__(stream, source)

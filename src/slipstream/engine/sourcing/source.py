@@ -13,6 +13,7 @@ from slipstream.engine.sourcing.feed import Feed, without_conditions
 from slipstream.engine.sourcing.storing import store
 from slipstream.engine.stream.config import StreamSource
 from slipstream.engine.stream.counters import add_sourced
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import count_prefix, find, with_fields
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Source(Feed):
     letter = "S"
     metadata = "_nats.src"
     levels = (b"5", b"4", b"")
-    requires_flow_acks = 10217
+    requires_flow_acks = ErrorCode.SOURCE_CONSUMER_REQUIRES_ACK_FC
 
     def __init__(self, stream: "Stream", source: StreamSource) -> None:
         super().__init__(stream, source)

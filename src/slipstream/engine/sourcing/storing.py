@@ -10,6 +10,7 @@ from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.ingest_checks import HEADER_BYTES_MAX, Verdict
 from slipstream.engine.stream.ttl import INVALID, parse_ttl
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
@@ -27,14 +28,14 @@ def store(
     if stream.transform is not None:
         subject = stream.transform.map(subject)
     if config.sealed:
-        raise ApiError(10109)
+        raise ApiError(ErrorCode.STREAM_SEALED)
     if 0 <= config.max_msg_size < message.end - message.header_start:
-        raise ApiError(10054)
+        raise ApiError(ErrorCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
     stream.last_msg_id = b""
     if message.body_start == message.header_start:
         return stream.store_message(subject, message, False, ts)
     if message.body_start - message.header_start > HEADER_BYTES_MAX:
-        raise ApiError(10097)
+        raise ApiError(ErrorCode.STREAM_HEADER_EXCEEDS_MAXIMUM)
     rolls_up = config.allow_rollup_hdrs and not config.deny_purge
     if stream.ttls is None and not rolls_up and not message_id:
         return stream.store_message(subject, message, False, ts)

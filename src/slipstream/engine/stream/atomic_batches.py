@@ -23,6 +23,7 @@ from slipstream.engine.stream.ingest_checks import (
 )
 from slipstream.engine.stream.retention import check_room_for
 from slipstream.engine.stream.staging import Staged
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import count_prefix, find, with_fields, without
 
 if TYPE_CHECKING:
@@ -71,10 +72,10 @@ class AtomicBatches:
 
         id = value(b"Nats-Batch-Id")
         if len(id) > ID_BYTES_MAX:
-            raise ApiError(10179)
+            raise ApiError(ErrorCode.ATOMIC_PUBLISH_INVALID_BATCH_ID)
         number = read_number(value(b"Nats-Batch-Sequence"), DIGITS_MAX)
         if not 0 <= number <= UINT64_MAX:
-            raise ApiError(10175)
+            raise ApiError(ErrorCode.ATOMIC_PUBLISH_MISSING_SEQ)
         batch = self._open.get(id)
         said = find(message.data, message.header_start, message.body_start, b"Nats-Batch-Commit")
         commit = said or b""
@@ -83,20 +84,20 @@ class AtomicBatches:
         if follows and number - (commit == b"eob") > most:
             if batch is not None:
                 self._abandon(batch, "large")
-            raise ApiError(10199, size=most)
+            raise ApiError(ErrorCode.ATOMIC_PUBLISH_TOO_LARGE_BATCH, size=most)
         if batch is None:
             batch = self._begin(id, number)
         if said not in (None, b"1", b"eob"):
             self._close(batch)
-            raise ApiError(10200)
+            raise ApiError(ErrorCode.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT)
         fields = count_prefix(message.data, message.header_start, message.body_start, b"Nats-")
         is_plain = fields == (2 if said is None else 3)
         if not is_plain and self._stream.js.refused_level(message):
             self._abandon(batch, "unsupported")
-            raise ApiError(10185)
+            raise ApiError(ErrorCode.REQUIRED_API_LEVEL)
         if number != len(batch.messages) + 1 or (commit == b"eob" and number == 1):
             self._abandon(batch, "incomplete")
-            raise ApiError(10176)
+            raise ApiError(ErrorCode.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
         if commit != b"eob":
             self._stage(batch, subject, message, is_plain)
         if not commit:
@@ -114,12 +115,12 @@ class AtomicBatches:
         engine = self._stream.engine
         limits = engine.options.jetstream_limits
         if number != 1:
-            raise ApiError(10176)
+            raise ApiError(ErrorCode.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
         if (
             len(self._open) >= limits.batch_max_inflight_per_stream
             or engine.staged.batches >= limits.batch_max_inflight_total
         ):
-            raise ApiError(10210)
+            raise ApiError(ErrorCode.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT)
         batch = self._open[id] = Batch(id, self._stream.clock.now)
         engine.staged.batches += 1
         batch.timer = engine.timers.after(limits.batch_timeout, lambda: self._look_at(batch))
@@ -131,10 +132,12 @@ class AtomicBatches:
         size = len(subject) + message.end - message.header_start
         if batch.size + size > BATCH_BYTES_MAX:
             self._abandon(batch, "large")
-            raise ApiError(10199, size=f"{BATCH_BYTES_MAX} bytes")
+            raise ApiError(
+                ErrorCode.ATOMIC_PUBLISH_TOO_LARGE_BATCH, size=f"{BATCH_BYTES_MAX} bytes"
+            )
         if engine.staged.bytes + size + OVERHEAD > STAGED_BYTES_MAX:
             self._abandon(batch, "large")
-            raise ApiError(10210)
+            raise ApiError(ErrorCode.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT)
         header = message.header()
         if not is_plain and b"Nats-Required-Api-Level" in header:
             header = without(header, b"Nats-Required-Api-Level")
@@ -190,10 +193,10 @@ class AtomicBatches:
         stream = self._stream
         staged.check(stream.log.last_seq, message)
         if stream.ttls is None and find(message.data, 0, message.body_start, b"Nats-TTL"):
-            raise ApiError(10166)
+            raise ApiError(ErrorCode.MESSAGE_TTL_DISABLED)
         verdict = check_headers(stream, message.subject, message, staged)
         if verdict.duplicate_of:
-            raise ApiError(10201)
+            raise ApiError(ErrorCode.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE)
         staged.check_rollup(message.subject, verdict.rollup)
         remove_request_info(message)
         self._add(message, staged, verdict)
@@ -202,7 +205,7 @@ class AtomicBatches:
     def _check_plain(self, message: Inbound, staged: Staged) -> Verdict:
         """The same for a message with no field but those of batches."""
         if message.body_start - message.header_start > HEADER_BYTES_MAX:
-            raise ApiError(10097)
+            raise ApiError(ErrorCode.STREAM_HEADER_EXCEEDS_MAXIMUM)
         self._add(message, staged, _NOTHING_ASKED)
         return _NOTHING_ASKED
 

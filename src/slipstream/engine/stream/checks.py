@@ -13,6 +13,7 @@ from slipstream.engine.stream.subject_claims import (
     TooManyComparisonsError,
 )
 from slipstream.engine.stream.upstream_checks import Lookup, check_upstreams
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.subjects import is_name, is_pattern, is_subset, overlaps
 from slipstream.wire.transforms import Transform, TransformError
@@ -26,9 +27,9 @@ SHORTEST_NS = SECOND // 10
 def check_request(config: StreamConfig, name: str) -> None:
     """The name in the subject and the one in the request. Raises `ApiError`."""
     if config.name != name:
-        raise ApiError(10056)
+        raise ApiError(ErrorCode.STREAM_MISMATCH)
     if "/" in name or "\\" in name:
-        raise ApiError(10128)
+        raise ApiError(ErrorCode.STREAM_NAME_CONTAINS_PATH_SEPARATORS)
 
 
 def check_create(config: StreamConfig) -> None:
@@ -53,7 +54,7 @@ def check_asked(config: StreamConfig) -> None:
     if config.num_replicas > REPLICAS_MAX:
         raise config_error("maximum replicas is 5")
     if config.num_replicas < 0:
-        raise ApiError(10133)
+        raise ApiError(ErrorCode.REPLICAS_COUNT_CANNOT_BE_NEGATIVE)
     if config.pedantic:
         for name in (
             "max_msgs",
@@ -106,7 +107,7 @@ def check_filled(config: StreamConfig, shrunk: str, window_limit: int, lookup: L
 def check_replicas(config: StreamConfig) -> None:
     """One server keeps one copy. Raises `ApiError`."""
     if config.num_replicas > 1:
-        raise ApiError(10074)
+        raise ApiError(ErrorCode.STREAM_REPLICAS_NOT_SUPPORTED)
 
 
 def _check_markers(config: StreamConfig) -> None:
@@ -164,13 +165,15 @@ def _check_transform(config: StreamConfig) -> None:
     if transform is None:
         return
     if transform.src and not is_pattern(transform.src.encode()):
-        raise ApiError(10155, err=f"invalid subject {transform.src}")
+        raise ApiError(
+            ErrorCode.STREAM_TRANSFORM_INVALID_SOURCE, err=f"invalid subject {transform.src}"
+        )
     if not transform.dest:
         return  # changes nothing
     try:
         Transform(transform.src or ">", transform.dest)
     except TransformError as error:
-        raise ApiError(10156, err=str(error)) from error
+        raise ApiError(ErrorCode.STREAM_TRANSFORM_INVALID_DESTINATION, err=str(error)) from error
 
 
 def _check_republish(config: StreamConfig) -> None:
@@ -214,7 +217,7 @@ def check_update(old: StreamConfig, new: StreamConfig) -> None:
     if old.deny_purge and not new.deny_purge:
         raise config_error("stream configuration update can not cancel deny purge")
     if new.mirror is not None and new.mirror != old.mirror:
-        raise ApiError(10055)
+        raise ApiError(ErrorCode.STREAM_MIRROR_NOT_UPDATABLE)
     if old.allow_msg_ttl and not new.allow_msg_ttl:
         raise config_error("message TTL status can not be disabled")
     if old.allow_msg_counter != new.allow_msg_counter:
@@ -233,7 +236,7 @@ def check_overlap(config: StreamConfig, claims: SubjectClaims) -> None:
     except TooManyComparisonsError as error:
         raise config_error(str(error)) from error
     if taken:
-        raise ApiError(10065)
+        raise ApiError(ErrorCode.STREAM_SUBJECT_OVERLAP)
 
 
 def _go_duration(ns: int) -> str:

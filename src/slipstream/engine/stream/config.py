@@ -136,7 +136,7 @@ _ENUMS = {
 
 
 def read_config(body: bytes, strict: bool) -> StreamConfig:
-    """A create or update request. Raises `ApiError` 10025."""
+    """A create or update request. Raises `ApiError` INVALID_JSON."""
     config: StreamConfig = convert(decode(body), StreamConfig, _ENUMS, strict)
     return config
 
@@ -148,7 +148,7 @@ def load_config(raw: dict[str, Any]) -> StreamConfig:
 
 
 def load_restored(raw: dict[str, Any], strict: bool) -> StreamConfig:
-    """The configuration of a stream that is to be restored. Raises `ApiError` 10025."""
+    """The configuration of a stream that is to be restored. Raises `ApiError` INVALID_JSON."""
     config: StreamConfig = convert(raw, StreamConfig, _ENUMS, strict)
     return config
 

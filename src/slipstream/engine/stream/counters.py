@@ -13,6 +13,7 @@ from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.staging import Staged
 from slipstream.log.record import Record
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import find, with_fields
 
 if TYPE_CHECKING:
@@ -43,10 +44,10 @@ class Total(msgspec.Struct):
 
 
 def read_increment(value: bytes) -> _int:
-    """The number in a `Nats-Incr` header. Raises `ApiError` 10171."""
+    """The number in a `Nats-Incr` header. Raises `ApiError` MESSAGE_INCR_INVALID."""
     digits = value[1:] if value.startswith((b"+", b"-")) else value
     if not digits.isdigit() or len(value) > DIGITS_MAX:
-        raise ApiError(10171)
+        raise ApiError(ErrorCode.MESSAGE_INCR_INVALID)
     return int(value)
 
 
@@ -55,12 +56,12 @@ def check_increment(stream: "Stream", message: Inbound, value: bytes, is_alone: 
     means something. Raises `ApiError`."""
     increment = read_increment(value)
     if not stream.config.allow_msg_counter:
-        raise ApiError(10168)
+        raise ApiError(ErrorCode.MESSAGE_INCR_DISABLED)
     if message.end > message.body_start:
-        raise ApiError(10170)
+        raise ApiError(ErrorCode.MESSAGE_INCR_PAYLOAD)
     for name in () if is_alone else _FORBIDDEN:
         if find(message.data, message.header_start, message.body_start, name):
-            raise ApiError(10171)
+            raise ApiError(ErrorCode.MESSAGE_INCR_INVALID)
     return increment
 
 
@@ -104,13 +105,13 @@ def add_up(
     try:
         text = b"%d" % total
     except ValueError:
-        raise ApiError(10171) from None
+        raise ApiError(ErrorCode.MESSAGE_INCR_INVALID) from None
     header = message.header()
     if seen:
         header = _with_seen(header, seen)
     data = header + b'{"val":"%b"}' % text
     if 0 <= stream.config.max_msg_size < len(data):
-        raise ApiError(10054)
+        raise ApiError(ErrorCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
     if staged is not None:
         staged.counters[subject] = total
     message.data = data
@@ -134,7 +135,7 @@ def add_sourced(stream: "Stream", message: Inbound, source: bytes, subject: byte
     start, end = message.header_start, message.body_start
     increment = find(message.data, start, end, b"Nats-Incr")
     if not increment:
-        raise ApiError(10169)
+        raise ApiError(ErrorCode.MESSAGE_INCR_MISSING)
     read_increment(increment)
     total = _read_total(message.body())
     own = message.subject if stream.transform is None else stream.transform.map(message.subject)
@@ -176,7 +177,8 @@ def _last(stream: "Stream", subject: bytes) -> Record | None:
 
 
 def _seen(last: Record | None) -> dict[str, dict[str, str]]:
-    """What was seen of each source before, by its subjects. Raises `ApiError` 10172."""
+    """What was seen of each source before, by its subjects. Raises `ApiError`
+    MESSAGE_COUNTER_BROKEN."""
     if last is None:
         return {}
     value = find(last.data, last.header_start, last.body_start, SOURCES)
@@ -185,25 +187,25 @@ def _seen(last: Record | None) -> dict[str, dict[str, str]]:
     try:
         return msgspec.json.decode(value, type=dict[str, dict[str, str]])
     except msgspec.MsgspecError:
-        raise ApiError(10172) from None
+        raise ApiError(ErrorCode.MESSAGE_COUNTER_BROKEN) from None
 
 
 def _total(last: Record | None) -> _int:
-    """What the messages on a subject have added up to. Raises `ApiError` 10172."""
+    """What the messages on a subject have added up to. Raises `ApiError` MESSAGE_COUNTER_BROKEN."""
     return 0 if last is None else _read_total(last.body())
 
 
 def _read_total(body: bytes) -> _int:
-    """The number in a stored message. Raises `ApiError` 10172."""
+    """The number in a stored message. Raises `ApiError` MESSAGE_COUNTER_BROKEN."""
     try:
         return _number(msgspec.json.decode(body, type=Total).val)
     except msgspec.MsgspecError:
-        raise ApiError(10172) from None
+        raise ApiError(ErrorCode.MESSAGE_COUNTER_BROKEN) from None
 
 
 def _number(text: str) -> _int:
-    """Raises `ApiError` 10172."""
+    """Raises `ApiError` MESSAGE_COUNTER_BROKEN."""
     try:
         return int(text)
     except ValueError:
-        raise ApiError(10172) from None
+        raise ApiError(ErrorCode.MESSAGE_COUNTER_BROKEN) from None

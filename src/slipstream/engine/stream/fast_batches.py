@@ -23,6 +23,7 @@ from slipstream.engine.stream.ingest_checks import (
 )
 from slipstream.engine.stream.retention import check_room_for
 from slipstream.errors import StorageError
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import find, without
 
 if TYPE_CHECKING:
@@ -129,12 +130,14 @@ class FastBatches:
         self._latest = None
         place = _read(reply)
         if 0 <= self._stream.config.max_msg_size < message.end - message.header_start:
-            raise ApiError(10054)  # as if it had never come: the next message shows the gap
+            raise ApiError(
+                ErrorCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM
+            )  # as if it had never come: the next message shows the gap
         if self._stream.js.refused_level(message):
             batch = self._open.get(place.id)
             if batch is not None:
                 self._close(batch)
-            raise ApiError(10185)
+            raise ApiError(ErrorCode.REQUIRED_API_LEVEL)
         batch = self._open.get(place.id)
         if batch is None:
             batch = self._begin(place)
@@ -156,9 +159,9 @@ class FastBatches:
     def _begin(self, place: Place) -> FastBatch:
         engine = self._stream.engine
         if place.operation not in (START, COMMIT) or place.number != 1:
-            raise ApiError(10208)
+            raise ApiError(ErrorCode.BATCH_PUBLISH_UNKNOWN_BATCH_ID)
         if len(self._open) >= INFLIGHT_PER_STREAM or engine.staged.fast >= INFLIGHT_TOTAL:
-            raise ApiError(10211)
+            raise ApiError(ErrorCode.BATCH_PUBLISH_TOO_MANY_INFLIGHT)
         batch = self._open[place.id] = FastBatch(place, self._stream.clock.now)
         engine.staged.fast += 1
         batch.messages = self._most(batch) if len(self._open) == 1 else 1
@@ -211,9 +214,9 @@ class FastBatches:
         """Store a message; its sequence, or that of the one that it repeats, below 0."""
         stream = self._stream
         if stream.config.sealed:
-            raise ApiError(10109)
+            raise ApiError(ErrorCode.STREAM_SEALED)
         if message.body_start - message.header_start > HEADER_BYTES_MAX:
-            raise ApiError(10097)
+            raise ApiError(ErrorCode.STREAM_HEADER_EXCEEDS_MAXIMUM)
         if find(message.data, message.header_start, message.body_start, b"Nats-Required-Api-Level"):
             _replace_header(message, without(message.header(), b"Nats-Required-Api-Level"))
         verdict = check_headers(stream, subject, message)
@@ -285,23 +288,27 @@ def _read(reply: bytes) -> Place:
     """What a reply subject says. Raises `ApiError`."""
     tokens = reply.split(b".")
     if len(tokens) < 7:  # the prefix has one at least
-        raise ApiError(10206)
+        raise ApiError(ErrorCode.BATCH_PUBLISH_INVALID_PATTERN)
     id, flow, mode, number, operation = tokens[-6:-1]
     if len(id) > ID_BYTES_MAX:
-        raise ApiError(10207)
+        raise ApiError(ErrorCode.BATCH_PUBLISH_INVALID_BATCH_ID)
     place = Place(id, _number(flow), mode == b"ok", _number(number), _number(operation))
     if not id or mode not in (b"ok", b"fail") or place.number < 1:
-        raise ApiError(10206)
+        raise ApiError(ErrorCode.BATCH_PUBLISH_INVALID_PATTERN)
     if not START <= place.operation <= PING:
-        raise ApiError(10206)
+        raise ApiError(ErrorCode.BATCH_PUBLISH_INVALID_PATTERN)
     if (place.operation == START) != (place.number == 1) and place.operation not in (COMMIT, PING):
         if place.operation != END or place.number == 1:
-            raise ApiError(10206)
+            raise ApiError(ErrorCode.BATCH_PUBLISH_INVALID_PATTERN)
     return place._replace(flow=min(place.flow, 65_535) if place.flow > 0 else FLOW_DEFAULT)
 
 
 def _as_api_error(failure: ApiError | StorageError) -> ApiError:
-    return failure if isinstance(failure, ApiError) else ApiError(10077, err=str(failure))
+    return (
+        failure
+        if isinstance(failure, ApiError)
+        else ApiError(ErrorCode.STREAM_STORE_FAILED, err=str(failure))
+    )
 
 
 def _number(text: bytes) -> int:

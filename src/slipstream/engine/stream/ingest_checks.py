@@ -9,6 +9,7 @@ from slipstream.engine.stream.counters import ack_end, add_up, check_increment
 from slipstream.engine.stream.schedule_checks import Schedule, check_cancel, check_schedule
 from slipstream.engine.stream.staging import Staged
 from slipstream.engine.stream.ttl import INVALID, parse_ttl, raise_ttl
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import count_prefix, find, without, without_status
 
 if TYPE_CHECKING:
@@ -51,10 +52,10 @@ def check_headers(
             return _within_bounds(message, verdict)
     expected_stream = _value(message, b"Nats-Expected-Stream")
     if expected_stream and expected_stream != stream.name.encode():
-        raise ApiError(10060)
+        raise ApiError(ErrorCode.STREAM_NOT_MATCH)
     ttl = parse_ttl(_value(message, b"Nats-TTL"))
     if ttl and ttl != INVALID and stream.ttls is None:
-        raise ApiError(10166)
+        raise ApiError(ErrorCode.MESSAGE_TTL_DISABLED)
     if ttl and not stream.config.allow_msg_counter:
         fields = count_prefix(message.data, message.header_start, message.body_start, b"Nats-")
         if fields == 1:  # nothing else is asked for
@@ -65,11 +66,11 @@ def check_headers(
     _check_subject_sequence(stream, subject, expected_of, of)
     expected = _value(message, b"Nats-Expected-Last-Sequence")
     if expected and read_number(expected, DIGITS_MAX) != stream.log.last_seq:
-        raise ApiError(10071, seq=stream.log.last_seq)
+        raise ApiError(ErrorCode.STREAM_WRONG_LAST_SEQUENCE, seq=stream.log.last_seq)
     verdict.schedule = check_schedule(stream, subject, message)
     verdict.cancels = check_cancel(stream, subject, message)
     if _value(message, b"Nats-Stream-Source"):
-        raise ApiError(10227)
+        raise ApiError(ErrorCode.MESSAGE_SOURCE_HDR_NOT_ALLOWED)
     message_id = _value(message, b"Nats-Msg-Id")
     if message_id:
         verdict.message_id = message_id
@@ -78,13 +79,15 @@ def check_headers(
             return verdict
     last_id = _value(message, b"Nats-Expected-Last-Msg-Id")
     if last_id and last_id != stream.last_msg_id:
-        raise ApiError(10070, id=stream.last_msg_id.decode("utf-8", "replace"))
+        raise ApiError(
+            ErrorCode.STREAM_WRONG_LAST_MSG_ID, id=stream.last_msg_id.decode("utf-8", "replace")
+        )
     rollup = _value(message, b"Nats-Rollup")
     if rollup:
         verdict.rollup = _rollup(stream, rollup)
     if stream.config.allow_msg_counter:
         if verdict.increment is None:
-            raise ApiError(10169)
+            raise ApiError(ErrorCode.MESSAGE_INCR_MISSING)
         verdict.total = add_up(stream, subject, message, verdict.increment, staged)
         verdict.ack_end = ack_end(message)
     _take_ttl(stream, subject, message, ttl, verdict)
@@ -101,7 +104,7 @@ def _take_ttl(
 ) -> None:
     if ttl == INVALID:
         if stream.config.retention != "interest" or stream.is_wanted(subject):
-            raise ApiError(10165)
+            raise ApiError(ErrorCode.MESSAGE_TTL_INVALID)
     elif stream.ttls is not None:
         if 0 < ttl < stream.ttls.shortest():
             ttl = stream.ttls.shortest()
@@ -111,7 +114,7 @@ def _take_ttl(
 
 def _within_bounds(message: Inbound, verdict: Verdict) -> Verdict:
     if message.body_start - message.header_start > HEADER_BYTES_MAX:
-        raise ApiError(10097)
+        raise ApiError(ErrorCode.STREAM_HEADER_EXCEEDS_MAXIMUM)
     return verdict
 
 
@@ -120,20 +123,20 @@ def _check_subject_sequence(
 ) -> None:
     if not expected:
         if other:
-            raise ApiError(10193)
+            raise ApiError(ErrorCode.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID)
         return
     last = stream.log.last_of(other or subject)
     if read_number(expected, DIGITS_MAX) != last:
-        raise ApiError(10071, seq=last)
+        raise ApiError(ErrorCode.STREAM_WRONG_LAST_SEQUENCE, seq=last)
 
 
 def _rollup(stream: "Stream", value: bytes) -> str:
     config = stream.config
     if not config.allow_rollup_hdrs or config.deny_purge:
-        raise ApiError(10111, err="rollup not permitted")
+        raise ApiError(ErrorCode.STREAM_ROLLUP_FAILED, err="rollup not permitted")
     kind = value.decode("utf-8", "replace").lower()
     if kind not in ("sub", "all"):
-        raise ApiError(10111, err=f'rollup value invalid: "{kind}"')
+        raise ApiError(ErrorCode.STREAM_ROLLUP_FAILED, err=f'rollup value invalid: "{kind}"')
     return kind
 
 

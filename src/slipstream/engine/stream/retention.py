@@ -7,6 +7,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.staging import Staged
 from slipstream.log.record import Record
 from slipstream.log.subject_index import SubjectFilter
+from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
@@ -44,13 +45,13 @@ def check_room_for(
     per_subject = config.max_msgs_per_subject
     replaces = per_subject > 0 and on_subject >= per_subject
     if replaces and config.discard_new_per_subject and not rolls_up:
-        raise ApiError(10077, err="maximum messages per subject exceeded")
+        raise ApiError(ErrorCode.STREAM_STORE_FAILED, err="maximum messages per subject exceeded")
     if config.max_msgs > 0 and messages >= config.max_msgs and not replaces:
-        raise ApiError(10077, err="maximum messages exceeded")
+        raise ApiError(ErrorCode.STREAM_STORE_FAILED, err="maximum messages exceeded")
     if config.max_bytes > 0 and stored + size > config.max_bytes:
         # Only what is no larger than the message that it replaces gets in.
         if not replaces or _size_of_oldest(stream, subject) < size:
-            raise ApiError(10077, err="maximum bytes exceeded")
+            raise ApiError(ErrorCode.STREAM_STORE_FAILED, err="maximum bytes exceeded")
 
 
 def _size_of_oldest(stream: "Stream", subject: bytes) -> int:

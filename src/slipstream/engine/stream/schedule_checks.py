@@ -8,6 +8,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.cron import Pattern, read_pattern, read_zone
 from slipstream.engine.stream.ttl import INVALID, parse_ttl
 from slipstream.log.record import Record
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import find, with_fields, without
 from slipstream.wire.subjects import is_literal, matches
 
@@ -41,26 +42,26 @@ def check_schedule(stream: "Stream", subject: bytes, message: Inbound) -> Schedu
     if not find(data, start, end, b"Nats-Schedule"):
         return None
     if not stream.config.allow_msg_schedules:
-        raise ApiError(10188)
+        raise ApiError(ErrorCode.MESSAGE_SCHEDULES_DISABLED)
     schedule = _read(data, start, end)
     if schedule is None:
         return None
     if not schedule.pattern.next_after(stream.clock.now):
-        raise ApiError(10189)
+        raise ApiError(ErrorCode.MESSAGE_SCHEDULES_PATTERN_INVALID)
     if schedule.ttl and parse_ttl(schedule.ttl) == INVALID:
-        raise ApiError(10191)
+        raise ApiError(ErrorCode.MESSAGE_SCHEDULES_TTL_INVALID)
     if schedule.ttl and stream.ttls is None:
-        raise ApiError(10166)
+        raise ApiError(ErrorCode.MESSAGE_TTL_DISABLED)
     if (find(data, start, end, b"Nats-Schedule-Rollup") or b"sub") != b"sub":
-        raise ApiError(10192)
+        raise ApiError(ErrorCode.MESSAGE_SCHEDULES_ROLLUP_INVALID)
     if schedule.target == subject or not _is_captured(stream, schedule.target):
-        raise ApiError(10190)
+        raise ApiError(ErrorCode.MESSAGE_SCHEDULES_TARGET_INVALID)
     source = schedule.source
     if source and (source in (subject, schedule.target) or not _is_captured(stream, source)):
-        raise ApiError(10203)
+        raise ApiError(ErrorCode.MESSAGE_SCHEDULES_SOURCE_INVALID)
     rollup = find(data, start, end, b"Nats-Rollup")
     if (rollup or b"sub").lower() != b"sub":
-        raise ApiError(10192)
+        raise ApiError(ErrorCode.MESSAGE_SCHEDULES_ROLLUP_INVALID)
     if not rollup:
         block = without(message.header(), b"Nats-Rollup")
         block = with_fields(block, [(b"Nats-Rollup", b"sub")])
@@ -79,16 +80,16 @@ def check_cancel(stream: "Stream", subject: bytes, message: Inbound) -> bytes:
     if not scheduler and not following:
         return b""
     if following != b"purge" or not scheduler or scheduler == subject:
-        raise ApiError(10212)
+        raise ApiError(ErrorCode.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
     if not stream.config.allow_msg_schedules:
-        raise ApiError(10188)
+        raise ApiError(ErrorCode.MESSAGE_SCHEDULES_DISABLED)
     if not is_literal(scheduler):
-        raise ApiError(10212)
+        raise ApiError(ErrorCode.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
     record = Record()
     seq = stream.log.last_of(scheduler)
     if seq and stream.log.read(seq, record):
         if not find(record.data, record.header_start, record.body_start, b"Nats-Schedule"):
-            raise ApiError(10212)
+            raise ApiError(ErrorCode.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
     return scheduler
 
 
@@ -105,11 +106,11 @@ def _read(data: bytes, start: int, end: int) -> Schedule | None:
         try:
             zone = read_zone(name.decode("utf-8", "replace"))
         except ValueError:
-            raise ApiError(10223) from None
+            raise ApiError(ErrorCode.MESSAGE_SCHEDULES_TIME_ZONE_INVALID) from None
     try:
         pattern = read_pattern(text.decode("utf-8", "replace"), zone)
     except ValueError:
-        raise ApiError(10189) from None
+        raise ApiError(ErrorCode.MESSAGE_SCHEDULES_PATTERN_INVALID) from None
     return Schedule(
         pattern,
         value(b"Nats-Schedule-Target"),

@@ -4,6 +4,7 @@ from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.json_body import read_number
 from slipstream.engine.session.message import Inbound
 from slipstream.log.base import Log
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import find
 
 
@@ -30,24 +31,27 @@ class Staged:
         if expected and self.total:
             last_seq += self.total
             if read_number(expected) != last_seq:
-                raise ApiError(10071, seq=last_seq)
-            raise ApiError(10164)
+                raise ApiError(ErrorCode.STREAM_WRONG_LAST_SEQUENCE, seq=last_seq)
+            raise ApiError(ErrorCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
         if value(b"Nats-Expected-Last-Subject-Sequence"):
             of = value(b"Nats-Expected-Last-Subject-Sequence-Subject") or message.subject
             if of in self.on_subject:
-                raise ApiError(10164)
+                raise ApiError(ErrorCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
         if value(b"Nats-Expected-Last-Msg-Id"):
-            raise ApiError(10177, header="Nats-Expected-Last-Msg-Id")
+            raise ApiError(
+                ErrorCode.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH,
+                header="Nats-Expected-Last-Msg-Id",
+            )
         message_id = value(b"Nats-Msg-Id")
         if message_id and message_id in self._ids:
-            raise ApiError(10201)
+            raise ApiError(ErrorCode.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE)
 
     def check_rollup(self, subject: bytes, rollup: str) -> None:
         """A rollup may not remove what the batch itself brought. Raises `ApiError`."""
         if rollup == "all" and self.total:
-            raise ApiError(10111, err="batch rollup all invalid")
+            raise ApiError(ErrorCode.STREAM_ROLLUP_FAILED, err="batch rollup all invalid")
         if rollup == "sub" and subject in self.on_subject:
-            raise ApiError(10111, err="batch rollup sub invalid")
+            raise ApiError(ErrorCode.STREAM_ROLLUP_FAILED, err="batch rollup sub invalid")
 
     def add(self, log: Log, message: Inbound, message_id: bytes, is_stored: bool) -> None:
         """The message that was checked is the next one."""

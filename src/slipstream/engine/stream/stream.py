@@ -38,6 +38,7 @@ from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.base import Log
 from slipstream.log.durability import SyncBatch, call_all
 from slipstream.log.record import Record
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import count_prefix, find
 from slipstream.wire.patterns import PatternTrie
@@ -184,17 +185,17 @@ class Stream(Service):
             size = len(message.reply)
             if size > 4 and message.reply[size - 1] == 73 and message.reply.endswith(b".$FI"):
                 if self.fast is None:
-                    raise ApiError(10205)
+                    raise ApiError(ErrorCode.BATCH_PUBLISH_DISABLED)
                 self.fast.take(subject, message)
                 return 1
             if self._sealed:
-                raise ApiError(10109)
+                raise ApiError(ErrorCode.STREAM_SEALED)
             if self._max_size >= 0 and message.end - message.header_start > self._max_size:
-                raise ApiError(10054)
+                raise ApiError(ErrorCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
             if message.body_start > message.header_start:
                 size = message.body_start - message.header_start
                 if size > HEADER_BYTES_MAX:
-                    raise ApiError(10097)
+                    raise ApiError(ErrorCode.STREAM_HEADER_EXCEEDS_MAXIMUM)
                 headers = count_prefix(
                     message.data, message.header_start, message.body_start, b"Nats-"
                 )
@@ -229,14 +230,14 @@ class Stream(Service):
         except ApiError as error:
             self.refuse(message.reply, error)
         except StorageError as error:
-            self.refuse(message.reply, ApiError(10077, err=str(error)))
+            self.refuse(message.reply, ApiError(ErrorCode.STREAM_STORE_FAILED, err=str(error)))
         return 1
 
     def _handle_headers(self, subject: bytes, message: Inbound) -> _int:
         """A message with headers that mean something to the stream."""
         if find(message.data, message.header_start, message.body_start, b"Nats-Batch-Id"):
             if self.batches is None:
-                raise ApiError(10174)
+                raise ApiError(ErrorCode.ATOMIC_PUBLISH_DISABLED)
             self.batches.take(subject, message)
             return 1
         verdict = check_headers(self, subject, message)
@@ -648,7 +649,7 @@ class Stream(Service):
         waiting = self._acks
         self._acks = []
         for entry in waiting:
-            self.refuse(entry[2], ApiError(10077, err=why))
+            self.refuse(entry[2], ApiError(ErrorCode.STREAM_STORE_FAILED, err=why))
         self._let_down(StorageError(why))
 
     def fail(self, why: str) -> None:

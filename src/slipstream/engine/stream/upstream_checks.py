@@ -10,6 +10,7 @@ from hashlib import sha256
 from slipstream.engine.protocol.errors import ApiError, config_error, pedantic_error
 from slipstream.engine.stream.config import StreamConfig, StreamSource
 from slipstream.engine.stream.subject_claims import Comparisons, TooManyComparisonsError
+from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.subjects import has_wildcard, is_literal, is_name, is_pattern, overlaps
 from slipstream.wire.transforms import Transform, TransformError
@@ -38,32 +39,43 @@ def upstreams(config: StreamConfig) -> list[StreamSource]:
 
 def _check_mirror(config: StreamConfig, mirror: StreamSource, lookup: Lookup) -> None:
     refused = (
-        (config.first_seq > 0, 10143),
-        (bool(config.subjects), 10034),
-        (bool(config.sources), 10031),
-        (config.allow_msg_counter, 10173),
-        (config.allow_atomic, 10198),
-        (config.allow_batched, 10209),
-        (config.allow_msg_schedules, 10186),
-        (bool(mirror.filter_subject and mirror.subject_transforms), 10150),
+        (config.first_seq > 0, ErrorCode.MIRROR_WITH_FIRST_SEQ),
+        (bool(config.subjects), ErrorCode.MIRROR_WITH_SUBJECTS),
+        (bool(config.sources), ErrorCode.MIRROR_WITH_SOURCES),
+        (config.allow_msg_counter, ErrorCode.MIRROR_WITH_COUNTERS),
+        (config.allow_atomic, ErrorCode.MIRROR_WITH_ATOMIC_PUBLISH),
+        (config.allow_batched, ErrorCode.MIRROR_WITH_BATCH_PUBLISH),
+        (config.allow_msg_schedules, ErrorCode.MIRROR_WITH_MSG_SCHEDULES),
+        (
+            bool(mirror.filter_subject and mirror.subject_transforms),
+            ErrorCode.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED,
+        ),
     )
     for is_wrong, code in refused:
         if is_wrong:
             raise ApiError(code)
     if config.subject_delete_marker_ttl:
         raise config_error("subject delete markers forbidden on mirrors")
-    _check_transforms(mirror, (10151, 10154, 10152), apart=True)
+    _check_transforms(
+        mirror,
+        (
+            ErrorCode.MIRROR_INVALID_SUBJECT_FILTER,
+            ErrorCode.MIRROR_INVALID_TRANSFORM_DESTINATION,
+            ErrorCode.MIRROR_OVERLAPPING_SUBJECT_FILTERS,
+        ),
+        apart=True,
+    )
     if not _is_consumer_valid(mirror):
-        raise ApiError(10213)
+        raise ApiError(ErrorCode.MIRROR_DURABLE_CONSUMER_CFG_INVALID)
     if mirror.external is not None:
         return
     if not is_name(mirror.name):
-        raise ApiError(10142)
+        raise ApiError(ErrorCode.MIRROR_INVALID_STREAM_NAME)
     upstream = lookup(mirror.name)
     if upstream is None:
         return
     if 0 < config.max_msg_size < upstream.max_msg_size:
-        raise ApiError(10030)
+        raise ApiError(ErrorCode.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG)
     if config.pedantic and upstream.allow_direct != config.mirror_direct:
         raise pedantic_error("origin stream has direct get set, mirror has it disabled")
     config.mirror_direct = upstream.allow_direct
@@ -71,33 +83,43 @@ def _check_mirror(config: StreamConfig, mirror: StreamSource, lookup: Lookup) ->
 
 def _check_sources(config: StreamConfig, lookup: Lookup) -> None:
     if config.allow_msg_schedules:
-        raise ApiError(10187)
+        raise ApiError(ErrorCode.SOURCE_WITH_MSG_SCHEDULES)
     seen = set()
     for source in config.sources:
         if not is_name(source.name):
-            raise ApiError(10141)
+            raise ApiError(ErrorCode.SOURCE_INVALID_STREAM_NAME)
         key = index_name(source)
         if key in seen:
-            raise ApiError(10140)
+            raise ApiError(ErrorCode.SOURCE_DUPLICATE_DETECTED)
         seen.add(key)
         if source.filter_subject and source.subject_transforms:
-            raise ApiError(10144)
-        _check_transforms(source, (10145, 10146, 10147), apart=False)
+            raise ApiError(ErrorCode.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED)
+        _check_transforms(
+            source,
+            (
+                ErrorCode.SOURCE_INVALID_SUBJECT_FILTER,
+                ErrorCode.SOURCE_INVALID_TRANSFORM_DESTINATION,
+                ErrorCode.SOURCE_OVERLAPPING_SUBJECT_FILTERS,
+            ),
+            apart=False,
+        )
         if not _is_consumer_valid(source):
-            raise ApiError(10215)
+            raise ApiError(ErrorCode.SOURCE_DURABLE_CONSUMER_CFG_INVALID)
         upstream = lookup(source.name) if source.external is None else None
         if upstream is not None and 0 < config.max_msg_size < upstream.max_msg_size:
-            raise ApiError(10046)
+            raise ApiError(ErrorCode.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG)
     durables = [
         (s.name, s.external and s.external.api, s.consumer.name)
         for s in config.sources
         if s.consumer is not None
     ]
     if len(set(durables)) < len(durables):
-        raise ApiError(10216)
+        raise ApiError(ErrorCode.SOURCE_DURABLE_CONSUMER_DUPLICATE_DETECTED)
 
 
-def _check_transforms(source: StreamSource, codes: tuple[int, int, int], apart: bool) -> None:
+def _check_transforms(
+    source: StreamSource, codes: tuple[ErrorCode, ErrorCode, ErrorCode], apart: bool
+) -> None:
     """`codes` say that a transform's source is wrong, its destination, or that two sources collide:
     with `apart` they may not overlap, otherwise none may match all that another one does."""
     patterns = [(transform.src or ">").encode() for transform in source.subject_transforms]
@@ -141,10 +163,14 @@ def _check_prefixes(config: StreamConfig, lookup: Lookup) -> None:
             continue
         prefix = external.deliver.encode()
         if has_wildcard(prefix):
-            raise ApiError(10024, prefix=external.deliver)
+            raise ApiError(ErrorCode.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ, prefix=external.deliver)
         for subject in _subjects_of_local(config, lookup):
             if overlaps(subject.encode(), prefix):
-                raise ApiError(10022, prefix=external.deliver, subject=subject)
+                raise ApiError(
+                    ErrorCode.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS,
+                    prefix=external.deliver,
+                    subject=subject,
+                )
     for external in externals:
         if not external.api:
             continue
@@ -154,7 +180,9 @@ def _check_prefixes(config: StreamConfig, lookup: Lookup) -> None:
                 "wildcards"
             )
         if external.api == API_PREFIX:
-            raise ApiError(10021, prefix=external.api, subject=API_PREFIX)
+            raise ApiError(
+                ErrorCode.STREAM_EXTERNAL_API_OVERLAP, prefix=external.api, subject=API_PREFIX
+            )
 
 
 def _subjects_of_local(config: StreamConfig, lookup: Lookup) -> Iterator[str]:
@@ -165,7 +193,10 @@ def _subjects_of_local(config: StreamConfig, lookup: Lookup) -> Iterator[str]:
 
 
 def check_loops(config: StreamConfig, lookup: Lookup) -> None:
-    """No message may come back to a stream that it came from. Raises `ApiError` 10052."""
+    """No message may come back to a stream that it came from.
+
+    Raises `ApiError` STREAM_INVALID_CONFIG.
+    """
     path = {config.name: config}
     ways = [iter(upstreams(config))]  # out of each stream on the path
     done: set[str] = set()
@@ -194,15 +225,15 @@ def _passes(config: StreamConfig, pattern: str) -> bool:
 
 
 def check_filters(config: StreamConfig) -> None:
-    """Whether one can subscribe to the filters. Raises `ApiError` 10049."""
+    """Whether one can subscribe to the filters. Raises `ApiError` STREAM_CREATE."""
     mirror = config.mirror
     if mirror is not None and mirror.filter_subject and not is_pattern(_filter(mirror)):
         text = f"subject filter '{mirror.filter_subject}' for the mirror invalid subject"
-        raise ApiError(10049, err=text)
+        raise ApiError(ErrorCode.STREAM_CREATE, err=text)
     for source in config.sources:
         if source.filter_subject and not is_pattern(_filter(source)):
             text = f"subject filter '{source.filter_subject}' for the source: invalid subject"
-            raise ApiError(10049, err=text)
+            raise ApiError(ErrorCode.STREAM_CREATE, err=text)
 
 
 def _filter(source: StreamSource) -> bytes:

@@ -1,0 +1,1 @@
+"""What JetStream's protocol says to servers and clients alike, each thing typed once."""
