@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from slipstream.engine.protocol.durations import duration_text
+from slipstream.model.durations import duration_text
 from slipstream.server.config.blocks import Block, Directive, Support
 from slipstream.server.config.directives import TOP
 from slipstream.server.config.reload import is_live

@@ -12,7 +12,7 @@ from slipstream.backups import manifest as manifests
 from slipstream.backups import place as places
 from slipstream.client.jetstream import JetStream, Stream, StreamConfig
 from slipstream.client.jetstream.errors import ApiError, BackupError, MessageNotFoundError
-from slipstream.client.jetstream.model import Timestamp
+from slipstream.model.times import Timestamp
 
 MakeStream = Callable[..., Awaitable[Stream]]
 KINDS: list[dict[str, Any]] = [

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND, EngineOptions, JetStreamLimits
+from slipstream.engine.protocol.options import EngineOptions, JetStreamLimits
 from slipstream.engine.stream import atomic_batches
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver, Message
 from slipstream.testing.simulated_disk import SimulatedDisk
 

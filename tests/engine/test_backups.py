@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from slipstream.archive.s2 import S2Writer
-from slipstream.engine.protocol.options import SECOND, EngineOptions
+from slipstream.engine.protocol.options import EngineOptions
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver, Message
 from slipstream.testing.simulated_disk import SimulatedDisk
 from tests.engine.backups import (

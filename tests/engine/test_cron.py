@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.engine.protocol.options import SECOND
-from slipstream.engine.protocol.rfc3339 import text_ns, utc_text
 from slipstream.engine.stream.cron import Calendar, read_pattern, read_zone
+from slipstream.model.durations import SECOND
+from slipstream.model.times import text_ns, utc_text
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

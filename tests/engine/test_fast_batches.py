@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.stream import fast_batches
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
 from tests.growth import assert_grows_linearly

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver
 
 HUGE = "9" * 5000  # more digits than Python turns into a number

@@ -11,7 +11,7 @@ import pytest
 from slipstream.engine.commit import state_commit
 from slipstream.engine.commit.state_commit import CheckpointJob, OwnFile
 from slipstream.engine.consumer import life
-from slipstream.engine.protocol.options import SECOND
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver, Held, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.session.permissions import Permissions, ResponseRights, SubscribePattern
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Driver
 from slipstream.wire.transforms import Mappings
 from tests.engine.raw import Listed, Raw, connect_as, user

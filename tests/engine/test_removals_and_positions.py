@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.log.commit_log import EntryBatch
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
 

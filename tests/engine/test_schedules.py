@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
-from slipstream.engine.protocol.rfc3339 import utc_text
 from slipstream.engine.stream.schedules import Schedules
 from slipstream.log.disk import OsDisk
+from slipstream.model.durations import SECOND
+from slipstream.model.times import utc_text
 from slipstream.testing.driver import Client, Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
 

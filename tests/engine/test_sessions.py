@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from slipstream.engine.engine import User
-from slipstream.engine.protocol.options import SECOND, EngineOptions
+from slipstream.engine.protocol.options import EngineOptions
 from slipstream.engine.session.session import ClientSession
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Driver
 from tests.engine.raw import MODERN, QUIET, Raw, user
 

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from slipstream.engine.protocol.options import SECOND
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.stream.ttl import INVALID, NEVER, parse_ttl
 from slipstream.log.disk import OsDisk
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
 

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.recovery import open_log
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
 from tests.log.storing import commit, fill, put, readable

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.errors import CorruptionError
 from slipstream.log.end_record import EndRecord
 from slipstream.log.segment import HEADER_SIZE, SEQUENCE_MAX
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
 from tests.log.storing import commit, fill, opened, readable

@@ -12,7 +12,7 @@ from typing import Any
 import bcrypt
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
+from slipstream.model.durations import SECOND
 from slipstream.server import Server, passwords
 from slipstream.server.options import AuthorizationOptions, LimitsOptions, UserOptions
 from tests.server.hand_timers import HandTimers

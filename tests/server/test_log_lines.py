@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.errors import ConfigError
+from slipstream.model.durations import SECOND
 from slipstream.server import Server
 from slipstream.server.banner import warn_about
 from slipstream.server.log_sinks import FileSink, StreamSink

@@ -9,8 +9,8 @@ from typing import Any
 import nats
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.errors import ConfigError
+from slipstream.model.durations import SECOND
 from slipstream.server import Server
 from slipstream.server.options import AuthorizationOptions, TlsOptions, UserOptions
 from slipstream.server.tls import openssl_cipher, server_context, spki_sha256, subject_name

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.session.account import Account
 from slipstream.engine.sharing.service_imports import ServiceTerms, import_services
 from slipstream.engine.sharing.stream_imports import import_streams
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver
 from tests.engine.sourcing.conftest import SEGMENT_BYTES, World
 from tests.engine.sourcing.test_crashes import Plan

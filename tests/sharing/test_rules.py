@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.session.permissions import Permissions, SubscribePattern
+from slipstream.model.durations import SECOND
 from slipstream.server.config import load_text
 from slipstream.server.engine_options import prepare_accounts
 from slipstream.testing.driver import Driver

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.log.disk import OsDisk
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Driver
 
 

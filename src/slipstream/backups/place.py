@@ -27,17 +27,13 @@ from slipstream.backups.parts import (
     unpacked_state,
     without,
 )
-from slipstream.backups.reading import Reader, nanoseconds
+from slipstream.backups.reading import Reader
 from slipstream.backups.restoring import Point, Restored, restore
 from slipstream.backups.stores import UNFINISHED, Store, open_store
 from slipstream.client.jetstream.errors import BackupError, MessageNotFoundError
-from slipstream.client.jetstream.model import (
-    SERVERS_METADATA,
-    StreamConfig,
-    StreamInfo,
-    Timestamp,
-)
+from slipstream.client.jetstream.model import SERVERS_METADATA, StreamConfig, StreamInfo
 from slipstream.errors import CorruptionError
+from slipstream.model.times import Timestamp, stored_ns
 from slipstream.wire.buffer import OutBuffer
 
 if TYPE_CHECKING:
@@ -295,7 +291,7 @@ class _Run:
             found = await self._js.api.request(f"STREAM.MSG.GET.{info.config.name}", asked)
         except MessageNotFoundError:
             return last
-        return last if nanoseconds(found["message"]["time"].encode()) == part.last_ts else new
+        return last if stored_ns(found["message"]["time"].encode()) == part.last_ts else new
 
     async def _check_same(self, info: StreamInfo) -> None:
         """What was read has to be of one stream. Raises `BackupError`."""

@@ -11,7 +11,6 @@ was removed meanwhile, or a replica that lags behind has answered.
 import asyncio
 import base64
 import builtins
-from calendar import timegm
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +25,10 @@ from slipstream.client.jetstream.errors import (
     MaximumConsumersError,
     MessageNotFoundError,
 )
-from slipstream.client.jetstream.model import ConsumerConfig, StreamInfo, Timestamp
+from slipstream.client.jetstream.model import ConsumerConfig, StreamInfo
 from slipstream.client.subscriptions import Sink
 from slipstream.errors import Error
+from slipstream.model.times import stored_ns
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import find
 
@@ -43,7 +43,6 @@ ONE_BY_ONE = 64  # requests for single messages that are on their way
 HOLES_MAX = 10_000  # in one batch, that are asked about one by one
 FAILURES_MAX = 5
 CONSUMER_SECONDS = 60.0
-_NANO = 1_000_000_000
 _ADDED_BY_DIRECT_GET = b"\r\nNats-Stream: "
 
 
@@ -136,7 +135,7 @@ class DirectBatch(Batch):
             self.finish(False, TimeoutError("messages were lost on their way here"))
             return
         seq, subject = int(values[b"Nats-Sequence"]), values[b"Nats-Subject"]
-        ts = nanoseconds(values[b"Nats-Time-Stamp"])
+        ts = stored_ns(values[b"Nats-Time-Stamp"])
         if added == start + 8:  # no headers of its own
             self.add(seq, ts, subject, data, (body, body, frames.end))
         else:
@@ -169,16 +168,6 @@ class ConsumerBatch(Batch):
         self.add(seq, ts, frames.subject, frames.data, at)
         if pending == 0:
             self.finish(True)
-
-
-def nanoseconds(text: bytes) -> int:
-    """A time as servers write it, in UTC. Raises ValueError, IndexError."""
-    if not text.endswith(b"Z"):
-        found = Timestamp.parse(text.decode())
-        return 0 if found is None else found.ns
-    numbers = text[0:4], text[5:7], text[8:10], text[11:13], text[14:16], text[17:19]
-    seconds = timegm(tuple(map(int, numbers)))
-    return seconds * _NANO + int(text[20:-1].ljust(9, b"0") or b"0")
 
 
 class Reader:
@@ -344,7 +333,7 @@ class Reader:
             found = answer["message"]
             header = base64.b64decode(found.get("hdrs") or "")
             data = header + base64.b64decode(found.get("data") or "")
-            ts, subject = nanoseconds(found["time"].encode()), found["subject"].encode()
+            ts, subject = stored_ns(found["time"].encode()), found["subject"].encode()
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise BackupError(f"message {seq} of stream {self._name} cannot be read") from error
         return ts, subject, data, (0, len(header), len(data))

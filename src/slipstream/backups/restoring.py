@@ -23,7 +23,8 @@ from slipstream.backups.parts import Inside, RunState, fetch, merged, messages, 
 from slipstream.backups.stores import Store
 from slipstream.client.jetstream.backup import CHUNK_BYTES, upload
 from slipstream.client.jetstream.errors import BackupError
-from slipstream.client.jetstream.model import StreamConfig, StreamInfo, Timestamp, time_to_wire
+from slipstream.client.jetstream.model import StreamConfig, StreamInfo
+from slipstream.model.times import Timestamp, datetime_ns, datetime_text
 from slipstream.wire.buffer import OutBuffer
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ async def _plan(store: Store, manifest: Manifest, point: Point) -> _Plan:
         raise BackupError("restore: name a sequence or a time, not both")
     generation = manifest.generations[-1]
     if point.time is not None:
-        return await _plan_for_time(store, manifest, _ns(point.time))
+        return await _plan_for_time(store, manifest, datetime_ns(point.time))
     runs = generation.runs
     last = point.sequence or runs[-1].last_seq
     if last > runs[-1].last_seq:
@@ -98,12 +99,6 @@ async def _plan_for_time(store: Store, manifest: Manifest, moment: int) -> _Plan
                 )
             last = record.seq
     return _Plan(generation=generation, run=run, last_seq=last, is_before_run=not before)
-
-
-def _ns(moment: datetime) -> int:
-    """Nanoseconds since the epoch; a time without a zone is local, as everywhere in Python."""
-    whole = int(moment.replace(microsecond=0).timestamp())
-    return whole * 1_000_000_000 + moment.microsecond * 1000 + getattr(moment, "nanosecond", 0)
 
 
 async def restore(
@@ -182,9 +177,9 @@ class _Archive:
             "messages": 0,
             "bytes": 0,
             "first_seq": state.first_seq,
-            "first_ts": time_to_wire(Timestamp.from_ns(0)),
+            "first_ts": datetime_text(Timestamp.from_ns(0)),
             "last_seq": plan.last_seq,
-            "last_ts": time_to_wire(Timestamp.from_ns(last_ts)),
+            "last_ts": datetime_text(Timestamp.from_ns(last_ts)),
             "consumer_count": 0 if plan.is_before_run else len(state.consumers),
         }
         now = plan.run.time

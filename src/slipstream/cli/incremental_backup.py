@@ -15,8 +15,8 @@ from slipstream.cli.progress import count_bar
 from slipstream.cli.session import jetstream, wants_json
 from slipstream.cli.values import duration, show_size, show_time
 from slipstream.client.jetstream import JetStream, StreamConfig
-from slipstream.client.jetstream.model import Timestamp
 from slipstream.errors import ConfigError
+from slipstream.model.times import Timestamp
 
 
 class Pruning(msgspec.Struct, frozen=True):

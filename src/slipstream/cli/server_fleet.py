@@ -22,6 +22,7 @@ from slipstream.cli.system import ask_connections, ask_servers
 from slipstream.cli.values import duration, show_duration, show_size
 from slipstream.client.connection import Connection
 from slipstream.errors import ConfigError
+from slipstream.model.times import Timestamp
 
 app = new_app()
 
@@ -99,10 +100,9 @@ async def ls() -> None:
 
 
 def _uptime(start: str) -> str:
-    if not start:
+    began = Timestamp.parse(start) if start else None
+    if began is None:
         return ""
-    seconds = start.partition(".")[0].rstrip("Z")  # Go's nanoseconds are more than Python reads
-    began = datetime.fromisoformat(seconds).replace(tzinfo=UTC)
     return show_duration(max((datetime.now(UTC) - began).total_seconds(), 0.0))
 
 

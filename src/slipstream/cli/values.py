@@ -7,21 +7,18 @@ from datetime import UTC, datetime, timedelta
 
 import typer
 
+from slipstream.model.durations import GO_UNITS, SECOND, parse_duration
+from slipstream.model.times import datetime_text
+
+_DAY = 86_400 * SECOND
 _UNITS = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "µs": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3600.0,
-    "d": 86400.0,
-    "w": 604800.0,
-    "M": 2592000.0,
-    "y": 31536000.0,
-    "Y": 31536000.0,
+    **GO_UNITS,
+    "d": _DAY,
+    "w": 7 * _DAY,
+    "M": 30 * _DAY,
+    "y": 365 * _DAY,
+    "Y": 365 * _DAY,
 }
-_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|[smhdwMyY])")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?)(i?)B?", re.IGNORECASE)
 
 
@@ -32,10 +29,10 @@ def duration(text: str) -> float:
         return 0.0
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    ns = parse_duration(text, _UNITS)
+    if ns is None or text[0] in "+-":
         raise typer.BadParameter(f'"{text}" is no duration; write it like 500ms, 30s, 1h30m, 2d')
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    return ns / SECOND
 
 
 def one_of(*choices: str, **others: str) -> Callable[[str], str]:
@@ -127,7 +124,7 @@ def show_time(when: datetime | None) -> str:
 
 def show_stamp(when: datetime | None) -> str:
     """RFC 3339 in UTC; "" for none."""
-    return when.astimezone(UTC).isoformat().replace("+00:00", "Z") if when else ""
+    return datetime_text(when) if when else ""
 
 
 def show_since(when: datetime | None) -> str:

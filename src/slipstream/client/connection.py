@@ -39,7 +39,7 @@ from slipstream.client.events import (
     SlowConsumer,
 )
 from slipstream.client.message import Message
-from slipstream.client.options import ConnectOptions, Seconds, make_options, seconds
+from slipstream.client.options import ConnectOptions, Seconds, make_options
 from slipstream.client.payload import HeadersLike, Payload, as_headers, payload_bytes
 from slipstream.client.reconnect import Reconnector
 from slipstream.client.reply_future import ReplyFuture
@@ -56,6 +56,7 @@ from slipstream.client.subscriptions import (
 )
 from slipstream.client.telemetry import NO_SPAN, Statistics, metrics_for, telemetry_for
 from slipstream.client.write_buffer import WriteBuffer
+from slipstream.model.durations import to_seconds
 from slipstream.wire.headers import Headers
 from slipstream.wire.nuid import Nuid
 
@@ -196,7 +197,7 @@ class Connection:
         Raises `TimeoutError` (by default after the `timeout` option) and `ConnectionLostError`.
         """
         self._check_open("flush")
-        limit = seconds(self.options.timeout if timeout is None else timeout, "timeout")
+        limit = to_seconds(self.options.timeout if timeout is None else timeout, "timeout")
         future: asyncio.Future[None] = self.loop.create_future()
         self._reconnector.ping(future)
         try:
@@ -306,7 +307,7 @@ class Connection:
         `timeout` option), `ConnectionLostError` if the connection broke after it was sent,
         `PermissionsError`, and what `publish` raises.
         """
-        limit = seconds(self.options.timeout if timeout is None else timeout, "timeout")
+        limit = to_seconds(self.options.timeout if timeout is None else timeout, "timeout")
         if self.write_buffer.crowded:
             await self.write_buffer.room()
         if self.telemetry is None:
@@ -358,8 +359,8 @@ class Connection:
             data,
             headers,
             max_messages=max_messages,
-            timeout=seconds(self.options.timeout if timeout is None else timeout, "timeout"),
-            stall=None if stall is None else seconds(stall, "stall"),
+            timeout=to_seconds(self.options.timeout if timeout is None else timeout, "timeout"),
+            stall=None if stall is None else to_seconds(stall, "stall"),
             sentinel=sentinel,
             kind=type,
         )
@@ -563,7 +564,7 @@ class Connection:
         self._draining = True
         self.drainer = asyncio.current_task()
         self.events_hub.emit(Draining())
-        limit = seconds(self.options.drain_timeout, "drain_timeout")
+        limit = to_seconds(self.options.drain_timeout, "drain_timeout")
         sinks: list[Sink] = []
         try:
             async with asyncio.timeout(limit):

@@ -15,9 +15,10 @@ import msgspec
 from slipstream.client.auth import ask_identity, auth_fields
 from slipstream.client.errors import ClientError, ConnectError, authorization_error, server_error
 from slipstream.client.link import Link
-from slipstream.client.options import ConnectOptions, seconds
+from slipstream.client.options import ConnectOptions
 from slipstream.client.servers import ServerAddress, ServerInfo, parse_info
 from slipstream.errors import Error, ProtocolError
+from slipstream.model.durations import to_seconds
 
 if TYPE_CHECKING:
     from slipstream.client.subscriptions import Route
@@ -155,7 +156,7 @@ async def open_link(
     loop = asyncio.get_running_loop()
     handshake = Handshake(loop, server)
     link = SocketLink(handshake, write_buffer, routes)
-    limit = seconds(options.connect_timeout, "connect_timeout")
+    limit = to_seconds(options.connect_timeout, "connect_timeout")
     try:
         async with asyncio.timeout(limit):
             await _greet(loop, link, handshake, options)

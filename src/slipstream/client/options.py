@@ -5,7 +5,6 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
-from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -16,25 +15,11 @@ from slipstream.client.codecs import Registry
 from slipstream.client.servers import ServerInfo
 from slipstream.client.telemetry import TelemetryOptions
 from slipstream.errors import ConfigError
+from slipstream.model.durations import to_seconds
 
 Seconds: TypeAlias = float | timedelta
 
 MIB = 1024 * 1024
-
-
-def seconds(value: Seconds, name: str) -> float:
-    """A duration in seconds; raises TypeError, with the option's `name`, if it is none."""
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    given: object = value  # whatever its type says
-    if not isinstance(given, Real):
-        raise not_a_duration(given, name)
-    return float(value)
-
-
-def not_a_duration(value: object, name: str) -> TypeError:
-    """The error that says of the option `name` what a duration is."""
-    return TypeError(f"{name} is seconds or a timedelta, not {value!r}")
 
 
 def unknown_name(call: str, what: str, given: Iterable[str], known: Iterable[str]) -> str:
@@ -142,7 +127,7 @@ class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     def _validate_numbers(self) -> None:
         positive = ("connect_timeout", "ping_interval", "drain_timeout", "timeout")
         for name in positive:
-            if seconds(getattr(self, name), name) <= 0:
+            if to_seconds(getattr(self, name), name) <= 0:
                 raise ConfigError(f"connect: {name} must be more than 0 s")
         for name in ("pending_bytes_max", "max_messages_pending", "max_bytes_pending"):
             if getattr(self, name) <= 0:

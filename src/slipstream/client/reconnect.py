@@ -31,11 +31,12 @@ from slipstream.client.events import (
 )
 from slipstream.client.handshake import Handshake, open_link
 from slipstream.client.link import Link
-from slipstream.client.options import ConnectOptions, seconds
+from slipstream.client.options import ConnectOptions
 from slipstream.client.servers import ServerAddress, ServerInfo, ServerPool, parse_info
 from slipstream.client.telemetry import NO_SPAN
 from slipstream.client.write_buffer import WriteBuffer
 from slipstream.errors import ConfigError, Error, ProtocolError
+from slipstream.model.durations import to_seconds
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection
@@ -189,8 +190,8 @@ class Reconnector:
         if options.reconnect_delay is not None:
             return options.reconnect_delay(rounds)
         first, most = (
-            seconds(options.reconnect_wait, "reconnect_wait"),
-            seconds(options.reconnect_wait_max, "reconnect_wait_max"),
+            to_seconds(options.reconnect_wait, "reconnect_wait"),
+            to_seconds(options.reconnect_wait_max, "reconnect_wait_max"),
         )
         wait = min(first * 2.0 ** min(rounds - 1, 30), most)
         return wait * (1 + options.reconnect_jitter * self._random.random())
@@ -370,7 +371,7 @@ class Reconnector:
         """Begin to ping at the interval."""
         self._stop_watching()
         self._timer = self.loop.call_later(
-            seconds(self._options.ping_interval, "ping_interval"), self._tick
+            to_seconds(self._options.ping_interval, "ping_interval"), self._tick
         )
 
     def _stop_watching(self) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slipstream.engine.protocol.errors import ApiError
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.permissions import quoted
 from slipstream.engine.session.routing import Imported, Route, Subscription
@@ -22,6 +21,7 @@ from slipstream.engine.stream.ingest_checks import check_headers
 from slipstream.engine.stream.retention import check_room_for
 from slipstream.engine.stream.stream import Stream
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.times import time_text
 from slipstream.wire.headers import find
 from slipstream.wire.subjects import is_literal
 

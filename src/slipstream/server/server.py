@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.errors import ConfigError, Error, StorageError
+from slipstream.model.durations import SECOND
 from slipstream.server.auth import make_authenticator
 from slipstream.server.banner import announce, announce_jetstream, announce_listener
 from slipstream.server.engine_options import engine_options, prepare_accounts

@@ -20,7 +20,6 @@ from slipstream.engine.engine import DEFAULT_ACCOUNT, Engine
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.options import EngineOptions
-from slipstream.engine.protocol.rfc3339 import text_ns
 from slipstream.engine.stream.config import StreamConfig, emit, fill_defaults, load_restored
 from slipstream.engine.stream.retention import enforce_all
 from slipstream.engine.stream.stream import Stream
@@ -28,6 +27,7 @@ from slipstream.errors import CorruptionError, Error, StorageError
 from slipstream.log.base import Log
 from slipstream.log.disk import DirectoryLock, OsDisk
 from slipstream.log.stream_store import Store, StreamStore
+from slipstream.model.times import text_ns
 from slipstream.server.foreign_store import foreign_streams
 from slipstream.server.store_check.check import Idle, StreamFound
 from slipstream.wire.subjects import is_name

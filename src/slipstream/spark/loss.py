@@ -17,8 +17,9 @@ import logging
 
 import msgspec
 
-from slipstream.client.jetstream.model import StreamInfo, time_to_wire
+from slipstream.client.jetstream.model import StreamInfo
 from slipstream.errors import Error
+from slipstream.model.times import datetime_text
 
 log = logging.getLogger("slipstream.spark")
 
@@ -37,7 +38,7 @@ def front_moves_by_right(info: StreamInfo) -> bool:
 
 def is_another(info: StreamInfo, created: str) -> bool:
     """Whether this is not the stream that was created then."""
-    now = time_to_wire(info.created) if info.created is not None else ""
+    now = datetime_text(info.created) if info.created is not None else ""
     return bool(created and now and now != created)
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slipstream.client.jetstream.errors import MessageNotFoundError, StreamNotFoundError
-from slipstream.client.jetstream.model import time_to_wire
 from slipstream.errors import ConfigError, Error
+from slipstream.model.times import datetime_text
 from slipstream.wire.subjects import overlaps
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def subject_of(info: "StreamInfo") -> str:
     """The subject below which the progress of all writers of a stream is."""
-    created = time_to_wire(info.created) if info.created is not None else "0"
+    created = datetime_text(info.created) if info.created is not None else "0"
     return f"{ROOT}.{info.config.name}.{re.sub('[^0-9]', '', created)}"
 
 

@@ -6,7 +6,6 @@ the nearest. Secrets never show in a repr.
 """
 
 import difflib
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -15,6 +14,7 @@ from msgspec import Meta
 
 from slipstream.client.options import ConnectOptions, make_options
 from slipstream.errors import ConfigError
+from slipstream.model.durations import SECOND, parse_duration
 
 Count = Annotated[int, Meta(ge=1)]
 CountOrNone = Annotated[int, Meta(ge=0)]
@@ -128,13 +128,14 @@ class SourceOptions(ServerOptions, kw_only=True, frozen=True, rename="camel", om
     @property
     def max_trigger_delay_seconds(self) -> float:
         """Seconds. Raises `ConfigError`."""
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)", self.max_trigger_delay)
-        if match is None:
+        text = self.max_trigger_delay.replace(" ", "")
+        ns = parse_duration(text if text[-1:].isalpha() else f"{text}s")
+        if ns is None or ns < 0:
             raise ConfigError(
                 f"jetstream: option maxTriggerDelay is {self.max_trigger_delay!r}; it is a number "
                 "of seconds, or a number with ms, s, m or h, as 15m"
             )
-        return float(match[1]) * {"ms": 0.001, "m": 60.0, "h": 3600.0}.get(match[2], 1.0)
+        return ns / SECOND
 
     @property
     def streams(self) -> list[str]:

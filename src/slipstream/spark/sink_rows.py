@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.client.arrow.row_block import RowBlock
 from slipstream.errors import ConfigError, Error
+from slipstream.model.times import datetime_text
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
@@ -257,6 +258,6 @@ def _headers(value: dict[str, Any]) -> list[tuple[str, str]]:
         pairs.append(("Nats-TTL", str(ttl)))
     moment = value.get("timestamp")
     if isinstance(moment, datetime):
-        utc = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-        pairs.append((TIMESTAMP_HEADER, utc.isoformat().replace("+00:00", "Z")))
+        utc = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        pairs.append((TIMESTAMP_HEADER, datetime_text(utc)))
     return pairs

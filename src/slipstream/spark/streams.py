@@ -30,8 +30,9 @@ from slipstream.client.jetstream.errors import (
     JetStreamNotEnabledError,
     MessageNotFoundError,
 )
-from slipstream.client.jetstream.model import ConsumerConfig, StreamInfo, time_to_wire
+from slipstream.client.jetstream.model import ConsumerConfig, StreamInfo
 from slipstream.errors import ConfigError, Error
+from slipstream.model.times import datetime_text
 from slipstream.spark import markers
 from slipstream.spark.loss import LossReports
 from slipstream.spark.options import ServerOptions, SourceOptions
@@ -198,7 +199,7 @@ class StreamView:
         self.info = info
         self.name = info.config.name
         self.subjects = subjects
-        self.created = time_to_wire(info.created) if info.created is not None else ""
+        self.created = datetime_text(info.created) if info.created is not None else ""
         self.first = info.state.first_seq
         self.next = info.state.last_seq + 1
         self._counts: dict[int, int] = {}  # by sequence: what was asked is not asked again

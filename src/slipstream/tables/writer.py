@@ -21,8 +21,8 @@ import msgspec
 from slipstream.client.arrow.scan import BATCH_ROWS
 from slipstream.client.errors import ConnectionLostError, NoRespondersError, TimeoutError
 from slipstream.client.jetstream.errors import ApiError
-from slipstream.client.jetstream.model import time_to_wire
 from slipstream.errors import Error
+from slipstream.model.times import datetime_text
 from slipstream.tables.errors import StreamReplacedError
 from slipstream.tables.maintenance import Maintenance
 from slipstream.tables.options import TableOptions
@@ -320,7 +320,7 @@ class TableWriter:
 
 def identity_of(info: "StreamInfo") -> str:
     """When the stream was made, in the words of the wire."""
-    return time_to_wire(info.created) if info.created is not None else ""
+    return datetime_text(info.created) if info.created is not None else ""
 
 
 def _may_pass(error: Error) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from slipstream.engine.protocol.options import SECOND
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import BEGIN, Driver
 from slipstream.testing.ledger import ViolationError
 from slipstream.testing.simulated_disk import SimulatedDisk

@@ -20,7 +20,7 @@ from slipstream.engine.commit.commit import Batch, BatchJob
 from slipstream.engine.engine import Authenticator, Engine
 from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.loop.clock import Clock
-from slipstream.engine.protocol.options import SECOND, AccountLimits, EngineOptions
+from slipstream.engine.protocol.options import AccountLimits, EngineOptions
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.session import STALL
 from slipstream.log.commit_log import FILE_BYTES
@@ -28,6 +28,7 @@ from slipstream.log.disk import Disk
 from slipstream.log.durability import Job
 from slipstream.log.file_log import SEGMENT_BYTES
 from slipstream.log.stream_store import Store
+from slipstream.model.durations import SECOND
 
 BEGIN = 1_700_000_000 * SECOND
 TURNS_MAX = 100_000  # of the engine without an end: it is busy with itself

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.log.record import FRONT, MESSAGE, SKIP, encode
 from slipstream.log.segment import HEADER_SIZE, decode_header, first_format_salt, scan_records
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import BEGIN, Client, Driver, HandRunner, Message
 from slipstream.testing.driver import encode as encode_publish
 from slipstream.testing.invariants import check_invariants

@@ -15,7 +15,7 @@ from slipstream.client.arrow.batches import MissingPackageError
 from slipstream.client.arrow.scan import Scan
 from slipstream.client.jetstream import JetStream, Stream
 from slipstream.client.jetstream.errors import StreamNotFoundError
-from slipstream.client.jetstream.model import Timestamp
+from slipstream.model.times import Timestamp
 from slipstream.wire.nuid import DIGITS
 from tests.client.proxy import Proxy
 

@@ -29,17 +29,12 @@ from slipstream.client.jetstream.errors import (
     WrongLastSequenceError,
     api_error,
 )
-from slipstream.client.jetstream.model import (
-    AccountInfo,
-    ConsumerInfo,
-    StreamInfo,
-    Timestamp,
-    time_to_wire,
-)
+from slipstream.client.jetstream.model import AccountInfo, ConsumerInfo, StreamInfo
 from slipstream.client.jetstream.publish import read_ack
 from slipstream.client.jetstream.pull import Pull, request_body
 from slipstream.client.jetstream.status import StatusMeaning, meaning_of, pending_of
 from slipstream.client.message import Message
+from slipstream.model.times import Timestamp, datetime_text
 from slipstream.wire.headers import Headers
 
 NUMBER = st.integers(0, 2**62)
@@ -50,7 +45,7 @@ NAME = st.text("abcXYZ019_-", min_size=1, max_size=12)
 def test_times_keep_their_nanoseconds(ns: int) -> None:
     made = Timestamp.from_ns(ns)
     assert made.ns == ns
-    again = Timestamp.parse(time_to_wire(made))
+    again = Timestamp.parse(datetime_text(made))
     assert again is not None
     assert again.ns == ns
 

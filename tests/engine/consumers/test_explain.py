@@ -3,7 +3,7 @@
 from typing import Any
 
 from slipstream.engine.consumer.explain import Explanation, explain
-from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.model.times import time_text
 
 from .conftest import MS, SECOND, Bench
 

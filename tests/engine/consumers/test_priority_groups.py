@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
+from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Message
 
 MINUTE = 60 * SECOND

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slipstream.engine.protocol.rfc3339 import LATEST, read_time, text_ns, time_text, utc_text
+from slipstream.model.times import LATEST, read_time, text_ns, time_text, utc_text
 
 from .conftest import Bench, sequences
 

@@ -223,7 +223,7 @@ class World:
         self._set_pause(self._model(), 0)
 
     def _set_pause(self, model: ConsumerModel, until: int) -> None:
-        from slipstream.engine.protocol.rfc3339 import time_text
+        from slipstream.model.times import time_text
 
         body = {"pause_until": time_text(until)} if until else {}
         answer = self._call(f"CONSUMER.PAUSE.S.{model.name}", body)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.log.file_log import FileLog
+from slipstream.model.durations import SECOND
 from tests.engine.sourcing.conftest import World
 
 

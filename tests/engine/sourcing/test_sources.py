@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import SECOND
+from slipstream.model.durations import SECOND
 from tests.engine.sourcing.conftest import World
 
 ORIGIN = "Nats-Stream-Source"

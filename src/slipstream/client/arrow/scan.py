@@ -40,10 +40,12 @@ from slipstream.client.arrow.columns import MessageColumns
 from slipstream.client.errors import TimeoutError
 from slipstream.client.jetstream.api import delete_in_background, new_name
 from slipstream.client.jetstream.errors import ApiError, BadPullRequestError, MaxBytesExceededError
-from slipstream.client.jetstream.model import ConsumerConfig, Timestamp, time_to_wire
+from slipstream.client.jetstream.model import ConsumerConfig
 from slipstream.client.jetstream.status import StatusMeaning, header_number, meaning_of
 from slipstream.client.jetstream.stored import message_after
 from slipstream.client.message import Message
+from slipstream.model.durations import SECOND
+from slipstream.model.times import Timestamp, datetime_ns, datetime_text
 
 if TYPE_CHECKING:
     import pandas
@@ -56,7 +58,6 @@ if TYPE_CHECKING:
 PULL_EXPIRES_SECONDS = 30
 PULL_HEARTBEAT_SECONDS = 1
 INACTIVE_SECONDS = 60.0
-_NANO = 1_000_000_000
 
 
 class Range(msgspec.Struct):
@@ -219,8 +220,8 @@ class ConsumerReader(Reader):
         body: dict[str, object] = {
             "batch": self._rows,
             "max_bytes": self._bytes,
-            "expires": PULL_EXPIRES_SECONDS * _NANO,
-            "idle_heartbeat": PULL_HEARTBEAT_SECONDS * _NANO,
+            "expires": PULL_EXPIRES_SECONDS * SECOND,
+            "idle_heartbeat": PULL_HEARTBEAT_SECONDS * SECOND,
         }
         await self._room()
         inbox = self._open(columns, expected=self._delivered)
@@ -390,11 +391,11 @@ class Scan:
         if isinstance(self._end, int):
             wanted.last = min(last, self._end)
         elif self._end is not None:
-            wanted.time_end = _nanoseconds(self._end)
+            wanted.time_end = datetime_ns(self._end)
         if isinstance(self._start, int):
             wanted.next = max(self._start, info.state.first_seq, 1)
         else:
-            wanted.start_time = time_to_wire(self._start)
+            wanted.start_time = datetime_text(self._start)
         if not info.state.messages or wanted.next > wanted.last:
             self._is_done = True
             return
@@ -494,10 +495,3 @@ class Scan:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _nanoseconds(moment: datetime) -> int:
-    """Nanoseconds since the epoch; a time without a zone is local, as everywhere in Python."""
-    seconds = int(moment.replace(microsecond=0).timestamp())
-    nanosecond: int = getattr(moment, "nanosecond", 0)
-    return seconds * 1_000_000_000 + moment.microsecond * 1000 + nanosecond

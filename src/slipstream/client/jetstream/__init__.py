@@ -32,7 +32,6 @@ from slipstream.client.jetstream.model import (
     StreamSource,
     StreamState,
     SubjectTransform,
-    Timestamp,
 )
 from slipstream.client.jetstream.ordered import OrderedConsumer
 from slipstream.client.jetstream.publish import PubAck, Schedule
@@ -41,6 +40,7 @@ from slipstream.client.jetstream.push import PushConsumer
 from slipstream.client.jetstream.stored import StoredMessage
 from slipstream.client.jetstream.stream import Stream
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.times import Timestamp
 
 __all__ = [
     "AccountInfo",

@@ -53,8 +53,6 @@ from slipstream.client.jetstream.model import (
     StreamConfig,
     StreamInfo,
     StreamState,
-    time_to_wire,
-    to_seconds,
 )
 from slipstream.client.jetstream.ordered import OrderedConsumer
 from slipstream.client.jetstream.publish import AckInbox, PubAck, PublishOptions
@@ -65,7 +63,9 @@ from slipstream.client.options import unknown_name
 from slipstream.client.payload import HeadersLike, as_headers, subject_bytes
 from slipstream.client.reply_future import ReplyFuture
 from slipstream.client.subscriptions import Route
+from slipstream.model.durations import to_seconds
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.times import datetime_text
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
@@ -667,7 +667,7 @@ class JetStream:
         """Have a consumer deliver nothing until a time, or for a while in seconds."""
         if not isinstance(until, datetime):
             until = datetime.now(UTC) + timedelta(seconds=to_seconds(until, "until"))
-        return await self._pause(stream, name, {"pause_until": time_to_wire(until)})
+        return await self._pause(stream, name, {"pause_until": datetime_text(until)})
 
     async def resume_consumer(self, stream: str, name: str) -> ConsumerPauseInfo:
         """Have a consumer deliver again."""

@@ -17,9 +17,10 @@ from slipstream.client.jetstream.errors import (
     AlreadyAcknowledgedError,
     NotJetStreamMessageError,
 )
-from slipstream.client.jetstream.model import Timestamp, to_nanoseconds
 from slipstream.client.message import Message
 from slipstream.client.payload import HeadersLike, Payload
+from slipstream.model.durations import to_nanoseconds
+from slipstream.model.times import Timestamp
 
 if TYPE_CHECKING:
     from slipstream.client.write_buffer import WriteBuffer

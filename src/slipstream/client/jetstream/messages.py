@@ -38,11 +38,11 @@ from slipstream.client.jetstream.errors import (
     StreamNotFoundError,
 )
 from slipstream.client.jetstream.message import JetStreamMessage
-from slipstream.client.jetstream.model import to_seconds
 from slipstream.client.message import Message
 from slipstream.client.subscriptions import Route
 from slipstream.client.telemetry import NO_SPAN
 from slipstream.errors import Error
+from slipstream.model.durations import to_seconds
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection

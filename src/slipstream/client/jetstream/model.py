@@ -21,9 +21,8 @@ field that nats-server 2.15 sends has a name; what a newer one adds is in `extra
 """
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache, partial
-from numbers import Real
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -42,70 +41,12 @@ import msgspec
 from msgspec import field
 
 from slipstream.client.jetstream.errors import InvalidAnswerError
-from slipstream.client.options import not_a_duration, seconds
+from slipstream.model.durations import SECOND, to_nanoseconds
+from slipstream.model.times import Timestamp, datetime_text
 
 _NANOSECONDS = "nanoseconds"
 Seconds: TypeAlias = Annotated[float | timedelta, _NANOSECONDS]
 """A length of time: seconds as a number, or a `datetime.timedelta`."""
-
-
-class Timestamp(datetime):
-    """A `datetime` in UTC that also keeps the nanoseconds a server wrote (0 to 999)."""
-
-    nanosecond: int = 0
-
-    @classmethod
-    def from_ns(cls, ns: int) -> "Timestamp":
-        """The time `ns` nanoseconds after the epoch."""
-        seconds, rest = divmod(ns, 1_000_000_000)
-        made = cls.fromtimestamp(seconds, UTC).replace(microsecond=rest // 1000)
-        made.nanosecond = rest % 1000
-        return made
-
-    @classmethod
-    def parse(cls, text: str) -> "Timestamp | None":
-        """Read RFC 3339 as Go writes it, to nine decimals; None for Go's zero time."""
-        if text.startswith("0001-01-01T00:00:00"):
-            return None
-        whole, point, rest = text.partition(".")
-        digits = ""
-        if point:
-            digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
-            text = whole + rest[len(digits) :]
-        nanoseconds = int(digits[:9].ljust(9, "0")) if digits else 0
-        parsed = cls.fromisoformat(text).astimezone(UTC)
-        made = parsed.replace(microsecond=nanoseconds // 1000)
-        made.nanosecond = nanoseconds % 1000
-        return made
-
-    @property
-    def ns(self) -> int:
-        """Nanoseconds since the epoch."""
-        whole = int(self.replace(microsecond=0).timestamp())
-        return whole * 1_000_000_000 + self.microsecond * 1000 + self.nanosecond
-
-
-def time_to_wire(value: datetime) -> str:
-    """RFC 3339 in UTC; a `datetime` without a zone is taken as local time, as Python does."""
-    at = value.astimezone(UTC)
-    text = at.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
-    nanoseconds = at.microsecond * 1000 + getattr(value, "nanosecond", 0)
-    return f"{text}.{nanoseconds:09d}".rstrip("0").rstrip(".") + "Z"
-
-
-def to_nanoseconds(value: float | timedelta, name: str) -> int:
-    """A length of time as JetStream's JSON has it; raises TypeError, with its `name`, if none."""
-    if isinstance(value, timedelta):
-        return (value.days * 86_400_000_000 + value.seconds * 1_000_000 + value.microseconds) * 1000
-    given: object = value  # whatever its type says
-    if not isinstance(given, Real):
-        raise not_a_duration(given, name)
-    return round(value * 1_000_000_000)
-
-
-def to_seconds(value: float | timedelta, name: str) -> float:
-    """A length of time as the event loop has it; raises TypeError, with its `name`, if none."""
-    return seconds(value, name)
 
 
 class _NewerWord(str):
@@ -207,11 +148,11 @@ def _codec(hint: Any, name: str) -> _Codec:
             _PLAIN,
         )
     if origin is Annotated and _NANOSECONDS in arguments:
-        return (lambda ns: ns / 1_000_000_000), partial(to_nanoseconds, name=name)
+        return (lambda ns: ns / SECOND), partial(to_nanoseconds, name=name)
     if origin is Literal:
         return partial(_read_word, arguments), partial(_written_word, arguments, name)
     if hint is datetime:
-        return Timestamp.parse, time_to_wire
+        return Timestamp.parse, datetime_text
     if isinstance(hint, type) and issubclass(hint, Document):
         return hint.from_wire, lambda document: document.to_wire()
     if origin in (list, dict):

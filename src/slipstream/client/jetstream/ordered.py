@@ -38,12 +38,7 @@ from slipstream.client.jetstream.messages import (
     Messages,
     MessageSource,
 )
-from slipstream.client.jetstream.model import (
-    ConsumerConfig,
-    ConsumerInfo,
-    OrderedConsumerConfig,
-    to_seconds,
-)
+from slipstream.client.jetstream.model import ConsumerConfig, ConsumerInfo, OrderedConsumerConfig
 from slipstream.client.jetstream.pull import (
     BATCH_UNBOUNDED,
     Fetch,
@@ -55,6 +50,7 @@ from slipstream.client.jetstream.pull import (
 from slipstream.client.jetstream.push import PushSource
 from slipstream.client.message import Message
 from slipstream.errors import Error
+from slipstream.model.durations import to_seconds
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream.context import JetStream

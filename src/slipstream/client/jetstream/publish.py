@@ -31,10 +31,11 @@ from slipstream.client.jetstream.errors import (
     PublishTimeoutError,
     api_error,
 )
-from slipstream.client.jetstream.model import time_to_wire, to_nanoseconds
 from slipstream.client.message import Message, message_of
 from slipstream.client.payload import HeadersLike, as_headers, header_bytes, subject_bytes
 from slipstream.client.subscriptions import Sink
+from slipstream.model.durations import SECOND, to_nanoseconds
+from slipstream.model.times import datetime_text
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import Headers
 
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from slipstream.client.write_buffer import WriteBuffer
     from slipstream.wire.server_frames import ServerFrames
 
-_SECOND = 1_000_000_000
 _CRON_FIELDS = 6  # seconds, minutes, hours, day of the month, month, day of the week
 
 
@@ -73,14 +73,14 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         if (self.at is not None) + (self.every is not None) + bool(self.cron) != 1:
             raise ValueError("a Schedule needs exactly one of `at`, `every` and `cron`")
         if self.at is not None:
-            when = "@at " + time_to_wire(self.at)
+            when = "@at " + datetime_text(self.at)
         elif self.every is not None:
             nanoseconds = to_nanoseconds(self.every, "every")
-            if nanoseconds < _SECOND or nanoseconds % _SECOND:
+            if nanoseconds < SECOND or nanoseconds % SECOND:
                 raise ValueError(
                     f"every is a whole number of seconds, 1 or more, not {self.every!r}"
                 )
-            when = f"@every {nanoseconds // _SECOND}s"
+            when = f"@every {nanoseconds // SECOND}s"
         else:
             if not self.cron.startswith("@") and len(self.cron.split()) != _CRON_FIELDS:
                 raise ValueError(
@@ -183,9 +183,9 @@ def _ttl(value: float | timedelta | str) -> str:
             raise ValueError(f"a ttl is seconds, a timedelta or 'never', not {value!r}")
         return value
     nanoseconds = to_nanoseconds(value, "ttl")
-    if nanoseconds < _SECOND or nanoseconds % _SECOND:
+    if nanoseconds < SECOND or nanoseconds % SECOND:
         raise ValueError(f"a ttl is a whole number of seconds, 1 or more, not {value!r}")
-    return str(nanoseconds // _SECOND)
+    return str(nanoseconds // SECOND)
 
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
@@ -193,8 +193,8 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 logger = logging.getLogger("slipstream.client.jetstream")
 
 # Deadlines are met to within this; so few looks cost nothing.
-TICK_SECONDS_MIN = 0.01
-DRAIN_SECONDS_MAX = 2.0
+TICKSECONDS_MIN = 0.01
+DRAINSECONDS_MAX = 2.0
 # Where a message lies in the write_buffer that came back, refused, and waits to be put there again.
 NOWHERE = 2**63 - 1
 
@@ -433,7 +433,7 @@ class AckInbox(Sink):
     async def drain(self) -> None:
         """The connection will be closed: give the acknowledgements in flight a while to come."""
         try:
-            async with asyncio.timeout(DRAIN_SECONDS_MAX):
+            async with asyncio.timeout(DRAINSECONDS_MAX):
                 await self.complete()
         except TimeoutError:
             return  # a stream that never acknowledges: closing ends them with an error
@@ -569,7 +569,7 @@ class AckInbox(Sink):
             elif earliest == 0.0 or publication.deadline < earliest:
                 earliest = publication.deadline
         if earliest > 0.0:
-            self._arm(max(earliest, now + TICK_SECONDS_MIN))
+            self._arm(max(earliest, now + TICKSECONDS_MIN))
 
     def _overdue(self, publication: Publication) -> Exception:
         name = publication.subject.decode()

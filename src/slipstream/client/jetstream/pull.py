@@ -45,10 +45,10 @@ from slipstream.client.jetstream.messages import (
     MessageSource,
     hand_back,
 )
-from slipstream.client.jetstream.model import to_nanoseconds, to_seconds
 from slipstream.client.jetstream.status import StatusMeaning, meaning_of, pending_of
 from slipstream.client.message import Message
 from slipstream.client.reply_future import ReplyFuture
+from slipstream.model.durations import to_nanoseconds, to_seconds
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection

@@ -22,12 +22,12 @@ from slipstream.client.jetstream.errors import (
     MessageNotFoundError,
     StreamNotFoundError,
 )
-from slipstream.client.jetstream.model import Timestamp, time_to_wire
 from slipstream.client.jetstream.status import header_number
 from slipstream.client.message import Message
 from slipstream.client.requests import AnswerQueue
 from slipstream.errors import ProtocolError
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.times import Timestamp, datetime_text
 from slipstream.wire.headers import Headers, find
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ async def last_for(
     if up_to_sequence:
         request["up_to_seq"] = up_to_sequence
     if up_to_time is not None:
-        request["up_to_time"] = time_to_wire(up_to_time)
+        request["up_to_time"] = datetime_text(up_to_time)
     while True:
         last, end = 0, None
         try:

@@ -17,11 +17,11 @@ from slipstream.client.jetstream.model import (
     OrderedConsumerConfig,
     StreamConfig,
     StreamInfo,
-    time_to_wire,
 )
 from slipstream.client.jetstream.ordered import OrderedConsumer
 from slipstream.client.jetstream.push import PushConsumer
 from slipstream.client.jetstream.stored import StoredMessage, get, get_batch, last_for
+from slipstream.model.times import datetime_text
 
 if TYPE_CHECKING:
     from slipstream.client.arrow.scan import Scan
@@ -138,7 +138,7 @@ class Stream:
         self, time: datetime, *, direct: bool | None = None, headers: bool = True
     ) -> StoredMessage:
         """The first message stored at or after a time. Raises `MessageNotFoundError`."""
-        return await self._get({"start_time": time_to_wire(time)}, direct, headers)
+        return await self._get({"start_time": datetime_text(time)}, direct, headers)
 
     async def _get(
         self, request: dict[str, Any], direct: bool | None, headers: bool
@@ -160,7 +160,7 @@ class Stream:
         """Messages from a sequence or time on, up to `count` (None: all). Needs `allow_direct`."""
         request: dict[str, Any] = {"seq": sequence}
         if start_time is not None:
-            request = {"start_time": time_to_wire(start_time)}
+            request = {"start_time": datetime_text(start_time)}
         if subject:
             request["next_by_subj"] = subject
         return get_batch(self._js.api, self._name, request, count)

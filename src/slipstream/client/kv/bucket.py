@@ -23,7 +23,6 @@ from slipstream.client.jetstream.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
-from slipstream.client.jetstream.model import to_seconds
 from slipstream.client.jetstream.stored import Found, last_message, message_at
 from slipstream.client.jetstream.watcher import HEARTBEAT_SECONDS
 from slipstream.client.kv.config import (
@@ -49,6 +48,7 @@ from slipstream.client.kv.errors import (
     KeyNotFoundError,
     RevisionMismatchError,
 )
+from slipstream.model.durations import to_seconds
 from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:

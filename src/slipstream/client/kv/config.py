@@ -27,9 +27,9 @@ from slipstream.client.jetstream.model import (
     StreamSource,
     SubjectTransform,
     owners_metadata,
-    to_seconds,
 )
 from slipstream.client.kv.errors import BucketOptionError, InvalidBucketNameError, InvalidKeyError
+from slipstream.model.durations import to_seconds
 
 STREAM_PREFIX = "KV_"
 SUBJECT_PREFIX = "$KV."

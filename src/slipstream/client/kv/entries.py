@@ -14,10 +14,11 @@ import msgspec
 
 from slipstream.client.codecs import decode
 from slipstream.client.jetstream.message import JetStreamMessage
-from slipstream.client.jetstream.model import OrderedConsumerConfig, Timestamp
+from slipstream.client.jetstream.model import OrderedConsumerConfig
 from slipstream.client.jetstream.watcher import HEARTBEAT_SECONDS, Watcher
 from slipstream.client.kv.config import KeyCodec
 from slipstream.client.kv.errors import BucketOptionError
+from slipstream.model.times import Timestamp
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream

@@ -19,15 +19,15 @@ from slipstream.client.jetstream.model import (
     Storage,
     StreamConfig,
     StreamInfo,
-    Timestamp,
     owners_metadata,
-    to_seconds,
 )
 from slipstream.client.object_store.errors import (
     BadObjectError,
     BadObjectInfoError,
     InvalidStoreNameError,
 )
+from slipstream.model.durations import to_seconds
+from slipstream.model.times import Timestamp, utc_text
 
 STREAM_PREFIX = "OBJ_"
 CHUNK_BYTES = 128 * 1024
@@ -242,7 +242,7 @@ def read_info(data: bytes, timestamp_ns: int) -> ObjectInfo:
             f"what describes an object cannot be read: {error}. It was written by something that "
             "is no object store"
         ) from error
-    info.mtime = Timestamp.from_ns(timestamp_ns).isoformat().replace("+00:00", "Z")
+    info.mtime = utc_text(timestamp_ns)
     return info
 
 

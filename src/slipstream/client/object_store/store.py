@@ -25,7 +25,7 @@ import msgspec
 
 from slipstream.client.jetstream.api import new_name
 from slipstream.client.jetstream.errors import StreamExistsError, StreamNotFoundError
-from slipstream.client.jetstream.model import OrderedConsumerConfig, to_seconds
+from slipstream.client.jetstream.model import OrderedConsumerConfig
 from slipstream.client.jetstream.stored import last_message
 from slipstream.client.jetstream.watcher import HEARTBEAT_SECONDS, Watcher
 from slipstream.client.object_store.errors import (
@@ -55,6 +55,7 @@ from slipstream.client.object_store.info import (
 )
 from slipstream.client.object_store.reader import Chunks, Digest, ObjectReader, Progress
 from slipstream.errors import Error
+from slipstream.model.durations import to_seconds
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream

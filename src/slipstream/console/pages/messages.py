@@ -12,13 +12,13 @@ from starlette.responses import Response, StreamingResponse
 
 from slipstream.cli import values
 from slipstream.client.jetstream import Stream
-from slipstream.client.jetstream.model import time_to_wire
 from slipstream.client.jetstream.stored import StoredMessage
 from slipstream.console import reading
 from slipstream.console.bodies import Body, Masks, View, header_pairs, preview, views
 from slipstream.console.query import parse
 from slipstream.console.render import query, segment
 from slipstream.console.visit import FormError, Visit, whole_number
+from slipstream.model.times import datetime_text
 from slipstream.wire.headers import Headers
 
 EXPORTED_MAX = 10_000
@@ -275,7 +275,7 @@ def exported(message: StoredMessage, masks: Masks) -> bytes:
         "stream": message.stream,
         "sequence": message.sequence,
         "subject": message.subject,
-        "time": time_to_wire(message.time) if message.time else None,
+        "time": datetime_text(message.time) if message.time else None,
         "headers": masks.headers(message.headers),
     }
     try:

@@ -12,10 +12,10 @@ from slipstream.cli.stream_tables import own_metadata
 from slipstream.cli.values import duration, show_duration, show_limit, show_size, size
 from slipstream.client.jetstream import StreamConfig, StreamInfo
 from slipstream.client.jetstream.api import check_subject
-from slipstream.client.jetstream.model import to_seconds
 from slipstream.console.render import plural, segment
 from slipstream.console.sampler import History
 from slipstream.console.visit import FormError, Visit, whole_number
+from slipstream.model.durations import to_seconds
 
 STREAMS_PER_PAGE = 50
 SUBJECTS_SHOWN_MAX = 200

@@ -7,7 +7,7 @@ from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.pull import PullDelivery
 from slipstream.engine.consumer.push import PushDelivery
 from slipstream.engine.protocol.options import shown_metadata
-from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.model.times import time_text
 
 
 def consumer_info(consumer: Consumer, with_version: bool = True) -> dict[str, Any]:

@@ -36,11 +36,11 @@ from slipstream.engine.protocol.json_body import (
     parse,
     read_lenient,
 )
-from slipstream.engine.protocol.rfc3339 import ZERO, ZERO_TEXT, read_time, utc_text
 from slipstream.engine.stream.retention import drop_unneeded
 from slipstream.engine.stream.stream import Stream
 from slipstream.errors import StorageError
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.times import ZERO, ZERO_TEXT, read_time, utc_text
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream

@@ -13,11 +13,11 @@ from slipstream.engine.api.requests import (
 )
 from slipstream.engine.protocol.errors import ApiError, bad_json
 from slipstream.engine.protocol.json_body import FIRST_SEQ_MAX
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.stream.direct_get import DirectRequest, find_message, is_contradictory
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.times import time_text
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream

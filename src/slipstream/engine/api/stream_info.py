@@ -3,10 +3,10 @@
 from typing import Any
 
 from slipstream.engine.protocol.options import shown_metadata
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.sourcing.inflow import inflow_info
 from slipstream.engine.stream.config import emit
 from slipstream.engine.stream.stream import Stream
+from slipstream.model.times import time_text
 
 SUBJECTS_PER_PAGE = 100_000
 

@@ -14,12 +14,12 @@ import msgspec
 from slipstream.engine.consumer.config import AT_CREATION, ENUMS, ConsumerConfig, emit
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.state import pack_position
-from slipstream.engine.protocol.durations import LONGEST_NS
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.json_body import convert
 from slipstream.errors import CorruptionError
 from slipstream.log.base import Log
 from slipstream.log.segment import SEQUENCE_MAX
+from slipstream.model.durations import LONGEST_NS
 
 _PLACE = ("consumer_seq", "stream_seq")
 

@@ -20,8 +20,6 @@ from slipstream.engine.consumer.config import fill_defaults
 from slipstream.engine.consumer.restore import place_consumer, restore_consumers
 from slipstream.engine.jetstream.advisories import PREFIX, client_info
 from slipstream.engine.protocol.errors import ApiError
-from slipstream.engine.protocol.options import SECOND
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.sourcing.inflow import set_inflow
@@ -35,7 +33,9 @@ from slipstream.log.block_cache import BlockCache
 from slipstream.log.file_log import FileLog
 from slipstream.log.memory_log import MemoryLog
 from slipstream.log.stream_store import StreamStore
+from slipstream.model.durations import SECOND
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.times import time_text
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream

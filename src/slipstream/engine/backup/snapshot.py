@@ -16,13 +16,13 @@ from slipstream.archive.s2 import S2Writer
 from slipstream.engine.backup.positions import ConsumerCopy
 from slipstream.engine.jetstream.advisories import PREFIX, client_info
 from slipstream.engine.protocol.errors import ApiError
-from slipstream.engine.protocol.options import SECOND
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.stream.stream import Stream
 from slipstream.log.frozen import FrozenLog, find_damage
+from slipstream.model.durations import SECOND
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.times import time_text
 from slipstream.wire.buffer import OutBuffer
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from slipstream.archive.messages import skip_to, store_messages
 from slipstream.archive.s2 import S2Reader
 from slipstream.archive.tar import KeptInMemory, TarFiles
 from slipstream.engine.backup.positions import ArchivedConsumer, read_entry
-from slipstream.engine.protocol.rfc3339 import text_ns
 from slipstream.errors import CorruptionError, DiskFullError, Error
 from slipstream.log.base import Log
 from slipstream.log.disk import File
@@ -24,6 +23,7 @@ from slipstream.log.memory_log import MemoryLog
 from slipstream.log.record import Record
 from slipstream.log.segment import SEQUENCE_MAX
 from slipstream.log.stream_store import StreamStore
+from slipstream.model.times import text_ns
 from slipstream.wire.subjects import is_name
 
 WRITTEN_AT_ONCE = 8 * 1024 * 1024

@@ -7,8 +7,8 @@ The subject ends in ``<delivered>.<stream seq>.<consumer seq>.<time>.<pending>``
 
 from typing import TYPE_CHECKING
 
+from slipstream.engine.consumer.nak import nak_delay
 from slipstream.engine.consumer.redelivery import in_progress, nak, term
-from slipstream.engine.protocol.durations import nak_delay
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 

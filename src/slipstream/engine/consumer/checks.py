@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from slipstream.engine.consumer.config import FLOW_ACKS_HEARTBEAT, ConsumerConfig, emit
 from slipstream.engine.consumer.letter_checks import check_dead_letter
 from slipstream.engine.protocol.errors import ApiError, config_error
-from slipstream.engine.protocol.options import SECOND
-from slipstream.engine.protocol.rfc3339 import text_ns
 from slipstream.engine.stream.subject_claims import Comparisons, TooManyComparisonsError
+from slipstream.model.durations import SECOND
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.times import text_ns
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.subjects import has_wildcard, is_pattern, overlaps
 

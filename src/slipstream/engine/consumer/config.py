@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 
 from slipstream.engine.protocol.errors import pedantic_error
-from slipstream.engine.protocol.options import SECOND, AccountLimits, JetStreamLimits
-from slipstream.engine.protocol.rfc3339 import ZERO, read_time
+from slipstream.engine.protocol.options import AccountLimits, JetStreamLimits
 from slipstream.engine.stream.config import ConsumerLimits
+from slipstream.model.durations import SECOND
+from slipstream.model.times import ZERO, read_time
 
 DELIVER_POLICIES = (
     "all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject", "undefined",

@@ -27,9 +27,9 @@ from slipstream.engine.consumer.redelivery import (
     no_letters_any_more,
     vanished,
 )
-from slipstream.engine.protocol.durations import LONGEST_NS
 from slipstream.engine.session.message import Inbound
 from slipstream.log.record import Record
+from slipstream.model.durations import LONGEST_NS
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import with_fields
 

@@ -21,9 +21,9 @@ from slipstream.engine.consumer.letter_box import LetterBox, LetterRefusedError
 from slipstream.engine.consumer.pending import DUE
 from slipstream.engine.consumer.redelivery import advise_terminated, vanished
 from slipstream.engine.consumer.state import PENDING_SIZE
-from slipstream.engine.protocol.options import SECOND
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
+from slipstream.model.durations import SECOND
 from slipstream.wire.subjects import matches
 
 if TYPE_CHECKING:

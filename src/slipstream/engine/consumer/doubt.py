@@ -7,9 +7,9 @@ stream remove nothing, and an interest stream keeps what such a consumer may sti
 
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.stream.owner import Owner
 from slipstream.engine.stream.retention import drop_settled, drop_unneeded, thinned
+from slipstream.model.durations import SECOND
 
 if TYPE_CHECKING:
     from slipstream.engine.consumer.consumer import Consumer

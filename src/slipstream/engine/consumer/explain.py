@@ -12,9 +12,9 @@ from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.pull import PullDelivery
 from slipstream.engine.consumer.push import PushDelivery
 from slipstream.engine.consumer.redelivery import redeliverable
-from slipstream.engine.protocol.durations import duration_text
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.stream.stream import Stream
+from slipstream.model.durations import duration_text
+from slipstream.model.times import time_text
 
 SHOWN_MAX = 10  # messages that are named one by one
 

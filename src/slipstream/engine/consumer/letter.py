@@ -6,10 +6,10 @@ had behind them, so whoever takes the first of each name away has the message as
 
 from typing import TYPE_CHECKING
 
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.ingest_checks import HEADER_BYTES_MAX
 from slipstream.log.record import Record
+from slipstream.model.times import time_text
 from slipstream.wire.headers import VERSION_LINE, find
 
 if TYPE_CHECKING:

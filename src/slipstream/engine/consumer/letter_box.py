@@ -28,12 +28,12 @@ from slipstream.engine.consumer.letter import (
 )
 from slipstream.engine.consumer.state import encode_state
 from slipstream.engine.protocol.errors import ApiError
-from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.retention import check_room_for
 from slipstream.engine.stream.ttl import INVALID, ttl_of
 from slipstream.errors import CorruptionError, Error, StorageError
 from slipstream.log.record import Record
+from slipstream.model.durations import SECOND
 
 if TYPE_CHECKING:
     from slipstream.engine.consumer.consumer import Consumer

@@ -17,11 +17,11 @@ from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.redelivery import redeliver_overdue
 from slipstream.engine.consumer.state import encode_meta, encode_state
 from slipstream.engine.protocol.errors import ApiError
-from slipstream.engine.protocol.options import SECOND
-from slipstream.engine.protocol.rfc3339 import LATEST, ZERO, utc_text
 from slipstream.errors import StorageError
 from slipstream.log.stream_store import ConsumerStore
+from slipstream.model.durations import SECOND
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.times import LATEST, ZERO, utc_text
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream

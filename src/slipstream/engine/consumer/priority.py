@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.message import Inbound
+from slipstream.model.times import time_text
 from slipstream.wire.headers import with_fields
 
 if TYPE_CHECKING:

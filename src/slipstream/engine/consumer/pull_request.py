@@ -4,8 +4,8 @@ import msgspec
 
 from slipstream.engine.consumer.config import ConsumerConfig
 from slipstream.engine.consumer.priority import OVERFLOW, PINNED
-from slipstream.engine.protocol.durations import LONGEST_NS, duration_text
 from slipstream.engine.protocol.json_body import Int64, go_words_lenient, read_lenient, read_number
+from slipstream.model.durations import LONGEST_NS, duration_text
 
 
 class PullRequest(msgspec.Struct, forbid_unknown_fields=True):

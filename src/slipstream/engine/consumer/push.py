@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 from slipstream.engine.consumer.delivery import Delivery, is_denied
 from slipstream.engine.consumer.redelivery import make_due
 from slipstream.engine.protocol.json_body import read_number
-from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.session.session import BACKLOG_BYTES_MAX
+from slipstream.model.durations import SECOND
 from slipstream.wire.headers import find
 
 if TYPE_CHECKING:

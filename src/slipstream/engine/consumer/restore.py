@@ -15,13 +15,13 @@ from slipstream.engine.consumer.push import PushDelivery
 from slipstream.engine.consumer.state import apply_state, encode_state
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.json_body import convert
-from slipstream.engine.protocol.rfc3339 import text_ns
 from slipstream.engine.stream.retention import drop_settled
 from slipstream.errors import Error, StorageError
 from slipstream.log.file_log import FileLog
 from slipstream.log.segment import SEQUENCE_MAX
 from slipstream.log.stream_store import ConsumerStore
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.times import text_ns
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.host import Host
+from slipstream.model.times import time_text
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream

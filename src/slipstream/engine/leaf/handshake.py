@@ -16,11 +16,12 @@ import msgspec
 
 from slipstream.engine.leaf.rights import LOOP_PREFIX
 from slipstream.engine.protocol.json_body import Int64, TooDeepError, parse, read_number
-from slipstream.engine.protocol.options import API_LEVEL, SECOND, VERSION
+from slipstream.engine.protocol.options import API_LEVEL, VERSION
 from slipstream.engine.session.connect import ConnectOptions
 from slipstream.engine.session.permissions import quoted
 from slipstream.engine.session.routing import Subscription
 from slipstream.errors import Error
+from slipstream.model.durations import SECOND
 from slipstream.wire.client_frames import CONNECT, ERR, INFO, PING, PONG, SUB, UNSUB
 from slipstream.wire.leaf_frames import LeafFrames
 from slipstream.wire.subjects import is_literal, is_pattern

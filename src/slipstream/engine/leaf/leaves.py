@@ -14,9 +14,9 @@ from slipstream.engine.leaf.rights import (
     user_rights,
 )
 from slipstream.engine.leaf.session import LeafSession, Watcher
-from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.session.permissions import Permissions
 from slipstream.engine.session.session import LOGIN, Transport
+from slipstream.model.durations import SECOND
 
 if TYPE_CHECKING:
     from slipstream.engine.session.account import Account

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 import msgspec
 
 from slipstream.engine.protocol.errors import bad_json
-from slipstream.engine.protocol.rfc3339 import read_time
+from slipstream.model.times import read_time
 
 T = TypeVar("T")
 INT64_MAX = 2**63 - 1

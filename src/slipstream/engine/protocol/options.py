@@ -2,7 +2,7 @@
 
 import msgspec
 
-SECOND = 1_000_000_000
+from slipstream.model.durations import SECOND
 
 # What INFO and the API say this server is. Clients compare them to decide which features they may
 # use: see "What is announced" in docs/compatibility.md.

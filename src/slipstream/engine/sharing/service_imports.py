@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Route, Service
 from slipstream.engine.sharing.replies import Requests, replies_of
+from slipstream.model.times import time_text
 from slipstream.wire.headers import with_fields
 from slipstream.wire.subject_pair import SubjectPair
 

@@ -8,12 +8,12 @@ is found.
 from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.loop.turn import ROUND
-from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.sourcing.source import ORIGIN, Source
 from slipstream.engine.stream.config import StreamConfig
 from slipstream.engine.stream.upstream_checks import index_name
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
+from slipstream.model.durations import SECOND
 from slipstream.wire.headers import find
 
 if TYPE_CHECKING:

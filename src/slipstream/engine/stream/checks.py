@@ -1,7 +1,6 @@
 """Which stream configurations are refused, in nats-server's order and words (streams.md 1.1)."""
 
 from slipstream.engine.protocol.errors import ApiError, config_error, pedantic_error
-from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.stream.config import StreamConfig
 from slipstream.engine.stream.feature_checks import (
     check_counter_configuration,
@@ -13,6 +12,7 @@ from slipstream.engine.stream.subject_claims import (
     TooManyComparisonsError,
 )
 from slipstream.engine.stream.upstream_checks import Lookup, check_upstreams
+from slipstream.model.durations import SECOND
 from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.subjects import is_name, is_pattern, is_subset, overlaps

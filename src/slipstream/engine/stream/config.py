@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from slipstream.engine.protocol.json_body import convert, decode
-from slipstream.engine.protocol.options import SECOND
+from slipstream.model.durations import SECOND
 
 RETENTIONS = ("limits", "interest", "workqueue")
 STORAGES = ("file", "memory")

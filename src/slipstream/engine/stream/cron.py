@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 
-from slipstream.engine.protocol.durations import parse_duration
-from slipstream.engine.protocol.options import SECOND
-from slipstream.engine.protocol.rfc3339 import text_ns
+from slipstream.model.durations import SECOND, parse_duration
+from slipstream.model.times import text_ns
 
 YEARS_AHEAD = 5  # what does not come within this time never does
 PATTERN_LENGTH_MAX = 256  # characters; each is read when its schedule is due

@@ -6,11 +6,11 @@ client to keep up, so that a large read costs neither memory nor other clients t
 
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.message import Inbound
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
 from slipstream.log.subject_index import SubjectFilter
+from slipstream.model.times import time_text
 from slipstream.wire.buffer import OutBuffer
 
 if TYPE_CHECKING:

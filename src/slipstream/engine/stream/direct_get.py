@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from slipstream.engine.protocol.json_body import read_lenient
-from slipstream.engine.protocol.rfc3339 import text_ns
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.stream.direct_answer import Answer
 from slipstream.errors import StorageError
 from slipstream.log.base import Log
 from slipstream.log.record import Record
+from slipstream.model.times import text_ns
 
 if TYPE_CHECKING:
     from slipstream.engine.session.account import Account

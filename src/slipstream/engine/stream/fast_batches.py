@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from slipstream.engine.protocol.errors import ApiError
-from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.ingest_checks import (
     HEADER_BYTES_MAX,
@@ -23,6 +22,7 @@ from slipstream.engine.stream.ingest_checks import (
 )
 from slipstream.engine.stream.retention import check_room_for
 from slipstream.errors import StorageError
+from slipstream.model.durations import SECOND
 from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import find, without
 

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.stream.config import Republish
+from slipstream.model.times import time_text
 from slipstream.wire.headers import with_fields
 from slipstream.wire.subjects import matches
 from slipstream.wire.transforms import Transform

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 from slipstream.engine.loop.deadlines import Deadlines
 from slipstream.engine.loop.turn import ROUND
 from slipstream.engine.protocol.errors import ApiError
-from slipstream.engine.protocol.options import SECOND
-from slipstream.engine.protocol.rfc3339 import text_ns, utc_text
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.cron import Calendar, Once
 from slipstream.engine.stream.ingest_checks import HEADER_BYTES_MAX, Verdict
@@ -24,6 +22,8 @@ from slipstream.engine.stream.schedule_checks import Schedule, read_schedule
 from slipstream.engine.stream.ttl import parse_ttl
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
+from slipstream.model.durations import SECOND
+from slipstream.model.times import text_ns, utc_text
 from slipstream.wire.headers import find, with_fields
 
 if TYPE_CHECKING:

@@ -18,12 +18,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.loop.deadlines import Deadlines
-from slipstream.engine.protocol.durations import duration_text, parse_duration
 from slipstream.engine.protocol.json_body import INT64_MAX
-from slipstream.engine.protocol.options import SECOND
 from slipstream.engine.session.message import Inbound
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
+from slipstream.model.durations import SECOND, duration_text, parse_duration
 from slipstream.wire.headers import find, with_fields, without
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from slipstream.engine.protocol.durations import parse_duration
+from slipstream.model.durations import parse_duration
 from slipstream.server.config.tree import Place, Value
 from slipstream.server.options import MINUTE, SECOND
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from slipstream.engine.protocol.durations import duration_text
 from slipstream.errors import ConfigError
+from slipstream.model.durations import duration_text
 from slipstream.server.config.blocks import Block, Directive
 from slipstream.server.config.directives import TOP
 from slipstream.server.options import ServerOptions

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.account import Account
+from slipstream.model.times import time_text
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.query import BadRequest, Query
 from slipstream.server.monitoring.subsz import sublist_stats

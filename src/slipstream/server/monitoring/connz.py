@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from slipstream.engine.protocol.durations import duration_text
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.facts import SessionFacts, SubscriptionFacts, session_facts
+from slipstream.model.durations import duration_text
+from slipstream.model.times import time_text
 from slipstream.server.monitoring.monitor import Monitor, uptime_text
 from slipstream.server.monitoring.query import BadRequest, Query
 from slipstream.wire.subjects import is_subset

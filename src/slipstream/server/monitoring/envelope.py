@@ -3,7 +3,7 @@
 from typing import Any
 
 from slipstream.engine.protocol.options import VERSION
-from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.model.times import time_text
 from slipstream.server.monitoring.monitor import FEATURE_FLAGS, Monitor
 from slipstream.server.monitoring.render import to_json
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from slipstream.engine.leaf.session import LeafSession
-from slipstream.engine.protocol.durations import duration_text
+from slipstream.model.durations import duration_text
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.query import Query
 

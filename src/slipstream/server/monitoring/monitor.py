@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from slipstream.engine.engine import Engine
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.facts import Traffic
+from slipstream.model.times import time_text
 from slipstream.server.measures import Measures
 from slipstream.server.options import ServerOptions
 

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.model.times import time_text
 from slipstream.server.monitoring.envelope import Envelopes
 from slipstream.server.monitoring.monitor import Monitor, whole
 from slipstream.server.monitoring.render import to_json

@@ -6,10 +6,10 @@ An event is built only if somebody listens (spec auth-accounts.md section 8).
 from collections.abc import Callable
 from typing import Any
 
-from slipstream.engine.protocol.rfc3339 import time_text
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.facts import SessionFacts, session_facts
 from slipstream.engine.session.session import ClientSession
+from slipstream.model.times import time_text
 from slipstream.server.monitoring.envelope import Envelopes
 from slipstream.server.monitoring.render import to_json
 

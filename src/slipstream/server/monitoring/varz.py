@@ -5,7 +5,7 @@ from typing import Any
 
 from slipstream import build
 from slipstream.engine.protocol.options import API_LEVEL, VERSION
-from slipstream.engine.protocol.rfc3339 import time_text
+from slipstream.model.times import time_text
 from slipstream.server.monitoring.leafz import leaf_settings
 from slipstream.server.monitoring.monitor import FEATURE_FLAGS, Monitor, uptime_text, whole
 

@@ -8,7 +8,6 @@ repaired by the client; what was in doubt is published again under the same mess
 import asyncio
 from bisect import bisect_right
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ import uvloop
 
 from slipstream.client.jetstream.errors import NoStreamError, PublishError
 from slipstream.errors import Error
+from slipstream.model.times import utc_text
 from slipstream.spark.sink_options import SinkOptions
 from slipstream.spark.streams import connect, jetstream
 from slipstream.wire.headers import Headers
@@ -91,6 +91,4 @@ def _headers(row: dict[str, Any]) -> Headers:
         if not name.lower().startswith("nats-")
         for value in values
     ]
-    moment = datetime.fromtimestamp(row["timestamp_ns"] / 1e9, UTC)
-    text = moment.isoformat().replace("+00:00", "Z")
-    return Headers([*pairs, (TIMESTAMP_HEADER, text)])
+    return Headers([*pairs, (TIMESTAMP_HEADER, utc_text(row["timestamp_ns"]))])

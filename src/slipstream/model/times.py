@@ -1,19 +1,23 @@
-"""Times as JetStream writes them, in ns since the epoch here and as RFC 3339 text outside.
+"""Points in time: nanoseconds since the epoch, `datetime`, and RFC 3339 text as JetStream has it.
 
-What is read follows Go's `time.Parse`, which nats-server uses: an hour may have one digit, a comma
-may stand before the fraction, and a fraction may have any number of digits, of which nine count.
+Two readers, because two things are read. `read_time` takes what a client has sent, and follows Go's
+`time.Parse`, which nats-server uses: an hour may have one digit, a comma may stand before the
+fraction, and a fraction may have any number of digits, of which nine count; its errors are Go's.
+`Timestamp.parse` and `stored_ns` take what a server has written, often once for each message, and
+are quick.
 """
 
 import re
-from calendar import monthrange
-from datetime import datetime, timedelta
+from calendar import monthrange, timegm
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
+
+from slipstream.model.durations import SECOND
 
 EARLIEST = -(2**63)
 LATEST = 2**63 - 2
 ZERO = -62_135_596_800_000_000_000  # Go's zero time, the beginning of the year 1: no time at all
 ZERO_TEXT = "0001-01-01T00:00:00Z"
-SECOND = 1_000_000_000
 _EPOCH = datetime(1970, 1, 1)  # in UTC, as all times here
 _CYCLE_YEARS = 400  # after which the Gregorian calendar repeats
 _CYCLE_SECONDS = 146_097 * 86_400
@@ -43,6 +47,66 @@ class Time(NamedTuple):
 
     ns: int  # since the epoch, of any size
     text: str  # as Go prints it, in the zone that it was given in
+
+
+class Timestamp(datetime):
+    """A `datetime` in UTC that also keeps the nanoseconds a server wrote (0 to 999)."""
+
+    nanosecond: int = 0
+
+    @classmethod
+    def from_ns(cls, ns: int) -> "Timestamp":
+        """The time `ns` nanoseconds after the epoch."""
+        seconds, rest = divmod(ns, SECOND)
+        made = cls.fromtimestamp(seconds, UTC).replace(microsecond=rest // 1000)
+        made.nanosecond = rest % 1000
+        return made
+
+    @classmethod
+    def parse(cls, text: str) -> "Timestamp | None":
+        """Read RFC 3339 as Go writes it, to nine decimals; None for Go's zero time."""
+        if text.startswith("0001-01-01T00:00:00"):
+            return None
+        whole, point, rest = text.partition(".")
+        digits = ""
+        if point:
+            digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
+            text = whole + rest[len(digits) :]
+        nanoseconds = int(digits[:9].ljust(9, "0")) if digits else 0
+        parsed = cls.fromisoformat(text).astimezone(UTC)
+        made = parsed.replace(microsecond=nanoseconds // 1000)
+        made.nanosecond = nanoseconds % 1000
+        return made
+
+    @property
+    def ns(self) -> int:
+        """Nanoseconds since the epoch."""
+        return datetime_ns(self)
+
+
+def datetime_ns(moment: datetime) -> int:
+    """Nanoseconds since the epoch; a `datetime` without a zone is local time, as in Python."""
+    whole = int(moment.replace(microsecond=0).timestamp())
+    nanosecond: int = getattr(moment, "nanosecond", 0)
+    return whole * SECOND + moment.microsecond * 1000 + nanosecond
+
+
+def datetime_text(moment: datetime) -> str:
+    """RFC 3339 in UTC; a `datetime` without a zone is local time, as in Python."""
+    at = moment.astimezone(UTC)
+    text = at.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+    return text + _fraction(at.microsecond * 1000 + getattr(moment, "nanosecond", 0)) + "Z"
+
+
+def stored_ns(text: bytes) -> int:
+    """Nanoseconds since the epoch of a message's time as a server writes it, in UTC; 0 for Go's
+    zero time. Raises ValueError, IndexError."""
+    if not text.endswith(b"Z"):
+        found = Timestamp.parse(text.decode())
+        return 0 if found is None else found.ns
+    numbers = text[0:4], text[5:7], text[8:10], text[11:13], text[14:16], text[17:19]
+    seconds = timegm(tuple(map(int, numbers)))
+    return seconds * SECOND + int(text[20:-1].ljust(9, b"0") or b"0")
 
 
 def time_text(ns: int) -> str:
