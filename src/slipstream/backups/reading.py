@@ -28,6 +28,7 @@ from slipstream.client.jetstream.errors import (
 from slipstream.client.jetstream.model import ConsumerConfig, StreamInfo
 from slipstream.client.subscriptions import Sink
 from slipstream.errors import Error
+from slipstream.model.ack_subject import AckSubject
 from slipstream.model.times import stored_ns
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import find
@@ -153,20 +154,21 @@ class ConsumerBatch(Batch):
     def __init__(self, delivered: int) -> None:
         super().__init__()
         self.delivered = delivered
+        self._ack = AckSubject()
 
     def take(self, frames: "ServerFrames") -> None:
-        """Read the reply subject, from its end: $JS.ACK...<stream seq>.<seq>.<time>.<pending>"""
-        tokens = frames.reply.split(b".")
-        if len(tokens) > 9:
-            tokens.pop()  # the random one
-        seq, delivered, ts, pending = map(int, tokens[-4:])
+        """Take a message of which the reply subject says everything."""
+        ack = self._ack
+        if not ack.read(frames.reply):
+            raise ValueError(f"not an acknowledgement subject: {frames.reply!r}")
+        delivered = ack.consumer_sequence
         if delivered != self.delivered + 1:
             self.finish(False, TimeoutError("messages were lost on their way here"))
             return
         self.delivered = delivered
         at = (frames.header_start, frames.body_start, frames.end)
-        self.add(seq, ts, frames.subject, frames.data, at)
-        if pending == 0:
+        self.add(ack.stream_sequence, ack.timestamp_ns, frames.subject, frames.data, at)
+        if ack.num_pending == 0:
             self.finish(True)
 
 

@@ -1,3 +1,6 @@
+from slipstream.model.ack_subject cimport AckSubject
+
+
 cdef struct Bytes:
     unsigned char *data
     Py_ssize_t size
@@ -27,6 +30,7 @@ cdef class MessageColumns:
     cdef Field *_fields
     cdef Py_ssize_t _fields_room
     cdef Py_ssize_t _found
+    cdef AckSubject _ack
 
     cpdef int add_direct(self, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -100
     cpdef int add_delivered(self, bytes subject, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -100

@@ -18,6 +18,8 @@ twin and test oracle.
 import struct
 from calendar import timegm
 
+from slipstream.model.ack_subject import AckSubject
+
 ADDED = 1
 STATUS = 0  # not a message: a status of the server, for the caller to read
 BEYOND = 2  # a message after `last_wanted` or not before `time_end`; nothing was added
@@ -61,6 +63,7 @@ class MessageColumns:
         self.sequence = 0
         self.timestamp = 0
         self.pending = 0
+        self._ack = AckSubject()
         self._clear()
 
     def _clear(self) -> None:
@@ -119,19 +122,17 @@ class MessageColumns:
             return MALFORMED
         if _has_status(block):
             return STATUS
-        tokens = reply.split(b".")
-        if not reply.startswith(b"$JS.ACK.") or len(tokens) in (8, 10) or len(tokens) < 9:
+        ack = self._ack
+        if not ack.read(reply):
             return MALFORMED
-        numbers = tokens[5:9] if len(tokens) == 9 else tokens[7:11]
-        sequence, consumer, timestamp, pending = (_number(token) for token in numbers)
-        if min(sequence, consumer, timestamp, pending) < 0:
-            return MALFORMED
+        sequence, consumer = ack.stream_sequence, ack.consumer_sequence
+        timestamp = ack.timestamp_ns
         if self.ordered and consumer != self.expected + 1:
             return GAP
         if sequence > self.last_wanted or timestamp >= self.time_end:
             return BEYOND
         self.expected = consumer
-        self.pending = pending
+        self.pending = ack.num_pending
         body = data[body_start:end]
         return self._add(sequence, timestamp, subject, reply, _fields(block), body)
 

@@ -4,6 +4,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
+from slipstream.model.ack_subject cimport AckSubject
+
 ADDED = 1
 STATUS = 0
 BEYOND = 2
@@ -52,7 +54,6 @@ cdef Py_ssize_t INT32_LIMIT = 0x7FFFFFFF
 cdef Py_ssize_t CAPACITY_FIRST = 4096
 cdef char *BAD_SLICE = "slice outside of the data"
 cdef char *VERSION = "NATS/1.0"
-cdef char *ACK_PREFIX = "$JS.ACK."
 
 
 cdef inline int reserve(Bytes *column, Py_ssize_t extra) except -1:
@@ -231,6 +232,7 @@ cdef class MessageColumns:
         self.last_wanted = INT64_LIMIT
         self.time_end = INT64_LIMIT
         self.expected = 0
+        self._ack = AckSubject()
         self.ordered = False
         self.sequence = 0
         self.timestamp = 0
@@ -343,13 +345,7 @@ cdef class MessageColumns:
 
     cpdef int add_delivered(self, bytes subject, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -100:
         cdef const unsigned char *view
-        cdef const unsigned char *ack
-        cdef Py_ssize_t[12] starts
-        cdef Py_ssize_t i
-        cdef Py_ssize_t size
-        cdef int dots = 0
-        cdef int first
-        cdef long long sequence, consumer, timestamp, pending
+        cdef long long sequence, consumer, timestamp
         if header_start < 0 or body_start < header_start or end < body_start or end > len(data):
             raise IndexError(BAD_SLICE.decode())
         view = <const unsigned char *> PyBytes_AS_STRING(data)
@@ -359,34 +355,17 @@ cdef class MessageColumns:
                 return _MALFORMED
             if has_status(view, header_start, body_start):
                 return _STATUS
-        size = len(reply)
-        ack = <const unsigned char *> PyBytes_AS_STRING(reply)
-        if size < 8 or memcmp(ack, ACK_PREFIX, 8) != 0:
+        if not self._ack.read(reply):
             return _MALFORMED
-        starts[0] = 0
-        for i in range(size):
-            if ack[i] == 46:
-                dots += 1
-                if dots < 12:
-                    starts[dots] = i + 1
-        if dots == 8:  # nine tokens: the first form
-            first = 5
-        elif dots >= 10:
-            first = 7
-        else:
-            return _MALFORMED
-        sequence = number(ack, starts[first], starts[first + 1] - 1)
-        consumer = number(ack, starts[first + 1], starts[first + 2] - 1)
-        timestamp = number(ack, starts[first + 2], starts[first + 3] - 1)
-        pending = number(ack, starts[first + 3], size if dots == first + 3 else starts[first + 4] - 1)
-        if sequence < 0 or consumer < 0 or timestamp < 0 or pending < 0:
-            return _MALFORMED
+        sequence = self._ack.stream_sequence
+        consumer = self._ack.consumer_sequence
+        timestamp = self._ack.timestamp_ns
         if self.ordered and consumer != self.expected + 1:
             return _GAP
         if sequence > self.last_wanted or timestamp >= self.time_end:
             return _BEYOND
         self.expected = consumer
-        self.pending = pending
+        self.pending = self._ack.num_pending
         if body_start > header_start:
             self._read_fields(view, header_start, body_start)
         return self._add(sequence, timestamp, <const unsigned char *> PyBytes_AS_STRING(subject), len(subject), reply, view, body_start, end)

@@ -5,6 +5,7 @@ from slipstream.client.jetstream.message cimport JetStreamMessage, Metadata, del
 from slipstream.client.message cimport Message, message_of
 from slipstream.client.write_buffer cimport WriteBuffer
 from slipstream.client.subscriptions cimport Sink
+from slipstream.model.ack_subject cimport is_ack_subject
 from slipstream.wire.server_frames cimport ServerFrames
 
 

@@ -15,6 +15,7 @@ from slipstream.client.jetstream.message import JetStreamMessage, Metadata, deli
 from slipstream.client.message import Message, message_of
 from slipstream.client.reply_future import ReplyFuture
 from slipstream.client.subscriptions import Sink
+from slipstream.model.ack_subject import is_ack_subject
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream.pull import Pin
@@ -75,7 +76,7 @@ class Batch(Sink):
     def receive(self, frames: "ServerFrames", write_buffer: "WriteBuffer") -> None:
         """A message, or a status."""
         self.heard = True
-        if not frames.reply.startswith(b"$JS.ACK."):
+        if not is_ack_subject(frames.reply):
             self._source.on_status(message_of(frames, write_buffer))
             return
         message = delivered(frames, write_buffer, self._context, self._kind)
@@ -165,7 +166,7 @@ class Delivery(Sink):
         self.missed = 0
         if self.is_ended:
             return
-        if not frames.reply.startswith(b"$JS.ACK."):
+        if not is_ack_subject(frames.reply):
             if self.source is not None:
                 self.source.on_status(message_of(frames, write_buffer))
             return

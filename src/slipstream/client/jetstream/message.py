@@ -19,6 +19,7 @@ from slipstream.client.jetstream.errors import (
 )
 from slipstream.client.message import Message
 from slipstream.client.payload import HeadersLike, Payload
+from slipstream.model.ack_subject import AckSubject
 from slipstream.model.durations import to_nanoseconds
 from slipstream.model.times import Timestamp
 
@@ -30,12 +31,8 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 _str = str
 T = TypeVar("T")
 
-# Tokens of an acknowledgement subject: nine, or at least eleven with domain and account.
-_TOKENS_V1 = 9
-_TOKENS_V2 = 11
 
-
-class Metadata:
+class Metadata(AckSubject):
     """The position of a delivered message in its stream and its consumer.
 
     `stream_sequence` and `consumer_sequence` are its numbers there, `num_delivered` counts its
@@ -44,55 +41,12 @@ class Metadata:
     """
 
     def __init__(self, reply: bytes) -> None:
-        # Where the tokens that matter start: delivered, stream seq, consumer seq, time, pending.
-        first = self._find_numbers(reply)
-        if first < 0:
+        if not self.read(reply):
             raise NotJetStreamMessageError(
                 f"the reply subject {reply.decode('utf-8', 'replace')!r} is not one of JetStream's "
                 "acknowledgement subjects: the message was not delivered by a consumer"
             )
         self._reply = reply
-        self._at = first
-        self.num_delivered = self._next_number()
-        self.stream_sequence = self._next_number()
-        self.consumer_sequence = self._next_number()
-        self.timestamp_ns = self._next_number()
-        self.num_pending = self._next_number()
-
-    def _find_numbers(self, reply: bytes) -> _int:
-        """Where the first number starts; -1 if this is no acknowledgement subject."""
-        view = reply
-        n = len(reply)
-        if n < 8 or not reply.startswith(b"$JS.ACK."):
-            return -1
-        dots = 0
-        fourth = 0
-        sixth = 0
-        for i in range(n):
-            if view[i] == 46:
-                dots += 1
-                if dots == 4:
-                    fourth = i + 1
-                elif dots == 6:
-                    sixth = i + 1
-        if dots == _TOKENS_V1 - 1:
-            self._is_v2 = False
-            return fourth
-        if dots >= _TOKENS_V2 - 1:
-            self._is_v2 = True
-            return sixth
-        return -1
-
-    def _next_number(self) -> _int:
-        view = self._reply
-        i = self._at
-        n = len(self._reply)
-        value = 0
-        while i < n and 48 <= view[i] <= 57:
-            value = value * 10 + (view[i] - 48)
-            i += 1
-        self._at = i + 1
-        return value
 
     def _token(self, index: _int) -> _str:
         return self._reply.split(b".", index + 1)[index].decode("utf-8", "surrogateescape")
@@ -100,17 +54,17 @@ class Metadata:
     @property
     def stream(self) -> _str:
         """The stream's name."""
-        return self._token(4 if self._is_v2 else 2)
+        return self._token(4 if self.has_domain else 2)
 
     @property
     def consumer(self) -> _str:
         """The consumer's name."""
-        return self._token(5 if self._is_v2 else 3)
+        return self._token(5 if self.has_domain else 3)
 
     @property
     def domain(self) -> _str:
         """The JetStream domain; "" if there is none, or the server does not say."""
-        if not self._is_v2:
+        if not self.has_domain:
             return ""
         domain = self._token(2)
         return "" if domain == "_" else domain
@@ -118,7 +72,7 @@ class Metadata:
     @property
     def account_hash(self) -> _str:
         """The server's short name of the account; "" if it does not say."""
-        return self._token(3) if self._is_v2 else ""
+        return self._token(3) if self.has_domain else ""
 
     @property
     def timestamp(self) -> Timestamp:

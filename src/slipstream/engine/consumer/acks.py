@@ -1,8 +1,8 @@
 """Acknowledgements: what clients publish to the reply subject of a message (consumers.md section
 5).
 
-The subject ends in ``<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`` behind the head
-``$JS.ACK.<stream>.<consumer>.`` that the service is registered for.
+The service is registered for all subjects with the consumer's head; `model.ack_subject` reads the
+numbers after it.
 """
 
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from slipstream.engine.consumer.nak import nak_delay
 from slipstream.engine.consumer.redelivery import in_progress, nak, term
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
+from slipstream.model.ack_subject import SEQUENCES, AckSubject
 
 if TYPE_CHECKING:
     from slipstream.engine.consumer.consumer import Consumer
@@ -24,6 +25,7 @@ class AckService(Service):
     def __init__(self, consumer: "Consumer") -> None:
         self.consumer = consumer
         self._head_size = len(consumer.ack_head)
+        self._ack = AckSubject()
         if consumer.acks:
             consumer.account.add_service(consumer.ack_head + b">", self)
 
@@ -33,27 +35,13 @@ class AckService(Service):
             self.consumer.account.remove_service(self.consumer.ack_head + b">", self)
 
     def handle(self, message: Inbound) -> _int:
-        view = message.subject
-        n = len(message.subject)
-        i = self._head_size
-        field = 0
-        value = 0
-        seq = 0
-        consumer_seq = 0
-        while i < n and field < 3:
-            if view[i] == 46:
-                if field == 1:
-                    seq = value
-                elif field == 2:
-                    consumer_seq = value
-                field += 1
-                value = 0
-            elif 48 <= view[i] <= 57:
-                value = value * 10 + (view[i] - 48)
-            else:
-                return 1
-            i += 1
-        if field < 3 or seq <= 0:
+        ack = self._ack
+        end = ack.read_numbers(message.subject, self._head_size, SEQUENCES)
+        if end < 0 or end == len(message.subject):
+            return 1
+        seq = ack.stream_sequence
+        consumer_seq = ack.consumer_sequence
+        if seq == 0:
             return 1
         size = message.end - message.body_start
         view = message.data

@@ -29,6 +29,7 @@ from slipstream.engine.consumer.redelivery import (
 )
 from slipstream.engine.session.message import Inbound
 from slipstream.log.record import Record
+from slipstream.model.ack_subject import ack_head
 from slipstream.model.durations import LONGEST_NS
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import with_fields
@@ -95,7 +96,7 @@ class Consumer:
         self._record = Record()
         self._scratch = OutBuffer()
         self._message = Inbound()
-        self.ack_head: bytes = f"$JS.ACK.{stream.name}.{name}.".encode()
+        self.ack_head: bytes = ack_head(stream.name, name)
         self.filters: tuple[bytes, ...] = ()
         self.configure(config)
 

@@ -3,6 +3,7 @@ import cython
 from slipstream.engine.session.message cimport Inbound
 from slipstream.engine.session.routing cimport Route, Subscription
 from slipstream.engine.session.session cimport ClientSession
+from slipstream.model.ack_subject cimport is_ack_subject
 from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.leaf_frames cimport LeafFrames
 

@@ -16,6 +16,7 @@ from slipstream.engine.leaf.rights import LinkRights, SubjectRights
 from slipstream.engine.session.permissions import quoted
 from slipstream.engine.session.routing import Follower, Subscription
 from slipstream.engine.session.session import ClientSession, Transport
+from slipstream.model.ack_subject import is_ack_subject
 from slipstream.wire.leaf_frames import LeafFrames
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ _SHARED_MIN: _int = 64 * 1024  # see `session`
 _LADEN_MAX: _int = 1024 * 1024
 _SERVICE: _int = 8
 _CALL: _int = 30
-_ACK = b"$JS.ACK."
 
 
 class Watcher(Protocol):
@@ -125,7 +125,7 @@ class LeafSession(ClientSession):
         message.header_start = frames.header_start
         message.body_start = frames.body_start
         message.end = frames.end
-        if reply.startswith(_ACK):
+        if is_ack_subject(reply):
             at = reply.rfind(b"@")
             if at > 0:  # a consumer's delivery: what follows is the subject in the stream
                 message.reply = reply[:at]
@@ -178,7 +178,7 @@ class LeafSession(ClientSession):
         subject = message.subject
         reply = message.reply
         if message.to and message.to != subject:
-            if reply.startswith(_ACK):
+            if is_ack_subject(reply):
                 reply = reply + b"@" + subject
             subject = message.to
         header_start = message.header_start if self.headers else message.body_start

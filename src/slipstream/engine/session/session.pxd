@@ -5,6 +5,7 @@ from slipstream.engine.loop.clock cimport Clock
 from slipstream.engine.session.message cimport Inbound
 from slipstream.engine.session.routing cimport Receiver, Route, Subscription
 from slipstream.engine.loop.turn cimport Turn
+from slipstream.model.ack_subject cimport is_ack_subject
 from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.client_frames cimport ClientFrames
 from slipstream.wire.headers cimport find

@@ -19,6 +19,7 @@ from slipstream.engine.session.host import Host
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.permissions import ResponseRights, quoted
 from slipstream.engine.session.routing import Receiver, Subscription
+from slipstream.model.ack_subject import is_ack_subject
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.client_frames import ERROR_TEXTS, ClientFrames
 from slipstream.wire.headers import find
@@ -472,7 +473,7 @@ def _is_reserved_reply(reply: bytes) -> bool:
     second = reply[1] if len(reply) > 1 else 0
     if second != 82 and second != 74 and second != 71:  # an inbox, most likely
         return False
-    return reply.startswith((b"_R_.", b"$JS.ACK.", b"_GR_."))
+    return is_ack_subject(reply) or reply.startswith((b"_R_.", b"_GR_."))
 
 
 def _is_reserved_subject(subject: bytes) -> bool:

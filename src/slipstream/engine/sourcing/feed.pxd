@@ -6,6 +6,7 @@ from slipstream.engine.session.account cimport Account
 from slipstream.engine.session.message cimport Inbound
 from slipstream.engine.session.routing cimport Follower, Service
 from slipstream.engine.stream.stream cimport Stream
+from slipstream.model.ack_subject cimport AckSubject, is_ack_subject
 
 
 cdef class _Answers(Service):
@@ -38,12 +39,13 @@ cdef class Feed(Follower):
     cdef str _durable
     cdef bytes _subject
     cdef bytes _ack_head
+    cdef AckSubject _ack
     cdef unsigned long long _delivered
     cdef unsigned long long _delivered_seq
     cdef list _transforms
     cdef object _patterns
 
-    @cython.locals(reply=bytes, view="const unsigned char *", n=Py_ssize_t, i=Py_ssize_t, field=int, value="unsigned long long", number="unsigned long long", seq="unsigned long long", ts="unsigned long long")
+    @cython.locals(reply=bytes, ack=AckSubject, end=Py_ssize_t, number="unsigned long long", seq="unsigned long long", ts="long long", pending="long long")
     cpdef int handle(self, Inbound message) except -1
     cpdef int take(self, unsigned long long seq, long long ts, Inbound message) except -1
     cpdef bytes subject_of(self, bytes subject)

@@ -26,6 +26,7 @@ from slipstream.engine.stream.config import StreamSource
 from slipstream.engine.stream.upstream_checks import API_PREFIX, index_name, short_hash
 from slipstream.errors import StorageError
 from slipstream.log.segment import SEQUENCE_MAX
+from slipstream.model.ack_subject import NUMBERS, AckSubject, ack_head, is_ack_subject
 from slipstream.model.durations import SECOND
 from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import find, with_fields
@@ -47,7 +48,6 @@ HEARTBEAT_NS: _int = SECOND
 SILENCE_NS_MAX: _int = 10 * SECOND  # after which the consumer is taken to have gone
 ACK_WAIT_NS: _int = 22 * 3600 * SECOND
 TAKE_STEPS: _int = 20  # what taking a message over costs beside its delivery (see `turn`)
-NUMBER_MAX: _int = INT64_MAX // 10 - 1  # one more digit fits
 
 _HEADER_NAMES_REMOVED = (b"Nats-Expected-", b"Nats-Batch-")
 
@@ -121,6 +121,7 @@ class Feed(Follower):
         self._consumer = b""  # its name; b"" when there is none
         self._durable = ""  # its name, if it has to be deleted when the feed ends
         self._subject = b""  # where it delivers
+        self._ack = AckSubject()
         self._ack_head = b""  # what the reply subjects of its messages begin with
         self._delivered = 0  # the consumer's sequence of the last message
         self._delivered_seq = 0  # the upstream's, of the same message
@@ -309,7 +310,7 @@ class Feed(Follower):
             self._durable = answer.config.durable_name
         self._fails = 0
         self._consumer = answer.name.encode()
-        self._ack_head = f"$JS.ACK.{answer.stream_name}.{answer.name}.".encode()
+        self._ack_head = ack_head(answer.stream_name, answer.name)
         self.heard_at = self.clock.now
         self.lag = answer.num_pending
         try:
@@ -336,31 +337,14 @@ class Feed(Follower):
             if message.end == message.body_start:
                 self._control(message)
             return 1
-        view = reply
-        n = len(reply)
-        i = len(self._ack_head)
-        field = 0
-        value = 0
-        number = 0  # the consumer's sequence
-        seq = 0
-        ts = 0
-        while i < n:
-            if view[i] == 46:
-                if field == 1:
-                    seq = value
-                elif field == 2:
-                    number = value
-                elif field == 3:
-                    ts = value
-                field += 1
-                value = 0
-            elif 48 <= view[i] <= 57 and value <= NUMBER_MAX:
-                value = value * 10 + (view[i] - 48)
-            else:
-                return 1
-            i += 1
-        if field != 4 or seq > SEQUENCE_MAX or not self._consumer:
+        ack = self._ack
+        end = ack.read_numbers(reply, len(self._ack_head), NUMBERS)
+        if end != len(reply) or not self._consumer:
             return 1
+        number = ack.consumer_sequence
+        seq = ack.stream_sequence
+        ts = ack.timestamp_ns
+        pending = ack.num_pending
         self.heard_at = self.clock.now
         if number != self._delivered + 1:
             if number > self._delivered:  # some were lost on the way
@@ -376,13 +360,13 @@ class Feed(Follower):
             self._turn.spent += TAKE_STEPS
         self._delivered = number
         self._delivered_seq = seq
-        self.lag = value - 1 if value > 0 else 0  # what is pending behind it
+        self.lag = pending - 1 if pending > 0 else 0  # what is pending after it
         return 1
 
     def _knows(self, reply: bytes) -> bool:
         """Whether a reply subject names the consumer behind a domain and an account, as those of
         other servers may; then it is known for the next time."""
-        if not reply.startswith(b"$JS.ACK."):
+        if not is_ack_subject(reply):
             return False
         tokens = reply.split(b".")
         if len(tokens) < 11 or tokens[5] != self._consumer:
