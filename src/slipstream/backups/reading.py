@@ -31,7 +31,7 @@ from slipstream.errors import Error
 from slipstream.model.ack_subject import AckSubject
 from slipstream.model.times import stored_ns
 from slipstream.wire.buffer import OutBuffer
-from slipstream.wire.headers import find
+from slipstream.wire.headers import fields, find
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
@@ -128,9 +128,7 @@ class DirectBatch(Batch):
         if self.sequences and not self.knows_batches:
             return
         added = data.rindex(_ADDED_BY_DIRECT_GET, start, body)
-        values = dict(
-            line.split(b": ", 1) for line in data[added + 2 : body].split(b"\r\n") if line
-        )
+        values = dict(fields(data[added:body]))
         self.knows_batches = b"Nats-Num-Pending" in values
         if int(values.get(b"Nats-Last-Sequence", self.last)) != self.last:
             self.finish(False, TimeoutError("messages were lost on their way here"))

@@ -6,7 +6,6 @@ came in, how its subject was mapped, and each subscription, stream and service t
 destination ``trace disabled``, so that it is traced once.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +21,7 @@ from slipstream.engine.stream.retention import check_room_for
 from slipstream.engine.stream.stream import Stream
 from slipstream.model.error_codes import ErrorCode
 from slipstream.model.times import time_text
-from slipstream.wire.headers import find
+from slipstream.wire.headers import fields, find, with_field
 from slipstream.wire.subjects import is_literal
 
 if TYPE_CHECKING:
@@ -221,12 +220,7 @@ class _Trace:
 
     def _disabled(self, message: Inbound) -> Inbound:
         """The message as a stream stores it."""
-        lines = self._header.split(b"\r\n")
-        for i, line in enumerate(lines):
-            if line.startswith(DESTINATION + b":"):
-                lines[i] = DESTINATION + b": " + _DISABLED
-                break
-        header = b"\r\n".join(lines)
+        header = with_field(self._header, DESTINATION, _DISABLED)
         return Inbound(message.subject, message.reply, header, message.body(), message.session)
 
 
@@ -257,16 +251,9 @@ def _client(session: Any) -> dict[str, Any]:
 def _fields(header: bytes) -> dict[str, list[str]]:
     """The fields of a header block, by name."""
     found: dict[str, list[str]] = {}
-    for name, value in _lines(header):
-        found.setdefault(name, []).append(value)
+    for name, value in fields(header):
+        found.setdefault(_text(name), []).append(_text(value))
     return dict(sorted(found.items()))
-
-
-def _lines(header: bytes) -> Iterator[tuple[str, str]]:
-    for line in header.split(b"\r\n")[1:]:
-        name, colon, value = line.partition(b":")
-        if colon:
-            yield _text(name), _text(value.strip())
 
 
 def _value(message: Inbound, name: bytes) -> bytes:

@@ -67,13 +67,36 @@ def without_status(block: bytes) -> bytes:
     return VERSION_LINE + block[at:] if at > len(VERSION_LINE) else block
 
 
+def fields(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Name and value of each field, without the blanks around the value."""
+    for line in block.split(_LINE_END)[1:]:
+        name, colon, value = line.partition(b":")
+        if colon:
+            yield name, value.strip(b" \t")
+
+
 def without(block: bytes, *names: bytes) -> bytes:
     """The block without the named fields; b"" when no field is left."""
+    return without_prefixed(block, *(name + b":" for name in names))
+
+
+def without_prefixed(block: bytes, *prefixes: bytes) -> bytes:
+    """The block without the fields that begin with one of `prefixes`; b"" when no field is left."""
     lines = block.split(_LINE_END)
-    kept = [line for line in lines if line.split(b":", 1)[0] not in names]
+    kept = [line for line in lines if not line.startswith(prefixes)]
     if len(lines) > len(kept) and not any(b":" in line for line in kept):
         return b""
     return _LINE_END.join(kept)
+
+
+def with_field(block: bytes, name: bytes, value: bytes) -> bytes:
+    """The block with a field that takes the place of the first of that name, if there is one."""
+    lines = block.split(_LINE_END)
+    for at, line in enumerate(lines):
+        if line.startswith(name + b":"):
+            lines[at] = name + b": " + value
+            return _LINE_END.join(lines)
+    return with_fields(block, [(name, value)])
 
 
 def with_fields(block: bytes, fields: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -126,11 +149,9 @@ class Headers:
             raise ProtocolError(f"a header block begins with NATS/1.0, not with {block[:20]!r}")
         headers = cls()
         headers.status, headers.description = status(block)
-        for line in block.split(_LINE_END)[1:]:
-            name, colon, value = line.partition(b":")
-            if colon:
-                text = value.decode("utf-8", "surrogateescape").strip(" \t")
-                headers._fields.setdefault(name.decode("utf-8", "surrogateescape"), []).append(text)
+        for name, value in fields(block):
+            values = headers._fields.setdefault(name.decode("utf-8", "surrogateescape"), [])
+            values.append(value.decode("utf-8", "surrogateescape"))
         return headers
 
     def encode(self) -> bytes:

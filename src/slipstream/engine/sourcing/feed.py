@@ -29,7 +29,7 @@ from slipstream.log.segment import SEQUENCE_MAX
 from slipstream.model.ack_subject import NUMBERS, AckSubject, ack_head, is_ack_subject
 from slipstream.model.durations import SECOND
 from slipstream.model.error_codes import ErrorCode
-from slipstream.wire.headers import find, with_fields
+from slipstream.wire.headers import find, with_fields, without_prefixed
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.transforms import Transform
 
@@ -455,8 +455,4 @@ def without_conditions(block: bytes, *names: bytes) -> bytes:
     removed = (*_HEADER_NAMES_REMOVED, *(name + b":" for name in names))
     if not any(name in block for name in removed):
         return block
-    lines = block.split(b"\r\n")
-    kept = [line for line in lines if not line.startswith(removed)]
-    if len(lines) > len(kept) and not any(b":" in line for line in kept):
-        return b""
-    return b"\r\n".join(kept)
+    return without_prefixed(block, *removed)

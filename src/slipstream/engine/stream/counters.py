@@ -14,7 +14,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.staging import Staged
 from slipstream.log.record import Record
 from slipstream.model.error_codes import ErrorCode
-from slipstream.wire.headers import find, with_fields
+from slipstream.wire.headers import find, with_field
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
@@ -145,7 +145,7 @@ def add_sourced(stream: "Stream", message: Inbound, source: bytes, subject: byte
     name = subject.decode("utf-8", "replace")
     before = _number(of_source.get(name, "0"))
     of_source[name] = str(total)
-    data = _with_field(message.header(), b"Nats-Incr", b"%d" % (total - before))
+    data = with_field(message.header(), b"Nats-Incr", b"%d" % (total - before))
     data = _with_seen(data, seen)
     text = b'{"val":"%d"}' % (_total(last) + total - before)
     message.data = data + text
@@ -156,17 +156,7 @@ def add_sourced(stream: "Stream", message: Inbound, source: bytes, subject: byte
 
 def _with_seen(block: bytes, seen: dict[str, dict[str, str]]) -> bytes:
     """A header block that says what was seen of each source."""
-    return _with_field(block, SOURCES, msgspec.json.encode(seen, order="sorted"))
-
-
-def _with_field(block: bytes, name: bytes, value: bytes) -> bytes:
-    """A header block with a field that takes the place of the one of that name."""
-    lines = block.split(b"\r\n")
-    for at, line in enumerate(lines):
-        if line.startswith(name + b":"):
-            lines[at] = name + b": " + value
-            return b"\r\n".join(lines)
-    return with_fields(block, [(name, value)])
+    return with_field(block, SOURCES, msgspec.json.encode(seen, order="sorted"))
 
 
 def _last(stream: "Stream", subject: bytes) -> Record | None:

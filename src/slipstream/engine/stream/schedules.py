@@ -24,7 +24,7 @@ from slipstream.errors import StorageError
 from slipstream.log.record import Record
 from slipstream.model.durations import SECOND
 from slipstream.model.times import text_ns, utc_text
-from slipstream.wire.headers import find, with_fields
+from slipstream.wire.headers import find, with_fields, without_prefixed
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
@@ -298,7 +298,7 @@ class Schedules:
         target = schedule.target
         if stream.transform is not None:
             target = stream.transform.map(target)
-        block = with_fields(_taken_over(record.header()), fields)
+        block = with_fields(without_prefixed(record.header(), *_OWN), fields)
         return Inbound(target, b"", block, record.body())
 
     def _publish(
@@ -325,10 +325,3 @@ class Schedules:
     def _remove(self, subject: bytes) -> None:
         if self._stream.log.purge((subject,), 0, 0):
             self._stream.purged(subject)
-
-
-def _taken_over(block: bytes) -> bytes:
-    """The header block without what is meant for the schedule alone; b"" if nothing is left."""
-    lines = block.split(b"\r\n")
-    kept = [line for line in lines if not line.startswith(_OWN)]
-    return b"\r\n".join(kept) if any(b":" in line for line in kept) else b""
