@@ -8,6 +8,7 @@ from slipstream.cli.config_options import ConfigOption, pairs_of, words_of
 from slipstream.cli.prompts import ask
 from slipstream.cli.values import duration, later, moment, one_of
 from slipstream.client.jetstream import ConsumerConfig
+from slipstream.model.policies import REPLAY_POLICIES
 
 CONSUMER_OPTIONS = (
     ConfigOption("--description", "description", str, "What it is for"),
@@ -20,7 +21,7 @@ CONSUMER_OPTIONS = (
                  one_of("explicit", "all", "none")),
     ConfigOption("--filter", "filters", list[str], "Only these subjects"),
     ConfigOption("--replay", "replay_policy", str, "instant or original",
-                 one_of("instant", "original")),
+                 one_of(*REPLAY_POLICIES)),
     ConfigOption("--wait", "ack_wait", str, "How long to wait for an ack, like 30s", duration),
     ConfigOption("--max-deliver", "max_deliver", int, "Deliveries of a message at most"),
     ConfigOption("--dead-letter", "dead_letter", str,
@@ -130,7 +131,7 @@ def ask_consumer(given: dict[str, Any]) -> dict[str, Any]:
             "Acknowledgment policy", "explicit" if pull else "none", ("explicit", "all", "none")
         )
     if "replay_policy" not in given:
-        given["replay_policy"] = ask("Replay policy", "instant", ("instant", "original"))
+        given["replay_policy"] = ask("Replay policy", "instant", REPLAY_POLICIES)
     if "filters" not in given:
         found = ask("Filter Stream by subjects (blank for all)", "")
         if found:

@@ -13,17 +13,18 @@ from slipstream.client.jetstream.model import (
     StreamSource,
     SubjectTransform,
 )
+from slipstream.model.policies import COMPRESSIONS, DISCARDS, RETENTIONS, STORAGES
 
 STREAM_OPTIONS = (
     ConfigOption("--subjects", "subjects", list[str], "Subjects that it stores"),
     ConfigOption("--description", "description", str, "What it is for"),
     ConfigOption("--storage", "storage", str, "file or memory",
-                 one_of("file", "memory", f="file", m="memory")),
+                 one_of(*STORAGES, f="file", m="memory")),
     ConfigOption("--retention", "retention", str, "limits, interest or workqueue (work)",
-                 one_of("limits", "interest", "workqueue", work="workqueue", wq="workqueue",
+                 one_of(*RETENTIONS, work="workqueue", wq="workqueue",
                         work_queue="workqueue")),
     ConfigOption("--discard", "discard", str, "What goes when it is full: old or new",
-                 one_of("old", "new")),
+                 one_of(*DISCARDS)),
     ConfigOption("--max-msgs", "max_msgs", int, "Messages at most; -1: no bound"),
     ConfigOption("--max-msgs-per-subject", "max_msgs_per_subject", int, "Of each subject"),
     ConfigOption("--max-bytes", "max_bytes", str, "Bytes at most, like 1GB", size),
@@ -33,7 +34,7 @@ STREAM_OPTIONS = (
     ConfigOption("--dupe-window", "duplicate_window", str, "Memory for message ids", duration),
     ConfigOption("--replicas", "num_replicas", int, "Copies in a cluster"),
     ConfigOption("--ack/--no-ack", "ack", bool, "Acknowledge publishes"),
-    ConfigOption("--compression", "compression", str, "none or s2", one_of("none", "s2")),
+    ConfigOption("--compression", "compression", str, "none or s2", one_of(*COMPRESSIONS)),
     ConfigOption("--first-sequence", "first_seq", int, "The first message's sequence"),
     ConfigOption("--discard-per-subject/--no-discard-per-subject", "discard_new_per_subject",
                  bool, "With discard new: refuse beyond the bound of the subject"),
@@ -111,9 +112,9 @@ def ask_stream(given: dict[str, Any]) -> dict[str, Any]:
     if "subjects" not in given and "mirror" not in given and "sources" not in given:
         given["subjects"] = [ask("Subjects", "")]
     questions: tuple[tuple[str, str, str, tuple[str, ...], Any], ...] = (
-        ("storage", "Storage", "file", ("file", "memory"), str),
-        ("retention", "Retention Policy", "limits", ("limits", "interest", "workqueue"), str),
-        ("discard", "Discard Policy", "old", ("old", "new"), str),
+        ("storage", "Storage", "file", STORAGES, str),
+        ("retention", "Retention Policy", "limits", RETENTIONS, str),
+        ("discard", "Discard Policy", "old", DISCARDS, str),
         ("max_msgs", "Messages Limit", "-1", (), int),
         ("max_msgs_per_subject", "Per Subject Messages Limit", "-1", (), int),
         ("max_bytes", "Total Stream Size", "-1", (), size),

@@ -42,6 +42,17 @@ from msgspec import field
 
 from slipstream.client.jetstream.errors import InvalidAnswerError
 from slipstream.model.durations import SECOND, to_nanoseconds
+from slipstream.model.policies import (
+    AckPolicy,
+    Compression,
+    DeliverPolicy,
+    Discard,
+    PersistMode,
+    PriorityPolicy,
+    ReplayPolicy,
+    Retention,
+    Storage,
+)
 from slipstream.model.times import Timestamp, datetime_text
 
 _NANOSECONDS = "nanoseconds"
@@ -171,13 +182,6 @@ def _codec(hint: Any, name: str) -> _Codec:
 _PLAIN: _Codec = (None, None)
 
 
-Retention: TypeAlias = Literal["limits", "interest", "workqueue"]
-Storage: TypeAlias = Literal["file", "memory"]
-Discard: TypeAlias = Literal["old", "new"]
-Compression: TypeAlias = Literal["none", "s2"]
-PersistMode: TypeAlias = Literal["default", "async"]
-
-
 class Placement(Document, kw_only=True):
     """Where in a cluster a stream lives; `preferred` is only for step-down requests."""
 
@@ -296,14 +300,6 @@ def owners_metadata(config: StreamConfig) -> dict[str, str]:
     """The metadata without the server's own notes."""
     found = config.metadata.items()
     return {name: value for name, value in found if not name.startswith(SERVERS_METADATA)}
-
-
-DeliverPolicy: TypeAlias = Literal[
-    "all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"
-]
-AckPolicy: TypeAlias = Literal["none", "all", "explicit", "flow_control"]
-ReplayPolicy: TypeAlias = Literal["instant", "original"]
-PriorityPolicy: TypeAlias = Literal["none", "overflow", "pinned_client", "prioritized"]
 
 
 class ConsumerConfig(Document, kw_only=True):

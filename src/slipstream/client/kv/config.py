@@ -21,7 +21,6 @@ from slipstream.client.jetstream.model import (
     Placement,
     Republish,
     Seconds,
-    Storage,
     StreamConfig,
     StreamInfo,
     StreamSource,
@@ -30,6 +29,7 @@ from slipstream.client.jetstream.model import (
 )
 from slipstream.client.kv.errors import BucketOptionError, InvalidBucketNameError, InvalidKeyError
 from slipstream.model.durations import to_seconds
+from slipstream.model.policies import Storage
 
 STREAM_PREFIX = "KV_"
 SUBJECT_PREFIX = "$KV."

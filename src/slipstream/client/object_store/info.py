@@ -16,7 +16,6 @@ import msgspec
 from slipstream.client.jetstream.model import (
     Placement,
     Seconds,
-    Storage,
     StreamConfig,
     StreamInfo,
     owners_metadata,
@@ -27,6 +26,7 @@ from slipstream.client.object_store.errors import (
     InvalidStoreNameError,
 )
 from slipstream.model.durations import to_seconds
+from slipstream.model.policies import Storage
 from slipstream.model.times import Timestamp, utc_text
 
 STREAM_PREFIX = "OBJ_"

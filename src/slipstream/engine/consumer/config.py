@@ -8,18 +8,18 @@ from slipstream.engine.protocol.errors import pedantic_error
 from slipstream.engine.protocol.options import AccountLimits, JetStreamLimits
 from slipstream.engine.stream.config import ConsumerLimits
 from slipstream.model.durations import SECOND
+from slipstream.model.policies import (
+    ACK_POLICIES,
+    DELIVER_POLICIES,
+    PRIORITY_POLICIES,
+    REPLAY_POLICIES,
+)
 from slipstream.model.times import ZERO, read_time
 
-DELIVER_POLICIES = (
-    "all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject", "undefined",
-)  # fmt: skip
-ACK_POLICIES = ("none", "all", "explicit", "flow_control")
-REPLAY_POLICIES = ("instant", "original")
 # Deliver policies whose first message depends on when the consumer was made.
 AT_CREATION = ("new", "last", "last_per_subject", "by_start_time")
-PRIORITY_POLICIES = ("none", "overflow", "pinned_client", "prioritized")
 ENUMS = {
-    "deliver_policy": DELIVER_POLICIES,
+    "deliver_policy": (*DELIVER_POLICIES, "undefined"),
     "ack_policy": ACK_POLICIES,
     "replay_policy": REPLAY_POLICIES,
     "priority_policy": PRIORITY_POLICIES,

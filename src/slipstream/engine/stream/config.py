@@ -9,12 +9,8 @@ import msgspec
 
 from slipstream.engine.protocol.json_body import convert, decode
 from slipstream.model.durations import SECOND
+from slipstream.model.policies import COMPRESSIONS, DISCARDS, PERSIST_MODES, RETENTIONS, STORAGES
 
-RETENTIONS = ("limits", "interest", "workqueue")
-STORAGES = ("file", "memory")
-DISCARDS = ("old", "new")
-COMPRESSIONS = ("none", "s2")
-PERSIST_MODES = ("default", "async", "")
 DUPLICATE_WINDOW = 120 * SECOND
 
 
@@ -131,7 +127,7 @@ _ENUMS = {
     "storage": STORAGES,
     "discard": DISCARDS,
     "compression": COMPRESSIONS,
-    "persist_mode": PERSIST_MODES,
+    "persist_mode": (*PERSIST_MODES, ""),
 }
 
 
