@@ -37,6 +37,11 @@ sys.meta_path.insert(0, Missing())
             "from slipstream.backups import open_place; open_place('s3://bucket/place')",
         ),
         ("tables", ["pyiceberg"], "import slipstream.tables"),
+        (
+            "schemas",
+            ["fastavro"],
+            "from slipstream.schemas import Avro; Avro(schema='\"int\"').arrow_type()",
+        ),
         ("tables", ["pyiceberg_core"], "import slipstream.tables"),
         (
             "console",

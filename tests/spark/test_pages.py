@@ -1,12 +1,14 @@
 """The examples of the pages about Spark run as they stand, with addresses and folders replaced."""
 
 import ast
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
+import slipstream
 import slipstream.sync
 from slipstream.cli.pipeline_template import write_project
 from slipstream.server import Server
@@ -97,6 +99,25 @@ async def test_the_examples_of_the_sink_run(
     assert {row.key: bytes(row.value) for row in names["now"].collect()} == {"apple": b"2"}
     assert [row.value.number for row in names["good"].collect()] == [1]
     assert [row.subject for row in names["letters"].collect()] == ["orders.bad"]
+
+
+async def test_the_examples_of_schemas_run(spark: "SparkSession", own_server: Server) -> None:
+    url = own_server.url
+    text = json.dumps(
+        {"type": "record", "name": "Order", "fields": [{"name": "number", "type": "long"}]}
+    )
+    on_spark, in_python = blocks("schemas.md")
+    body = b"\0\0\0\0\1\x0a"  # with schema 1, the number 5
+    bodies = [(body,), (b"no",)]
+    async with await slipstream.connect(url) as nc:
+        names: dict[str, Any] = {"js": nc.jetstream(), "text": text}
+        await run(in_python, names)
+        assert names["identity"] == 1
+    names = {"url": url, "orders": spark.createDataFrame(bodies, "data binary")}
+    await run(on_spark, names)
+    assert [row.value.number for row in names["good"].collect()] == [5]
+    assert [row.subject for row in names["letters"].collect()] == ["orders.bad"]
+    assert [bytes(row.data) for row in names["again"].collect()] == [body]
 
 
 @pytest.mark.timeout(300)  # Java and Spark start, on a machine that may be busy

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "stream": ("slipstream.cli.stream", "app", "Manage streams"),
     "consumer": ("slipstream.cli.consumer", "app", "Manage consumers and read from them"),
     "kv": ("slipstream.cli.kv", "app", "Key-value buckets"),
+    "schema": ("slipstream.cli.schema", "app", "Schemas of bodies, in a bucket"),
     "object": ("slipstream.cli.objects", "app", "Object stores"),
     "account": ("slipstream.cli.account", "app", "What the account uses and may use"),
     "server": ("slipstream.cli.server", "app", "Look after a server"),

@@ -13,14 +13,13 @@ that is always null gets no column.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
-from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
 import pyarrow.json
 
+from slipstream.schemas.plain import decoded_type, reason_of
 from slipstream.tables.options import RESERVED, Column
 
 _READ_BLOCK_BYTES = 4 * 1024 * 1024
@@ -116,7 +115,7 @@ class BodyColumns:
             try:
                 rows[at] = decode(bodies[at])
             except _NOT_DECODED as error:
-                wrong[at] = _reason(error)
+                wrong[at] = reason_of(error)
         return wrong
 
     def _learn(self, bodies: Sequence[bytes], doubtful: list[int]) -> dict[int, str]:
@@ -139,7 +138,7 @@ class BodyColumns:
                 }
                 known |= self._names_of(added, known)
             except _NOT_DECODED as error:
-                reasons[at] = _reason(error)
+                reasons[at] = reason_of(error)
                 continue
             for name, column in added.items():
                 found[name] = _together(found.get(name), column)
@@ -237,7 +236,7 @@ def _misfits(name: str, values: list[Any], column: Column) -> dict[int, str]:
         try:
             _array([value], column)
         except (pa.ArrowException, *_NOT_DECODED) as error:
-            found[at] = f"{_reason(error)} - at `$.{name}`"
+            found[at] = f"{reason_of(error)} - at `$.{name}`"
     if not found:
         raise ValueError(f"the values of field {name} cannot be put into one column together")
     return found
@@ -277,35 +276,4 @@ def _decoded_type(column: Column) -> Any:
     """What msgspec decodes a field of this column to."""
     if column.is_json:
         return msgspec.Raw
-    return _decoded(column.type) | None
-
-
-def _decoded(kind: pa.DataType) -> Any:
-    types = pa.types
-    if types.is_integer(kind):
-        bits = kind.bit_width - 1
-        return Annotated[int, msgspec.Meta(ge=-(2**bits), le=2**bits - 1)]
-    if types.is_timestamp(kind):
-        return Annotated[datetime, msgspec.Meta(tz=kind.tz is not None)]
-    if types.is_list(kind) or types.is_large_list(kind):
-        return list[_decoded(kind.value_type) | None]  # type: ignore[misc]
-    known: list[tuple[Any, Any]] = [
-        (types.is_boolean, bool),
-        (types.is_floating, float),
-        (types.is_string, str),
-        (types.is_large_string, str),
-        (types.is_binary, bytes),
-        (types.is_large_binary, bytes),
-        (types.is_date, date),
-        (types.is_decimal, Decimal),
-    ]
-    for is_kind, decoded in known:
-        if is_kind(kind):
-            return decoded
-    return Any
-
-
-def _reason(error: BaseException) -> str:
-    """Why a body does not fit, in one line."""
-    text = str(error).replace(" | null", "")
-    return text.splitlines()[0] if text else type(error).__name__
+    return decoded_type(column.type) | None

@@ -1,0 +1,285 @@
+"""Avro: schemas as Arrow types, bodies as values, and which schema can read what another wrote.
+
+Bodies are read by fastavro without logical types, and Arrow makes times out of the numbers, by the
+unit that the reader's schema says. Decimals are read as such.
+"""
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from slipstream.schemas.errors import IncompatibleSchemaError, SchemaError
+from slipstream.schemas.packages import require
+
+_PRIMITIVES = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "time-millis": pa.time32("ms"),
+    "time-micros": pa.time64("us"),
+}
+# What Avro lets a reader take a value of another type for.
+_PROMOTIONS = {
+    "int": {"long", "float", "double"},
+    "long": {"float", "double"},
+    "float": {"double"},
+    "string": {"bytes"},
+    "bytes": {"string"},
+}
+_NAMED = ("record", "error", "enum", "fixed")
+_DECIMAL_DIGITS_MAX = 38
+_PARSED = "__"  # begins the keys that fastavro adds to a schema that it has parsed
+
+
+def parse(text: str, needs: Sequence[str] = ()) -> Any:
+    """A schema as fastavro wants it; `needs` are what it refers to. Raises `SchemaError`."""
+    fastavro = require("fastavro")
+    wrong = fastavro.schema.SchemaParseException
+    named: dict[str, Any] = {}
+    try:
+        for other in needs:
+            fastavro.parse_schema(json.loads(other), named)
+        parsed = fastavro.parse_schema(json.loads(text), named)
+        return fastavro.parse_schema(_whole(parsed, named, set())) if needs else parsed
+    except (ValueError, TypeError, KeyError, RecursionError, wrong) as error:
+        raise SchemaError(f"the Avro schema is not valid: {error!r}") from error
+
+
+def reader(writer: Any, wanted: Any) -> Callable[[bytes], Any]:
+    """What turns a body that was written with one schema into a value of the other."""
+    read = require("fastavro").schemaless_reader
+    parse_schema = require("fastavro").parse_schema
+    wrote = parse_schema(_without_logical(writer))
+    asked = parse_schema(_without_logical(wanted))
+    same = None if wrote == asked else asked
+
+    def value_of(body: bytes) -> Any:
+        stream = io.BytesIO(body)
+        value = read(stream, wrote, same)
+        left = len(body) - stream.tell()
+        if left:
+            raise SchemaError(f"{left} bytes are left behind its end")
+        return value
+
+    return value_of
+
+
+def writer(schema: Any) -> Callable[[Any], bytes]:
+    """What turns a value into a body."""
+    write = require("fastavro").schemaless_writer
+
+    def body_of(value: Any) -> bytes:
+        stream = io.BytesIO()
+        write(stream, schema, value)
+        return stream.getvalue()
+
+    return body_of
+
+
+def arrow_type(schema: Any) -> pa.DataType:
+    """The type of a schema's values, times in the unit of the schema. Raises `SchemaError`."""
+    return _Types({}).of(schema, ())
+
+
+class _Types:
+    """Arrow types of the schemas in a schema; knows the named ones."""
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._named = named
+
+    def of(self, schema: Any, within: tuple[str, ...]) -> pa.DataType:
+        if isinstance(schema, list):
+            return self._union(schema, within)
+        if isinstance(schema, str):
+            if schema in _PRIMITIVES:
+                return _PRIMITIVES[schema]
+            return self._reference(schema, within)
+        kind = schema["type"]
+        if kind in _NAMED:
+            self._named[schema["name"]] = schema
+        if schema.get("logicalType") in _LOGICAL:
+            return _LOGICAL[schema["logicalType"]]
+        if schema.get("logicalType") == "decimal":
+            return _decimal(schema)
+        if kind in ("record", "error"):
+            inside = (*within, schema["name"])
+            fields = schema["fields"]
+            return pa.struct([self._field(one["name"], one["type"], inside) for one in fields])
+        if kind == "enum":
+            return pa.string()
+        if kind == "fixed":
+            return pa.binary()
+        if kind == "array":
+            return pa.list_(self._field("element", schema["items"], within))
+        if kind == "map":
+            return pa.map_(pa.string(), self._field("value", schema["values"], within))
+        return self.of(kind, within)
+
+    def _field(self, name: str, schema: Any, within: tuple[str, ...]) -> pa.Field:
+        is_nullable = isinstance(schema, list) and "null" in schema
+        return pa.field(name, self.of(schema, within), nullable=is_nullable)
+
+    def _reference(self, name: str, within: tuple[str, ...]) -> pa.DataType:
+        if name in within:
+            raise SchemaError(f"Avro's {name} has itself within itself, which no column holds")
+        if name not in self._named:
+            raise SchemaError(f"the Avro schema names {name}, which it does not define")
+        return self.of(self._named[name], within)
+
+    def _union(self, schema: list[Any], within: tuple[str, ...]) -> pa.DataType:
+        members = [self.of(one, within) for one in schema if one != "null"]
+        distinct = list(dict.fromkeys(members))
+        if not distinct:
+            return pa.null()
+        if len(distinct) == 1:
+            return distinct[0]
+        for together in (pa.int64(), pa.float64()):
+            narrower = (together, pa.int32() if together == pa.int64() else pa.float32())
+            if all(one in narrower for one in distinct):
+                return together
+        told = ", ".join(map(str, distinct))
+        raise SchemaError(
+            f"the Avro schema has a union of {told}, which no column holds; give a reader's schema "
+            "without that field"
+        )
+
+
+def _decimal(schema: Any) -> pa.DataType:
+    digits, scale = int(schema["precision"]), int(schema.get("scale", 0))
+    if digits > _DECIMAL_DIGITS_MAX:
+        raise SchemaError(f"the Avro schema has a decimal of {digits} digits; 38 fit into a column")
+    return pa.decimal128(digits, scale)
+
+
+def _without_logical(schema: Any) -> Any:
+    """The schema with no logical types but decimals, so that times are read as numbers."""
+    if isinstance(schema, list):
+        return [_without_logical(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {
+        name: value
+        for name, value in schema.items()
+        if (name != "logicalType" or value == "decimal") and not name.startswith(_PARSED)
+    }
+    for name in ("type", "items", "values"):
+        if isinstance(kept.get(name), (dict, list)):
+            kept[name] = _without_logical(kept[name])
+    if "fields" in kept:
+        kept["fields"] = [{**one, "type": _without_logical(one["type"])} for one in kept["fields"]]
+    return kept
+
+
+def _whole(schema: Any, named: dict[str, Any], defined: set[str]) -> Any:
+    """The schema with the definition of each named type where it is named first."""
+    if isinstance(schema, list):
+        return [_whole(one, named, defined) for one in schema]
+    if isinstance(schema, str):
+        if schema not in named or schema in defined:
+            return schema
+        return _whole(named[schema], named, defined)
+    if schema["type"] in _NAMED:
+        defined.add(schema["name"])
+    made = {name: value for name, value in schema.items() if not name.startswith(_PARSED)}
+    for name in ("items", "values"):
+        if name in made:
+            made[name] = _whole(made[name], named, defined)
+    if "fields" in made:
+        made["fields"] = [
+            {**one, "type": _whole(one["type"], named, defined)} for one in made["fields"]
+        ]
+    return made
+
+
+def check_readable(subject: str, *, reader: str, writer: str) -> None:
+    """Raise `IncompatibleSchemaError` if `reader` cannot read all that `writer` can write."""
+    checked = _Resolution()
+    why = checked.why_not(parse(reader), parse(writer), "")
+    if why:
+        raise IncompatibleSchemaError(
+            f"schema for subject {subject} cannot read what the last version has written: {why}"
+        )
+
+
+class _Named:
+    """The named schemas of one side."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, Any] = {}
+
+    def whole(self, schema: Any) -> Any:
+        """A schema in place of its name; a primitive as a dictionary."""
+        if isinstance(schema, str):
+            return self.named.get(schema, {"type": schema})
+        if isinstance(schema, dict):
+            if schema["type"] in _NAMED:
+                self.named[schema["name"]] = schema
+            elif isinstance(schema["type"], (dict, list)):
+                return self.whole(schema["type"])
+        return schema
+
+
+class _Resolution:
+    """Avro's rules of resolution; the paths in its answers are like .items.price."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = _Named(), _Named()
+        self._seen: set[tuple[str, str]] = set()
+
+    def why_not(self, reader: Any, writer: Any, path: str) -> str:
+        """Why values of the writer's schema are none of the reader's; nothing if they are."""
+        mine, theirs = self.reader.whole(reader), self.writer.whole(writer)
+        if isinstance(theirs, list):
+            return next(filter(None, (self.why_not(mine, one, path) for one in theirs)), "")
+        if isinstance(mine, list):
+            if any(not self.why_not(one, theirs, path) for one in mine):
+                return ""
+            return f"{path or 'the whole'} may be {theirs['type']}, which none of the union takes"
+        wants, has = mine["type"], theirs["type"]
+        if wants != has:
+            if wants in _PROMOTIONS.get(has, ()):
+                return ""
+            return f"{path or 'the whole'} is {wants} and was {has}"
+        if has in ("record", "error"):
+            return self._record(mine, theirs, path)
+        if has == "enum":
+            gone = sorted(set(theirs["symbols"]) - set(mine["symbols"]))
+            if gone and "default" not in mine:
+                return f"{path or 'the whole'} has no symbol {', '.join(gone)} any more"
+        if has == "fixed" and mine["size"] != theirs["size"]:
+            return f"{path or 'the whole'} has {mine['size']} bytes and had {theirs['size']}"
+        inner = {"array": "items", "map": "values"}.get(has)
+        return self.why_not(mine[inner], theirs[inner], f"{path}.{inner}") if inner else ""
+
+    def _record(self, mine: Any, theirs: Any, path: str) -> str:
+        pair = (mine["name"], theirs["name"])
+        if pair in self._seen:
+            return ""
+        self._seen.add(pair)
+        had = {field["name"]: field for field in theirs["fields"]}
+        for field in mine["fields"]:
+            name = field["name"]
+            names = [name, *field.get("aliases", ())]
+            before = next((had[one] for one in names if one in had), None)
+            if before is None:
+                if "default" not in field:
+                    return f"{path}.{name} is new and has no default"
+                continue
+            why = self.why_not(field["type"], before["type"], f"{path}.{name}")
+            if why:
+                return why
+        return ""

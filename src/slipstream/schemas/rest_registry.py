@@ -1,0 +1,216 @@
+"""Registries that speak Confluent's REST protocol: Confluent's, Karapace, Redpanda, Apicurio.
+
+Apicurio has the protocol beside its own one, at ``/apis/ccompat/v7``.
+"""
+
+import asyncio
+import base64
+import json
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from slipstream.errors import ConfigError
+from slipstream.schemas.errors import (
+    IncompatibleSchemaError,
+    RegistryError,
+    SchemaError,
+    SchemaNotFoundError,
+)
+from slipstream.schemas.packages import require
+from slipstream.schemas.registry import Kind, Reference, Registry, Schema, Version
+
+_MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+_NOT_FOUND = 404
+_CONFLICT = 409
+_DEPTH_MAX = 100  # of references to references
+
+
+class RestRegistry(msgspec.Struct, frozen=True):
+    """Where a registry with Confluent's REST protocol is, and who we are there.
+
+    `user` and `password`, or a bearer `token`; none of the secrets shows in a repr. Times are
+    seconds. Raises `ConfigError` for a URL that is none.
+    """
+
+    url: str
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    timeout: float = 10.0
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"a schema registry's URL is like http://host:8081, not {self.url!r}")
+        if parts.username or parts.password:
+            raise ConfigError("a schema registry's user and password are not given in its URL")
+        if self.token and self.user:
+            raise ConfigError("for a schema registry give user and password, or token, not both")
+
+    def __repr__(self) -> str:
+        return f"RestRegistry({self.url!r})"
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Registry]:
+        """A registry; each request is a connection of its own."""
+        yield _Rest(self)
+
+
+class _Rest:
+    """The requests of Confluent's protocol."""
+
+    def __init__(self, address: RestRegistry) -> None:
+        self._address = address
+
+    async def schema(self, identity: int) -> Schema:
+        """The schema of an id. Raises `SchemaNotFoundError`, `RegistryError`."""
+        path = f"schemas/ids/{identity}"
+        return await self._whole(await self._get(path), path)
+
+    async def latest(self, subject: str) -> Version:
+        """The newest version of a subject. Raises `SchemaNotFoundError`, `RegistryError`."""
+        path = f"subjects/{quote(subject, safe='')}/versions/latest"
+        found = await self._get(path)
+        schema = await self._whole(found, path)
+        return Version(subject, int(found["version"]), int(found["id"]), schema)
+
+    async def register(self, subject: str, schema: Schema) -> int:
+        """Register it; its id. Raises `IncompatibleSchemaError`, `RegistryError`."""
+        path = f"subjects/{quote(subject, safe='')}/versions"
+        made = await self._ask("POST", path, _as_json(schema))
+        return int(made["id"])
+
+    async def check(self, subject: str, schema: Schema) -> None:
+        """Raise `IncompatibleSchemaError` if it could not become the newest version."""
+        path = f"compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
+        try:
+            found = await self._ask("POST", path, _as_json(schema))
+        except SchemaNotFoundError:
+            return  # it is the first one
+        if not found["is_compatible"]:
+            why = "; ".join(str(one) for one in found.get("messages") or ()) or "no reason given"
+            raise IncompatibleSchemaError(f"schema for subject {subject}: {why}")
+
+    # -- how it is asked ---------------------------------------------------------------------------
+
+    async def _whole(self, found: Mapping[str, Any], path: str) -> Schema:
+        """The schema of an answer, with what it refers to."""
+        kind: Kind = found.get("schemaType") or "AVRO"
+        if kind == "PROTOBUF":
+            return Schema(kind, base64.b64encode(await self._file_set(path)).decode())
+        needs: dict[str, str] = {}
+        await self._add_needs(found, needs, 0)
+        return Schema(kind, str(found["schema"]), tuple(needs.values()))
+
+    async def _add_needs(self, found: Mapping[str, Any], needs: dict[str, str], depth: int) -> None:
+        for reference in _references(found):
+            path = self._path_of(reference, depth)
+            other = await self._get(path)
+            await self._add_needs(other, needs, depth + 1)
+            needs[reference.name] = str(other["schema"])
+
+    async def _file_set(self, path: str) -> bytes:
+        """The `FileDescriptorSet` of a Protobuf schema: what it imports, then itself."""
+        require("google.protobuf")
+        from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+        files = FileDescriptorSet()
+        await self._add_file(path, "", files, set(), 0)
+        made: bytes = files.SerializeToString()
+        return made
+
+    async def _add_file(
+        self, path: str, name: str, files: Any, known: set[str], depth: int
+    ) -> None:
+        from google.protobuf.message import DecodeError
+
+        found = await self._get(f"{path}?format=serialized")
+        for reference in _references(found):
+            if reference.name not in known:
+                known.add(reference.name)
+                where = self._path_of(reference, depth)
+                await self._add_file(where, reference.name, files, known, depth + 1)
+        try:
+            files.file.add().ParseFromString(base64.b64decode(found["schema"], validate=True))
+        except (ValueError, DecodeError) as error:
+            raise SchemaError(
+                f"{self._address!r} answers Protobuf schemas as source text, which nothing here "
+                "compiles; give the format `descriptors`, as protoc --descriptor_set_out "
+                "--include_imports writes them"
+            ) from error
+        if name:
+            files.file[-1].name = name  # by which others import it
+
+    def _path_of(self, reference: Reference, depth: int) -> str:
+        if depth > _DEPTH_MAX:
+            raise SchemaError(f"schema {reference.name} refers to itself")
+        return f"subjects/{quote(reference.subject, safe='')}/versions/{reference.version}"
+
+    async def _get(self, path: str) -> dict[str, Any]:
+        found: dict[str, Any] = await self._ask("GET", path)
+        return found
+
+    async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        return await asyncio.to_thread(self._ask_now, method, path, body)
+
+    def _ask_now(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+        address = self._address
+        request = urllib.request.Request(f"{address.url.rstrip('/')}/{path}", method=method)
+        request.add_header("Accept", _MEDIA_TYPE)
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("Content-Type", _MEDIA_TYPE)
+        if address.token:
+            request.add_header("Authorization", f"Bearer {address.token}")
+        elif address.user:
+            pair = base64.b64encode(f"{address.user}:{address.password}".encode()).decode()
+            request.add_header("Authorization", f"Basic {pair}")
+        try:
+            with urllib.request.urlopen(request, timeout=address.timeout) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise _refusal(address, path, error) from error
+        except (OSError, ValueError) as error:
+            why = getattr(error, "reason", error)
+            raise RegistryError(f"{address!r} does not answer {path}: {why}") from error
+
+
+def _references(found: Mapping[str, Any]) -> list[Reference]:
+    return msgspec.convert(found.get("references") or [], list[Reference])
+
+
+def _as_json(schema: Schema) -> dict[str, Any]:
+    if schema.needs:
+        raise SchemaError("a schema that refers to others cannot be registered from here")
+    text = schema.text
+    if schema.kind == "PROTOBUF":
+        text = base64.b64encode(_single_file(schema)).decode()
+    kind = {} if schema.kind == "AVRO" else {"schemaType": schema.kind}
+    return {"schema": text, **kind}
+
+
+def _single_file(schema: Schema) -> bytes:
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    files = FileDescriptorSet.FromString(schema.descriptors).file
+    if len(files) != 1:
+        raise SchemaError("a Protobuf schema that imports others cannot be registered from here")
+    made: bytes = files[0].SerializeToString()
+    return made
+
+
+def _refusal(address: RestRegistry, path: str, error: urllib.error.HTTPError) -> SchemaError:
+    """What the registry has said, as an error."""
+    text = error.read().decode(errors="replace")
+    try:
+        told = str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        told = text[:200] or error.reason
+    kinds = {_NOT_FOUND: SchemaNotFoundError, _CONFLICT: IncompatibleSchemaError}
+    return kinds.get(error.code, RegistryError)(f"{address!r}, {path}: {error.code} {told}")
