@@ -245,6 +245,12 @@ async def test_protobuf_comes_from_a_registry_with_what_it_imports() -> None:
         stub.is_source_only = True
         with pytest.raises(SchemaError, match="source text"):
             await form.pinned()
+        stub.is_source_only = False
+        stub.add(
+            "alone", shop.serialized(shop.proto_file()), "PROTOBUF"
+        )  # what comes with Protobuf
+        alone = Protobuf(message="shop.Order", registry=registry, subject="alone")
+        assert values(await decoded(alone, body)) == [ORDER]
         given = Protobuf(message="Order", descriptors=shop.descriptors(), registry=registry)
         assert values(await decoded(given, body)) == [ORDER]
 

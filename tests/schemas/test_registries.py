@@ -208,17 +208,22 @@ async def test_confluents_protocol_registers_checks_and_says_who_asks(stub: Stub
     assert stub.requests[-1][2] == "Bearer t"
 
 
+def _schema_of(*files: Any) -> Schema:
+    from google.protobuf import descriptor_pb2
+
+    made = descriptor_pb2.FileDescriptorSet(file=files).SerializeToString()
+    return Schema("PROTOBUF", base64.b64encode(made).decode())
+
+
 async def test_protobuf_is_registered_as_one_file(stub: StubRegistry) -> None:
     from google.protobuf import descriptor_pb2
 
-    file = descriptor_pb2.FileDescriptorProto(name="a.proto", package="a", syntax="proto3")
-    file.message_type.add(name="A")
-    one = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    files = [descriptor_pb2.FileDescriptorProto(name=name, syntax="proto3") for name in "ab"]
+    several = _schema_of(*files)
     async with RestRegistry(stub.url).open() as registry:
-        schema = Schema("PROTOBUF", base64.b64encode(one).decode())
-        assert await registry.register("a", schema) == 1
-        assert await registry.schema(1) == schema
-        several = Schema("PROTOBUF", base64.b64encode(shop.descriptors()).decode())
+        with_known = _schema_of(shop.timestamp_file(), shop.proto_file())
+        assert await registry.register("a", with_known) == 1
+        assert await registry.schema(1) == _schema_of(shop.proto_file())
         with pytest.raises(SchemaError, match="imports others"):
             await registry.register("b", several)
 

@@ -7,6 +7,8 @@ set. An enumeration is its name as text, an unsigned 64-bit number a decimal.
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 _MICROSECONDS = pa.timestamp("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND_NS = 1_000_000_000
+_KNOWN = "google/protobuf/"
 _WRAPPERS = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
@@ -95,6 +98,7 @@ def files_of(descriptors: bytes) -> Files:
     pool = descriptor_pool.DescriptorPool()
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(descriptors).file
+        _add_known(pool, files)
         for file in files:
             pool.Add(file)
         for file in files:
@@ -104,6 +108,28 @@ def files_of(descriptors: bytes) -> Files:
     if not files:
         raise SchemaError("the Protobuf descriptors have no file")
     return Files(pool, [file.name for file in files])
+
+
+def is_known(name: str) -> bool:
+    """Whether a file is one that comes with Protobuf, which registries may leave out."""
+    return name.startswith(_KNOWN) and find_spec(_module_of(name)) is not None
+
+
+def _add_known(pool: Any, files: Any) -> None:
+    """Add what the files import of those that come with Protobuf, unless they are among them."""
+    there = {file.name for file in files}
+    wanted = [name for file in files for name in file.dependency]
+    while wanted:
+        name = wanted.pop()
+        if name not in there and is_known(name):
+            there.add(name)
+            found = import_module(_module_of(name)).DESCRIPTOR
+            wanted += [other.name for other in found.dependencies]
+            pool.AddSerializedFile(found.serialized_pb)
+
+
+def _module_of(name: str) -> str:
+    return name.removesuffix(".proto").replace("/", ".") + "_pb2"
 
 
 def arrow_type(message: "Descriptor", within: tuple[str, ...] = ()) -> pa.DataType:

@@ -23,6 +23,7 @@ from slipstream.schemas.errors import (
     SchemaNotFoundError,
 )
 from slipstream.schemas.packages import require
+from slipstream.schemas.protobuf import is_known
 from slipstream.schemas.registry import Kind, Reference, Registry, Schema, Version
 
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -198,7 +199,8 @@ def _as_json(schema: Schema) -> dict[str, Any]:
 def _single_file(schema: Schema) -> bytes:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-    files = FileDescriptorSet.FromString(schema.descriptors).file
+    found = FileDescriptorSet.FromString(schema.descriptors).file
+    files = [file for file in found if not is_known(file.name)]
     if len(files) != 1:
         raise SchemaError("a Protobuf schema that imports others cannot be registered from here")
     made: bytes = files[0].SerializeToString()
