@@ -30,6 +30,7 @@ PAGES = [
     "/consumers",
     "/kv",
     "/objects",
+    "/queries",
     "/connections",
     "/streams/ORDERS",
     "/streams/ORDERS/messages",

@@ -166,10 +166,9 @@ async def test_every_kind_of_schema_has_its_place_in_a_bucket(bucket: SchemaBuck
         await bucket.register("s3", Schema("PROTOBUF", "message X {}"))
 
 
-async def test_a_format_writes_and_reads_with_a_bucket(
-    bucket: SchemaBucket, jetstream_url: str
-) -> None:
-    name = bucket._bucket.bucket
+async def test_a_format_writes_and_reads_with_a_bucket(js: JetStream, jetstream_url: str) -> None:
+    name = "B" + uuid.uuid4().hex
+    bucket = await create_bucket(js, name)
     registry = BucketRegistry(name, servers=jetstream_url)
     form = Avro(schema=FIRST.text, registry=registry, subject="orders")
     assert pickle.loads(pickle.dumps(form)) == form

@@ -15,7 +15,8 @@ from openlineage.client.transport.http import HttpConfig, HttpTransport
 from pyspark.errors import StreamingQueryException
 
 import slipstream.sync
-from slipstream.spark.progress import Progress, Query, StreamLag, read_progress, watch
+from slipstream.spark.figures import Progress, Query, StreamLag
+from slipstream.spark.progress import read_progress, watch
 from slipstream.spark.reporters import BucketReporter, OpenLineageReporter, PrometheusReporter
 from tests.spark.streams import WAIT_SECONDS
 from tests.spark.test_sink import stream_of

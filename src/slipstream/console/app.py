@@ -34,6 +34,7 @@ from slipstream.console.pages import (
     objects,
     overview,
     plots,
+    queries,
     streams,
 )
 from slipstream.console.render import Renderer
@@ -72,7 +73,10 @@ def make_app(options: ConsoleOptions, sessions: Sessions) -> Starlette:
 
 
 def _routes() -> list[Route | Mount]:
-    pages = (login, overview, streams, messages, live, consumers, keys, objects, connections, plots)
+    pages = (
+        login, overview, streams, messages, live, consumers, keys, objects, queries, connections,
+        plots,
+    )  # fmt: skip
     routes: list[Route | Mount] = [
         Route(path, endpoint, methods=[method])
         for page in pages

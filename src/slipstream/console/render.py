@@ -27,6 +27,7 @@ NAVIGATION = (
     ("/consumers", "Consumers"),
     ("/kv", "Key-value"),
     ("/objects", "Objects"),
+    ("/queries", "Queries"),
     ("/connections", "Connections"),
 )
 SPARK_WIDTH, SPARK_HEIGHT = 96, 24

@@ -1,6 +1,6 @@
 """How streaming queries get on, for dashboards: lag as Kafka's source has it, rates, batch times.
 
-    watch(spark, PrometheusReporter(port=9464), BucketReporter("spark", servers=url))
+    watch(spark, PrometheusReporter(port=9464), BucketReporter(servers=url))
 
 Spark 4.3 lets a Python source put nothing into the `metrics` of a query's progress, where Kafka's
 has its lag. What our source reports as its latest offset has it, so a listener takes it from there.
@@ -13,8 +13,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
 from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from slipstream.spark.figures import Progress, Query, StreamLag
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,56 +27,6 @@ if TYPE_CHECKING:
     )
 
 _log = logging.getLogger(__name__)
-
-
-class StreamLag(msgspec.Struct, frozen=True):
-    """Where a query stands in one stream: the first sequence not read, and what waits there."""
-
-    stream: str
-    next: int
-    backlog_messages: int
-    backlog_bytes: int
-    lost_messages: int
-
-
-class Query(msgspec.Struct, frozen=True):
-    """A query: its id lasts as long as its checkpoint, its run's id as long as it runs."""
-
-    id: str
-    run_id: str
-    name: str = ""
-
-    @property
-    def label(self) -> str:
-        """Its name, or its id if it has none."""
-        return self.name or self.id
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """One micro-batch, or a look at a query that has nothing to do. Times are milliseconds."""
-
-    query: Query
-    timestamp: str
-    batch: int
-    input_rows: int
-    input_rows_per_second: float
-    processed_rows_per_second: float
-    duration_ms: int
-    durations_ms: Mapping[str, int]
-    streams: tuple[StreamLag, ...]
-    output_rows: int | None  # of sinks that say it
-
-    def kafka_metrics(self) -> dict[str, str]:
-        """The lag under the names and in the form that Spark's Kafka source has; empty if none."""
-        waiting = [lag.backlog_messages for lag in self.streams]
-        if not waiting:
-            return {}
-        return {
-            "minOffsetsBehindLatest": str(min(waiting)),
-            "maxOffsetsBehindLatest": str(max(waiting)),
-            "avgOffsetsBehindLatest": str(sum(waiting) / len(waiting)),
-            "estimatedTotalBytesBehindLatest": str(sum(lag.backlog_bytes for lag in self.streams)),
-        }
 
 
 class Reporter(Protocol):

@@ -11,8 +11,8 @@ import msgspec
 
 from slipstream.client.arrow.batches import require
 from slipstream.client.kv.errors import BucketNotFoundError
+from slipstream.spark.figures import DEFAULT_BUCKET, Progress, Query, Standing, State
 from slipstream.spark.options import ServerOptions, parse
-from slipstream.spark.progress import Progress, Query
 from slipstream.spark.streams import connect, jetstream
 
 if TYPE_CHECKING:
@@ -210,11 +210,11 @@ def _output_facets(progress: Progress | None) -> dict[str, Any]:
 class BucketReporter:
     """The last progress of each query under its name (else its id) in a key-value bucket.
 
-    A value is JSON: `query`, `state` (running, ended, failed), `error`, and `progress` with
-    rows, rates, batch times and the lag in each stream. `source` are the options of the connection.
+    A value is a `Standing` as JSON, which the console shows. `source` are the options of the
+    connection. The bucket is made if it is not there.
     """
 
-    def __init__(self, bucket: str = "spark-queries", **source: Any) -> None:
+    def __init__(self, bucket: str = DEFAULT_BUCKET, **source: Any) -> None:
         self._bucket = bucket
         self._options = parse(ServerOptions, {name: str(value) for name, value in source.items()})
         self._loop = asyncio.new_event_loop()
@@ -244,14 +244,9 @@ class BucketReporter:
         self._thread.join()
         self._loop.close()
 
-    def _put(self, query: Query, state: str, error: str = "") -> None:
-        value = {
-            "query": query,
-            "state": state,
-            "error": error,
-            "progress": self._last.get(query.id),
-        }
-        self._call(self._write(_key_of(query.label), msgspec.json.encode(value)))
+    def _put(self, query: Query, state: State, error: str = "") -> None:
+        value = msgspec.json.encode(Standing(query, state, error, self._last.get(query.id)))
+        self._call(self._write(_key_of(query.label), value))
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(_ANSWER_SECONDS)
