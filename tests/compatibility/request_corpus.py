@@ -316,7 +316,8 @@ def pedantic() -> Iterator[Entry]:
 
 def client_requests() -> Iterator[Entry]:
     """The distinct bodies that nats.go, async-nats, nats.js, nats.py and jnats sent in a run of all
-    that they can do, in their order; ids and times are replaced."""
+    that they can do, in their order; ids and times are replaced, and `ack_wait` is so long that
+    nothing is delivered again because the machine is busy."""
     sent = json.loads(CLIENT_REQUESTS.read_text())
     for client in dict.fromkeys(client for client, _, _ in sent):
         for name, subjects in (
