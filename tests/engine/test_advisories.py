@@ -1,4 +1,4 @@
-"""What JetStream tells of itself, to whoever listens (spec advisories-errors.md)."""
+"""What JetStream tells of itself, to whoever listens (docs/protocol/events.md)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Direct get: headers, batches, statuses, byte for byte (spec streams.md 7.2)."""
+"""Direct get: headers, batches, statuses, byte for byte (docs/protocol/streams.md#direct-get)."""
 
 from typing import Any
 

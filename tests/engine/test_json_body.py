@@ -1,4 +1,5 @@
-"""Reading requests: what Go's JSON takes and what it does not (spec jetstream-api.md 1.1)."""
+"""Reading requests: what Go's JSON takes and what it does not
+(docs/protocol/api.md#request-bodies)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What users may publish and subscribe to (spec auth-accounts.md section 2)."""
+"""What users may publish and subscribe to (docs/protocol/accounts.md#permissions)."""
 
 import json
 from typing import Any

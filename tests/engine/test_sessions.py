@@ -1,4 +1,4 @@
-"""What a client may say and what it hears (spec protocol.md), byte for byte."""
+"""What a client may say and what it hears (docs/protocol/client.md), byte for byte."""
 
 from collections.abc import Callable
 

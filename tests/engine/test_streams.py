@@ -1,4 +1,5 @@
-"""Streams through their API: what may be, what may change, how it looks (streams.md 1, 2)."""
+"""Streams through their API: what may be, what may change, how it looks
+(docs/protocol/streams.md#configuration)."""
 
 from random import Random
 from typing import Any

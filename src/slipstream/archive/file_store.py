@@ -1,4 +1,4 @@
-"""The directory of a stream as nats-server's file store has it (spec store.md sections 1 and 2).
+"""The directory of a stream as nats-server's file store has it (docs/protocol/file-store.md).
 
     meta.inf                  the configuration
     msgs/<n>.blk              messages, and what was removed since

@@ -1,7 +1,7 @@
 """`slipstream server ls|ping|report|request|watch|passwd`: all servers at once.
 
-Servers answer these under `$SYS.REQ` (monitoring.md section 3); most need a user of the system
-account, and say so.
+Servers answer these under `$SYS.REQ` (docs/protocol/monitoring.md#requests-to-the-system-account);
+most need a user of the system account, and say so.
 """
 
 import asyncio

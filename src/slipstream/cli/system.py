@@ -1,4 +1,5 @@
-"""What servers say of themselves under `$SYS.REQ` (monitoring.md section 3)."""
+"""What servers say of themselves under `$SYS.REQ`
+(docs/protocol/monitoring.md#requests-to-the-system-account)."""
 
 from typing import Any
 

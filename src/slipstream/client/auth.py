@@ -1,6 +1,6 @@
 """Who the client says it is: NKeys, credentials files and the fields of CONNECT that prove it.
 
-Specification: auth-accounts.md section 1.
+docs/protocol/accounts.md#who-a-client-is.
 """
 
 import base64

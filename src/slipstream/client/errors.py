@@ -27,7 +27,7 @@
 A message says what was asked of whom, what is wrong and what to do.
 
 `authorization_error`, `server_error` and `parse_violation` find the error for the text of a -ERR
-(protocol.md section 13).
+(docs/protocol/client.md#errors).
 """
 
 import builtins

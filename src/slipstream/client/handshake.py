@@ -1,7 +1,8 @@
 """From nothing to a connection that may be used: socket, INFO, TLS, CONNECT, PONG.
 
 CONNECT has no answer of its own. So a PING follows it, and the answer shows: PONG if the
-server accepted the client, -ERR or the end of the socket if it did not (protocol.md section 4).
+server accepted the client, -ERR or the end of the socket if it did not
+(docs/protocol/client.md#info-and-connect).
 """
 
 import asyncio

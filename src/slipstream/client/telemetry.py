@@ -3,7 +3,7 @@
 A program that has set a tracer or meter provider gets spans or metrics without asking:
 `telemetry_for` finds them when a connection opens. A program that has not pays nothing, not even
 the import of opentelemetry. Names and attributes are those of OpenTelemetry's messaging
-conventions, with the additions that NATS.Net made (client-api.md section 3.4).
+conventions, with the additions that NATS.Net made.
 
     publish     orders.new publish     PRODUCER   the context goes out in `traceparent`
     request     orders.new request     CLIENT

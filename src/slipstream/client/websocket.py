@@ -1,4 +1,5 @@
-"""NATS over WebSocket: a transport between the socket and the link (protocol.md section 15).
+"""NATS over WebSocket: a transport between the socket and the link
+(docs/protocol/client.md#websocket).
 
 The bytes are those of a plain connection, cut into binary frames whose edges mean nothing. What the
 link writes leaves as masked frames; what comes in frames, whole, fragmented or compressed, reaches

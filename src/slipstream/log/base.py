@@ -61,7 +61,8 @@ class Log:
     # -- what a kind of log provides -----------------------------------------------------------
 
     def size_of(self, subject_size: _int, header_size: _int, body_size: _int) -> _int:
-        """What a message of these sizes adds to `bytes` (store.md: file 30 [+4], memory 16)."""
+        """What a message of these sizes adds to `bytes`
+        (docs/protocol/streams.md#info-and-state)."""
         raise NotImplementedError
 
     def append(

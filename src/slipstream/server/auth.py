@@ -1,4 +1,5 @@
-"""Who a client is: users and tokens from the configuration (spec auth-accounts.md section 1).
+"""Who a client is: users and tokens from the configuration
+(docs/protocol/accounts.md#who-a-client-is).
 
 Nkeys, JWTs and the callout have their place beside `_Configured` once they come: each is another
 `Authenticator`.

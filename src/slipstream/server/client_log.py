@@ -1,6 +1,6 @@
 """What the log says of one client: that it came and went, what was wrong, and each frame if asked.
 
-Lines begin with who it is (spec config-cli.md section 10), as far as that is known:
+Lines begin with who it is (docs/server.md#logs-and-files), as far as that is known:
 
     127.0.0.1:38844 - cid:6 - "v1.2:py:name" - "ACCOUNT/user:name" - Client connection closed: ...
 """

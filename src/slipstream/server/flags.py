@@ -1,7 +1,7 @@
 """The command line of the server: nats-server's flags under nats-server's names.
 
 The table `FLAGS` is the one place where they stand: parsing, help and what each flag sets are read
-from it. The syntax is that of Go programs (spec config-cli.md section 8): one dash or two, the
+from it. The syntax is that of Go programs (docs/server.md): one dash or two, the
 value as the next word or after ``=``, no value for switches (``-js``, ``-js=false``), and
 everything from the first word without a dash on is a command.
 """

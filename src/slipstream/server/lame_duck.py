@@ -2,9 +2,9 @@
 
 It accepts nobody any more and says so to those who are there (INFO with ``ldm``). After a grace
 period it closes their connections one by one, spread over what is left of the duration, so that
-thousands of clients do not fall upon the other servers at once (spec protocol.md section 11). Until
-its last client has gone it does all that it did before: what is published meanwhile is stored and
-acknowledged.
+thousands of clients do not fall upon the other servers at once
+(docs/protocol/client.md#liveness-and-lame-duck). Until its last client has gone it does all that it
+did before: what is published meanwhile is stored and acknowledged.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the server says, by level: TRC, DBG, INF, WRN, ERR and FTL (spec config-cli.md section 10).
+"""What the server says, by level: TRC, DBG, INF, WRN, ERR and FTL (docs/server.md#logs-and-files).
 
 A `Logger` decides whether a line is wanted; a sink (`slipstream.server.log_sinks`) brings it
 somewhere. `debugging` and `tracing` tell whether such lines are worth making at all.

@@ -1,4 +1,4 @@
-"""Taking over a changed configuration while the server runs (spec config-cli.md section 11).
+"""Taking over a changed configuration while the server runs (docs/configuration.md#reload).
 
 All or nothing: what can go wrong (a bad file, an option that needs a restart, a certificate that
 can not be read) goes wrong before anything is changed. Clients are then held to the new rules: who

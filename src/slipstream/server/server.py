@@ -277,8 +277,8 @@ class Server:
     def reload_here(self, options: ServerOptions) -> None:
         """Go on with other `options`, on the running loop.
 
-        What is different must be something that a running server can take over (spec config-cli.md
-        section 11). Raises `ConfigError`; nothing has changed then.
+        What is different must be something that a running server can take over
+        (docs/configuration.md#reload). Raises `ConfigError`; nothing has changed then.
         """
         from slipstream.server.reload import reload_server  # few need it, and it reads files
 

@@ -2,7 +2,7 @@
 
 `TlsLayer` turns what comes from the network into what the client said, and back. It does no I/O, so
 that a connection decides for itself when TLS begins: after INFO, before it, or not at all
-(spec protocol.md section 10).
+(docs/protocol/client.md#tls).
 """
 
 import hashlib

@@ -1,9 +1,9 @@
 """A connection for planning, and what planning asks of a stream: counts, sequences, times.
 
 How many messages lie behind a sequence, holes not counted, one request tells: the first answer of a
-batched direct get carries `Nats-Num-Pending` (streams.md section 7.2), and where direct gets are
-not allowed, or for several filters, so does the answer to creating a consumer. So a range is cut
-by count with a few requests, whatever was deleted within it.
+batched direct get carries `Nats-Num-Pending` (docs/protocol/streams.md#direct-get), and where
+direct gets are not allowed, or for several filters, so does the answer to creating a consumer. So a
+range is cut by count with a few requests, whatever was deleted within it.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Reads the frames that a client sends; no I/O (spec protocol.md sections 1 and 2).
+"""Reads the frames that a client sends; no I/O (docs/protocol/client.md#frames).
 
 `next` returns what was found: one of the operations below, `MORE`, or one of the errors. After an
 error the connection is beyond repair: the reader's answers mean nothing any more.

@@ -1,4 +1,5 @@
-"""NKeys and credentials files: Ed25519 keys as NATS spells them (spec auth-accounts.md section 1).
+"""NKeys and credentials files: Ed25519 keys as NATS spells them
+(docs/protocol/accounts.md#who-a-client-is).
 
 A part of the package that has errors of its own derives its kind of `KeyPair`.
 

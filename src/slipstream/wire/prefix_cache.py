@@ -9,7 +9,7 @@ entry can stand for all of them. A subject is looked up
    difference;
 3. by its first or first two tokens: ``orders.`` for ``orders.de.berlin.7``, where nobody
    distinguishes more than that. For an acknowledgement these are the tokens up to the consumer's
-   name: four, or six in the longer form (spec consumers.md).
+   name: four, or six in the longer form (docs/protocol/consumers.md).
 
 An entry is right for every subject that finds it, because `forget` drops all that a change of
 interest can have touched. A subject with an empty token is kept only as it is.

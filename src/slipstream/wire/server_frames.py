@@ -1,4 +1,4 @@
-"""Reads the frames that a server sends; no I/O (spec protocol.md section 2).
+"""Reads the frames that a server sends; no I/O (docs/protocol/client.md#frames).
 
 Subscription ids are numbers here: this package's client never uses anything else. Lines are split
 at runs of blanks, because a server may write two of them around a reply that is empty.

@@ -1,4 +1,4 @@
-"""Subjects and patterns: what is valid, what matches what (spec protocol.md section 7).
+"""Subjects and patterns: what is valid, what matches what (docs/protocol/client.md#subjects).
 
 A subject is tokens joined by dots. In a pattern a token `*` stands for any one token and a last
 token `>` for one or more; both only as whole tokens, so `foo*` is a literal. Everything here takes

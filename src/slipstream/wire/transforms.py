@@ -1,4 +1,4 @@
-"""Subject transforms and weighted mappings (spec streams.md section 9, protocol.md section 16).
+"""Subject transforms and weighted mappings (docs/protocol/streams.md#subject-transforms).
 
 A transform takes the tokens that the wildcards of its source matched and puts them, or what a
 function makes of them, into its destination.

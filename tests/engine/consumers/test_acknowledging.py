@@ -1,4 +1,5 @@
-"""Acknowledgements of all kinds, and what they leave in a consumer's books (consumers.md 5)."""
+"""Acknowledgements of all kinds, and what they leave in a consumer's books
+(docs/protocol/consumers.md#acknowledgements)."""
 
 from random import Random
 

@@ -1,4 +1,5 @@
-"""What a pull request gets: messages, and statuses byte for byte (spec consumers.md section 6)."""
+"""What a pull request gets: messages, and statuses byte for byte
+(docs/protocol/consumers.md#pull-requests)."""
 
 import pytest
 

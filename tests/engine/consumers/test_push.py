@@ -1,4 +1,5 @@
-"""Push consumers: interest, groups, heartbeats, flow control, rates (spec consumers.md 7)."""
+"""Push consumers: interest, groups, heartbeats, flow control, rates
+(docs/protocol/consumers.md#push)."""
 
 from .conftest import MS, SECOND, Bench, sequences, statuses
 

@@ -6,9 +6,10 @@ over in the layout that Arrow expects: offsets and bytes for text, 64-bit number
 for headers. Two kinds of frames are understood, and both say what they are:
 
 * the answers of a batched direct get carry sequence, time and subject in headers that the server
-  appended to the message's own (streams.md 7.2); these are taken off again. Each names the message
-  before it, so that one which was lost on the way shows (`GAP`).
-* deliveries of a consumer carry them in the acknowledgement subject (consumers.md 5.1), and count
+  appended to the message's own (docs/protocol/streams.md#direct-get); these are taken off again.
+  Each names the message before it, so that one which was lost on the way shows (`GAP`).
+* deliveries of a consumer carry them in the acknowledgement subject
+  (docs/protocol/consumers.md#acknowledgement-subjects), and count
   up a number of their own when the consumer is an ordered one.
 
 The compiled build replaces this module by `columns.pyx`, which owns raw memory; this is its plain

@@ -158,7 +158,7 @@ class Reader:
 
 
 class DirectReader(Reader):
-    """Reads by batched direct gets (streams.md section 7.2)."""
+    """Reads by batched direct gets (docs/protocol/streams.md#direct-get)."""
 
     is_direct = True
 
@@ -204,7 +204,8 @@ class DirectReader(Reader):
 
 
 class ConsumerReader(Reader):
-    """Reads by pulling from an ephemeral consumer without acknowledgements (consumers.md 8)."""
+    """Reads by pulling from an ephemeral consumer without acknowledgements
+    (docs/protocol/consumers.md#ordered-consumers)."""
 
     def __init__(self, js: "JetStream", stream: str, subjects: list[str], wanted: Range) -> None:
         super().__init__(js, stream, subjects, wanted)

@@ -1,4 +1,4 @@
-"""Requests to ``$JS.API`` (jetstream-api.md): prefix, names, JSON both ways, errors, pages.
+"""Requests to ``$JS.API`` (docs/protocol/api.md): prefix, names, JSON both ways, errors, pages.
 
 `delete_in_background` deletes a consumer without waiting for the answer. If the request is lost
 with its connection, it is sent again on the next one. It may also arrive too early: nats-server

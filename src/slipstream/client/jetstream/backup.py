@@ -1,4 +1,4 @@
-"""Streams as backups in directories, and back (spec streams.md section 17).
+"""Streams as backups in directories, and back (docs/protocol/streams.md#snapshots-and-restores).
 
     await js.backup_stream("ORDERS", "backups/ORDERS")
     await js.restore_stream("backups/ORDERS")

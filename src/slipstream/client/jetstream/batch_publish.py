@@ -1,4 +1,5 @@
-"""Publishing many messages as one: atomic batches and fast batches (streams.md 14 and 15).
+"""Publishing many messages as one: atomic batches and fast batches
+(docs/protocol/streams.md#atomic-batches, docs/protocol/streams.md#fast-batches).
 
     async with js.atomic_batch() as batch:
         await batch.add("orders.1", b"...")

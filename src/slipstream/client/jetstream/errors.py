@@ -92,7 +92,7 @@ class JetStreamError(Error):
 class ApiError(JetStreamError):
     """The server's answer to an API request or publish is an error.
 
-    `code` is like an HTTP status, `err_code` names the error exactly (advisories-errors.md),
+    `code` is like an HTTP status, `err_code` names the error exactly (docs/protocol/events.md),
     `description` is the server's text, `asked` the request.
     """
 

@@ -1,9 +1,10 @@
 """A message that a consumer delivered: what a stream stored, and the means to acknowledge it.
 
-Its reply subject says where it comes from (consumers.md section 5.1), which is read when
-`metadata` is first asked for. An acknowledgement is a small publish to that subject. It is put into
-the connection's buffer by the call itself and leaves with everything else of the loop's turn, so
-that acknowledging a whole batch costs one write. Awaiting it waits only while the buffer is full:
+Its reply subject says where it comes from (docs/protocol/consumers.md#acknowledgement-subjects),
+which is read when `metadata` is first asked for. An acknowledgement is a small publish to that
+subject. It is put into the connection's buffer by the call itself and leaves with everything else
+of the loop's turn, so that acknowledging a whole batch costs one write. Awaiting it waits only
+while the buffer is full:
 
     await message.ack()      # in the buffer; waits if that is full
     await message.ack_sync() # the server has taken it

@@ -12,11 +12,12 @@ object and its JSON:
 
 A field at its default is left out of the JSON, which is how Go clients say the same thing.
 
-In configurations (streams.md section 1, consumers.md section 2), sizes are in bytes, -1 is no
-bound, and the server decides what is left at its default. Names are those of the JSON, so that they
-can be looked up in NATS's documentation. A consumer with a `deliver_subject` is a push consumer,
-any other a pull consumer. `durable_name` makes it stay until it is deleted; with `name` alone it is
-removed when nobody uses it for `inactive_threshold`. In infos (jetstream-api.md section 5), every
+In configurations (docs/protocol/streams.md#configuration,
+docs/protocol/consumers.md#configuration), sizes are in bytes, -1 is no bound, and the server
+decides what is left at its default. Names are those of the JSON, so that they can be looked up in
+NATS's documentation. A consumer with a `deliver_subject` is a push consumer, any other a pull
+consumer. `durable_name` makes it stay until it is deleted; with `name` alone it is removed when
+nobody uses it for `inactive_threshold`. In infos (docs/protocol/api.md#pages-and-infos), every
 field that nats-server 2.15 sends has a name; what a newer one adds is in `extra`.
 """
 
@@ -191,14 +192,15 @@ class Placement(Document, kw_only=True):
 
 
 class SubjectTransform(Document, kw_only=True):
-    """Stores messages that match `src` under the subject `dest` (streams.md section 9)."""
+    """Stores messages that match `src` under the subject `dest`
+    (docs/protocol/streams.md#subject-transforms)."""
 
     src: str = ""
     dest: str = ""
 
 
 class Republish(Document, kw_only=True):
-    """Publishes each stored message again, under `dest` (streams.md section 10)."""
+    """Publishes each stored message again, under `dest` (docs/protocol/streams.md#republishing)."""
 
     src: str = ""
     dest: str = ""
@@ -227,7 +229,8 @@ class SourceConsumer(Document, kw_only=True):
 
 
 class StreamSource(Document, kw_only=True):
-    """A stream that messages are copied from, as a mirror or a source (streams.md section 8)."""
+    """A stream that messages are copied from, as a mirror or a source
+    (docs/protocol/streams.md#mirrors-and-sources)."""
 
     name: str = ""
     opt_start_seq: int = 0
@@ -357,7 +360,8 @@ class ConsumerConfig(Document, kw_only=True):
 
 
 class OrderedConsumerConfig(Document, kw_only=True):
-    """What an ordered consumer reads; the rest of its configuration is fixed (section 8).
+    """What an ordered consumer reads; the rest of its configuration is fixed
+    (docs/protocol/consumers.md#ordered-consumers).
 
     `max_reset_attempts` bounds the attempts at recreating the consumer after one loss (-1: no
     bound). `inactive_threshold` is when the server may forget it. `push` chooses a push consumer
@@ -520,7 +524,7 @@ class PriorityGroupState(Document, kw_only=True):
 
 
 class ConsumerInfo(Document, kw_only=True):
-    """A consumer's configuration and state (consumers.md section 3)."""
+    """A consumer's configuration and state (docs/protocol/consumers.md#info)."""
 
     stream_name: str = ""
     name: str = ""

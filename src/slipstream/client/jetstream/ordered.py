@@ -1,10 +1,10 @@
 """Ordered consumers: every message once and in order, whatever is lost on the way.
 
 An ordered consumer is not a kind of consumer that servers know, but a way to use ephemeral ones
-without acknowledgements (consumers.md section 8). Each delivery has a consumer sequence. If one is
-missing, if heartbeats are missing, if the consumer is gone or the connection was another one in
-between, then another consumer is made, which starts after the last message that was received. A
-message that has been taken is never given out twice.
+without acknowledgements (docs/protocol/consumers.md#ordered-consumers). Each delivery has a
+consumer sequence. If one is missing, if heartbeats are missing, if the consumer is gone or the
+connection was another one in between, then another consumer is made, which starts after the last
+message that was received. A message that has been taken is never given out twice.
 """
 
 import asyncio

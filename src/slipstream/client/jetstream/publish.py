@@ -2,14 +2,14 @@
 
     await js.publish("orders.new", data, message_id="order-17", expected_last_sequence=41)
 
-Options are checked and written by `block_of` (streams.md section 6.2). A stream answers each stored
-message on the reply subject it came with. Those of one JetStream context are ``<inbox>.<number>``:
-one subscription, a number per message, no task or timer of its own. The number finds the
-publication that waits. Three things may end the wait instead: the time runs out (one timer serves
-all of them), nobody listens on the subject (a 503, which is tried again a few times, since a stream
-may be about to come up), or the connection breaks. Then the error says whether the message may have
-been stored: a message whose bytes never left this process was not; it stays in the write buffer and
-is sent later.
+Options are checked and written by `block_of` (docs/protocol/streams.md#publishing). A stream
+answers each stored message on the reply subject it came with. Those of one JetStream context are
+``<inbox>.<number>``: one subscription, a number per message, no task or timer of its own. The
+number finds the publication that waits. Three things may end the wait instead: the time runs out
+(one timer serves all of them), nobody listens on the subject (a 503, which is tried again a few
+times, since a stream may be about to come up), or the connection breaks. Then the error says
+whether the message may have been stored: a message whose bytes never left this process was not; it
+stays in the write buffer and is sent later.
 """
 
 import asyncio
@@ -48,7 +48,8 @@ _CRON_FIELDS = 6  # seconds, minutes, hours, day of the month, month, day of the
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """When and where the stream publishes a message later, or again and again (streams.md 16).
+    """When and where the stream publishes a message later, or again and again
+    (docs/protocol/streams.md#schedules).
 
     One of `at` (a time), `every` (seconds) and `cron` (six fields, seconds first, or ``@daily``
     and the like) says when; `target` says where. `source` is a subject whose last message is sent
@@ -110,7 +111,7 @@ class PublishOptions(TypedDict, total=False):
     expected_last_message_id: refuse unless the stream's last message has this id.
     ttl: how long the stream keeps the message: seconds (whole, 1 or more), timedelta or "never".
     rollup: "sub" or "all": drop what is older on the subject, or in the stream.
-    increment: what to add to a counter (streams.md section 13).
+    increment: what to add to a counter (docs/protocol/streams.md#counters).
     schedule: publish it later, see `Schedule`.
     """
 

@@ -14,7 +14,7 @@ one that is lost (leader changed, server gone) after a moment; when no heartbeat
 intervals, or on a new connection, pulling starts over.
 
 The defaults are nats.go's: at most 500 messages held, asked for again when half of them are gone,
-requests that live for 30 s with a heartbeat each 15 s (consumers.md section 6).
+requests that live for 30 s with a heartbeat each 15 s (docs/protocol/consumers.md#pull-requests).
 """
 
 import asyncio
@@ -63,7 +63,7 @@ EXPIRES_WITH_HEARTBEAT = 10.0  # a fetch shorter than this has no heartbeat
 
 
 class GroupOptions(TypedDict, total=False):
-    """Keywords for a consumer with priority groups (consumers.md section 6.2).
+    """Keywords for a consumer with priority groups (docs/protocol/consumers.md#priority-groups).
 
     group: the priority group; required with them.
     min_pending, min_ack_pending: "overflow" serves the request only from this many on.

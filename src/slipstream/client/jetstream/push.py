@@ -1,4 +1,4 @@
-"""Push consumers: the server sends unasked (consumers.md section 7).
+"""Push consumers: the server sends unasked (docs/protocol/consumers.md#push).
 
 With flow control the server stops after a window of bytes and asks whether they are dealt with; it
 is told so when everything that came before the question has been taken, so the window, at most

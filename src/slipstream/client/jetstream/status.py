@@ -1,4 +1,5 @@
-"""What a status in place of messages means for a pull request (consumers.md section 6.1)."""
+"""What a status in place of messages means for a pull request
+(docs/protocol/consumers.md#statuses)."""
 
 from enum import Enum
 

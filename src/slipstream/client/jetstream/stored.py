@@ -1,4 +1,5 @@
-"""Messages read from a stream by sequence or subject, without a consumer (streams.md section 7).
+"""Messages read from a stream by sequence or subject, without a consumer
+(docs/protocol/streams.md#reading-a-message).
 
 A stream with `allow_direct` answers itself, replicas and mirrors included (direct get); any other
 is asked through the API, which gives the same at a lower pace. `last_message`, `message_at` and

@@ -1,9 +1,9 @@
 """A watcher: what a stream holds now, a sign that this was all, then what is stored from now on.
 
-An ordered push consumer delivers the messages (kv-object.md section 5). When it is made, the server
-says how many messages there are to begin with. After so many, or after one with none pending, the
-watcher gives None once: all initial values are done. If the consumer has to be made again, the
-watcher goes on after the last message that came, and None is not given again.
+An ordered push consumer delivers the messages (docs/protocol/buckets.md#watching). When it is made,
+the server says how many messages there are to begin with. After so many, or after one with none
+pending, the watcher gives None once: all initial values are done. If the consumer has to be made
+again, the watcher goes on after the last message that came, and None is not given again.
 """
 
 import itertools

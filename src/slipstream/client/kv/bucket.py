@@ -1,4 +1,4 @@
-"""Key-value buckets: the last values of keys, kept in a stream (kv-object.md).
+"""Key-value buckets: the last values of keys, kept in a stream (docs/protocol/buckets.md).
 
     kv = await js.create_key_value("prefs", history=5)
     revision = await kv.put("theme", b"dark")

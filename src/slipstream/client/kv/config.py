@@ -1,10 +1,10 @@
 """Key-value buckets: their configuration, status, and which names and keys they take.
 
-A `KeyValueConfig` becomes a stream (kv-object.md section 2). A key may hold letters, digits and
-``-/_=.`` only, and its tokens are what stands between dots. A key codec (ADR-54, kv-object.md
-section 7) writes an application's keys in this alphabet. It works token by token, so that a watch
-on ``orders.*`` still means what it says: `encode_filter` leaves the wildcards alone. A codec is
-given where a bucket is opened:
+A `KeyValueConfig` becomes a stream (docs/protocol/buckets.md#configuration-of-a-key-value-bucket).
+A key may hold letters, digits and ``-/_=.`` only, and its tokens are what stands between dots. A
+key codec (ADR-54, docs/protocol/buckets.md#codecs-of-keys) writes an application's keys in this
+alphabet. It works token by token, so that a watch on ``orders.*`` still means what it says:
+`encode_filter` leaves the wildcards alone. A codec is given where a bucket is opened:
 
     kv = await js.key_value("people", key_codec=Base64Keys())
     await kv.put("Åsa@home", ...)         # stored as w4VzYUBob21l

@@ -1,7 +1,8 @@
 """Entries of a key-value bucket, and watching them.
 
-An entry is what was stored under a key, when, and by which operation (kv-object.md section 4). A
-watch gives the entries as they are, None once, then every change (kv-object.md section 5).
+An entry is what was stored under a key, when, and by which operation
+(docs/protocol/buckets.md#entries). A watch gives the entries as they are, None once, then every
+change (docs/protocol/buckets.md#watching).
 """
 
 from collections.abc import Callable
@@ -99,7 +100,8 @@ class KeyValueEntry:
 
 
 def operation_of(header: Callable[[str], str | None]) -> Operation:
-    """Which operation a message stands for; `header` looks a header up (kv-object.md section 4)."""
+    """Which operation a message stands for; `header` looks a header up
+    (docs/protocol/buckets.md#entries)."""
     named = header(OPERATION_HEADER)
     if named == Operation.DELETE.value:
         return Operation.DELETE

@@ -1,4 +1,4 @@
-"""What can go wrong with a key-value bucket (kv-object.md section 6).
+"""What can go wrong with a key-value bucket (docs/protocol/buckets.md#errors-of-buckets).
 
 KeyValueError
 ├── InvalidBucketNameError     letters, digits, - and _ only

@@ -1,4 +1,4 @@
-"""What can go wrong with an object store (kv-object.md section 10).
+"""What can go wrong with an object store (docs/protocol/buckets.md#errors-of-object-stores).
 
 ObjectStoreError
 ├── InvalidStoreNameError      letters, digits, - and _ only

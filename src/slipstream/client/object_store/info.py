@@ -1,8 +1,8 @@
 """What describes objects and stores: `ObjectInfo`, `ObjectStoreConfig`, `ObjectStoreStatus`.
 
 An object's chunks are messages on ``$O.<store>.C.<nuid>``; its info is the last message on
-``$O.<store>.M.<name in base64>``, a JSON document that other NATS clients read too (kv-object.md
-sections 8 and 9).
+``$O.<store>.M.<name in base64>``, a JSON document that other NATS clients read too
+(docs/protocol/buckets.md#object-stores).
 """
 
 import base64

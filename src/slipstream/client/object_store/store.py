@@ -1,4 +1,5 @@
-"""Object stores: objects of any size, kept as chunks in a stream (kv-object.md).
+"""Object stores: objects of any size, kept as chunks in a stream
+(docs/protocol/buckets.md#object-stores).
 
     store = await js.create_object_store("backups")
     info = await store.put("monday.tar", Path("monday.tar"))

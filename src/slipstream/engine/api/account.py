@@ -1,4 +1,4 @@
-"""What an account uses and may use (spec jetstream-api.md 5.1)."""
+"""What an account uses and may use (docs/protocol/api.md#what-an-account-uses)."""
 
 from typing import TYPE_CHECKING, Any
 

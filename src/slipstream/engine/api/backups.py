@@ -1,4 +1,5 @@
-"""The calls that begin the snapshot of a stream and its restore (spec streams.md section 17)."""
+"""The calls that begin the snapshot of a stream and its restore
+(docs/protocol/streams.md#snapshots-and-restores)."""
 
 from typing import TYPE_CHECKING, Any
 

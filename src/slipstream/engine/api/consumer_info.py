@@ -1,4 +1,4 @@
-"""How consumers look in responses (spec consumers.md section 3)."""
+"""How consumers look in responses (docs/protocol/consumers.md#info)."""
 
 from typing import Any
 

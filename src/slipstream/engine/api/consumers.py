@@ -1,4 +1,5 @@
-"""The calls that create, show, change and delete consumers (spec jetstream-api.md 4.2)."""
+"""The calls that create, show, change and delete consumers
+(docs/protocol/api.md#calls-for-consumers)."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""From a subject to a handler and back: what all API calls have in common (jetstream-api.md 1).
+"""From a subject to a handler and back: what all API calls have in common (docs/protocol/api.md).
 
 A handler takes `Request` and returns the fields of its response, or raises `ApiError`. What it
 changed on disk may take a while to become durable; then it returns `WhenDurable`, and the answer

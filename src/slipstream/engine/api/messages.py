@@ -1,4 +1,5 @@
-"""The calls that read, delete and purge messages of a stream (spec streams.md section 7)."""
+"""The calls that read, delete and purge messages of a stream
+(docs/protocol/streams.md#reading-a-message)."""
 
 import base64
 from typing import TYPE_CHECKING, Any

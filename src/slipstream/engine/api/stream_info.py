@@ -1,4 +1,4 @@
-"""How streams look in responses (spec streams.md section 2)."""
+"""How streams look in responses (docs/protocol/streams.md#info-and-state)."""
 
 from typing import Any
 

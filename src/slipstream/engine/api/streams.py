@@ -1,4 +1,5 @@
-"""The calls that create, show, change and delete streams (spec jetstream-api.md 4.1)."""
+"""The calls that create, show, change and delete streams
+(docs/protocol/api.md#calls-for-streams)."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,1 +1,2 @@
-"""Streams with their consumers as archives, and back (spec streams.md section 17)."""
+"""Streams with their consumers as archives, and back
+(docs/protocol/streams.md#snapshots-and-restores)."""

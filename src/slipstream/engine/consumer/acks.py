@@ -1,5 +1,5 @@
-"""Acknowledgements: what clients publish to the reply subject of a message (consumers.md section
-5).
+"""Acknowledgements: what clients publish to the reply subject of a message
+(docs/protocol/consumers.md#acknowledgements).
 
 The service is registered for all subjects with the consumer's head; `model.ack_subject` reads the
 numbers after it.

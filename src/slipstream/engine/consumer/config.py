@@ -1,4 +1,5 @@
-"""A consumer's configuration: reading, defaults, how it stands in responses (consumers.md 2)."""
+"""A consumer's configuration: reading, defaults, how it stands in responses
+(docs/protocol/consumers.md#configuration)."""
 
 from typing import Any
 

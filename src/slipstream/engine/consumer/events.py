@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 def advise(
     consumer: "Consumer", event: str, kind: str, seq: int, consumer_seq: int, **extra: Any
 ) -> None:
-    """An advisory about message `seq` (spec advisories-errors.md)."""
+    """An advisory about message `seq` (docs/protocol/events.md)."""
     fields: dict[str, Any] = {"consumer_seq": consumer_seq} if consumer_seq else {}
     fields["stream_seq"] = seq
     fields["deliveries"] = consumer.redelivered.get(seq, 1)

@@ -1,4 +1,5 @@
-"""Priority groups: which of the clients that pull from one consumer is served (consumers.md 6.2).
+"""Priority groups: which of the clients that pull from one consumer is served
+(docs/protocol/consumers.md#priority-groups).
 
 * ``overflow``: a request that names a threshold is served while as many messages are pending, or
   as many wait for acknowledgement.

@@ -1,4 +1,5 @@
-"""Pull: clients ask for messages, and get them or hear why not (spec consumers.md section 6)."""
+"""Pull: clients ask for messages, and get them or hear why not
+(docs/protocol/consumers.md#pull-requests)."""
 
 from collections import deque
 from typing import TYPE_CHECKING, Any

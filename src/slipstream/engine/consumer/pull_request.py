@@ -1,4 +1,5 @@
-"""What a pull request may ask for, and why one is refused (spec consumers.md section 6)."""
+"""What a pull request may ask for, and why one is refused
+(docs/protocol/consumers.md#pull-requests)."""
 
 import msgspec
 

@@ -1,5 +1,5 @@
-"""Where a purge leaves a consumer: what went is settled, and the ack floor jumps over it (spec
-consumers.md section 10)."""
+"""Where a purge leaves a consumer: what went is settled, and the ack floor jumps over it
+(docs/protocol/consumers.md#purged-messages)."""
 
 from typing import TYPE_CHECKING
 

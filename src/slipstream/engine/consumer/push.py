@@ -1,4 +1,5 @@
-"""Push: messages go to a subject as long as somebody listens there (consumers.md section 7)."""
+"""Push: messages go to a subject as long as somebody listens there
+(docs/protocol/consumers.md#push)."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,5 +1,5 @@
 """What becomes of a message that was not simply acknowledged: it is delivered again, put off,
-given up, terminated, or it vanished from the stream (spec consumers.md section 5)."""
+given up, terminated, or it vanished from the stream (docs/protocol/consumers.md#redelivery)."""
 
 from collections import deque
 from typing import TYPE_CHECKING

@@ -53,7 +53,8 @@ def begin_consumer(stream: "Stream", name: str, config: ConsumerConfig) -> Consu
 
 
 def set_start(consumer: Consumer) -> None:
-    """Place a consumer as its deliver policy says (spec consumers.md section 4)."""
+    """Place a consumer as its deliver policy says
+    (docs/protocol/consumers.md#where-delivery-begins)."""
     config = consumer.config
     log = consumer.log
     start = log.first_seq

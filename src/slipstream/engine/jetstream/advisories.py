@@ -1,6 +1,6 @@
 """Advisories and metrics: what happens to streams and consumers, published as core messages.
 
-They are built only when somebody listens (spec advisories-errors.md sections 1 to 3).
+They are built only when somebody listens (docs/protocol/events.md).
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""One end of a leaf node connection, without the socket (spec cluster.md section 6).
+"""One end of a leaf node connection, without the socket (docs/protocol/leaf.md).
 
 To the engine it is one more session: what the other server is interested in are its subscriptions,
 and what that server sends is published to the account. Only the frames are others, and a message

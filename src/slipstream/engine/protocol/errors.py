@@ -1,4 +1,4 @@
-"""Errors of the JetStream API, as clients see them (spec advisories-errors.md section 4)."""
+"""Errors of the JetStream API, as clients see them (docs/protocol/events.md#errors)."""
 
 import msgspec
 

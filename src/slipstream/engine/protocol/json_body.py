@@ -1,4 +1,4 @@
-"""Reading the JSON of requests as nats-server does (spec jetstream-api.md 1.1).
+"""Reading the JSON of requests as nats-server does (docs/protocol/api.md#request-bodies).
 
 ``null`` means that a field is absent (inside a list or a map: the zero value), the names of fields
 have no case, values one after the other are read into the same object, numbers have the width of

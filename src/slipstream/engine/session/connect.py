@@ -1,6 +1,6 @@
 """The operations of a client that are one line: CONNECT, SUB, UNSUB, PING and PONG.
 
-They are rare beside PUB, so they live here in plain Python (spec protocol.md sections 3 to 7, 11).
+They are rare beside PUB, so they live here in plain Python (docs/protocol/client.md).
 """
 
 from typing import TYPE_CHECKING, Any

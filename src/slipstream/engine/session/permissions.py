@@ -1,4 +1,4 @@
-"""What a user may publish and subscribe to (spec auth-accounts.md section 2)."""
+"""What a user may publish and subscribe to (docs/protocol/accounts.md#permissions)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A client's connection without the socket: bytes in, bytes out (spec protocol.md).
+"""A client's connection without the socket: bytes in, bytes out (docs/protocol/client.md).
 
 `receive` takes whatever a read brought, finds the frames in it and acts on each at once. What is to
 be sent gathers in `out`; the session enters itself in the turn's list and is flushed at its end

@@ -435,7 +435,7 @@ class Feed(Follower):
         return self._asked_at > 0
 
     def info(self) -> dict[str, Any]:
-        """StreamSourceInfo (spec streams.md section 2)."""
+        """StreamSourceInfo (docs/protocol/streams.md#info-and-state)."""
         source = self.source
         shown: dict[str, Any] = {"name": source.name}
         if source.external is not None:

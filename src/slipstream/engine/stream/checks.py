@@ -1,4 +1,5 @@
-"""Which stream configurations are refused, in nats-server's order and words (streams.md 1.1)."""
+"""Which stream configurations are refused, in nats-server's order and words
+(docs/protocol/streams.md#configuration)."""
 
 from slipstream.engine.protocol.errors import ApiError, config_error, pedantic_error
 from slipstream.engine.stream.config import StreamConfig

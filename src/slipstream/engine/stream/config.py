@@ -1,6 +1,6 @@
 """A stream's configuration: reading, filling in defaults, and how it stands in responses.
 
-Field by field as spec streams.md section 1; the checks are in `stream_checks`.
+Field by field as docs/protocol/streams.md#configuration; the checks are in `stream_checks`.
 """
 
 from typing import Any

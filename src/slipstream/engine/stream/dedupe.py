@@ -1,4 +1,4 @@
-"""The duplicate window: message ids seen lately (spec streams.md 6.3)."""
+"""The duplicate window: message ids seen lately (docs/protocol/streams.md#duplicates)."""
 
 from collections import deque
 

@@ -1,4 +1,4 @@
-"""The answer to a direct get, as far as it has come (spec streams.md 7.2, ADR-31).
+"""The answer to a direct get, as far as it has come (docs/protocol/streams.md#direct-get, ADR-31).
 
 A batch is sent in pieces of bounded size. After each piece it waits for the next turn, and for the
 client to keep up, so that a large read costs neither memory nor other clients their turn.

@@ -1,4 +1,5 @@
-"""Direct get: messages straight from the stream, one or a batch (spec streams.md 7.2, ADR-31).
+"""Direct get: messages straight from the stream, one or a batch
+(docs/protocol/streams.md#direct-get, ADR-31).
 
 What is asked is read and checked here; `direct_answer` sends what was found.
 """

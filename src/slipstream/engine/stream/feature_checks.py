@@ -1,4 +1,5 @@
-"""Which features a stream may have together, in nats-server's order and words (streams.md 1.1)."""
+"""Which features a stream may have together, in nats-server's order and words
+(docs/protocol/streams.md#configuration)."""
 
 from slipstream.engine.protocol.errors import config_error
 from slipstream.engine.stream.config import StreamConfig

@@ -1,4 +1,5 @@
-"""What headers ask of a publish, in the order in which nats-server looks (streams.md 6.2)."""
+"""What headers ask of a publish, in the order in which nats-server looks
+(docs/protocol/streams.md#publishing)."""
 
 from typing import TYPE_CHECKING
 

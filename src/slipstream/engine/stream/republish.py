@@ -1,4 +1,5 @@
-"""Publishing stored messages again under another subject (spec streams.md section 10)."""
+"""Publishing stored messages again under another subject
+(docs/protocol/streams.md#republishing)."""
 
 from typing import TYPE_CHECKING
 

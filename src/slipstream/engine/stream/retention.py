@@ -1,4 +1,5 @@
-"""What the limits refuse, and what interest no longer holds (spec streams.md sections 4 and 5)."""
+"""What the limits refuse, and what interest no longer holds
+(docs/protocol/streams.md#retention)."""
 
 from typing import TYPE_CHECKING
 

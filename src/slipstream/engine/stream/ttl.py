@@ -1,4 +1,5 @@
-"""Messages that live for a time of their own, and markers of what has gone (streams.md section 11).
+"""Messages that live for a time of their own, and markers of what has gone
+(docs/protocol/streams.md#ttls-and-delete-markers).
 
 A message with `Nats-TTL` is removed that many seconds after it was stored. A deadline is compared
 with the clock when its message goes, so that nothing is removed before its time, whatever the clock

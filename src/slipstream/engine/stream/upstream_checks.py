@@ -1,4 +1,5 @@
-"""Which mirrors and sources are refused, in nats-server's order and words (streams.md section 8).
+"""Which mirrors and sources are refused, in nats-server's order and words
+(docs/protocol/streams.md#mirrors-and-sources).
 
 What the upstream is like counts only where it can be seen: it may be made later, and that of
 another account or domain is never looked at.

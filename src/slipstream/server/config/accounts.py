@@ -1,4 +1,4 @@
-"""Authorization, accounts, users, permissions and subject mappings (spec auth-accounts.md 1-3)."""
+"""Authorization, accounts, users, permissions and subject mappings (docs/protocol/accounts.md)."""
 
 import re
 

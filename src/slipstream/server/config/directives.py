@@ -1,4 +1,5 @@
-"""The directives of the top level (spec config-cli.md section 2); blocks have their own modules."""
+"""The directives of the top level (docs/configuration.md#top-level); blocks have their own
+modules."""
 
 from slipstream.server.config.accounts import (
     ACCOUNT,

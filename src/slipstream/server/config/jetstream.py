@@ -1,4 +1,4 @@
-"""`jetstream {}` (spec config-cli.md section 3)."""
+"""`jetstream {}` (docs/configuration.md#jetstream)."""
 
 from slipstream.server.config.blocks import Block, block_kind, no_effect, optional, refused
 from slipstream.server.config.kinds import (

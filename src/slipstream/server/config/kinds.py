@@ -1,4 +1,5 @@
-"""The kinds of values that directives take, and how each is read (spec config-cli.md 1.2).
+"""The kinds of values that directives take, and how each is read
+(docs/configuration.md#the-format).
 
 A reader gets a `Value` and the `Notes` of the file; it returns what the option struct stores, or
 raises `Wrong`, to which the file, line and column are added. A name with a capital is a `Kind`.

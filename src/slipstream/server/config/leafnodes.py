@@ -1,4 +1,5 @@
-"""`leafnodes {}`: hubs to connect to, and a port for leaf nodes (spec config-cli.md section 7)."""
+"""`leafnodes {}`: hubs to connect to, and a port for leaf nodes
+(docs/configuration.md#leafnodes)."""
 
 from typing import Any
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""What a reload changes (spec config-cli.md section 11): all of it or nothing.
+"""What a reload changes (docs/configuration.md#reload): all of it or nothing.
 
 `plan_reload` compares the running options with new ones. Either each difference can be taken over
 by a running server, and the plan lists them with the lines to log, or one can not, and the reload

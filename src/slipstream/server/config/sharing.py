@@ -1,4 +1,4 @@
-"""Exports and imports of accounts (spec auth-accounts.md section 3).
+"""Exports and imports of accounts (docs/protocol/accounts.md#exports-and-imports).
 
 What one entry says is checked here; whether imports fit the exports of other accounts, once all
 accounts are known, in `server.sharing`.

@@ -1,4 +1,4 @@
-"""`tls {}` of the client port (spec config-cli.md section 4)."""
+"""`tls {}` of the client port (docs/configuration.md#tls)."""
 
 import re
 

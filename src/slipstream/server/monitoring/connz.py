@@ -1,4 +1,4 @@
-"""`/connz`: connections, open and ended (spec monitoring.md section 2)."""
+"""`/connz`: connections, open and ended (docs/protocol/monitoring.md#endpoints)."""
 
 from collections.abc import Callable
 from typing import Any

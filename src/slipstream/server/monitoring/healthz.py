@@ -1,4 +1,5 @@
-"""`/healthz`: whether all is well, or one stream or consumer is (spec monitoring.md section 2)."""
+"""`/healthz`: whether all is well, or one stream or consumer is
+(docs/protocol/monitoring.md#endpoints)."""
 
 import os.path
 import re

@@ -1,4 +1,5 @@
-"""`/jsz`: JetStream, its accounts, streams and consumers (spec monitoring.md section 2)."""
+"""`/jsz`: JetStream, its accounts, streams and consumers
+(docs/protocol/monitoring.md#endpoints)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`/leafz`: links to other servers (spec monitoring.md section 2)."""
+"""`/leafz`: links to other servers (docs/protocol/monitoring.md#endpoints)."""
 
 from typing import Any
 

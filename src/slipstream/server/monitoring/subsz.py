@@ -1,4 +1,4 @@
-"""`/subsz`: subscriptions and the cache of routes (spec monitoring.md section 2).
+"""`/subsz`: subscriptions and the cache of routes (docs/protocol/monitoring.md#endpoints).
 
 Counts are of clients' subscriptions and of the server's own; the list has those of clients.
 """

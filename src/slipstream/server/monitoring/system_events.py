@@ -1,6 +1,6 @@
 """What the server tells the system account by itself: clients that come, go, or are refused.
 
-An event is built only if somebody listens (spec auth-accounts.md section 8).
+An event is built only if somebody listens (docs/protocol/accounts.md#events-of-the-system-account).
 """
 
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""`$SYS.REQ...`: the endpoints as requests to the system account (spec monitoring.md section 3).
+"""`$SYS.REQ...`: the endpoints as requests to the system account
+(docs/protocol/monitoring.md#requests-to-the-system-account).
 
 `SystemServices` receives the requests, and loads this module when the first one comes.
 """

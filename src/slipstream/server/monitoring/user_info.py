@@ -1,4 +1,5 @@
-"""`$SYS.REQ.USER.INFO`: who a client is, and what it may do (spec auth-accounts.md section 8)."""
+"""`$SYS.REQ.USER.INFO`: who a client is, and what it may do
+(docs/protocol/accounts.md#events-of-the-system-account)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`/varz`: the server as a whole (spec monitoring.md section 2)."""
+"""`/varz`: the server as a whole (docs/protocol/monitoring.md#endpoints)."""
 
 import os
 from typing import Any
