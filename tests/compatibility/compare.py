@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from tests.compatibility.corpus import Entry
@@ -13,6 +14,7 @@ VOLATILE_KEYS = {
     "_nats.ver", "_nats.level", "reserved_memory", "reserved_storage", "active",
 }  # fmt: skip
 VOLATILE_SIZES = {"memory", "storage"}  # as numbers; a configuration's storage is a word
+MISSING = "(missing)"
 NO_ANSWER_SECONDS = 3.0  # after which a request is taken to have no answer
 LATE_SECONDS = 30.0
 PATIENCE_SECONDS = 30.0
@@ -96,20 +98,29 @@ def _outcome(kind: str, reply: Reply | None) -> Any:
     return answer
 
 
-def differences(path: str, ours: Any, theirs: Any) -> list[str]:
-    """Where two outcomes differ, one line each."""
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A field of an outcome, such as `error.description`, that the servers do not fill alike."""
+
+    field: str
+    ours: Any
+    theirs: Any
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.ours!r}, nats-server has {self.theirs!r}"
+
+
+def differences(ours: Any, theirs: Any, field: str = "") -> list[Difference]:
+    """Where two outcomes differ; MISSING stands for a field that one of them does not have."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
-        found = []
-        for key in sorted(set(ours) | set(theirs)):
-            where = f"{path}.{key}"
-            if key not in ours:
-                found.append(f"{where}: missing, nats-server has {theirs[key]!r}")
-            elif key not in theirs:
-                found.append(f"{where}: {ours[key]!r}, nats-server has none")
-            else:
-                found += differences(where, ours[key], theirs[key])
-        return found
+        return [
+            difference
+            for key in sorted(set(ours) | set(theirs))
+            for difference in differences(
+                ours.get(key, MISSING), theirs.get(key, MISSING), f"{field}.{key}".lstrip(".")
+            )
+        ]
     if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         pairs = enumerate(zip(ours, theirs, strict=True))
-        return [line for i, (a, b) in pairs for line in differences(f"{path}[{i}]", a, b)]
-    return [] if ours == theirs else [f"{path}: {ours!r}, nats-server has {theirs!r}"]
+        return [line for i, (a, b) in pairs for line in differences(a, b, f"{field}[{i}]")]
+    return [] if ours == theirs else [Difference(field, ours, theirs)]
