@@ -2,6 +2,7 @@
 #   make demo    the main job on an embedded server: 336,776 flights through streams and Spark
 #   make demo-kill  a stream into an Iceberg table, server and writer killed again and again
 #   make test    all tests, on the compiled and on the plain build
+#   make explore  properties with new examples, SEED=n for those of another run
 #   make lint    style, types, layers
 #   make fuzz    look for inputs that break the parsers, the API or recovery, SECONDS=60 for each target
 #   make sanitize  tests and inputs under AddressSanitizer and UndefinedBehaviorSanitizer (needs gcc)
@@ -16,11 +17,11 @@ JOBS   ?= auto
 SECONDS ?= 60
 SEED   ?= 0
 
-.PHONY: demo demo-kill ready test test-compiled test-plain lint fuzz sanitize power-cuts bench build wheels clean help
+.PHONY: demo demo-kill ready test test-compiled test-plain explore lint fuzz sanitize power-cuts bench build wheels clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,11s/^#   //p' Makefile
+	@sed -n '2,12s/^#   //p' Makefile
 
 demo: ready $(VENV)/.demo build
 	$(PY) -m examples.flights
@@ -51,6 +52,13 @@ test-plain: $(VENV)/.dev
 	cd src && find slipstream -name '*.py' -o -name 'py.typed' | tar cf - -T - | tar xf - -C ../build/plain
 	SLIPSTREAM_BUILD=plain PYTHONPATH=build/plain $(PY) $(PYTEST) \
 		--ignore=tests/cli --ignore=tests/console --ignore=tests/spark
+
+# `make test` tries the same examples in each run; these are new ones, unless a seed is given.
+EXPLORE_SEED := $(if $(filter command line,$(origin SEED)),$(SEED),$(shell date +%s))
+
+explore: $(VENV)/.dev build
+	@echo "==> properties with new examples; again the same: make explore SEED=$(EXPLORE_SEED)"
+	$(PY) $(PYTEST) -m hypothesis --hypothesis-profile=explore --hypothesis-seed=$(EXPLORE_SEED)
 
 lint: $(VENV)/.dev
 	@echo "==> ruff"

@@ -1,8 +1,7 @@
 """Which build is under test, and the shared fixtures (each kind in a `fix_*.py` of its own).
 
 Properties are tried with the same examples in every run, however long a busy machine takes for
-one: a change is not refused for what another one broke. `--hypothesis-profile=explore` tries new
-ones.
+one. `make explore`, which is `--hypothesis-profile=explore`, tries new ones.
 """
 
 import os
