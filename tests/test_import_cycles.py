@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src"
+EVERYTHING = "slipstream"
 PACKAGES = ("slipstream.client", "slipstream.engine", "slipstream.log")
 
 # For each module with factory methods, the folders whose objects they make.
@@ -113,11 +114,37 @@ def cycle_in(edges: list[tuple[str, str]]) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_no_module_imports_itself_through_others(package: str) -> None:
-    edges = [(edge.importer, edge.imported) for edge in imports_of(package) if edge.runs]
+def knots(edges: list[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The pairs of modules of which each is imported by the other, be it through others."""
+    graph: Graph = {}
+    for importer, imported in edges:
+        graph.setdefault(importer, set()).add(imported)
+    reached: Graph = {}
+    for start in graph:
+        found: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = graph.get(waiting.pop(), set()) - found
+            found |= new
+            waiting += new
+        reached[start] = found
+    return {(a, b) for a, below in reached.items() for b in below if a in reached.get(b, ())}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    edges = [(edge.importer, edge.imported) for edge in imports_of(EVERYTHING) if edge.runs]
     assert edges
     assert not cycle_in(edges)
+
+
+def test_modules_that_name_each_other_for_types_are_in_one_folder() -> None:
+    # The root names what the layers offer, for type checkers.
+    edges = [
+        (edge.importer, edge.imported)
+        for edge in imports_of(EVERYTHING)
+        if edge.importer != EVERYTHING and not is_for_a_factory(edge)
+    ]
+    assert not {(a, b) for a, b in knots(edges) if folder_of(a) != folder_of(b)}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -165,4 +192,10 @@ def test_cycles_of_both_kinds_are_found(
     edges = imports_of("p", tmp_path)
     between = [(folder_of(e.importer, tmp_path), folder_of(e.imported, tmp_path)) for e in edges]
     assert bool(cycle_in([(e.importer, e.imported) for e in edges if e.runs])) == runs
+    apart = {
+        (a, b)
+        for a, b in knots([(e.importer, e.imported) for e in edges])
+        if folder_of(a, tmp_path) != folder_of(b, tmp_path)
+    }
+    assert bool(apart) == folders
     assert bool(cycle_in([(a, b) for a, b in between if a != b])) == folders

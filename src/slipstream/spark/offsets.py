@@ -1,6 +1,6 @@
 """Offsets: where a read begins and ends, as options say it and as the checkpoint keeps it.
 
-In a checkpoint an offset is a JSON object with one entry per stream:
+In a checkpoint an offset is stored as a JSON object with one entry per stream:
 
     {"ORDERS": {"next": 1042, "created": "2026-01-02T03:04:05.678901234Z"}}
 
