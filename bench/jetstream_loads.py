@@ -10,6 +10,8 @@ import json
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import uvloop
@@ -24,33 +26,63 @@ BATCH = 500
 class Client(ABC):
     """What the loads need of a client; `open` leaves a new, empty stream behind."""
 
+    nc: Any
+    js: Any
+    consumer: Any
+
     @abstractmethod
     async def open(self, url: str) -> None:
         """Connect, and make the stream."""
 
-    @abstractmethod
     async def publish(self, n: int) -> None:
         """`n` messages, each after the acknowledgement of the one before."""
+        for _ in range(n):
+            await self.js.publish(SUBJECT, BODY)
 
-    @abstractmethod
     async def publish_async(self, n: int) -> None:
         """`n` messages with 1,000 acknowledgements in flight."""
+        for _ in range(n):
+            await self.js.publish_async(SUBJECT, BODY)
+        await self.js.publish_async_complete()
 
     @abstractmethod
     async def prepare(self, n: int) -> None:
         """Fill the stream with `n` messages and make a durable consumer."""
 
-    @abstractmethod
     async def fetch(self, n: int) -> None:
         """Fetch `n` messages, 500 at a time, and acknowledge each."""
+        left = n
+        while left:
+            messages = await self.batch()
+            for message in messages:
+                await message.ack()
+            left -= len(messages)
+        await self.nc.flush()
 
-    @abstractmethod
+    async def batch(self) -> Sequence[Any]:
+        """The next messages, at most 500."""
+        found: Sequence[Any] = await self.consumer.fetch(BATCH)
+        return found
+
     async def consume(self, n: int) -> None:
         """Iterate over `n` messages and acknowledge each."""
+        left = n
+        async with self.iterator() as messages:
+            async for message in messages:
+                await message.ack()
+                left -= 1
+                if not left:
+                    break
+        await self.nc.flush()
 
-    @abstractmethod
+    def iterator(self) -> AbstractAsyncContextManager[AsyncIterable[Any]]:
+        """The consumer's messages, one after the other."""
+        found: AbstractAsyncContextManager[AsyncIterable[Any]] = self.consumer.consume()
+        return found
+
     async def close(self) -> None:
         """Disconnect."""
+        await self.nc.close()
 
 
 class Slipstream(Client):
@@ -68,40 +100,13 @@ class Slipstream(Client):
             pass
         self.stream = await self.js.create_stream(name=STREAM, subjects=[SUBJECT])
 
-    async def publish(self, n: int) -> None:
-        for _ in range(n):
-            await self.js.publish(SUBJECT, BODY)
-
-    async def publish_async(self, n: int) -> None:
-        for _ in range(n):
-            await self.js.publish_async(SUBJECT, BODY)
-        await self.js.publish_async_complete()
-
     async def prepare(self, n: int) -> None:
         await self.publish_async(n)
         self.consumer = await self.stream.create_consumer(durable_name="c", max_ack_pending=n)
 
-    async def fetch(self, n: int) -> None:
-        left = n
-        while left:
-            messages = await self.consumer.fetch(BATCH)
-            for message in messages:
-                await message.ack()
-            left -= len(messages)
-        await self.nc.flush()
-
-    async def consume(self, n: int) -> None:
-        left = n
-        async with self.consumer.messages() as messages:
-            async for message in messages:
-                await message.ack()
-                left -= 1
-                if not left:
-                    break
-        await self.nc.flush()
-
-    async def close(self) -> None:
-        await self.nc.close()
+    def iterator(self) -> AbstractAsyncContextManager[AsyncIterable[Any]]:
+        found: AbstractAsyncContextManager[AsyncIterable[Any]] = self.consumer.messages()
+        return found
 
 
 class NatsPy(Client):
@@ -119,10 +124,6 @@ class NatsPy(Client):
             pass
         await self.js.add_stream(name=STREAM, subjects=[SUBJECT])
 
-    async def publish(self, n: int) -> None:
-        for _ in range(n):
-            await self.js.publish(SUBJECT, BODY)
-
     async def publish_async(self, n: int) -> None:
         for _ in range(n):
             await self.js.publish_async(SUBJECT, BODY)
@@ -137,20 +138,12 @@ class NatsPy(Client):
         )
         self.sub = await self.js.pull_subscribe_bind("c", STREAM)
 
-    async def fetch(self, n: int) -> None:
-        left = n
-        while left:
-            messages = await self.sub.fetch(BATCH)
-            for message in messages:
-                await message.ack()
-            left -= len(messages)
-        await self.nc.flush()
+    async def batch(self) -> Sequence[Any]:
+        found: Sequence[Any] = await self.sub.fetch(BATCH)
+        return found
 
     async def consume(self, n: int) -> None:
         await self.fetch(n)  # its newest releases have no iterator over a pull consumer
-
-    async def close(self) -> None:
-        await self.nc.close()
 
 
 class Natsio(Client):
@@ -168,43 +161,12 @@ class Natsio(Client):
             pass
         self.stream = await self.js.create_stream(StreamConfig(name=STREAM, subjects=[SUBJECT]))
 
-    async def publish(self, n: int) -> None:
-        for _ in range(n):
-            await self.js.publish(SUBJECT, BODY)
-
-    async def publish_async(self, n: int) -> None:
-        for _ in range(n):
-            await self.js.publish_async(SUBJECT, BODY)
-        await self.js.publish_async_complete()
-
     async def prepare(self, n: int) -> None:
         from natsio.jetstream import ConsumerConfig
 
         await self.publish_async(n)
         config = ConsumerConfig(durable_name="c", max_ack_pending=n)
         self.consumer = await self.stream.create_consumer(config)
-
-    async def fetch(self, n: int) -> None:
-        left = n
-        while left:
-            messages = await self.consumer.fetch(BATCH)
-            for message in messages:
-                await message.ack()
-            left -= len(messages)
-        await self.nc.flush()
-
-    async def consume(self, n: int) -> None:
-        left = n
-        async with self.consumer.consume() as messages:
-            async for message in messages:
-                await message.ack()
-                left -= 1
-                if not left:
-                    break
-        await self.nc.flush()
-
-    async def close(self) -> None:
-        await self.nc.close()
 
 
 class Natsrpy(Client):
@@ -240,24 +202,9 @@ class Natsrpy(Client):
             PullConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT, max_ack_pending=n)
         )
 
-    async def fetch(self, n: int) -> None:
-        left = n
-        while left:
-            messages = await self.consumer.fetch(max_messages=BATCH, expires=5)
-            for message in messages:
-                await message.ack()
-            left -= len(messages)
-        await self.nc.flush()
-
-    async def consume(self, n: int) -> None:
-        left = n
-        async with self.consumer.consume() as messages:
-            async for message in messages:
-                await message.ack()
-                left -= 1
-                if not left:
-                    break
-        await self.nc.flush()
+    async def batch(self) -> Sequence[Any]:
+        found: Sequence[Any] = await self.consumer.fetch(max_messages=BATCH, expires=5)
+        return found
 
     async def close(self) -> None:
         await self.nc.shutdown()

@@ -1,9 +1,10 @@
 """How fast the wire's parts are by themselves: ``python -m bench.wire_frames``, in million/s.
 
-Each figure is the best of several rounds, so that other work on the machine disturbs it little.
+Each figure is the median of several rounds.
 What calls the parts here is Python; the server calls them from compiled code, which costs less.
 """
 
+import statistics
 import time
 from collections.abc import Callable, Iterable
 from random import Random
@@ -25,14 +26,14 @@ READ_BYTES = 64 * 1024
 ROUNDS = 5
 
 
-def best(run: Callable[[], int]) -> float:
+def rate(run: Callable[[], int]) -> float:
     """Million things per second, as `run` counts them."""
     rates = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
         done = run()
         rates.append(done / (time.perf_counter() - start) / 1e6)
-    return max(rates)
+    return statistics.median(rates)
 
 
 def reading(reader: ClientFrames | ServerFrames, frame: bytes) -> Callable[[], int]:
@@ -132,7 +133,7 @@ def main() -> None:
     compiled = build.is_compiled("slipstream.wire.client_frames")
     print(f"{'compiled' if compiled else 'plain'} build, million/s")
     for name, run in rows.items():
-        print(f"{name:28} {best(run):8.2f}")
+        print(f"{name:28} {rate(run):8.2f}")
 
 
 if __name__ == "__main__":
