@@ -1,11 +1,13 @@
-"""Drivers for the engine's tests: streams in memory, or in files of a temporary directory."""
+"""What the engine's tests run on: streams in memory or in files, and a disk that obeys a test."""
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from slipstream.log.disk import OsDisk
 from slipstream.testing.driver import Client, Driver
+from slipstream.testing.simulated_disk import SimulatedDisk
 
 
 @pytest.fixture
@@ -25,3 +27,9 @@ def file_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
     """An engine that keeps its streams in files."""
     monkeypatch.chdir(tmp_path)
     return Driver(OsDisk()).start()
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    """A disk that does what a test says, always the same."""
+    return SimulatedDisk(Random(1))

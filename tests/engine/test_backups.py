@@ -25,12 +25,6 @@ SEGMENT_BYTES = 64 * 1024
 
 
 @pytest.fixture
-def disk() -> SimulatedDisk:
-    """A disk that does what a test says."""
-    return SimulatedDisk(Random(1))
-
-
-@pytest.fixture
 def driver(disk: SimulatedDisk) -> Driver:
     """An engine on it, with small segments."""
     return Driver(disk, segment_bytes=SEGMENT_BYTES).start()

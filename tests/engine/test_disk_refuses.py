@@ -2,7 +2,6 @@
 what one stream or consumer suffers is not felt by another."""
 
 import errno
-from random import Random
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ from slipstream.testing.simulated_disk import SimulatedDisk
 PIECE = 2048  # messages that a batched get sends before it waits for its next turn
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.S."
 BUSY = OSError(errno.ENFILE, "Too many open files in system")
-
-
-@pytest.fixture
-def disk() -> SimulatedDisk:
-    """A disk that does what a test says."""
-    return SimulatedDisk(Random(1))
 
 
 @pytest.fixture

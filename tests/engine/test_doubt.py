@@ -17,12 +17,6 @@ SOON = 3 * SECOND  # after which a checkpoint has written a change to its files
 
 
 @pytest.fixture
-def disk() -> SimulatedDisk:
-    """A disk that does what a test says."""
-    return SimulatedDisk(Random(1))
-
-
-@pytest.fixture
 def driver(disk: SimulatedDisk) -> Driver:
     """An engine on it."""
     return Driver(disk).start()

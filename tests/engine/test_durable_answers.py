@@ -15,12 +15,6 @@ Removal = Callable[[Client], Any]
 
 
 @pytest.fixture
-def disk() -> SimulatedDisk:
-    """A disk that does what a test says."""
-    return SimulatedDisk(Random(1))
-
-
-@pytest.fixture
 def driver(disk: SimulatedDisk) -> Driver:
     """An engine on it."""
     return Driver(disk).start()

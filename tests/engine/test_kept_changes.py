@@ -3,7 +3,6 @@ that are late: what was answered last is what a crash leaves."""
 
 import errno
 import json
-from random import Random
 from typing import Any
 
 import pytest
@@ -16,12 +15,6 @@ from slipstream.testing.driver import Client, Driver, Held, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
-
-
-@pytest.fixture
-def disk() -> SimulatedDisk:
-    """A disk that does what a test says."""
-    return SimulatedDisk(Random(1))
 
 
 @pytest.fixture

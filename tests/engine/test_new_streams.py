@@ -13,12 +13,6 @@ from slipstream.testing.simulated_disk import SimulatedDisk
 
 
 @pytest.fixture
-def disk() -> SimulatedDisk:
-    """A disk that does what a test says."""
-    return SimulatedDisk(Random(1))
-
-
-@pytest.fixture
 def driver(disk: SimulatedDisk) -> Driver:
     """An engine on it; the account has a stream already."""
     driver = Driver(disk).start()

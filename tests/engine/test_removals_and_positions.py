@@ -1,8 +1,6 @@
 """A consumer that has taken note of a removal does not say so on disk before the removal is there:
 a crash that brings the message back has to find the consumer before it."""
 
-from random import Random
-
 import pytest
 
 from slipstream.log.commit_log import EntryBatch
@@ -11,12 +9,6 @@ from slipstream.testing.driver import Client, Driver, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.S.C"
-
-
-@pytest.fixture
-def disk() -> SimulatedDisk:
-    """A disk that does what a test says."""
-    return SimulatedDisk(Random(1))
 
 
 @pytest.fixture

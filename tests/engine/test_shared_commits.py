@@ -1,10 +1,8 @@
 """Small batches of several streams share an entry of the commit log, and are as durable as any."""
 
-import base64
 import errno
 import json
 from collections.abc import Sequence
-from random import Random
 
 import pytest
 
@@ -18,11 +16,6 @@ from slipstream.testing.simulated_disk import SimulatedDisk
 
 NAMES = ("A", "B", "C")
 SECOND = 1_000_000_000
-
-
-@pytest.fixture
-def disk() -> SimulatedDisk:
-    return SimulatedDisk(Random(1))
 
 
 def begin(disk: SimulatedDisk, **options: int) -> Client:
@@ -44,14 +37,7 @@ def publish_to_all(client: Client, body: bytes) -> list[int]:
 
 def stored(client: Client, name: str) -> list[bytes]:
     """The bodies of a stream."""
-    found, seq = [], 1
-    while True:
-        asked = {"seq": seq, "next_by_subj": ">"}
-        answer = client.api(f"STREAM.MSG.GET.{name}", asked)
-        if "error" in answer:
-            return found
-        found.append(base64.b64decode(answer["message"]["data"]))
-        seq = answer["message"]["seq"] + 1
+    return [message.body for message in client.messages(name).values()]
 
 
 def segment_of(disk: SimulatedDisk, name: str) -> str:

@@ -25,14 +25,7 @@ def create(client: Client, **options: Any) -> Any:
 
 def stored(client: Client) -> dict[int, str]:
     """Every message of S: its subject by its sequence."""
-    found = {}
-    seq = 1
-    while "error" not in (
-        answer := client.api("STREAM.MSG.GET.S", {"seq": seq, "next_by_subj": ">"})
-    ):
-        found[answer["message"]["seq"]] = answer["message"]["subject"]
-        seq = answer["message"]["seq"] + 1
-    return found
+    return {seq: message.subject for seq, message in client.messages("S").items()}
 
 
 def header(client: Client, seq: int) -> dict[str, str]:

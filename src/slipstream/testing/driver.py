@@ -12,6 +12,7 @@ happen when, and how, the test says.
 """
 
 import json
+from base64 import b64decode
 from collections import deque
 from random import Random
 from typing import Any
@@ -278,6 +279,20 @@ class Client:
         """Publish and return the acknowledgement; header names are written with _ for -."""
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.request(subject, body, fields or None).json()
+
+    def messages(self, stream: str) -> dict[int, Message]:
+        """All that a stream gives out by its API, by sequence."""
+        found: dict[int, Message] = {}
+        seq = 0
+        while True:
+            asked = {"seq": seq + 1, "next_by_subj": ">"}
+            answer = self.api(f"STREAM.MSG.GET.{stream}", asked)
+            if "error" in answer:
+                return found
+            stored = answer["message"]
+            header, body = (b64decode(stored.get(key, "")) for key in ("hdrs", "data"))
+            seq = stored["seq"]
+            found[seq] = Message(stored["subject"], "", "", header, body)
 
     def take(self) -> list[Message]:
         """The messages that came since the last call; other lines go to `lines`.

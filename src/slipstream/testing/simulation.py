@@ -11,7 +11,6 @@ Parts can be replaced to plant faults or to go further: the disk, the runner, th
 happens (`Simulation.moves`).
 """
 
-import base64
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -508,20 +507,12 @@ class Simulation:
         if not self._letters:
             return
         found: dict[str, list[int]] = {name: [] for name in self.workers}
-        seq = 1
-        while True:
-            asked = {"seq": seq, "next_by_subj": ">"}
-            answer = self.publisher.api(f"STREAM.MSG.GET.{DEAD}", asked)
-            if "error" in answer:
-                break
-            message = answer["message"]
-            seq = message["seq"] + 1
-            lines = base64.b64decode(message["hdrs"]).decode().split("\r\n")
-            fields = dict(line.split(": ", 1) for line in lines[1:] if line)
+        for letter in self.publisher.messages(DEAD).values():
+            fields = letter.fields
             number = int(fields["Slipstream-Dead-Sequence"])
             found[fields["Slipstream-Dead-Consumer"]].append(number)
             known = self.ledger.by_seq.get(number)
-            if known is not None and base64.b64decode(message.get("data", "")) != known.body:
+            if known is not None and letter.body != known.body:
                 raise ViolationError(f"dead letter: that of {number} is not {known}")
         consumers = self.driver.js.streams[STREAM].consumers
         for name, worker in self.workers.items():
@@ -539,16 +530,7 @@ class Simulation:
     def _stored(self, stream: str = STREAM) -> dict[int, bytes]:
         """Everything that a stream gives out, by its API."""
         self.ledger.now = self.driver.clock.now
-        found: dict[int, bytes] = {}
-        seq = 1
-        while True:
-            asked = {"seq": seq, "next_by_subj": ">"}
-            answer = self.publisher.api(f"STREAM.MSG.GET.{stream}", asked)
-            if "error" in answer:
-                return found
-            message = answer["message"]
-            seq = message["seq"] + 1
-            found[message["seq"]] = base64.b64decode(message.get("data", ""))
+        return {seq: found.body for seq, found in self.publisher.messages(stream).items()}
 
     def _crash(self) -> None:
         """The power fails, perhaps while a batch is being written; something may be damaged; the

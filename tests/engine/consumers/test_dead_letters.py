@@ -1,6 +1,5 @@
 """Dead letters: what is given up or terminated is stored where the consumer says, and settled."""
 
-import base64
 import json
 from random import Random
 from typing import Any
@@ -66,16 +65,7 @@ class Desk:
 
     def letters(self, stream: str = "D") -> list[Message]:
         """What a stream shows, in order."""
-        found = []
-        seq = 1
-        while True:
-            asked = {"seq": seq, "next_by_subj": ">"}
-            answer = self.client.api(f"STREAM.MSG.GET.{stream}", asked)
-            if "error" in answer:
-                return found
-            message = answer["message"]
-            seq = message["seq"] + 1
-            found.append(stored(message))
+        return list(self.client.messages(stream).values())
 
     def info(self, name: str = "c", stream: str = "S") -> dict[str, Any]:
         found: dict[str, Any] = self.client.api(f"CONSUMER.INFO.{stream}.{name}")
@@ -89,13 +79,6 @@ class Desk:
 
     def messages(self, stream: str = "S") -> int:
         return int(self.client.api(f"STREAM.INFO.{stream}")["state"]["messages"])
-
-
-def stored(message: dict[str, Any]) -> Message:
-    """A message as STREAM.MSG.GET has it."""
-    header = base64.b64decode(message.get("hdrs", ""))
-    body = base64.b64decode(message.get("data", ""))
-    return Message(message["subject"], "", "", header, body)
 
 
 def test_a_terminated_message_is_a_dead_letter_with_all_that_it_had() -> None:
