@@ -35,15 +35,24 @@ class FailingStore(DirectoryStore):
         return await super().put_new(name, data)
 
 
+async def backed_up(
+    js: JetStream, make_stream: MakeStream, place: Place, messages: int = 20, runs: int = 1
+) -> str:
+    """The name of a stream of which a place has so many runs, each of so many messages."""
+    name = (await make_stream()).cached_info.config.name
+    for _ in range(runs):
+        await publish(js, name, messages)
+        await place.back_up(js, name)
+    return name
+
+
 async def test_a_broken_run_leaves_the_place_as_it_was(
     js: JetStream, make_stream: MakeStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(places, "PART_BYTES", 2000)
     monkeypatch.setattr("slipstream.backups.reading.BATCH_MESSAGES", 10)
-    name = (await make_stream()).cached_info.config.name
     place = Place(DirectoryStore(tmp_path))
-    await publish(js, name, 20)
-    await place.back_up(js, name)
+    name = await backed_up(js, make_stream, place)
     await publish(js, name, 100)
     before = await place.check()
     for fails_at in range(1, 6):
@@ -64,9 +73,7 @@ async def test_a_broken_run_leaves_the_place_as_it_was(
 async def test_a_run_that_is_cancelled_leaves_nothing_behind_but_objects(
     js: JetStream, make_stream: MakeStream, place: Place
 ) -> None:
-    name = (await make_stream()).cached_info.config.name
-    await publish(js, name, 20)
-    await place.back_up(js, name)
+    name = await backed_up(js, make_stream, place)
     await publish(js, name, 20)
     task = asyncio.create_task(place.back_up(js, name))
     await asyncio.sleep(0)
@@ -79,10 +86,8 @@ async def test_a_run_that_is_cancelled_leaves_nothing_behind_but_objects(
 async def test_every_damaged_byte_is_found(
     js: JetStream, make_stream: MakeStream, tmp_path: Path
 ) -> None:
-    name = (await make_stream()).cached_info.config.name
     place = open_place(tmp_path)
-    await publish(js, name, 20)
-    await place.back_up(js, name)
+    await backed_up(js, make_stream, place)
     await place.check()
     objects = [tmp_path / name for name in await place.store.names("")]
     assert len(objects) == 3
@@ -106,10 +111,8 @@ async def test_every_damaged_byte_is_found(
 async def test_no_part_of_a_damaged_backup_becomes_a_stream(
     js: JetStream, make_stream: MakeStream, tmp_path: Path
 ) -> None:
-    name = (await make_stream()).cached_info.config.name
     place = open_place(tmp_path)
-    await publish(js, name, 20)
-    await place.back_up(js, name)
+    name = await backed_up(js, make_stream, place)
     [part] = (tmp_path / "parts").iterdir()
     part.write_bytes(part.read_bytes()[:-1])
     await js.delete_stream(name)
@@ -185,10 +188,7 @@ async def test_runs_are_dropped_and_parts_with_them(
 async def test_parts_without_a_message_that_is_needed_go(
     js: JetStream, make_stream: MakeStream, place: Place
 ) -> None:
-    name = (await make_stream()).cached_info.config.name
-    for _ in range(3):
-        await publish(js, name, 10)
-        await place.back_up(js, name)
+    name = await backed_up(js, make_stream, place, messages=10, runs=3)
     await js.purge_stream(name, sequence=21)
     await place.back_up(js, name)
     assert await place.prune(keep=1) == 5  # two parts, three runs
@@ -205,10 +205,7 @@ async def test_parts_without_a_message_that_is_needed_go(
 async def test_a_prune_beside_a_run_costs_one_of_them(
     js: JetStream, make_stream: MakeStream, place: Place
 ) -> None:
-    name = (await make_stream()).cached_info.config.name
-    for _ in range(3):
-        await publish(js, name, 10)
-        await place.back_up(js, name)
+    name = await backed_up(js, make_stream, place, messages=10, runs=3)
     await publish(js, name, 10)
     both: list[Awaitable[Any]] = [place.back_up(js, name), place.prune(keep=1)]
     ended = await asyncio.gather(*both, return_exceptions=True)

@@ -25,11 +25,11 @@ def driver(disk: SimulatedDisk) -> Driver:
     return driver
 
 
-def delivered(client: Client) -> list[str]:
-    """What a pull brings now."""
+def pull(client: Client, batch: int = 10) -> dict[str, str]:
+    """What a pull brings now: the subjects, and how each is acknowledged."""
     client.subscribe("in")
-    client.publish(NEXT, b'{"batch":10,"no_wait":true}', "in")
-    return [message.subject for message in client.take() if message.reply]
+    client.publish(NEXT, b'{"batch":%d,"no_wait":true}' % batch, "in")
+    return {message.subject: message.reply for message in client.take() if message.reply}
 
 
 REMOVALS = {
@@ -44,13 +44,11 @@ def test_a_message_whose_removal_a_crash_takes_back_is_delivered(
     driver: Driver, disk: SimulatedDisk, what: str
 ) -> None:
     client = driver.client()
-    client.subscribe("in")
-    client.publish(NEXT, b'{"batch":2,"no_wait":true}', "in")
-    replies = [message.reply for message in client.take() if message.reply]
+    replies = pull(client, 2)
     driver.advance(SECOND)  # its position is saved
     driver.runner.hold()
     client.send(REMOVALS[what])
-    client.publish(replies[1], b"", "_INBOX.t.a")  # a double acknowledgement of s.b
+    client.publish(replies["s.b"], b"", "_INBOX.t.a")  # a double acknowledgement of s.b
     for held in list(driver.runner.waiting):
         if isinstance(held.batch, EntryBatch):  # the commit log is ahead of the stream
             held.run()
@@ -58,7 +56,7 @@ def test_a_message_whose_removal_a_crash_takes_back_is_delivered(
     survivor = Driver(disk, now=driver.clock.now + 60 * SECOND).start().client()
     there = survivor.api("STREAM.MSG.GET.S", {"last_by_subj": "s.a"})["message"]
     if there["seq"] == 1:
-        assert "s.a" in delivered(survivor)
+        assert "s.a" in pull(survivor)
 
 
 @pytest.mark.parametrize("what", REMOVALS)
@@ -66,14 +64,12 @@ def test_a_double_acknowledgement_is_answered_after_a_removal_that_came_before_i
     driver: Driver, disk: SimulatedDisk, what: str
 ) -> None:
     client = driver.client()
-    client.subscribe("in")
-    client.publish(NEXT, b'{"batch":2,"no_wait":true}', "in")
-    replies = [message.reply for message in client.take() if message.reply]
+    replies = pull(client, 2)
     client.send(REMOVALS[what])
-    client.publish(replies[1], b"", "_INBOX.t.a")
+    client.publish(replies["s.b"], b"", "_INBOX.t.a")
     assert "_INBOX.t.a" in [message.subject for message in client.take()]
     disk.crash()
     survivor = Driver(disk, now=driver.clock.now + 60 * SECOND).start().client()
     info = survivor.api("CONSUMER.INFO.S.C")
     assert info["delivered"]["stream_seq"] == 2
-    assert "s.b" not in delivered(survivor)
+    assert "s.b" not in pull(survivor)

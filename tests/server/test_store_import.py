@@ -181,28 +181,28 @@ def test_what_cannot_be_taken_over_is_named_and_the_rest_is_there(
     assert taken == ["EMPTY", "ORDERS", "QUEUE"]
 
 
+def problem_with(foreign: Path, folder: Path, **changed: str) -> str:
+    """What keeps a stream from being taken over whose meta.inf says something else."""
+    shutil.copytree(foreign, folder / "copy")
+    meta = folder / "copy" / "jetstream" / "$G" / "streams" / "EMPTY" / "meta.inf"
+    meta.write_text(json.dumps(json.loads(meta.read_bytes()) | changed))
+    report = import_store(str(folder / "copy"), str(folder / "store"))
+    [problem] = [stream.problem for stream in report.streams if stream.problem]
+    return problem
+
+
 def test_another_stream_of_the_same_name_is_left_alone(
     foreign: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     import_store(str(foreign[0]), str(tmp_path / "store"))
-    shutil.copytree(foreign[0], tmp_path / "copy")
-    meta = tmp_path / "copy" / "jetstream" / "$G" / "streams" / "EMPTY" / "meta.inf"
-    raw = json.loads(meta.read_bytes())
-    meta.write_text(json.dumps(raw | {"Created": "2001-01-01T00:00:00Z"}))
-    report = import_store(str(tmp_path / "copy"), str(tmp_path / "store"))
-    [problem] = [stream.problem for stream in report.streams if stream.problem]
+    problem = problem_with(foreign[0], tmp_path, Created="2001-01-01T00:00:00Z")
     assert "another stream of this name" in problem
 
 
 def test_a_name_that_is_a_path_is_refused(
     foreign: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    shutil.copytree(foreign[0], tmp_path / "copy")
-    meta = tmp_path / "copy" / "jetstream" / "$G" / "streams" / "EMPTY" / "meta.inf"
-    raw = json.loads(meta.read_bytes())
-    meta.write_text(json.dumps(raw | {"name": "../../EMPTY"}))
-    report = import_store(str(tmp_path / "copy"), str(tmp_path / "store"))
-    [problem] = [stream.problem for stream in report.streams if stream.problem]
+    problem = problem_with(foreign[0], tmp_path, name="../../EMPTY")
     assert "its configuration names it" in problem
 
 
