@@ -14,7 +14,7 @@ from slipstream.client.jetstream import Schedule
 
 async def main(url: str) -> None:
     """Plan three reminders, take one back, and do the others when they are due."""
-    async with await slipstream.connect(url) as nc:
+    async with slipstream.connect(url) as nc:
         js = nc.jetstream()
         jobs = await js.create_stream(
             name="JOBS", subjects=["plan.*", "jobs.>"], allow_msg_schedules=True

@@ -18,7 +18,7 @@ async def show(stream: Stream, what: str) -> None:
 
 async def main(url: str) -> None:
     """Publish without interest, then with one consumer, then with two that differ."""
-    async with await slipstream.connect(url) as nc:
+    async with slipstream.connect(url) as nc:
         js = nc.jetstream()
         stream = await js.create_stream(name="EVENTS", subjects=["events.>"], retention="interest")
         await js.publish("events.page_loaded")

@@ -147,7 +147,7 @@ async def main(rate: int, kills: int, seed: int, directory: Path) -> int:
     server = Mortal("serve", "-a", "127.0.0.1", "-p", port, "-sd", str(directory / "store"))
     writer = None
     try:
-        async with await slipstream.connect(url, wait_for_server=True) as nc:
+        async with slipstream.connect(url, wait_for_server=True) as nc:
             js = nc.jetstream(max_ack_pending=2 * IN_FLIGHT)
             await js.create_stream(name=STREAM, subjects=["numbers"])
             writer = Mortal(*to_table, "--follow", "--commit-every", "200ms")

@@ -28,7 +28,7 @@ async def show(stream: Stream) -> None:
 
 async def main(url: str) -> None:
     """Fill a small stream with an archive behind it, lose it, and go on from the archive."""
-    async with await slipstream.connect(url) as nc:
+    async with slipstream.connect(url) as nc:
         js = nc.jetstream()
         orders = await js.create_stream(
             name="ORDERS", subjects=["orders.>"], max_msgs=3, allow_direct=True

@@ -11,7 +11,7 @@ import slipstream
 
 async def main(url: str) -> None:
     """Create, publish, fetch, consume, iterate."""
-    async with await slipstream.connect(url) as nc:
+    async with slipstream.connect(url) as nc:
         js = nc.jetstream()
         stream = await js.create_stream(name="ORDERS", subjects=["ORDERS.*"])
         for number in range(100):

@@ -32,7 +32,7 @@ async def total(stream: Stream, subject: str) -> int:
 
 async def main(url: str) -> None:
     """Count, also downwards and beyond 64 bits, and have a stream add up what others count."""
-    async with await slipstream.connect(url) as nc:
+    async with slipstream.connect(url) as nc:
         js = nc.jetstream()
         counters = {place: await make_counter(js, place) for place in PLACES}
         world = await js.create_stream(

@@ -54,7 +54,7 @@ async def drain(consumer: PullConsumer, pace: Pace, is_mail_down: bool) -> None:
 
 async def main(url: str) -> None:
     """Send mails, look at those that could not be sent, and send them again."""
-    async with await slipstream.connect(url) as nc:
+    async with slipstream.connect(url) as nc:
         js = nc.jetstream()
         await js.create_stream(name="DEAD", subjects=["dead.>"])
         queue = await js.create_stream(name="MAILS", subjects=["mails"], retention="workqueue")

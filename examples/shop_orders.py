@@ -20,7 +20,7 @@ class Order:
 
 async def main(url: str) -> None:
     """Publish orders, and process them."""
-    async with await slipstream.connect(url) as nc:
+    async with slipstream.connect(url) as nc:
         js = nc.jetstream()
         stream = await js.create_stream(name="SHOP_ORDERS", subjects=["orders.>"])
         for number in range(1, 11):

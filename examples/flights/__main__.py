@@ -38,7 +38,7 @@ async def main(days: int, directory: Path) -> int:
     told = data.events(flights)
     with slipstream.Server(store_dir=str(directory / "store")) as server:
         print(f"slipstream {slipstream.__version__} listens on {server.url}", flush=True)
-        async with await slipstream.connect(server.url) as nc:
+        async with slipstream.connect(server.url) as nc:
             title(1, f"{len(flights):,} flights, and a tick of the clock, through a stream")
             agree, rates = await replay.replay(nc, flights, told)
 

@@ -6,6 +6,7 @@ import pytest
 
 import slipstream
 from slipstream.client import (
+    ConnectError,
     ConnectionClosedError,
     Headers,
     InvalidSubjectError,
@@ -14,6 +15,25 @@ from slipstream.client import (
     NoRespondersError,
     SubscriptionClosedError,
 )
+
+
+async def test_connecting_is_awaited_or_entered(server_url: str) -> None:
+    awaited = await slipstream.connect(server_url)
+    async with slipstream.connect(server_url) as entered:
+        await entered.flush()
+    assert (awaited.is_closed, entered.is_closed) == (False, True)
+    await asyncio.create_task(awaited.close())
+    other = await asyncio.create_task(slipstream.connect(server_url))
+    await other.close()
+
+
+async def test_connecting_to_nobody_fails_where_it_is_awaited_or_entered() -> None:
+    connecting = slipstream.connect("nats://127.0.0.1:1")
+    with pytest.raises(ConnectError):
+        async with connecting:
+            pass
+    with pytest.raises(ConnectError):
+        await slipstream.connect("nats://127.0.0.1:1")
 
 
 async def test_a_subscriber_gets_what_is_published(nc: slipstream.Connection) -> None:

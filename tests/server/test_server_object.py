@@ -150,6 +150,18 @@ def test_a_whole_configuration_can_be_given() -> None:
     assert "jetstream" not in info
 
 
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_configuration_file_can_be_given(kind: type, tmp_path: Path) -> None:
+    path = tmp_path / "server.conf"
+    path.write_text(f'port: -1, server_name: beta, jetstream {{ store_dir: "{tmp_path}" }}')
+    with Server(config=kind(path)) as server, plain_client(server.port) as client:
+        assert client.info()["server_name"] == "beta"
+    assert (tmp_path / "jetstream").is_dir()
+    path.write_text("prot: 4222")
+    with pytest.raises(ConfigError, match='unknown field "prot", did you mean "port"'):
+        Server(config=kind(path))
+
+
 def test_jetstream_can_be_off() -> None:
     with Server(jetstream=JetStreamOptions(enabled=False)) as server:
         assert server.options.jetstream.store_dir == ""

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from types import TracebackType
@@ -647,15 +647,58 @@ class Connection:
         return f"<Connection {state} {self.server_url}>"
 
 
-async def connect(
+class Connecting(Coroutine[Any, Any, Connection]):
+    """A connection that is being opened: await it, or enter it with ``async with``."""
+
+    def __init__(self, opening: Coroutine[Any, Any, Connection]) -> None:
+        self._opening = opening
+        self._connection: Connection | None = None
+
+    def __await__(self) -> Generator[Any, Any, Connection]:
+        return self._opening.__await__()
+
+    def send(self, value: Any) -> Any:
+        """Go on to open it, as any coroutine does."""
+        return self._opening.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error where the opening waits."""
+        return self._opening.throw(*error)
+
+    def close(self) -> None:
+        """Open it no further."""
+        self._opening.close()
+
+    async def __aenter__(self) -> Connection:
+        self._connection = await self._opening
+        return await self._connection.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._connection is not None:
+            await self._connection.__aexit__(kind, error, trace)
+
+
+def connect(
     servers: str | Iterable[str] = "nats://127.0.0.1:4222",
     options: ConnectOptions | None = None,
     **by_name: Any,
-) -> Connection:
+) -> Connecting:
     """Connect to one of `servers`; options are those of `ConnectOptions`, whole or by name.
 
-    Raises `ConnectError` (`AuthorizationError` if it is the credentials) and `ConfigError`.
+    Awaited, this gives a `Connection`; ``async with`` awaits it and closes it at the end. Raises
+    `ConnectError` (`AuthorizationError` if it is the credentials) and `ConfigError`.
     """
+    return Connecting(_opened(servers, options, by_name))
+
+
+async def _opened(
+    servers: str | Iterable[str], options: ConnectOptions | None, by_name: dict[str, Any]
+) -> Connection:
     connection = Connection(servers, make_options(options, **by_name))
     await connection.start()
     return connection

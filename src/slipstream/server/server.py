@@ -56,8 +56,8 @@ class Server:
 
     `store_dir` keeps the streams; without one they live in a temporary directory that `stop`
     removes. `monitoring_port` opens the HTTP endpoints (0: on any free port). `options` take
-    anything that `ServerOptions` has, `config` a whole one. What the server has to say goes to the
-    `logging` module's ``slipstream.server``, or to `log`.
+    anything that `ServerOptions` has, `config` a whole one, or the path of a configuration file.
+    What the server has to say goes to the `logging` module's ``slipstream.server``, or to `log`.
 
     Raises `ConfigError` for wrong options and `Error` if it can not start.
     """
@@ -68,7 +68,7 @@ class Server:
         store_dir: str | None = None,
         *,
         host: str = "127.0.0.1",
-        config: ServerOptions | None = None,
+        config: "ServerOptions | str | os.PathLike[str] | None" = None,
         monitoring_port: int | None = None,
         log: Logger | None = None,
         **options: Any,
@@ -82,9 +82,17 @@ class Server:
             if monitoring_port is not None:
                 http_port = monitoring_port or -1
                 config.monitoring = msgspec.structs.replace(config.monitoring, http_port=http_port)
+        warnings: list[str] = []
+        if not isinstance(config, ServerOptions):
+            from slipstream.server.config import load_file  # without a file, ready the sooner
+
+            loaded = load_file(os.fspath(config))
+            config, warnings = loaded.options, loaded.warnings
         config.validate()
         self.options = config
         self.log = log or standard_logger(config.logging)
+        for warning in warnings:
+            self.log.warn(warning)
         self.runtime: Runtime | None = None
         self.monitoring: MonitoringListener | None = None
         self._console: Console | None = None

@@ -114,6 +114,7 @@ async def test_a_deleted_key_has_no_value_but_a_history(kv: KeyValue) -> None:
     assert await kv.get_value("k") is None
     history = await kv.history("k")
     assert [entry.operation for entry in history] == [Operation.PUT, Operation.DELETE]
+    assert [entry.operation for entry in history] == ["PUT", "DEL"]
     assert [entry.delta for entry in history] == [1, 0]
     assert history[1].value is None
 

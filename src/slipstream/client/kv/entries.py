@@ -7,7 +7,7 @@ change (docs/protocol/buckets.md#watching).
 
 from collections.abc import Callable
 from datetime import datetime
-from enum import Enum
+from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -28,7 +28,7 @@ OPERATION_HEADER = "KV-Operation"
 MARKER_HEADER = "Nats-Marker-Reason"
 
 
-class Operation(Enum):
+class Operation(StrEnum):
     """What an entry did to its key."""
 
     PUT = "PUT"
