@@ -30,6 +30,7 @@ from slipstream.errors import ConfigError
 from tests.client.jetstream.conftest import MakeStream, or_skip
 from tests.client.jetstream.test_consume import fill, until
 from tests.client.own_server import OwnServer
+from tests.client.proxy import Proxy
 
 
 async def test_a_stream_is_what_it_was_asked_to_be(make_stream: MakeStream) -> None:
@@ -156,6 +157,23 @@ async def test_messages_are_read_by_sequence_subject_and_time(
 async def test_a_direct_get_of_a_stream_without_it_is_said_so(stream: Stream) -> None:
     with pytest.raises(StreamNotFoundError, match="direct"):
         await stream.get_message(1, direct=True)
+
+
+async def test_a_batch_goes_on_after_the_connection_broke(
+    server_url: str, js: JetStream, make_stream: MakeStream
+) -> None:
+    stream = await make_stream(allow_direct=True)
+    await fill(js, stream, 1500)
+    async with (
+        Proxy(server_url) as proxy,
+        slipstream.connect(proxy.url, reconnect_wait=0.01) as far,
+    ):
+        found: list[int] = []
+        async for message in (await far.jetstream().stream(stream.name)).get_batch(1400):
+            found.append(message.sequence)
+            if len(found) in (1, 60, 1100):
+                proxy.cut()
+    assert found == list(range(1, 1401))
 
 
 async def test_batches_are_read_over_many_pages(js: JetStream, make_stream: MakeStream) -> None:

@@ -178,11 +178,14 @@ def _check_status(message: Message, asked: str) -> None:
 async def get_batch(
     api: "Api", stream: str, request: dict[str, Any], count: int | None
 ) -> AsyncIterator[StoredMessage]:
-    """Messages from `request` on, up to `count` (None: all), by batched direct gets."""
+    """Messages from `request` on, up to `count` (None: all), by batched direct gets.
+
+    If the connection breaks, the next one asks for what comes after the last message.
+    """
     given = 0
     while count is None or given < count:
         page = MESSAGES_PER_PAGE if count is None else min(MESSAGES_PER_PAGE, count - given)
-        last, pending = 0, 0
+        last, pending, is_broken = 0, 0, False
         try:
             async for found in _answers(api, stream, {**request, "batch": page}):
                 if isinstance(found, StoredMessage):
@@ -191,10 +194,13 @@ async def get_batch(
                     yield found
         except MessageNotFoundError:
             return
-        if not last or not pending:
+        except ConnectionLostError:
+            is_broken = True
+        if not is_broken and not (last and pending):
             return
-        request = {key: value for key, value in request.items() if key != "start_time"}
-        request["seq"] = last + 1
+        if last:
+            request = {key: value for key, value in request.items() if key != "start_time"}
+            request["seq"] = last + 1
 
 
 async def last_for(
@@ -241,6 +247,8 @@ async def _answers(
         )
         while True:
             message = await answers.next(connection.loop.time() + api.timeout)
+            while message is None and not connection.is_connected:  # it goes with the next one
+                message = await answers.next(connection.loop.time() + api.timeout)
             if message is None:
                 raise TimeoutError(f"{asked}: no answer came within {api.timeout} s")
             if message.status == 204:
