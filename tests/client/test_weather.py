@@ -53,7 +53,7 @@ async def converse(nc: slipstream.Connection) -> None:
 
 async def until_connected(nc: slipstream.Connection, connected: bool = True) -> None:
     events = nc.events()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while nc.is_connected is not connected:
             await anext(events)
     events.close()
