@@ -1,1 +1,1 @@
-"""What JetStream's protocol says everywhere: error codes, JSON, times as texts, limits."""
+"""How the API speaks: its errors, JSON as nats-server reads it, and the options of the engine."""
