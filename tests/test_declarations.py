@@ -183,3 +183,11 @@ def test_a_plain_twin_offers_what_its_compiled_module_offers(module: str) -> Non
         if isinstance(value, type):
             public = {one for one in dir(value) if not one.startswith("_")}
             assert public <= set(dir(getattr(compiled, key))), key
+
+
+@pytest.mark.parametrize("module", ["ascii", "operations"])
+def test_numbers_are_the_same_in_python_and_in_c(module: str) -> None:
+    in_c = re.findall(r"^    (\w+) = (\S+)$", (SOURCE / f"wire/{module}.pxd").read_text(), re.M)
+    in_python = vars(import_module(f"slipstream.wire.{module}"))
+    numbers = {name: value for name, value in in_python.items() if isinstance(value, int)}
+    assert numbers == {name: int(value, 0) for name, value in in_c}

@@ -27,11 +27,8 @@ def new_seed(kind: str) -> str:
     prefix = PREFIXES[kind]
     head = bytes([(18 << 3) | (prefix >> 5), (prefix & 31) << 3])
     body = head + raw
-    return (
-        base64.b32encode(body + binascii.crc_hqx(body, 0).to_bytes(2, "little"))
-        .decode()
-        .rstrip("=")
-    )
+    checksum = binascii.crc_hqx(body, 0).to_bytes(2, "little")
+    return base64.b32encode(body + checksum).decode().rstrip("=")
 
 
 def _text(data: bytes) -> str:

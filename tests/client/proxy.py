@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from slipstream.wire.server_frames import MORE, ServerFrames
+from slipstream.wire.operations import MORE
+from slipstream.wire.server_frames import ServerFrames
 from tests.client.listener import Listener
 
 Split = Callable[[bytes], list[bytes]]

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.wire.client_frames import (
+from slipstream.wire.client_frames import ClientFrames
+from slipstream.wire.operations import (
     BAD_ARGUMENTS,
     CONNECT,
     ERR,
@@ -24,7 +25,6 @@ from slipstream.wire.client_frames import (
     SUB,
     UNKNOWN_OPERATION,
     UNSUB,
-    ClientFrames,
 )
 from tests.fix_nats_server import NatsServer
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.wire.client_frames import (
+from slipstream.wire.leaf_frames import LINE_MAX_BYTES, LeafFrames
+from slipstream.wire.operations import (
     BAD_ARGUMENTS,
     LINE_TOO_LONG,
     PAYLOAD_TOO_LARGE,
@@ -15,7 +16,6 @@ from slipstream.wire.client_frames import (
     UNKNOWN_OPERATION,
     UNSUB,
 )
-from slipstream.wire.leaf_frames import LINE_MAX_BYTES, LeafFrames
 
 BLOCK = b"NATS/1.0\r\nA: b\r\n\r\n"
 STREAM = (

@@ -8,18 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slipstream.wire.buffer import OutBuffer
-from slipstream.wire.server_frames import (
+from slipstream.wire.operations import (
     ERR,
     INFO,
-    LINE_MAX_BYTES,
     MALFORMED,
     MORE,
     MSG,
     OK,
     PING,
     PONG,
-    ServerFrames,
 )
+from slipstream.wire.server_frames import LINE_MAX_BYTES, ServerFrames
 
 Frame = tuple[Any, ...]
 LINES = {b"ping": PING, b"pong": PONG, b"+ok": OK, b"-err": ERR, b"info": INFO}

@@ -6,9 +6,10 @@ from slipstream.wire.buffer cimport OutBuffer
 cdef Py_ssize_t NAME_BYTES_MAX
 cdef Py_ssize_t HEADER_BYTES_MAX
 cdef Py_ssize_t BODY_BYTES_MAX
+cdef int _LOW_BITS, _MORE_FOLLOWS, _SHIFT_MAX
 
-cpdef int put_number(OutBuffer out, unsigned long long value) except -1
-cpdef int put_entry(OutBuffer out, bytes name, long long ts, unsigned long long seq, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -1
+cpdef void put_number(OutBuffer out, unsigned long long value) except *
+cpdef void put_entry(OutBuffer out, bytes name, long long ts, unsigned long long seq, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except *
 
 
 cdef class EntryReader:

@@ -23,14 +23,18 @@ NAME_BYTES_MAX: _int = 65_535
 HEADER_BYTES_MAX: _int = 65_535
 BODY_BYTES_MAX: _int = 64 * 1024 * 1024  # no server stores larger messages
 
+# A uvarint has seven bits in each byte, the lowest first; the eighth says that more follow.
+_LOW_BITS = 0x7F
+_MORE_FOLLOWS = 0x80
+_SHIFT_MAX = 56
 
-def put_number(out: OutBuffer, value: _int) -> _int:
+
+def put_number(out: OutBuffer, value: _int) -> None:
     """Append a uvarint."""
-    while value > 127:
-        out.put_byte(value & 127 | 128)
+    while value > _LOW_BITS:
+        out.put_byte(value & _LOW_BITS | _MORE_FOLLOWS)
         value >>= 7
     out.put_byte(value)
-    return 0
 
 
 def put_entry(
@@ -42,7 +46,7 @@ def put_entry(
     header_start: _int,
     body_start: _int,
     end: _int,
-) -> _int:
+) -> None:
     """Append an entry; the header block is ``data[header_start:body_start]``, the body follows."""
     put_number(out, len(name))
     put_number(out, ts << 1 if ts >= 0 else (-ts << 1) - 1)
@@ -51,7 +55,6 @@ def put_entry(
     put_number(out, end - body_start)
     out.put(name)
     out.put_slice(data, header_start, end)
-    return 0
 
 
 def put_content(out: OutBuffer, name: bytes, ts: _int, content: bytes) -> None:
@@ -146,20 +149,20 @@ class EntryReader:
             return -1
         value = data[at]
         at += 1
-        if value > 127:
-            value &= 127
+        if value & _MORE_FOLLOWS:
+            value &= _LOW_BITS
             shift = 7
             while True:
-                if shift > 56:
+                if shift > _SHIFT_MAX:
                     raise CorruptionError("the archive is damaged: a number is too large")
                 if at >= size:
                     self._cursor = -1
                     return -1
                 byte = data[at]
                 at += 1
-                value += (byte & 127) << shift
+                value += (byte & _LOW_BITS) << shift
                 shift += 7
-                if byte < 128:
+                if not byte & _MORE_FOLLOWS:
                     break
         self._cursor = at
         return value

@@ -1,4 +1,5 @@
 import cython
+cimport slipstream.wire.operations as operations
 
 from slipstream.client.reply_future cimport ReplyFuture
 from slipstream.client.write_buffer cimport WriteBuffer
@@ -31,4 +32,4 @@ cdef class Link:
     @cython.locals(sink=Sink)
     cdef _deliver(self, Route route)
     @cython.locals(frames=ServerFrames)
-    cdef int _control(self, int op) except -1
+    cdef void _control(self, int op) except *

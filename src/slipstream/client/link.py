@@ -9,6 +9,7 @@ socket go to the `Peer`: the handshake first, then the reconnect loop.
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
+import slipstream.wire.operations as operations
 from slipstream.wire.intake import Intake
 from slipstream.wire.server_frames import ServerFrames
 
@@ -105,13 +106,13 @@ class Link:
         try:
             while not self.lost:
                 op = frames.next()
-                if op == 1:
+                if op == operations.MSG:
                     self.messages += 1
                     self.payload_bytes += frames.end - frames.header_start
                     route = routes.get(frames.sid)
                     if route is not None:
                         self._deliver(route)
-                elif op == 0:
+                elif op == operations.MORE:
                     break
                 elif op > 0:
                     self._control(op)
@@ -150,19 +151,18 @@ class Link:
         if route.max_messages and route.delivered >= route.max_messages:
             self.peer.on_route_end(route)
 
-    def _control(self, op: _int) -> _int:
+    def _control(self, op: _int) -> None:
         """Act on a frame that is no message."""
         frames = self._frames
-        if op == 2:
+        if op == operations.PING:
             self.transport.write(b"PONG\r\n")
-        elif op == 3:
+        elif op == operations.PONG:
             self.peer.on_pong(self)
-        elif op == 5:
+        elif op == operations.ERR:
             text = frames.argument().decode("utf-8", "replace")
             self.peer.on_error(self, text.strip("'"))
-        elif op == 6:
+        elif op == operations.INFO:
             self.peer.on_info(self, frames.argument())
-        return 0
 
     def eof_received(self) -> bool:
         """The server has said its last: nothing it might still read would be answered."""

@@ -1,4 +1,5 @@
 import cython
+cimport slipstream.wire.ascii as char
 
 from slipstream.client.write_buffer cimport WriteBuffer
 from slipstream.client.payload cimport header_bytes, payload_bytes, subject_bytes as as_subject

@@ -6,6 +6,7 @@ asked for, and then kept.
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import slipstream.wire.ascii as char
 from slipstream.client.codecs import decode_message
 from slipstream.client.errors import NoReplySubjectError
 from slipstream.client.payload import HeadersLike, Payload, header_bytes, payload_bytes
@@ -123,7 +124,7 @@ class Message:
     @property
     def status(self) -> _int:
         """The status code that a server set; 0 in ordinary messages."""
-        if len(self._block) < 12 or self._block[8] != 32:
+        if len(self._block) < 12 or self._block[8] != char.SPACE:
             return 0
         return status(self._block)[0]
 

@@ -1,4 +1,5 @@
 import cython
+cimport slipstream.wire.ascii as char
 
 
 cpdef bytes payload_bytes(object data, object registry=*)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
+import slipstream.wire.ascii as char
 from slipstream.client.codecs import Registry, encode
 from slipstream.client.errors import InvalidSubjectError
 from slipstream.wire.headers import Headers
@@ -30,16 +31,16 @@ def subject_bytes(subject: str) -> bytes:
     encoded = subject.encode()
     view = encoded
     n = len(encoded)
-    previous = 46  # a dot: as if an empty token stood in front
+    previous = char.DOT  # as if an empty token stood in front
     for i in range(n):
         c = view[i]
-        if c == 32 or c == 13 or c == 10 or c == 9 or c == 12:
+        if c in (char.SPACE, char.CR, char.LF, char.TAB, char.FF):
             raise InvalidSubjectError(f"{subject!r} has a blank or line break in it")
-        if c == 46 and previous == 46:
+        if c == char.DOT and previous == char.DOT:
             break
         previous = c
     else:
-        if previous != 46 and n <= SUBJECTS_MAX_BYTES:
+        if previous != char.DOT and n <= SUBJECTS_MAX_BYTES:
             return encoded
     raise InvalidSubjectError(_what_is_wrong(subject, n))
 

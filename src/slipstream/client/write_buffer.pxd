@@ -36,10 +36,10 @@ cdef class WriteBuffer:
     cpdef long long put_message(self, bytes subject, bytes reply, bytes block, bytes body) except -1
     @cython.locals(size=Py_ssize_t)
     cpdef long long put_view(self, bytes subject, bytes reply, bytes block, object body) except -1
-    cdef int _check(self, bytes subject, bytes block, Py_ssize_t size) except -1
+    cdef void _check(self, bytes subject, bytes block, Py_ssize_t size) except *
     @cython.locals(out=OutBuffer, before=Py_ssize_t, size=Py_ssize_t)
-    cdef int _put_large(self, bytes subject, bytes reply, bytes block, object body) except -1
+    cdef void _put_large(self, bytes subject, bytes reply, bytes block, object body) except *
     cpdef long long put_line(self, bytes line) except -1
-    cdef int _wake(self) except -1
+    cdef void _wake(self) except *
     @cython.locals(out=OutBuffer)
-    cpdef int flush(self) except -1
+    cpdef void flush(self) except *

@@ -106,7 +106,7 @@ class WriteBuffer:
         self._wake()
         return self.position
 
-    def _check(self, subject: bytes, block: bytes, size: _int) -> _int:
+    def _check(self, subject: bytes, block: bytes, size: _int) -> None:
         """Raise unless a message of this size may be put."""
         if (
             self.is_closed
@@ -115,11 +115,10 @@ class WriteBuffer:
             or (not self.headers_known and block)
         ):
             raise self._refusal(subject, size)
-        return 0
 
     def _put_large(
         self, subject: bytes, reply: bytes, block: bytes, body: "bytes | memoryview"
-    ) -> _int:
+    ) -> None:
         """Put a frame whose body stays where it is."""
         out = self._out
         before = out.size
@@ -130,7 +129,6 @@ class WriteBuffer:
         self._pieces.append(out.take())
         self._pieces.append(body)
         out.put(b"\r\n")
-        return 0
 
     def put_line(self, line: bytes) -> _int:
         """Put a frame without payload; its position."""
@@ -139,7 +137,7 @@ class WriteBuffer:
         self._wake()
         return self.position
 
-    def _wake(self) -> _int:
+    def _wake(self) -> None:
         """See to it that what was put is sent."""
         if self._pieces_size + self._out.size >= self._chunk:
             self.crowded = True
@@ -147,7 +145,6 @@ class WriteBuffer:
         elif not self._scheduled and not self.batching and self.transport is not None:
             self._scheduled = True
             self.loop.call_soon(self._turn_ends)
-        return 0
 
     def _refusal(self, subject: bytes, size: int) -> ClientError:
         name = subject.decode()
@@ -176,7 +173,7 @@ class WriteBuffer:
         self._scheduled = False
         self.flush()
 
-    def flush(self) -> _int:
+    def flush(self) -> None:
         """Give everything to the socket, if there is one that takes it."""
         out = self._out
         if out.size and self.transport is not None and not self._paused:
@@ -187,7 +184,6 @@ class WriteBuffer:
                 self.transport.write(out.take())
             if self._waiting:
                 self._admit()
-        return 0
 
     def _write_pieces(self) -> None:
         """Give large bodies to the socket from where they are."""

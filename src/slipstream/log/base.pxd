@@ -54,12 +54,12 @@ cdef class Log:
     @cython.locals(block=Block)
     cdef Block _block_of(self, unsigned long long seq)
     cpdef Column _ids(self, Block block)
-    cpdef int _fill(self, Block block, Py_ssize_t i, Record record) except -1
+    cpdef void _fill(self, Block block, Py_ssize_t i, Record record) except *
     @cython.locals(ids=Column)
     cpdef bint _find(self, Block block, Py_ssize_t i, Record record) except -1
-    cpdef int _forgotten(self, Block block, Py_ssize_t i, bint erase) except -1
+    cpdef void _forgotten(self, Block block, Py_ssize_t i, bint erase) except *
     @cython.locals(block=Block, i=Py_ssize_t, at=Py_ssize_t)
-    cpdef int move_first(self, unsigned long long start) except -1
+    cpdef void move_first(self, unsigned long long start) except *
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, at=Py_ssize_t)
     cdef unsigned long long _seek_first(self, unsigned int id, unsigned long long start) except? 0
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, at=Py_ssize_t)

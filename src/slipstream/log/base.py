@@ -140,7 +140,7 @@ class Log:
         assert block.ids is not None
         return block.ids
 
-    def _fill(self, block: Any, i: _int, record: Record) -> _int:
+    def _fill(self, block: Any, i: _int, record: Record) -> None:
         """Fill `record` with the message at place `i` of `block`."""
         raise NotImplementedError
 
@@ -152,9 +152,8 @@ class Log:
         self._fill(block, i, record)
         return True
 
-    def _forgotten(self, block: Any, i: _int, erase: bool) -> _int:
+    def _forgotten(self, block: Any, i: _int, erase: bool) -> None:
         """The message at place `i` was just removed from the index: remember that on disk too."""
-        return 0
 
     def _dropped(self, block: Any) -> None:
         """Nothing lives in `block` any more, and it was taken out of `blocks`."""
@@ -524,7 +523,7 @@ class Log:
         self._found = block
         return block
 
-    def move_first(self, start: _int) -> _int:
+    def move_first(self, start: _int) -> None:
         """`first_seq` becomes the first live sequence from `start` on."""
         at = max(self._index_of(start), 0)
         while self.messages and at < len(self.blocks):
@@ -536,10 +535,9 @@ class Log:
             if i >= 0:
                 self.first_seq = block.base + i
                 self.first_ts = self._ts_at(block, i)
-                return 0
+                return
         self.first_seq = self.last_seq + 1
         self.first_ts = 0
-        return 0
 
     def _ts_at(self, block: Block, i: _int) -> _int:
         """When the message at place `i` was stored; 0 if that can not be read."""

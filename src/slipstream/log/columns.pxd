@@ -9,17 +9,17 @@ cdef class Column:
     cdef Py_ssize_t _capacity
     cdef readonly Py_ssize_t size
 
-    cdef int _reserve(self, Py_ssize_t wanted) except -1
-    cpdef int append(self, unsigned int value) except -1
+    cdef void _reserve(self, Py_ssize_t wanted) except *
+    cpdef void append(self, unsigned int value) except *
     cpdef unsigned int get(self, Py_ssize_t i) except? 0xFFFFFFFE
-    cpdef int set(self, Py_ssize_t i, unsigned int value) except -1
+    cpdef void set(self, Py_ssize_t i, unsigned int value) except *
     cpdef Py_ssize_t next_used(self, Py_ssize_t i) except -2
     cpdef Py_ssize_t next_of(self, Py_ssize_t i, SubjectFilter matching) except -2
     cpdef Py_ssize_t last_of(self, Py_ssize_t i, unsigned int value) except -2
     cpdef Py_ssize_t count_of(self, Py_ssize_t start, Py_ssize_t stop, SubjectFilter matching) except -2
     cpdef Py_ssize_t count_used(self, Py_ssize_t start, Py_ssize_t stop) except -2
-    cpdef int truncate(self, Py_ssize_t size) except -1
+    cpdef void truncate(self, Py_ssize_t size) except *
     cpdef bytes pack(self, int width)
     cpdef bytes stats(self, Py_ssize_t names)
-    cpdef int bury(self, bytearray dead) except -1
+    cpdef void bury(self, bytearray dead) except *
     cpdef bytes pack_steps(self, unsigned int start)

@@ -29,10 +29,9 @@ class Column:
     def __len__(self) -> int:
         return len(self._values)
 
-    def append(self, value: int) -> int:
+    def append(self, value: int) -> None:
         """Add a place."""
         self._values.append(value)
-        return 0
 
     def get(self, i: int) -> int:
         """The value at place `i`; IndexError outside."""
@@ -40,12 +39,11 @@ class Column:
             raise IndexError(i)
         return self._values[i]
 
-    def set(self, i: int, value: int) -> int:
+    def set(self, i: int, value: int) -> None:
         """Replace the value at place `i`; IndexError outside."""
         if i < 0:
             raise IndexError(i)
         self._values[i] = value
-        return 0
 
     def next_used(self, i: int) -> int:
         """The first used place at or after `i`; -1 if there is none."""
@@ -79,12 +77,11 @@ class Column:
         """How many places in ``[start, stop)`` are used."""
         return sum(1 for value in self._values[max(start, 0) : max(stop, 0)] if value != GONE)
 
-    def truncate(self, size: int) -> int:
+    def truncate(self, size: int) -> None:
         """Drop the places from `size` on; IndexError if that is below zero."""
         if size < 0:
             raise IndexError(size)
         del self._values[size:]
-        return 0
 
     def pack(self, width: int) -> bytes:
         """Little-endian numbers of 1, 2 or 4 bytes; `GONE` becomes the largest one."""
@@ -132,12 +129,11 @@ class Column:
                 entry[2] = i
         return struct.pack(f"<{3 * names}I", *(number for entry in found for number in entry))
 
-    def bury(self, dead: bytearray) -> int:
+    def bury(self, dead: bytearray) -> None:
         """Mark the places whose bits are set in `dead` as `GONE`."""
         for i in range(min(len(dead) * 8, len(self._values))):
             if dead[i >> 3] >> (i & 7) & 1:
                 self._values[i] = GONE
-        return 0
 
     def pack_steps(self, start: int) -> bytes:
         """The differences from one value to the next, the first from `start` (u32, packed)."""

@@ -20,7 +20,7 @@ cdef class Column:
     def __len__(self):
         return self.size
 
-    cdef int _reserve(self, Py_ssize_t wanted) except -1:
+    cdef void _reserve(self, Py_ssize_t wanted) except *:
         cdef unsigned int *values
         cdef Py_ssize_t capacity
         if wanted > self._capacity:
@@ -32,25 +32,22 @@ cdef class Column:
                 raise MemoryError()
             self._values = values
             self._capacity = capacity
-        return 0
 
-    cpdef int append(self, unsigned int value) except -1:
+    cpdef void append(self, unsigned int value) except *:
         if self.size == self._capacity:
             self._reserve(self.size + 1)
         self._values[self.size] = value
         self.size += 1
-        return 0
 
     cpdef unsigned int get(self, Py_ssize_t i) except? 0xFFFFFFFE:
         if i < 0 or i >= self.size:
             raise IndexError(i)
         return self._values[i]
 
-    cpdef int set(self, Py_ssize_t i, unsigned int value) except -1:
+    cpdef void set(self, Py_ssize_t i, unsigned int value) except *:
         if i < 0 or i >= self.size:
             raise IndexError(i)
         self._values[i] = value
-        return 0
 
     cpdef Py_ssize_t next_used(self, Py_ssize_t i) except -2:
         if i < 0:
@@ -114,12 +111,11 @@ cdef class Column:
             start += 1
         return found
 
-    cpdef int truncate(self, Py_ssize_t size) except -1:
+    cpdef void truncate(self, Py_ssize_t size) except *:
         if size < 0:
             raise IndexError(size)
         if size < self.size:
             self.size = size
-        return 0
 
     cpdef bytes pack(self, int width):
         cdef bytes packed = PyBytes_FromStringAndSize(NULL, self.size * width)
@@ -221,14 +217,13 @@ cdef class Column:
             out[3 * name + 2] = <unsigned int> i
         return packed
 
-    cpdef int bury(self, bytearray dead) except -1:
+    cpdef void bury(self, bytearray dead) except *:
         cdef Py_ssize_t i
         cdef Py_ssize_t n = len(dead) * 8
         cdef const unsigned char *bits = dead
         for i in range(n if n < self.size else self.size):
             if (bits[i >> 3] >> (i & 7)) & 1:
                 self._values[i] = GONE_ENTRY
-        return 0
 
     cpdef bytes pack_steps(self, unsigned int start):
         cdef bytes packed = PyBytes_FromStringAndSize(NULL, self.size * 4)

@@ -57,7 +57,7 @@ cdef class FileLog(Log):
     @cython.locals(segment=Segment)
     cpdef Column _ids(self, Block block)
     @cython.locals(segment=Segment, offsets=Column)
-    cpdef int _fill(self, Block block, Py_ssize_t i, Record record) except -1
+    cpdef void _fill(self, Block block, Py_ssize_t i, Record record) except *
     cpdef bint _find(self, Block block, Py_ssize_t i, Record record) except -1
     @cython.locals(segment=Segment, seq="unsigned long long")
-    cpdef int _forgotten(self, Block block, Py_ssize_t i, bint erase) except -1
+    cpdef void _forgotten(self, Block block, Py_ssize_t i, bint erase) except *

@@ -599,7 +599,7 @@ class FileLog(Log):
         ids: Column = block.ids
         return ids
 
-    def _fill(self, block: Any, i: _int, record: Record) -> _int:
+    def _fill(self, block: Any, i: _int, record: Record) -> None:
         segment = block
         if segment is self._active:
             offsets: Any = block.offsets
@@ -610,7 +610,6 @@ class FileLog(Log):
         self.reader.fill(segment, i, record)
         if record.kind != MESSAGE and not self.replaying:
             raise CorruptionError(f"message {segment.base + i} was erased")
-        return 0
 
     def _find(self, block: Any, i: _int, record: Record) -> bool:
         known = block.ids is None and self.reader.find(block, i, record)
@@ -658,7 +657,7 @@ class FileLog(Log):
     def _lose(self, seq: _int) -> None:
         damage.lose(self, self._block_of(seq), seq)
 
-    def _forgotten(self, block: Any, i: _int, erase: bool) -> _int:
+    def _forgotten(self, block: Any, i: _int, erase: bool) -> None:
         segment = block
         seq = segment.base + i
         if erase:
@@ -669,12 +668,11 @@ class FileLog(Log):
             if segment.bytes < segment.compact_below:
                 self.compactor.add(segment)
         if erase or self.replaying or seq == self.first_seq:
-            return 0  # it stands on disk already, or the moved front will say it
+            return  # it stands on disk already, or the moved front will say it
         if self._tombs and self._tombs[-1][0] + self._tombs[-1][1] == seq:
             self._tombs[-1][1] += 1
         else:
             self._tombs.append([seq, 1])
-        return 0
 
     def _erase(self, segment: Segment, i: _int) -> None:
         """Destroy a message's bytes; the record stays whole, so that the next one is found."""

@@ -16,5 +16,5 @@ cdef class MemoryLog(Log):
     cpdef unsigned long long skip(self, long long ts) except 0
     cdef MemoryBlock _active(self)
     @cython.locals(memory=MemoryBlock, part=tuple, data=bytes)
-    cpdef int _fill(self, Block block, Py_ssize_t i, Record record) except -1
-    cpdef int _forgotten(self, Block block, Py_ssize_t i, bint erase) except -1
+    cpdef void _fill(self, Block block, Py_ssize_t i, Record record) except *
+    cpdef void _forgotten(self, Block block, Py_ssize_t i, bint erase) except *

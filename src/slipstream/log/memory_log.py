@@ -101,7 +101,7 @@ class MemoryLog(Log):
     def delete(self) -> None:
         self.blocks.clear()
 
-    def _fill(self, block: Any, i: _int, record: Record) -> _int:
+    def _fill(self, block: Any, i: _int, record: Record) -> None:
         memory = block
         part = memory.parts[i]
         data = part[0]
@@ -113,9 +113,7 @@ class MemoryLog(Log):
         record.ts = part[2]
         record.subject = part[3]
         record.kind = MESSAGE
-        return 0
 
-    def _forgotten(self, block: Any, i: _int, erase: bool) -> _int:
+    def _forgotten(self, block: Any, i: _int, erase: bool) -> None:
         memory = block
         memory.parts[i] = None
-        return 0

@@ -222,7 +222,7 @@ class Tally:
         self.durable = 0  # the most that one has called durable
         self.groups = False  # whether there are messages of groups
 
-    def add(self, subject_size: int, header_size: int, body_size: int, ts: int) -> int:
+    def add(self, subject_size: int, header_size: int, body_size: int, ts: int) -> None:
         """Count one message."""
         if self.messages == 0:
             self.first_ts = ts
@@ -230,7 +230,6 @@ class Tally:
         self.with_header += header_size > 0
         self.text_bytes += subject_size + header_size + body_size
         self.last_ts = ts
-        return 0
 
 
 def gather(

@@ -207,14 +207,13 @@ cpdef Py_ssize_t next_whole(bytes data, Py_ssize_t at, unsigned int salt, unsign
 
 
 cdef class Tally:
-    cpdef int add(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size, long long ts) except -1:
+    cpdef void add(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size, long long ts) except *:
         if self.messages == 0:
             self.first_ts = ts
         self.messages += 1
         self.with_header += header_size > 0
         self.text_bytes += subject_size + header_size + body_size
         self.last_ts = ts
-        return 0
 
 
 cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectIndex subjects, unsigned long long base, Column ids, Column offsets, Tally tally) except -1:

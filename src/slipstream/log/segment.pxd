@@ -28,4 +28,4 @@ cdef class Segment(Block):
     cdef public list chunks
     cdef public object copy
 
-    cpdef int bury(self, Py_ssize_t i) except -1
+    cpdef void bury(self, Py_ssize_t i) except *

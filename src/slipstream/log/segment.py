@@ -112,12 +112,11 @@ class Segment(Block):
             self.file.close()
             self.file = None
 
-    def bury(self, i: _int) -> _int:
+    def bury(self, i: _int) -> None:
         """Note that place `i` was removed after the segment was closed."""
         if self.dead is None:
             self.dead = bytearray(self.places // 8 + 1)
         self.dead[i >> 3] |= 1 << (i & 7)
-        return 0
 
 
 def first_format_salt(base: _int) -> _int:

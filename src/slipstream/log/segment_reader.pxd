@@ -16,11 +16,11 @@ cdef class SegmentReader:
     cdef public int held
     cdef list _unlinked_late
 
-    cpdef int fill(self, Segment segment, Py_ssize_t i, Record record) except -1
+    cpdef void fill(self, Segment segment, Py_ssize_t i, Record record) except *
     @cython.locals(offsets=Column, offset=Py_ssize_t)
-    cpdef int fill_as_stored(self, Segment segment, Py_ssize_t i, Record record) except -1
+    cpdef void fill_as_stored(self, Segment segment, Py_ssize_t i, Record record) except *
     @cython.locals(step=Py_ssize_t, at=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t, data=bytes, seq="unsigned long long")
     cpdef bint find(self, Segment segment, Py_ssize_t i, Record record) except -1
     @cython.locals(at=Py_ssize_t, n=Py_ssize_t, middle=Py_ssize_t)
-    cdef int _look(self, Segment segment, Py_ssize_t offset) except -1
-    cpdef int load(self, Segment segment) except -1
+    cdef void _look(self, Segment segment, Py_ssize_t offset) except *
+    cpdef void load(self, Segment segment) except *

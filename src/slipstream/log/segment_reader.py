@@ -61,14 +61,13 @@ class SegmentReader:
         self.held = 0  # how many read the files as they were: none is removed or written anew
         self._unlinked_late: list[str] = []
 
-    def fill(self, segment: Segment, i: _int, record: Record) -> _int:
+    def fill(self, segment: Segment, i: _int, record: Record) -> None:
         """Fill `record` with the message at place `i`. Raises `CorruptionError`, OSError."""
         self.fill_as_stored(segment, i, record)
         if record.packed:
             unpack(record)
-        return 0
 
-    def fill_as_stored(self, segment: Segment, i: _int, record: Record) -> _int:
+    def fill_as_stored(self, segment: Segment, i: _int, record: Record) -> None:
         """The same, but with the body as it stands on disk."""
         offsets: Any = segment.offsets
         offset = offsets.get(i)
@@ -82,14 +81,14 @@ class SegmentReader:
         if decode(self._window, start, segment.salt, segment.base, record) and _is(
             record, segment, i
         ):
-            return 0
+            return
         # It runs over the window's end, or is damaged: look at exactly this record.
         self._window = self._record_at(segment, offset)
         self._window_of = segment
         self._window_start = offset
         # A disk may have put a copy of another record of the segment here: that one is whole, too.
         if decode(self._window, 0, segment.salt, segment.base, record) and _is(record, segment, i):
-            return 0
+            return
         raise CorruptionError(
             f"message {segment.base + i} in {segment.path} is damaged at byte {offset}"
         )
@@ -121,7 +120,7 @@ class SegmentReader:
                 return True
             at = start + end
 
-    def _look(self, segment: Segment, offset: _int) -> _int:
+    def _look(self, segment: Segment, offset: _int) -> None:
         """Move the window to where `offset` is."""
         self._window_of = segment
         n = len(segment.chunks)
@@ -134,7 +133,7 @@ class SegmentReader:
                 else:
                     n = middle
             self._window_start, self._window = segment.chunks[at]
-            return 0
+            return
         try:
             self._window_start, self._window = self._cache.window(
                 self.file_of(segment), segment.path, offset, segment.closed
@@ -143,7 +142,6 @@ class SegmentReader:
             if error.errno != errno.EIO:
                 raise
             self._window_start, self._window = offset, b""  # perhaps the record itself is well
-        return 0
 
     def _record_at(self, segment: Segment, offset: _int) -> bytes:
         try:
@@ -180,7 +178,7 @@ class SegmentReader:
         segment.unwanted = False
         return segment.file
 
-    def load(self, segment: Segment) -> _int:
+    def load(self, segment: Segment) -> None:
         """Bring a closed segment's columns into memory, and let older ones go."""
         file = self.file_of(segment)
         try:
@@ -195,7 +193,6 @@ class SegmentReader:
         if segment.dead is not None:
             segment.ids.bury(segment.dead)
         self.may_unload(segment)
-        return 0
 
     def _drop_footer(self, segment: Segment, file: File) -> None:
         """Its second part is damaged, and perhaps records too: the next opening scans and counts

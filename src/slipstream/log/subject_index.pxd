@@ -27,15 +27,15 @@ cdef class SubjectIndex:
     cdef readonly Py_ssize_t live
 
     cdef unsigned int _hash(self, const char *text, Py_ssize_t size) noexcept
-    cdef int _grow_ids(self) except -1
-    cdef int _grow_table(self, Py_ssize_t slots) except -1
-    cdef int _make_room(self, Py_ssize_t subjects) except -1
+    cdef void _grow_ids(self) except *
+    cdef void _grow_table(self, Py_ssize_t slots) except *
+    cdef void _make_room(self, Py_ssize_t subjects) except *
     cdef void _load(self, unsigned int id, unsigned int count, unsigned long long first, unsigned long long last) noexcept
     cdef Py_ssize_t _slot_of(self, const char *text, Py_ssize_t size, unsigned int hash) noexcept
-    cdef int _check(self, unsigned int id) except -1
-    cdef int _add_to_shapes(self, unsigned int id) except -1
+    cdef void _check(self, unsigned int id) except *
+    cdef void _add_to_shapes(self, unsigned int id) except *
     cdef Shape _shape_for(self, bytes pattern)
-    cdef int _forget(self, unsigned int id) except -1
+    cdef void _forget(self, unsigned int id) except *
     cdef long long _intern(self, const char *text, Py_ssize_t size) except -1
     cdef long long _intern_hashed(self, const char *text, Py_ssize_t size, unsigned int hash) except -1
     cpdef long long intern(self, bytes subject) except -1
@@ -44,11 +44,11 @@ cdef class SubjectIndex:
     cpdef unsigned int count(self, unsigned int id) except? 0xFFFFFFFE
     cpdef unsigned long long first(self, unsigned int id) except? 0xFFFFFFFE
     cpdef unsigned long long last(self, unsigned int id) except? 0xFFFFFFFE
-    cpdef int set_first(self, unsigned int id, unsigned long long seq) except -1
-    cpdef int set_last(self, unsigned int id, unsigned long long seq) except -1
-    cpdef int added(self, unsigned int id, unsigned long long seq) except -1
+    cpdef void set_first(self, unsigned int id, unsigned long long seq) except *
+    cpdef void set_last(self, unsigned int id, unsigned long long seq) except *
+    cpdef void added(self, unsigned int id, unsigned long long seq) except *
     cpdef list matching(self, bytes pattern)
-    cpdef int removed(self, unsigned int id, unsigned long long seq) except -1
+    cpdef void removed(self, unsigned int id, unsigned long long seq) except *
 
 
 cdef class SubjectFilter:
@@ -62,7 +62,7 @@ cdef class SubjectFilter:
     cdef unsigned int *_seen
     cdef Py_ssize_t _size
 
-    cpdef int refresh(self) except -1
+    cpdef void refresh(self) except *
     cpdef long long at_or_after(self, long long seq) except -2
     cpdef bint accepts(self, unsigned int id) except -1
     cdef bint _decide(self, unsigned int id) except -1

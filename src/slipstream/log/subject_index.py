@@ -99,17 +99,15 @@ class SubjectIndex:
         """The highest live sequence; 0 when it is not known."""
         return self._entry(id).last
 
-    def set_first(self, id: int, seq: int) -> int:
+    def set_first(self, id: int, seq: int) -> None:
         """Note the lowest live sequence."""
         self._entry(id).first = seq
-        return 0
 
-    def set_last(self, id: int, seq: int) -> int:
+    def set_last(self, id: int, seq: int) -> None:
         """Note the highest live sequence."""
         self._entry(id).last = seq
-        return 0
 
-    def added(self, id: int, seq: int) -> int:
+    def added(self, id: int, seq: int) -> None:
         """A message with this subject was stored as `seq`, above all others."""
         entry = self._entry(id)
         if entry.count == 0:
@@ -117,7 +115,6 @@ class SubjectIndex:
             entry.first = seq
         entry.count += 1
         entry.last = seq
-        return 0
 
     def load_block(self, names: bytes, stats: bytes, base: int) -> None:
         """Take over a whole block: subjects joined by line feeds, and for each its count, first and
@@ -134,19 +131,18 @@ class SubjectIndex:
             entry.count += count
             entry.last = max(entry.last, base + last)
 
-    def removed(self, id: int, seq: int) -> int:
+    def removed(self, id: int, seq: int) -> None:
         """Message `seq` with this subject is gone; with the last one the id is free again."""
         entry = self._entry(id)
         entry.count -= 1
         if entry.count == 0:
             self.live -= 1
             self._forget(id, entry)
-            return 0
+            return
         if entry.first == seq:
             entry.first = entry.last if entry.count == 1 and entry.last != seq else 0
         if entry.last == seq:
             entry.last = 0
-        return 0
 
     def _forget(self, id: int, entry: _Entry) -> None:
         """No message has this subject any more: its id is free again."""
@@ -211,11 +207,10 @@ class SubjectFilter:
         self._matches_many = False
         self._decided: dict[int, bool] = {}
 
-    def refresh(self) -> int:
+    def refresh(self) -> None:
         """Look up what may have changed since the last use; call it before scanning."""
         if self.literal:
             self.only = self._index.find(self.literal)
-        return 0
 
     def at_or_after(self, seq: int) -> int:
         """Where to go on looking from `seq`: none before it matches, or none at all (-1).

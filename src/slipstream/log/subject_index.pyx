@@ -68,7 +68,7 @@ cdef class SubjectIndex:
             return 0
         return ((self._slot_of(text, size, hash) - <Py_ssize_t> hash) & (self._slots - 1)) + 1
 
-    cdef int _grow_ids(self) except -1:
+    cdef void _grow_ids(self) except *:
         cdef Py_ssize_t n = self._capacity + (self._capacity >> 1) + 8
         self._texts = <char **> resized(self._texts, n * sizeof(char *))
         self._sizes = <unsigned short *> resized(self._sizes, n * sizeof(unsigned short))
@@ -77,9 +77,8 @@ cdef class SubjectIndex:
         self._firsts = <unsigned long long *> resized(self._firsts, n * sizeof(unsigned long long))
         self._lasts = <unsigned long long *> resized(self._lasts, n * sizeof(unsigned long long))
         self._capacity = n
-        return 0
 
-    cdef int _grow_table(self, Py_ssize_t slots) except -1:
+    cdef void _grow_table(self, Py_ssize_t slots) except *:
         cdef Slot *old = self._table
         cdef Slot *table = <Slot *> calloc(slots, sizeof(Slot))
         cdef Py_ssize_t i
@@ -95,16 +94,14 @@ cdef class SubjectIndex:
         free(old)
         self._table = table
         self._slots = slots
-        return 0
 
-    cdef int _make_room(self, Py_ssize_t subjects) except -1:
+    cdef void _make_room(self, Py_ssize_t subjects) except *:
         """Let the table be at most half full with so many more subjects."""
         cdef Py_ssize_t slots = max(self._slots, FIRST_SLOTS)
         while 2 * (self._ids - self._free_count + subjects) > slots:
             slots *= 2
         if slots != self._slots:
             self._grow_table(slots)
-        return 0
 
     cdef Py_ssize_t _slot_of(self, const char *text, Py_ssize_t size, unsigned int hash) noexcept:
         """The slot that holds this text, or the empty one where it would go; there is a table."""
@@ -158,12 +155,11 @@ cdef class SubjectIndex:
             self._add_to_shapes(<unsigned int> id)
         return id
 
-    cdef int _add_to_shapes(self, unsigned int id) except -1:
+    cdef void _add_to_shapes(self, unsigned int id) except *:
         cdef bytes text = self.subject(id)
         cdef Shape shape
         for shape in self._shapes.values():
             shape.add(id, text)
-        return 0
 
     cpdef long long intern(self, bytes subject) except -1:
         return self._intern(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
@@ -178,10 +174,9 @@ cdef class SubjectIndex:
         )
         return <long long> self._table[at].holder - 1
 
-    cdef int _check(self, unsigned int id) except -1:
+    cdef void _check(self, unsigned int id) except *:
         if id >= self._ids or self._texts[id] == NULL:
             raise IndexError(id)
-        return 0
 
     cpdef bytes subject(self, unsigned int id):
         self._check(id)
@@ -202,24 +197,21 @@ cdef class SubjectIndex:
         self._check(id)
         return self._lasts[id]
 
-    cpdef int set_first(self, unsigned int id, unsigned long long seq) except -1:
+    cpdef void set_first(self, unsigned int id, unsigned long long seq) except *:
         self._check(id)
         self._firsts[id] = seq
-        return 0
 
-    cpdef int set_last(self, unsigned int id, unsigned long long seq) except -1:
+    cpdef void set_last(self, unsigned int id, unsigned long long seq) except *:
         self._check(id)
         self._lasts[id] = seq
-        return 0
 
-    cpdef int added(self, unsigned int id, unsigned long long seq) except -1:
+    cpdef void added(self, unsigned int id, unsigned long long seq) except *:
         self._check(id)
         if self._counts[id] == 0:
             self.live += 1
             self._firsts[id] = seq
         self._counts[id] += 1
         self._lasts[id] = seq
-        return 0
 
     cdef void _load(self, unsigned int id, unsigned int count, unsigned long long first, unsigned long long last) noexcept:
         if self._counts[id] == 0:
@@ -264,13 +256,13 @@ cdef class SubjectIndex:
         if at <= stop:
             raise ValueError("more subjects than numbers")
 
-    cpdef int removed(self, unsigned int id, unsigned long long seq) except -1:
+    cpdef void removed(self, unsigned int id, unsigned long long seq) except *:
         self._check(id)
         self._counts[id] -= 1
         if self._counts[id] == 0:
             self.live -= 1
             self._forget(id)
-            return 0
+            return
         if self._firsts[id] == seq:
             if self._counts[id] == 1 and self._lasts[id] != seq:
                 self._firsts[id] = self._lasts[id]
@@ -278,7 +270,6 @@ cdef class SubjectIndex:
                 self._firsts[id] = 0
         if self._lasts[id] == seq:
             self._lasts[id] = 0
-        return 0
 
     def clear(self):
         cdef Py_ssize_t id
@@ -288,7 +279,7 @@ cdef class SubjectIndex:
                 self._forget(<unsigned int> id)
         self.live = 0
 
-    cdef int _forget(self, unsigned int id) except -1:
+    cdef void _forget(self, unsigned int id) except *:
         cdef unsigned int hash = self._hash(self._texts[id], self._sizes[id])
         cdef Py_ssize_t at = self._slot_of(self._texts[id], self._sizes[id], hash)
         cdef Py_ssize_t next = at
@@ -314,7 +305,6 @@ cdef class SubjectIndex:
             self._free = <unsigned int *> resized(self._free, self._free_capacity * sizeof(unsigned int))
         self._free[self._free_count] = id
         self._free_count += 1
-        return 0
 
     def ids(self):
         cdef Py_ssize_t id
@@ -371,10 +361,9 @@ cdef class SubjectFilter:
         free(self._verdicts)
         free(self._seen)
 
-    cpdef int refresh(self) except -1:
+    cpdef void refresh(self) except *:
         if self.literal:
             self.only = self._index.find(self.literal)
-        return 0
 
     cpdef long long at_or_after(self, long long seq) except -2:
         cdef long long wanted = -1

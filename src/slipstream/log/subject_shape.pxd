@@ -12,9 +12,9 @@ cdef class Shape:
     cdef Py_ssize_t _capacity
 
     cdef bint _hash(self, bytes text, unsigned int *hash)
-    cdef int _link(self, unsigned int id) except -1
-    cdef int _grow_ids(self, Py_ssize_t wanted) except -1
-    cdef int _grow_buckets(self) except -1
-    cpdef int add(self, unsigned int id, bytes subject) except -1
-    cpdef int remove(self, unsigned int id) except -1
+    cdef void _link(self, unsigned int id) except *
+    cdef void _grow_ids(self, Py_ssize_t wanted) except *
+    cdef void _grow_buckets(self) except *
+    cpdef void add(self, unsigned int id, bytes subject) except *
+    cpdef void remove(self, unsigned int id) except *
     cpdef list candidates(self, bytes pattern)

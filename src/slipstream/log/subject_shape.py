@@ -25,22 +25,20 @@ class Shape:
         tokens = text.split(b".")[:LONGEST]
         return tuple(token for i, token in enumerate(tokens) if self._places >> i & 1)
 
-    def add(self, id: int, subject: bytes) -> int:
+    def add(self, id: int, subject: bytes) -> None:
         """Take in a subject, unless no pattern of this shape can match it."""
         size = subject.count(b".") + 1
         if size == self._tokens or (self._open_end and size > self._tokens):
             key = self._keys[id] = self._key(subject)
             self._ids.setdefault(key, {})[id] = None
-        return 0
 
-    def remove(self, id: int) -> int:
+    def remove(self, id: int) -> None:
         """Let a subject go; nothing if it was not taken in."""
         key = self._keys.pop(id, None)
         if key is not None:
             del self._ids[key][id]
             if not self._ids[key]:
                 del self._ids[key]
-        return 0
 
     def candidates(self, pattern: bytes) -> list[int]:
         """All ids that `pattern`, which has this shape, can match, in any order.

@@ -56,16 +56,15 @@ cdef class Shape:
         hash[0] = folded(h, self._key)
         return token == self._tokens or (self._open_end and token > self._tokens)
 
-    cdef int _grow_ids(self, Py_ssize_t wanted) except -1:
+    cdef void _grow_ids(self, Py_ssize_t wanted) except *:
         cdef Py_ssize_t n = wanted + (wanted >> 3) + 8
         self._hashes = <unsigned int *> resized(self._hashes, n * sizeof(unsigned int))
         self._next = <unsigned int *> resized(self._next, n * sizeof(unsigned int))
         self._previous = <unsigned int *> resized(self._previous, n * sizeof(unsigned int))
         memset(self._previous + self._capacity, 0, (n - self._capacity) * sizeof(unsigned int))
         self._capacity = n
-        return 0
 
-    cdef int _grow_buckets(self) except -1:
+    cdef void _grow_buckets(self) except *:
         cdef Py_ssize_t n = self._bucket_count * 2 if self._bucket_count else FIRST_BUCKETS
         cdef unsigned int *buckets = <unsigned int *> calloc(n, sizeof(unsigned int))
         cdef Py_ssize_t id
@@ -77,21 +76,19 @@ cdef class Shape:
         for id in range(self._capacity):
             if self._previous[id]:
                 self._link(<unsigned int> id)
-        return 0
 
-    cdef int _link(self, unsigned int id) except -1:
+    cdef void _link(self, unsigned int id) except *:
         cdef unsigned int *bucket = &self._buckets[self._hashes[id] & (self._bucket_count - 1)]
         self._next[id] = bucket[0]
         if bucket[0]:
             self._previous[bucket[0] - 1] = id + 1
         self._previous[id] = HEAD
         bucket[0] = id + 1
-        return 0
 
-    cpdef int add(self, unsigned int id, bytes subject) except -1:
+    cpdef void add(self, unsigned int id, bytes subject) except *:
         cdef unsigned int hash = 0
         if not self._hash(subject, &hash):
-            return 0
+            return
         if id >= self._capacity:
             self._grow_ids(id + 1)
         if self._members == self._bucket_count:
@@ -99,13 +96,12 @@ cdef class Shape:
         self._hashes[id] = hash
         self._link(id)
         self._members += 1
-        return 0
 
-    cpdef int remove(self, unsigned int id) except -1:
+    cpdef void remove(self, unsigned int id) except *:
         cdef unsigned int before
         cdef unsigned int behind
         if id >= self._capacity or not self._previous[id]:
-            return 0
+            return
         before = self._previous[id]
         behind = self._next[id]
         if before == HEAD:
@@ -116,7 +112,6 @@ cdef class Shape:
             self._previous[behind - 1] = before
         self._previous[id] = 0
         self._members -= 1
-        return 0
 
     cpdef list candidates(self, bytes pattern):
         cdef list found = []

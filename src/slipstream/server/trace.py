@@ -13,18 +13,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from slipstream.wire.client_frames import (
-    CONNECT,
-    ERR,
-    INFO,
-    OK,
-    PING,
-    PONG,
-    PUB,
-    SUB,
-    UNSUB,
-    ClientFrames,
-)
+from slipstream.wire.client_frames import ClientFrames
+from slipstream.wire.operations import CONNECT, ERR, INFO, OK, PING, PONG, PUB, SUB, UNSUB
 
 if TYPE_CHECKING:
     from slipstream.server.logger import Logger

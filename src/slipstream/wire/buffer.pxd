@@ -12,20 +12,20 @@ cdef class OutBuffer:
 
     # For writers of raw memory: make room for `extra` bytes behind `size`, write at
     # `_data + size`, then add to `size` what was written.
-    cdef int _grow(self, Py_ssize_t extra) except -1
-    cdef int _set_capacity(self, Py_ssize_t capacity) except -1
-    cpdef int put(self, bytes data) except -1
-    cpdef int put_slice(self, bytes data, Py_ssize_t start, Py_ssize_t end) except -1
-    cpdef int put_byte(self, unsigned char value) except -1
-    cpdef int put_int(self, long long value) except -1
-    cpdef int put_message(self, bytes subject, bytes sid, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -1
-    cpdef int put_message_line(self, bytes subject, bytes sid, bytes reply, Py_ssize_t header, Py_ssize_t total) except -1
-    cpdef int share(self, bytes data) except -1
-    cpdef int put_publish(self, bytes subject, bytes reply, bytes header, bytes body) except -1
-    cpdef int put_publish_start(self, bytes subject, bytes reply, bytes header, Py_ssize_t size) except -1
+    cdef void _grow(self, Py_ssize_t extra) except *
+    cdef void _set_capacity(self, Py_ssize_t capacity) except *
+    cpdef void put(self, bytes data) except *
+    cpdef void put_slice(self, bytes data, Py_ssize_t start, Py_ssize_t end) except *
+    cpdef void put_byte(self, unsigned char value) except *
+    cpdef void put_int(self, long long value) except *
+    cpdef void put_message(self, bytes subject, bytes sid, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except *
+    cpdef void put_message_line(self, bytes subject, bytes sid, bytes reply, Py_ssize_t header, Py_ssize_t total) except *
+    cpdef void share(self, bytes data) except *
+    cpdef void put_publish(self, bytes subject, bytes reply, bytes header, bytes body) except *
+    cpdef void put_publish_start(self, bytes subject, bytes reply, bytes header, Py_ssize_t size) except *
     cdef unsigned char *_publish_start(self, bytes subject, bytes reply, bytes header, Py_ssize_t size, Py_ssize_t behind) except NULL
     cpdef Py_ssize_t length(self)
     cpdef bytes take(self)
     cpdef list take_parts(self)
-    cdef int _empty(self) except -1
-    cpdef int clear(self) except -1
+    cdef void _empty(self) except *
+    cpdef void clear(self) except *

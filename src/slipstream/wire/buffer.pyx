@@ -4,6 +4,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.ref cimport PyObject
 from libc.string cimport memcpy
 
+from slipstream.wire.ascii cimport CR, LF, MINUS, SPACE, ZERO
+
 # What is put goes right into the bytes object that `take` gives away: until then nobody else knows it,
 # so it may grow and change (CPython's own writers do the same).
 cdef extern from "Python.h":
@@ -22,7 +24,8 @@ cdef Py_ssize_t GIVEN_MIN = 512 * 1024
 cdef Py_ssize_t WANTED_MAX = 4 * 1024 * 1024
 
 # The methods ask `len`, which raises for None; PyBytes_GET_SIZE does not look.
-cdef int DIGITS_MAX = 20
+cdef enum:
+    DIGITS_MAX = 20
 cdef char *BAD_SLICE = "slice outside of the data"
 
 
@@ -36,17 +39,17 @@ cdef inline unsigned char *write_bytes(unsigned char *to, bytes data) noexcept:
 cdef inline unsigned char *write_word(unsigned char *to, bytes data) noexcept:
     """Write `data` and a blank; where that ends."""
     to = write_bytes(to, data)
-    to[0] = 32
+    to[0] = SPACE
     return to + 1
 
 
 cdef inline unsigned char *write_int(unsigned char *to, unsigned long long value) noexcept:
     """Write `value` in decimal; where it ends."""
-    cdef unsigned char digits[20]
+    cdef unsigned char digits[DIGITS_MAX]
     cdef int at = DIGITS_MAX
     while True:
         at -= 1
-        digits[at] = <unsigned char> (48 + value % 10)
+        digits[at] = <unsigned char> (ZERO + value % 10)
         value = value // 10
         if value == 0:
             break
@@ -55,8 +58,8 @@ cdef inline unsigned char *write_int(unsigned char *to, unsigned long long value
 
 
 cdef inline unsigned char *write_line_end(unsigned char *to) noexcept:
-    to[0] = 13
-    to[1] = 10
+    to[0] = CR
+    to[1] = LF
     return to + 2
 
 
@@ -65,7 +68,7 @@ cdef inline unsigned char *write_message_line(
 ) noexcept:
     """The first line of a frame to a subscriber; an HMSG where there is a header."""
     if header:
-        to[0] = 72
+        to[0] = c"H"
         to += 1
     memcpy(to, b"MSG ", 4)
     to = write_word(to + 4, subject)
@@ -74,7 +77,7 @@ cdef inline unsigned char *write_message_line(
         to = write_word(to, reply)
     if header:
         to = write_int(to, header)
-        to[0] = 32
+        to[0] = SPACE
         to += 1
     return write_line_end(write_int(to, total))
 
@@ -92,11 +95,11 @@ cdef class OutBuffer:
     def __dealloc__(self):
         Py_XDECREF(self._held)
 
-    cdef int _grow(self, Py_ssize_t extra) except -1:
+    cdef void _grow(self, Py_ssize_t extra) except *:
         cdef Py_ssize_t needed = self.size + extra
         cdef Py_ssize_t capacity
         if needed <= self._capacity:
-            return 0
+            return
         capacity = self._capacity * 2 if self._capacity else self._wanted
         if capacity < needed:
             capacity = needed
@@ -106,9 +109,8 @@ cdef class OutBuffer:
             self._capacity = capacity
         else:
             self._set_capacity(capacity)
-        return 0
 
-    cdef int _set_capacity(self, Py_ssize_t capacity) except -1:
+    cdef void _set_capacity(self, Py_ssize_t capacity) except *:
         try:
             _resize(&self._held, capacity)
         except MemoryError:
@@ -116,17 +118,15 @@ cdef class OutBuffer:
             raise
         self._data = <unsigned char *> _text_of(self._held)
         self._capacity = capacity
-        return 0
 
-    cpdef int put(self, bytes data) except -1:
+    cpdef void put(self, bytes data) except *:
         cdef Py_ssize_t n = len(data)
         if self.size + n > self._capacity:
             self._grow(n)
         memcpy(self._data + self.size, PyBytes_AS_STRING(data), n)
         self.size += n
-        return 0
 
-    cpdef int put_slice(self, bytes data, Py_ssize_t start, Py_ssize_t end) except -1:
+    cpdef void put_slice(self, bytes data, Py_ssize_t start, Py_ssize_t end) except *:
         cdef Py_ssize_t n = end - start
         if start < 0 or end < start or end > len(data):
             raise IndexError(BAD_SLICE.decode())
@@ -134,29 +134,26 @@ cdef class OutBuffer:
             self._grow(n)
         memcpy(self._data + self.size, PyBytes_AS_STRING(data) + start, n)
         self.size += n
-        return 0
 
-    cpdef int put_byte(self, unsigned char value) except -1:
+    cpdef void put_byte(self, unsigned char value) except *:
         if self.size == self._capacity:
             self._grow(1)
         self._data[self.size] = value
         self.size += 1
-        return 0
 
-    cpdef int put_int(self, long long value) except -1:
+    cpdef void put_int(self, long long value) except *:
         cdef unsigned char *to
         if self.size + DIGITS_MAX + 1 > self._capacity:
             self._grow(DIGITS_MAX + 1)
         to = self._data + self.size
         if value < 0:
-            to[0] = 45
+            to[0] = MINUS
             to = write_int(to + 1, <unsigned long long> (-(value + 1)) + 1)
         else:
             to = write_int(to, <unsigned long long> value)
         self.size = to - self._data
-        return 0
 
-    cpdef int put_message(self, bytes subject, bytes sid, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -1:
+    cpdef void put_message(self, bytes subject, bytes sid, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except *:
         cdef Py_ssize_t header = body_start - header_start
         cdef Py_ssize_t total = end - header_start
         cdef Py_ssize_t room
@@ -171,9 +168,8 @@ cdef class OutBuffer:
         memcpy(to, PyBytes_AS_STRING(data) + header_start, total)
         to = write_line_end(to + total)
         self.size = to - self._data
-        return 0
 
-    cpdef int put_message_line(self, bytes subject, bytes sid, bytes reply, Py_ssize_t header, Py_ssize_t total) except -1:
+    cpdef void put_message_line(self, bytes subject, bytes sid, bytes reply, Py_ssize_t header, Py_ssize_t total) except *:
         cdef Py_ssize_t room
         cdef unsigned char *to
         room = len(subject) + len(sid) + len(reply)
@@ -182,19 +178,16 @@ cdef class OutBuffer:
             self._grow(room)
         to = write_message_line(self._data + self.size, subject, sid, reply, header, total)
         self.size = to - self._data
-        return 0
 
-    cpdef int put_publish(self, bytes subject, bytes reply, bytes header, bytes body) except -1:
+    cpdef void put_publish(self, bytes subject, bytes reply, bytes header, bytes body) except *:
         cdef Py_ssize_t size = len(body)
         cdef unsigned char *to = self._publish_start(subject, reply, header, size, size + 2)
         to = write_line_end(write_bytes(to, body))
         self.size = to - self._data
-        return 0
 
-    cpdef int put_publish_start(self, bytes subject, bytes reply, bytes header, Py_ssize_t size) except -1:
+    cpdef void put_publish_start(self, bytes subject, bytes reply, bytes header, Py_ssize_t size) except *:
         cdef unsigned char *to = self._publish_start(subject, reply, header, size, 0)
         self.size = to - self._data
-        return 0
 
     cdef unsigned char *_publish_start(self, bytes subject, bytes reply, bytes header, Py_ssize_t size, Py_ssize_t behind) except NULL:
         """Write a frame up to its body, with room for `behind` bytes after that; where it ends."""
@@ -206,7 +199,7 @@ cdef class OutBuffer:
             self._grow(room)
         to = self._data + self.size
         if PyBytes_GET_SIZE(header):
-            to[0] = 72
+            to[0] = c"H"
             to += 1
         memcpy(to, b"PUB ", 4)
         to = write_word(to + 4, subject)
@@ -214,7 +207,7 @@ cdef class OutBuffer:
             to = write_word(to, reply)
         if PyBytes_GET_SIZE(header):
             to = write_int(to, PyBytes_GET_SIZE(header))
-            to[0] = 32
+            to[0] = SPACE
             to += 1
         to = write_line_end(write_int(to, total))
         return write_bytes(to, header)
@@ -230,7 +223,7 @@ cdef class OutBuffer:
         self._empty()
         return taken
 
-    cpdef int share(self, bytes data) except -1:
+    cpdef void share(self, bytes data) except *:
         cdef Py_ssize_t n = len(data)
         if self._shares is None:
             self._shares = []
@@ -239,7 +232,6 @@ cdef class OutBuffer:
             self._shares.append(self.take())
         self._shares.append(data)
         self.shared += n
-        return 0
 
     cpdef Py_ssize_t length(self):
         return self.size + self.shared
@@ -254,15 +246,14 @@ cdef class OutBuffer:
             parts.append(self.take())
         return parts
 
-    cpdef int clear(self) except -1:
+    cpdef void clear(self) except *:
         self._shares = None
         self.shared = 0
-        return self._empty()
+        self._empty()
 
-    cdef int _empty(self) except -1:
+    cdef void _empty(self) except *:
         self.size = 0
         if self._capacity > KEPT_CAPACITY:
             Py_XDECREF(self._held)
             self._held = NULL
             self._capacity = 0
-        return 0

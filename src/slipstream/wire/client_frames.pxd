@@ -1,4 +1,6 @@
 import cython
+cimport slipstream.wire.ascii as char
+cimport slipstream.wire.operations as operations
 
 from slipstream.wire.frames cimport Frames
 
@@ -12,8 +14,10 @@ cdef class ClientFrames(Frames):
     cpdef int next(self) except -100
     @cython.locals(view="const unsigned char *", i=Py_ssize_t, spelled=int)
     cdef int _operation(self, bytes name, bint needs_blank) except -100
-    @cython.locals(op=int, words=int, needed=int, total=Py_ssize_t, header=Py_ssize_t)
+    @cython.locals(found=int, words=int, needed=int, total=Py_ssize_t, header=Py_ssize_t)
     cdef int _publish(self, bytes name) except -100
+    @cython.locals(found=int)
+    cdef int _body(self, Py_ssize_t header, Py_ssize_t total) except -100
     @cython.locals(found=int)
     cdef int _line(self, bytes name, int op, bint needs_blank) except -100
     @cython.locals(found=int, at=Py_ssize_t, end=Py_ssize_t)

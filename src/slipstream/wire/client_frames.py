@@ -7,48 +7,9 @@ Three kinds of errors have different consequences: an unknown operation and a cr
 to the client before the connection is closed; malformed arguments close it without a word.
 """
 
-from slipstream.wire.frames import MORE, Frames
-
-PUB = 1  # also HPUB: then `has_header` is set
-SUB = 2
-UNSUB = 3
-CONNECT = 4
-PING = 5
-PONG = 6
-INFO = 7
-OK = 8
-ERR = 9
-
-UNKNOWN_OPERATION = -1  # -ERR 'Unknown Protocol Operation', then close
-BAD_ARGUMENTS = -2  # close without a word
-LINE_TOO_LONG = -3  # -ERR 'maximum control line exceeded', then close
-PAYLOAD_TOO_LARGE = -4  # -ERR 'Maximum Payload Violation', then close
-
-ERROR_TEXTS = {
-    UNKNOWN_OPERATION: b"Unknown Protocol Operation",
-    BAD_ARGUMENTS: b"",
-    LINE_TOO_LONG: b"maximum control line exceeded",
-    PAYLOAD_TOO_LARGE: b"Maximum Payload Violation",
-}
-
-__all__ = [
-    "BAD_ARGUMENTS",
-    "CONNECT",
-    "ERR",
-    "ERROR_TEXTS",
-    "INFO",
-    "LINE_TOO_LONG",
-    "MORE",
-    "OK",
-    "PAYLOAD_TOO_LARGE",
-    "PING",
-    "PONG",
-    "PUB",
-    "SUB",
-    "UNKNOWN_OPERATION",
-    "UNSUB",
-    "ClientFrames",
-]
+import slipstream.wire.ascii as char
+import slipstream.wire.operations as operations
+from slipstream.wire.frames import Frames
 
 
 class ClientFrames(Frames):
@@ -71,86 +32,96 @@ class ClientFrames(Frames):
         if i >= n:
             self.data = b""
             self._at = 0
-            return 0
+            return operations.MORE
         view = self.data
-        c = view[i] | 32  # as a lower-case letter
-        second = view[i + 1] | 32 if i + 1 < n else 0
-        if c == 112 and second == 117:  # pu
+        c = view[i] | char.LOWER_CASE
+        second = view[i + 1] | char.LOWER_CASE if i + 1 < n else 0
+        if c == ord("p") and second == ord("u"):
             return self._publish(b"pub")
-        if c == 104:  # h
+        if c == ord("h"):
             return self._publish(b"hpub")
-        if c == 112 and second == 105:  # pi
-            return self._word_only(b"ping", 5)
-        if c == 112 and second == 111:  # po
-            return self._word_only(b"pong", 6)
-        if c == 115:  # s
-            return self._line(b"sub", 2, True)
-        if c == 117:  # u
-            return self._line(b"unsub", 3, True)
-        if c == 99:  # c
-            return self._line(b"connect", 4, False)
-        if c == 105:  # i
-            return self._line(b"info", 7, False)
-        if c == 43:  # +
-            return self._word_only(b"+ok", 8)
-        if c == 45:  # -
-            return self._line(b"-err", 9, True)
-        return self._wait(2) if c == 112 and i + 1 == n else -1
+        if c == ord("p") and second == ord("i"):
+            return self._word_only(b"ping", operations.PING)
+        if c == ord("p") and second == ord("o"):
+            return self._word_only(b"pong", operations.PONG)
+        if c == ord("s"):
+            return self._line(b"sub", operations.SUB, True)
+        if c == ord("u"):
+            return self._line(b"unsub", operations.UNSUB, True)
+        if c == ord("c"):
+            return self._line(b"connect", operations.CONNECT, False)
+        if c == ord("i"):
+            return self._line(b"info", operations.INFO, False)
+        if c == ord("+"):
+            return self._word_only(b"+ok", operations.OK)
+        if c == ord("-"):
+            return self._line(b"-err", operations.ERR, True)
+        return self._wait(2) if c == ord("p") and i + 1 == n else operations.UNKNOWN_OPERATION
 
     def _operation(self, name: bytes, needs_blank: bool) -> int:
-        """1 if the frame begins with the operation `name`; 0 if it may yet, -1 if not."""
+        """`WHOLE` if the frame begins with the operation `name`, `MORE` if it still may, else
+        `UNKNOWN_OPERATION`."""
         view = self.data
         i = self._at + len(name)
         spelled = self._spells(self._at, name)
-        if spelled == 0 or (spelled == 1 and needs_blank and i == len(self.data)):
+        if spelled < 0:
+            return operations.UNKNOWN_OPERATION
+        if spelled == operations.MORE or (needs_blank and i == len(self.data)):
             return self._wait(len(self.data) - self._at + 1)
-        if spelled == 1 and needs_blank and view[i] != 32 and view[i] != 9:
-            return -1
-        return spelled
+        if needs_blank and view[i] != char.SPACE and view[i] != char.TAB:
+            return operations.UNKNOWN_OPERATION
+        return operations.WHOLE
 
     def _publish(self, name: bytes) -> int:
         """PUB and HPUB: the line, then the payload if it is all there."""
-        op = self._operation(name, True)
-        if op != 1:
-            return op
+        found = self._operation(name, True)
+        if found != operations.WHOLE:
+            return found
         words = self._split(self._at + len(name))
         if words < 0:
             return self._unfinished(name)
         if self.args_end - self.args_start > self.max_control_line:
-            return -3
+            return operations.LINE_TOO_LONG
 
         # The words are: subject [reply] [header size, with HPUB] total size.
         self.has_header = len(name) == 4
         needed = 3 if self.has_header else 2
         if words < needed or words > needed + 1:
-            return -2
-        total = self._number(words - 1, 9)
-        header = self._number(words - 2, 9) if self.has_header else 0
-        if total < 0 or header < 0 or header > total:
-            return -2
-        if self.max_payload >= 0 and total > self.max_payload:
-            return -4
-        op = self._payload(header, total)
-        if op == 1:
+            return operations.BAD_ARGUMENTS
+        total = self._number(words - 1, operations.SIZE_DIGITS_MAX)
+        header = self._number(words - 2, operations.SIZE_DIGITS_MAX) if self.has_header else 0
+        found = self._body(header, total)
+        if found == operations.PUB:
             self.reply = self._word(1) if words > needed else b""
-        return op
+        return found
+
+    def _body(self, header: int, total: int) -> int:
+        """The payload of a message, if its sizes can be: `PUB`, `MORE` or an error."""
+        if total < 0 or header < 0 or header > total:
+            return operations.BAD_ARGUMENTS
+        if self.max_payload >= 0 and total > self.max_payload:
+            return operations.PAYLOAD_TOO_LARGE
+        found = self._payload(header, total)
+        if found == operations.WHOLE:
+            return operations.PUB
+        return operations.MORE if found == operations.MORE else operations.UNKNOWN_OPERATION
 
     def _line(self, name: bytes, op: int, needs_blank: bool) -> int:
         """An operation with arguments: everything up to the line's end."""
         found = self._operation(name, needs_blank)
-        if found != 1:
+        if found != operations.WHOLE:
             return found
         if self._split(self._at + len(name)) < 0:
             return self._unfinished(name)
         if self.args_end - self.args_start > self.max_control_line:
-            return -3
+            return operations.LINE_TOO_LONG
         self._at = self._line_end
         return op
 
     def _word_only(self, name: bytes, op: int) -> int:
         """An operation without arguments; what else is on its line has no meaning and no limit."""
         found = self._operation(name, False)
-        if found != 1:
+        if found != operations.WHOLE:
             return found
         at = self._at
         end = self.data.find(b"\n", at)
@@ -167,8 +138,8 @@ class ClientFrames(Frames):
         if size == 0:
             # Blanks before the arguments have no limit, so they are not kept.
             return self._wait_with(name + b" ", len(name) + 2)
-        if view[n - 1] == 13:
+        if view[n - 1] == char.CR:
             size -= 1
         if size > self.max_control_line:
-            return -3
+            return operations.LINE_TOO_LONG
         return self._wait_for_line(self.args_start - self._at + self.max_control_line)

@@ -1,4 +1,6 @@
 import cython
+cimport slipstream.wire.ascii as char
+cimport slipstream.wire.operations as operations
 
 
 cdef class Frames:
@@ -15,11 +17,11 @@ cdef class Frames:
     cdef Py_ssize_t _have
     cdef Py_ssize_t _need
     cdef Py_ssize_t _line_max
-    cdef Py_ssize_t[5] _starts
-    cdef Py_ssize_t[5] _ends
+    cdef Py_ssize_t[operations.WORDS_MAX] _starts
+    cdef Py_ssize_t[operations.WORDS_MAX] _ends
     cdef Py_ssize_t _line_end
 
-    cpdef int feed(self, bytes data) except -1
+    cpdef void feed(self, bytes data) except *
     cpdef Py_ssize_t missing(self) except -1
     cpdef bytes give_up(self)
     cpdef list args(self)
@@ -38,4 +40,4 @@ cdef class Frames:
     @cython.locals(view="const unsigned char *", i=Py_ssize_t, there=Py_ssize_t)
     cdef int _payload(self, Py_ssize_t header, Py_ssize_t total) except -100
     @cython.locals(view="const unsigned char *", known="const unsigned char *", size=Py_ssize_t, i=Py_ssize_t)
-    cdef int _take_subject(self, Py_ssize_t start, Py_ssize_t end) except -1
+    cdef void _take_subject(self, Py_ssize_t start, Py_ssize_t end) except *

@@ -9,7 +9,8 @@ everything is read, the reader lets go of the bytes: an idle connection holds no
 What a reader finds does not depend on how the bytes were cut into reads.
 """
 
-MORE = 0  # `next()`: nothing whole is left, feed more
+import slipstream.wire.ascii as char
+import slipstream.wire.operations as operations
 
 
 class Frames:
@@ -29,17 +30,17 @@ class Frames:
         self._have = 0  # bytes in _chunks
         self._need = 0  # bytes in _chunks before it is worth looking again
         self._line_max = 0  # ... with fewer than these only if a line ends in what was fed
-        self._starts = [0, 0, 0, 0, 0]  # of the words that `_split` found; HMSG has most, five
+        self._starts = [0, 0, 0, 0, 0]  # of the words that `_split` found, `WORDS_MAX` of them
         self._ends = [0, 0, 0, 0, 0]
-        self._line_end = 0  # behind the LF of the line that `_split` read
+        self._line_end = 0  # after the LF of the line that `_split` read
 
-    def feed(self, data: bytes) -> int:
+    def feed(self, data: bytes) -> None:
         """Add bytes as they were read. What `next` has not returned yet stays in line."""
         if not self._chunks:
             if self._at >= len(self.data):
                 self.data = data
                 self._at = 0
-                return 0
+                return
             self._wait(1)
         self._chunks.append(data)
         self._have += len(data)
@@ -50,7 +51,6 @@ class Frames:
             self._have = 0
         elif self._have >= self._need:
             self._need = self._have + 1
-        return 0
 
     def missing(self) -> int:
         """Bytes that have to be fed at the least before a frame is whole; 0 if none has begun."""
@@ -86,27 +86,30 @@ class Frames:
         self._line_max = 0
         self.data = b""
         self._at = 0
-        return MORE
+        return operations.MORE
 
     def _wait_for_line(self, most: int) -> int:
         """Keep the incomplete frame until its line ends, or until there are more than `most` bytes:
         what a slow sender sends byte by byte is not looked at from its beginning each time."""
         self._wait(len(self.data) - self._at + 1)
         self._line_max = most
-        return MORE
+        return operations.MORE
 
     def _spells(self, i: int, name: bytes) -> int:
-        """1 if `name` (lower case) stands at `i` in any case, 0 if it may yet, -1 if not."""
+        """`WHOLE` if `name` (lower case) stands at `i` in any case, `MORE` if it still may, else
+        `WRONG`."""
         view = self.data
         n = len(self.data)
         letters = name
         for k in range(len(name)):
             if i + k >= n:
-                return 0
+                return operations.MORE
             c = view[i + k]
-            if c != letters[k] and (c + 32 != letters[k] or c < 65 or c > 90):
-                return -1
-        return 1
+            if c != letters[k] and (
+                c | char.LOWER_CASE != letters[k] or c < ord("A") or c > ord("Z")
+            ):
+                return operations.WRONG
+        return operations.WHOLE
 
     def _split(self, start: int) -> int:
         """Split the line from `start` at blanks: the number of words, -1 if it has no end yet.
@@ -120,26 +123,26 @@ class Frames:
         words = 0
         self.args_start = n
         while True:
-            while i < n and (view[i] == 32 or view[i] == 9):
+            while i < n and (view[i] == char.SPACE or view[i] == char.TAB):
                 i += 1
             word = i
-            while i < n and view[i] > 32:
+            while i < n and view[i] > char.SPACE:
                 i += 1
-            while i < n and view[i] != 32 and view[i] != 9 and view[i] != 10:
+            while i < n and view[i] != char.SPACE and view[i] != char.TAB and view[i] != char.LF:
                 i += 1
             if words == 0:
                 self.args_start = word
             if i >= n:
                 return -1
             end = i
-            if view[i] == 10 and i > word and view[i - 1] == 13:
+            if view[i] == char.LF and i > word and view[i - 1] == char.CR:
                 end -= 1
             if end > word:
-                if words < 5:
+                if words < operations.WORDS_MAX:
                     self._starts[words] = word
                     self._ends[words] = end
                 words += 1
-            if view[i] == 10:
+            if view[i] == char.LF:
                 self.args_end = end
                 self._line_end = i + 1
                 return words
@@ -153,9 +156,9 @@ class Frames:
             return -1
         value = 0
         while i < end:
-            if view[i] < 48 or view[i] > 57:
+            if view[i] < char.ZERO or view[i] > char.NINE:
                 return -1
-            value = value * 10 + (view[i] - 48)
+            value = value * 10 + (view[i] - char.ZERO)
             i += 1
         return value
 
@@ -165,24 +168,24 @@ class Frames:
         return view[self._starts[word] : self._ends[word]]
 
     def _payload(self, header: int, total: int) -> int:
-        """What follows a message's line: 1 if it is all there, 0 if not yet, -1 if it is wrong."""
+        """What follows a message's line: `WHOLE`, `MORE` or `WRONG`."""
         view = self.data
         i = self._line_end
         there = len(self.data) - i
-        if there > total and view[i + total] != 13:
-            return -1
+        if there > total and view[i + total] != char.CR:
+            return operations.WRONG
         if there < total + 2:
             return self._wait(i - self._at + total + 2)
-        if view[i + total + 1] != 10:
-            return -1
+        if view[i + total + 1] != char.LF:
+            return operations.WRONG
         self._take_subject(self._starts[0], self._ends[0])
         self.header_start = i
         self.body_start = i + header
         self.end = i + total
         self._at = i + total + 2
-        return 1
+        return operations.WHOLE
 
-    def _take_subject(self, start: int, end: int) -> int:
+    def _take_subject(self, start: int, end: int) -> None:
         """Set `subject`; the same object as before when the bytes are the same.
 
         A flood on one subject makes no objects, and whoever remembers something for a subject can
@@ -196,6 +199,5 @@ class Frames:
             while i < size and known[i] == view[start + i]:
                 i += 1
             if i == size:
-                return 0
+                return
         self.subject = view[start:end]
-        return 0

@@ -6,6 +6,7 @@ keep their case and are compared exactly as they stand, as nats-server does.
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import slipstream.wire.ascii as char
 from slipstream.errors import ProtocolError
 
 VERSION_LINE = b"NATS/1.0"
@@ -13,51 +14,77 @@ _LINE_END = b"\r\n"
 _STATUS_DIGITS_MAX = 9
 
 
+def next_field(data: bytes, at: int, end: int) -> int:
+    """Where the line after the one at `at` begins; `end` or more if there is none."""
+    view = data
+    while at < end and view[at] != char.LF:
+        at += 1
+    return at + 1
+
+
+def value_start(data: bytes, at: int, end: int) -> int:
+    """Where a value begins after the colon before `at`: blanks are not part of it."""
+    view = data
+    while at < end and (view[at] == char.SPACE or view[at] == char.TAB):
+        at += 1
+    return at
+
+
+def value_end(data: bytes, at: int, end: int) -> int:
+    """Where the value at `at` ends, with its line or at `end`."""
+    view = data
+    while at < end and view[at] != char.CR and view[at] != char.LF:
+        at += 1
+    return at
+
+
 def find(data: bytes, start: int, end: int, name: bytes) -> bytes | None:
     """The first value of the field `name` in the block ``data[start:end]``; None if absent."""
     view = data
-    key = name
     n = len(name)
-    i = start
-    while i < end:
-        # To the end of this line; a field begins behind it.
-        while i < end and view[i] != 10:
-            i += 1
-        i += 1
-        if i + n >= end:
-            return None
-        k = 0
-        while k < n and view[i + k] == key[k]:
-            k += 1
-        if k == n and view[i + n] == 58:
-            begin = i + n + 1
-            while begin < end and (view[begin] == 32 or view[begin] == 9):
-                begin += 1
-            stop = begin
-            while stop < end and view[stop] != 13 and view[stop] != 10:
-                stop += 1
-            return data[begin:stop]
+    at = next_field(data, start, end)
+    while at + n < end:
+        if begins_with(data, at, name) and view[at + n] == char.COLON:
+            begin = value_start(data, at + n + 1, end)
+            return data[begin : value_end(data, begin, end)]
+        at = next_field(data, at, end)
     return None
+
+
+def begins_with(data: bytes, at: int, name: bytes) -> bool:
+    """Whether `name` stands at `at`, where there are as many bytes."""
+    view = data
+    key = name
+    k = 0
+    n = len(name)
+    while k < n and view[at + k] == key[k]:
+        k += 1
+    return k == n
 
 
 def count_prefix(data: bytes, start: int, end: int, prefix: bytes) -> int:
     """How many fields in the block ``data[start:end]`` have a name that begins with `prefix`."""
-    view = data
-    key = prefix
-    n = len(prefix)
     found = 0
-    i = start
-    while i < end:
-        while i < end and view[i] != 10:
-            i += 1
-        i += 1
-        if i + n >= end:
-            return found
-        k = 0
-        while k < n and view[i + k] == key[k]:
-            k += 1
-        if k == n:
+    at = next_field(data, start, end)
+    while at + len(prefix) < end:
+        if begins_with(data, at, prefix):
             found += 1
+        at = next_field(data, at, end)
+    return found
+
+
+def fields(block: bytes) -> list[tuple[bytes, bytes]]:
+    """Name and value of each field in order, without the blanks around the value."""
+    found = []
+    end = len(block)
+    at = next_field(block, 0, end)
+    while at < end:
+        stop = value_end(block, at, end)
+        colon = block.find(b":", at, stop)
+        if colon >= 0:
+            value = block[value_start(block, colon + 1, stop) : stop].rstrip(b" \t")
+            found.append((block[at:colon], value))
+        at = next_field(block, stop, end)
     return found
 
 
@@ -65,14 +92,6 @@ def without_status(block: bytes) -> bytes:
     """The block with its status code and description taken out of the first line."""
     at = block.find(_LINE_END)
     return VERSION_LINE + block[at:] if at > len(VERSION_LINE) else block
-
-
-def fields(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Name and value of each field, without the blanks around the value."""
-    for line in block.split(_LINE_END)[1:]:
-        name, colon, value = line.partition(b":")
-        if colon:
-            yield name, value.strip(b" \t")
 
 
 def without(block: bytes, *names: bytes) -> bytes:
@@ -107,7 +126,7 @@ def with_fields(block: bytes, fields: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 def status(block: bytes) -> tuple[int, str]:
     """Code and description of the first line; ``(0, "")`` when it has none."""
-    line = block[: block.find(_LINE_END)] if _LINE_END in block else block
+    line = block[: value_end(block, 0, len(block))]
     words = line[len(VERSION_LINE) :].strip().split(b" ", 1)
     if not words[0].isdigit() or len(words[0]) > _STATUS_DIGITS_MAX:
         return 0, ""

@@ -9,5 +9,5 @@ cdef class Intake:
     cdef Landing _large
 
     cpdef object room(self)
-    cpdef int expect(self, bytes start, Py_ssize_t size) except -1
+    cpdef void expect(self, bytes start, Py_ssize_t size) except *
     cpdef bytes take(self, Py_ssize_t count)

@@ -26,7 +26,7 @@ cdef class Intake:
     cpdef object room(self):
         return self._small if self._large is None else memoryview(self._large)
 
-    cpdef int expect(self, bytes start, Py_ssize_t size) except -1:
+    cpdef void expect(self, bytes start, Py_ssize_t size) except *:
         cdef Landing large
         cdef Py_ssize_t have = len(start)
         if size <= have:
@@ -36,7 +36,6 @@ cdef class Intake:
         large._have = have
         memcpy(PyBytes_AS_STRING(large._data), PyBytes_AS_STRING(start), have)
         self._large = large
-        return 0
 
     cpdef bytes take(self, Py_ssize_t count):
         cdef Landing large = self._large

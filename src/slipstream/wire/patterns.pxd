@@ -18,7 +18,7 @@ cdef class PatternTrie:
     cdef public long long visited
 
     @cython.locals(node=_Node, child=_Node)
-    cpdef int insert(self, bytes pattern, object value) except -1
+    cpdef void insert(self, bytes pattern, object value) except *
 
     @cython.locals(node=_Node, child=_Node, tokens=list, path=list)
     cpdef bint remove(self, bytes pattern, object value) except -1
@@ -42,9 +42,9 @@ cdef class PatternTrie:
 @cython.locals(node=_Node, above=_Node, depth=Py_ssize_t)
 cdef _prune(list path, list tokens)
 @cython.locals(todo=list, node=_Node)
-cdef int _take_apart(_Node root) except -1
+cdef void _take_apart(_Node root) except *
 cdef object _with(object bucket, object value)
 @cython.locals(i=Py_ssize_t)
 cdef bint _take(object bucket, object value) except -1
-cdef int _gather(list found, object bucket) except -1
+cdef void _gather(list found, object bucket) except *
 cdef object _other(object bucket, object but)

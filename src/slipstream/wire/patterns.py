@@ -57,14 +57,14 @@ class PatternTrie:
     def __len__(self) -> int:
         return self.size
 
-    def insert(self, pattern: bytes, value: Any) -> int:
+    def insert(self, pattern: bytes, value: Any) -> None:
         """Add `value` under `pattern`."""
         node = self._root
         self.size += 1
         for token in pattern.split(b"."):
             if token == b">":
                 node.tail = _with(node.tail, value)
-                return 0
+                return
             if token == b"*":
                 if node.star is None:
                     node.star = _Node()
@@ -78,7 +78,6 @@ class PatternTrie:
                 node.children[token] = child
             node = child
         node.values = _with(node.values, value)
-        return 0
 
     def remove(self, pattern: bytes, value: Any) -> bool:
         """Take `value` (that very object) away from `pattern`; False if it was not there."""
@@ -304,7 +303,7 @@ def _prune(path: "list[_Node]", tokens: list[bytes]) -> None:
             del above.children[tokens[depth - 1]]
 
 
-def _take_apart(root: _Node) -> int:
+def _take_apart(root: _Node) -> None:
     """Give nodes up one after the other: a pattern of many tokens would take as many calls, each
     within the one before."""
     todo = [root]
@@ -316,7 +315,6 @@ def _take_apart(root: _Node) -> int:
         if node.children is not None:
             todo.extend(node.children.values())
             node.children = None
-    return 0
 
 
 def _with(bucket: Any, value: Any) -> Any:
@@ -352,14 +350,13 @@ def _take(bucket: Any, value: Any) -> bool:
     return False
 
 
-def _gather(found: list[Any], bucket: Any) -> int:
+def _gather(found: list[Any], bucket: Any) -> None:
     """Add a pattern's values to those that were found."""
     if isinstance(bucket, dict):
         for same in bucket.values():
             found.extend(same)
     else:
         found.extend(bucket)
-    return 0
 
 
 def _other(bucket: Any, but: Any) -> Any:

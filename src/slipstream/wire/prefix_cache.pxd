@@ -1,6 +1,9 @@
 import cython
+cimport slipstream.wire.ascii as char
 
 from slipstream.wire.patterns cimport PatternTrie
+
+cdef int ACK_TOKENS_V1, ACK_TOKENS_V2
 
 
 cdef class PrefixCache:
@@ -15,10 +18,10 @@ cdef class PrefixCache:
     @cython.locals(first=Py_ssize_t)
     cpdef object get(self, bytes subject)
     @cython.locals(fixed=Py_ssize_t, first=Py_ssize_t, kept=dict, key=bytes)
-    cpdef int put(self, bytes subject, object value, PatternTrie trie) except -1
+    cpdef void put(self, bytes subject, object value, PatternTrie trie) except *
     @cython.locals(tokens=Py_ssize_t)
-    cpdef int forget(self, bytes pattern) except -1
-    cpdef int clear(self) except -1
+    cpdef void forget(self, bytes pattern) except *
+    cpdef void clear(self) except *
     @cython.locals(view="const unsigned char *")
     cdef Py_ssize_t _first_tokens(self, bytes subject) except -1
     @cython.locals(view="const unsigned char *", n=Py_ssize_t, i=Py_ssize_t, tokens=Py_ssize_t, start=Py_ssize_t)

@@ -17,7 +17,12 @@ interest can have touched. A subject with an empty token is kept only as it is.
 
 from typing import Any
 
+import slipstream.wire.ascii as char
 from slipstream.wire.patterns import PatternTrie
+
+# Tokens of an acknowledgement up to the consumer's name, in the shorter and in the longer form.
+ACK_TOKENS_V1 = 4
+ACK_TOKENS_V2 = 6
 
 
 class PrefixCache:
@@ -53,7 +58,7 @@ class PrefixCache:
                 found = self._by_first.get(subject[: self._ends[1]])
         return found
 
-    def put(self, subject: bytes, value: Any, trie: PatternTrie) -> int:
+    def put(self, subject: bytes, value: Any, trie: PatternTrie) -> None:
         """Keep `value`, made of what `trie.match(subject)` just found, as widely as it holds."""
         fixed = trie.fixed_tokens
         kept = self._exact
@@ -73,26 +78,24 @@ class PrefixCache:
         if len(kept) >= self.capacity:
             kept.clear()
         kept[key] = value
-        return 0
 
-    def forget(self, pattern: bytes) -> int:
+    def forget(self, pattern: bytes) -> None:
         """Drop everything that may hold no more, because values of `pattern` came or went."""
         if b"*" in pattern or b">" in pattern:
-            return self.clear()
+            self.clear()
+            return
         # A literal changes its own result, and takes part in what its prefixes stand for.
         self._exact.pop(pattern, None)
         if self._look_at(pattern) > 1:
             self._by_last.pop(pattern[: self._last], None)
             for tokens in range(1, min(self._tokens, 7)):
                 self._by_first.pop(pattern[: self._ends[tokens - 1]], None)
-        return 0
 
-    def clear(self) -> int:
+    def clear(self) -> None:
         """Drop everything."""
         self._exact.clear()
         self._by_last.clear()
         self._by_first.clear()
-        return 0
 
     def values(self) -> list[Any]:
         """Everything that is kept."""
@@ -101,11 +104,9 @@ class PrefixCache:
     def _first_tokens(self, subject: bytes) -> int:
         """How many first tokens decide about an acknowledgement; 0 for any other subject."""
         view = subject
-        if view[0] != 36 or self._tokens < 5:  # $
+        if view[0] != char.DOLLAR or self._tokens < 5 or not subject.startswith(b"$JS.ACK."):
             return 0
-        if self._ends[0] != 4 or self._ends[1] != 8 or view[4] != 65 or view[6] != 75:  # A.K
-            return 0
-        return 6 if self._tokens > 10 else 4
+        return ACK_TOKENS_V2 if self._tokens > 10 else ACK_TOKENS_V1
 
     def _look_at(self, subject: bytes) -> int:
         """Find out where tokens begin and end; the number of tokens, 0 if one is empty."""
@@ -115,7 +116,7 @@ class PrefixCache:
         start = 0
         self._tokens = 0
         for i in range(n):
-            if view[i] == 46:
+            if view[i] == char.DOT:
                 if i == start:
                     return 0
                 start = i + 1

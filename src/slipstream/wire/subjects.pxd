@@ -1,4 +1,5 @@
 import cython
+cimport slipstream.wire.ascii as char
 
 
 @cython.locals(view="const unsigned char *", i=Py_ssize_t, n=Py_ssize_t, start=Py_ssize_t, c=int)

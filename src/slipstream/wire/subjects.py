@@ -5,6 +5,8 @@ token `>` for one or more; both only as whole tokens, so `foo*` is a literal. Ev
 bytes as they stand on the wire.
 """
 
+import slipstream.wire.ascii as char
+
 
 def is_pattern(subject: bytes) -> bool:
     """Whether one may subscribe to it: no empty token, no blank, `>` only at the end."""
@@ -15,15 +17,15 @@ def is_pattern(subject: bytes) -> bool:
     start = 0
     i = 0
     while i <= n:
-        if i == n or view[i] == 46:
+        if i == n or view[i] == char.DOT:
             if i == start:
                 return False
-            if i - start == 1 and view[start] == 62 and i != n:
+            if i - start == 1 and view[start] == char.GREATER and i != n:
                 return False
             start = i + 1
         else:
             c = view[i]
-            if c == 32 or c == 9 or c == 10 or c == 13 or c == 12:
+            if c in (char.SPACE, char.TAB, char.LF, char.CR, char.FF):
                 return False
         i += 1
     return True
@@ -40,8 +42,8 @@ def has_wildcard(subject: bytes) -> bool:
     n = len(subject)
     i = 0
     while i < n:
-        if view[i] == 42 or view[i] == 62:
-            if (i == 0 or view[i - 1] == 46) and (i + 1 == n or view[i + 1] == 46):
+        if view[i] == char.STAR or view[i] == char.GREATER:
+            if (i == 0 or view[i - 1] == char.DOT) and (i + 1 == n or view[i + 1] == char.DOT):
                 return True
         i += 1
     return False
@@ -58,20 +60,24 @@ def matches(pattern: bytes, subject: bytes) -> bool:
     while i < n:
         if j >= m:
             return False
-        if p[i] == 62 and i + 1 == n and (i == 0 or p[i - 1] == 46):
+        if p[i] == char.GREATER and i + 1 == n and (i == 0 or p[i - 1] == char.DOT):
             return True
-        if p[i] == 42 and (i + 1 == n or p[i + 1] == 46) and (i == 0 or p[i - 1] == 46):
+        if (
+            p[i] == char.STAR
+            and (i + 1 == n or p[i + 1] == char.DOT)
+            and (i == 0 or p[i - 1] == char.DOT)
+        ):
             i += 1
-            while j < m and s[j] != 46:
+            while j < m and s[j] != char.DOT:
                 j += 1
         else:
-            while i < n and j < m and p[i] == s[j] and p[i] != 46:
+            while i < n and j < m and p[i] == s[j] and p[i] != char.DOT:
                 i += 1
                 j += 1
         # Both have to stand at the end of a token now.
         if i == n or j == m:
             return i == n and j == m
-        if p[i] != 46 or s[j] != 46:
+        if p[i] != char.DOT or s[j] != char.DOT:
             return False
         i += 1
         j += 1

@@ -5,6 +5,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from slipstream.model.ack_subject cimport AckSubject
+from slipstream.wire.ascii cimport COLON, CR, DOT, LF, MINUS, NINE, PLUS, SPACE, TAB, ZERO
 
 ADDED = 1
 STATUS = 0
@@ -31,6 +32,13 @@ cdef enum:
     _DATA = 8
     _SIZE = 16
     _REPLY = 32
+    # The headers that a direct get appends, as bits.
+    OF_STREAM = 1
+    OF_SUBJECT = 2
+    OF_SEQUENCE = 4
+    OF_TIME = 8
+    OF_PENDING = 16
+    OF_LAST = 32
     # Which buffer is which in MessageColumns._columns.
     SEQUENCES = 0
     TIMESTAMPS = 1
@@ -117,9 +125,9 @@ cdef long long number(const unsigned char *view, Py_ssize_t at, Py_ssize_t end) 
     if at >= end or end - at > 19:
         return -1
     while at < end:
-        if view[at] < 48 or view[at] > 57:
+        if view[at] < ZERO or view[at] > NINE:
             return -1
-        value = value * 10 + (view[at] - 48)
+        value = value * 10 + (view[at] - ZERO)
         at += 1
     return <long long> value if value <= <unsigned long long> INT64_LIMIT else -1
 
@@ -143,7 +151,7 @@ cdef int read_time(const unsigned char *view, Py_ssize_t at, Py_ssize_t end, lon
     cdef int digits = 0
     if end - at < 20:
         return 0
-    if view[at + 4] != 45 or view[at + 7] != 45 or view[at + 10] != 84 or view[at + 13] != 58 or view[at + 16] != 58:
+    if view[at + 4] != MINUS or view[at + 7] != MINUS or view[at + 10] != c"T" or view[at + 13] != COLON or view[at + 16] != COLON:
         return 0
     year = number(view, at, at + 4)
     month = number(view, at + 5, at + 7)
@@ -156,10 +164,10 @@ cdef int read_time(const unsigned char *view, Py_ssize_t at, Py_ssize_t end, lon
     if month < 1 or month > 12 or day < 1 or day > 31:
         return 0
     at += 19
-    if view[at] == 46:
+    if view[at] == DOT:
         at += 1
-        while at < end and 48 <= view[at] <= 57:
-            fraction = fraction * 10 + (view[at] - 48)
+        while at < end and ZERO <= view[at] <= NINE:
+            fraction = fraction * 10 + (view[at] - ZERO)
             digits += 1
             at += 1
             if digits > 9:
@@ -171,17 +179,17 @@ cdef int read_time(const unsigned char *view, Py_ssize_t at, Py_ssize_t end, lon
             digits += 1
     if at >= end:
         return 0
-    if view[at] != 90:
-        if end - at != 6 or view[at + 3] != 58:
+    if view[at] != c"Z":
+        if end - at != 6 or view[at + 3] != COLON:
             return 0
         offset_hour = number(view, at + 1, at + 3)
         offset_minute = number(view, at + 4, at + 6)
         if offset_hour < 0 or offset_minute < 0:
             return 0
         offset = offset_hour * 3600 + offset_minute * 60
-        if view[at] == 45:
+        if view[at] == MINUS:
             offset = -offset
-        elif view[at] != 43:
+        elif view[at] != PLUS:
             return 0
     elif end - at != 1:
         return 0
@@ -200,22 +208,22 @@ cdef int kind_of(const unsigned char *view, Field *field) noexcept:
     """Which of the headers that a direct get appends this is, as a bit; 0 for another."""
     cdef Py_ssize_t n = field.name_end - field.name
     if n == 11:
-        return 1 if spells(view, field, "Nats-Stream") else 0
+        return OF_STREAM if spells(view, field, "Nats-Stream") else 0
     if n == 12:
-        return 2 if spells(view, field, "Nats-Subject") else 0
+        return OF_SUBJECT if spells(view, field, "Nats-Subject") else 0
     if n == 13:
-        return 4 if spells(view, field, "Nats-Sequence") else 0
+        return OF_SEQUENCE if spells(view, field, "Nats-Sequence") else 0
     if n == 15:
-        return 8 if spells(view, field, "Nats-Time-Stamp") else 0
+        return OF_TIME if spells(view, field, "Nats-Time-Stamp") else 0
     if n == 16:
-        return 16 if spells(view, field, "Nats-Num-Pending") else 0
+        return OF_PENDING if spells(view, field, "Nats-Num-Pending") else 0
     if n == 18:
-        return 32 if spells(view, field, "Nats-Last-Sequence") else 0
+        return OF_LAST if spells(view, field, "Nats-Last-Sequence") else 0
     return 0
 
 
 cdef inline bint has_status(const unsigned char *view, Py_ssize_t at, Py_ssize_t end) noexcept:
-    return end - at > 9 and view[at + 8] == 32 and 48 <= view[at + 9] <= 57
+    return end - at > 9 and view[at + 8] == SPACE and ZERO <= view[at + 9] <= NINE
 
 
 cdef class MessageColumns:
@@ -264,17 +272,17 @@ cdef class MessageColumns:
         cdef Py_ssize_t next_line
         cdef Py_ssize_t room
         self._found = 0
-        found = <const unsigned char *> memchr(view + at, 10, end - at)
+        found = <const unsigned char *> memchr(view + at, LF, end - at)
         if found == NULL:
             return 0
         at = found - view + 1
         while at < end:
-            found = <const unsigned char *> memchr(view + at, 10, end - at)
+            found = <const unsigned char *> memchr(view + at, LF, end - at)
             line_end = found - view if found != NULL else end
             next_line = line_end + 1
-            if line_end > at and view[line_end - 1] == 13:
+            if line_end > at and view[line_end - 1] == CR:
                 line_end -= 1
-            found = <const unsigned char *> memchr(view + at, 58, line_end - at)
+            found = <const unsigned char *> memchr(view + at, COLON, line_end - at)
             if found != NULL:
                 if self._found == self._fields_room:
                     room = self._fields_room * 2 + 16
@@ -290,9 +298,9 @@ cdef class MessageColumns:
                 field.name_end = found - view
                 field.value = field.name_end + 1
                 field.value_end = line_end
-                while field.value < line_end and (view[field.value] == 32 or view[field.value] == 9):
+                while field.value < line_end and (view[field.value] == SPACE or view[field.value] == TAB):
                     field.value += 1
-                while field.value_end > field.value and (view[field.value_end - 1] == 32 or view[field.value_end - 1] == 9):
+                while field.value_end > field.value and (view[field.value_end - 1] == SPACE or view[field.value_end - 1] == TAB):
                     field.value_end -= 1
             at = next_line
         return 0
@@ -322,20 +330,20 @@ cdef class MessageColumns:
                 break
             seen |= kind
             self._found -= 1
-            if kind == 2:
+            if kind == OF_SUBJECT:
                 subject = field
-            elif kind == 4:
+            elif kind == OF_SEQUENCE:
                 sequence = number(view, field.value, field.value_end)
-            elif kind == 8:
+            elif kind == OF_TIME:
                 if not read_time(view, field.value, field.value_end, &timestamp):
                     return _MALFORMED
-            elif kind == 16:
+            elif kind == OF_PENDING:
                 pending = number(view, field.value, field.value_end)
-            elif kind == 32:
+            elif kind == OF_LAST:
                 previous = number(view, field.value, field.value_end)
-        if sequence < 0 or not seen & 8 or subject == NULL:
+        if sequence < 0 or not seen & OF_TIME or subject == NULL:
             return _MALFORMED
-        if seen & 32 and previous != self.expected:
+        if seen & OF_LAST and previous != self.expected:
             return _GAP
         if sequence > self.last_wanted or timestamp >= self.time_end:
             return _BEYOND

@@ -33,7 +33,7 @@ cdef class RowBlock:
     cpdef bytes body(self, Py_ssize_t row)
     cpdef bytes extra(self, Py_ssize_t row)
     cpdef bytes message_id(self, Py_ssize_t row)
-    cdef int _check(self, Py_ssize_t row) except -1
+    cdef void _check(self, Py_ssize_t row) except *
     cpdef digest(self, bytes key)
     cpdef number_equals(self, bytes key, dict seen)
     cpdef tell_apart(self, bytes key, list places)

@@ -8,6 +8,8 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
+from slipstream.wire.ascii cimport CR, DOT, FF, LF, SPACE, TAB
+
 TO_SEND = 0
 SENT = 1
 STORED = 2
@@ -178,17 +180,17 @@ cdef bint is_sound(const unsigned char *subject, Py_ssize_t n) noexcept nogil:
     """Whether a server would route it."""
     cdef Py_ssize_t i
     cdef unsigned char c
-    cdef unsigned char previous = 46
+    cdef unsigned char previous = DOT
     if n == 0 or n > _SUBJECT_MAX:
         return False
     for i in range(n):
         c = subject[i]
-        if c == 32 or c == 13 or c == 10 or c == 9 or c == 12:
+        if c == SPACE or c == CR or c == LF or c == TAB or c == FF:
             return False
-        if c == 46 and previous == 46:
+        if c == DOT and previous == DOT:
             return False
         previous = c
-    return previous != 46
+    return previous != DOT
 
 
 cdef struct Slice:
@@ -234,10 +236,9 @@ cdef class RowBlock:
         self._extras = None if extras is None else Cells(count, extras)
         self._ids = None if ids is None else Cells(count, ids)
 
-    cdef int _check(self, Py_ssize_t row) except -1:
+    cdef void _check(self, Py_ssize_t row) except *:
         if not 0 <= row < self.count:
             raise IndexError(row)
-        return 0
 
     cpdef bytes subject(self, Py_ssize_t row):
         self._check(row)
@@ -372,14 +373,14 @@ cdef class RowBlock:
                 to = data + written
                 to = put(to, b"HPUB ", 5) if header else put(to, b"PUB ", 4)
                 to = put(to, subject.data, subject.size)
-                to[0] = 32
+                to[0] = SPACE
                 to = put(to + 1, prefix.data, prefix.size)
                 to = put_number(to, self.first_token + row)
-                to[0] = 32
+                to[0] = SPACE
                 to += 1
                 if header:
                     to = put_number(to, header)
-                    to[0] = 32
+                    to[0] = SPACE
                     to += 1
                 to = put_number(to, total)
                 to = put(to, b"\r\n", 2)

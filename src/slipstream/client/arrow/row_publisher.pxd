@@ -1,4 +1,5 @@
 import cython
+cimport slipstream.wire.ascii as char
 
 from slipstream.client.arrow.row_block cimport RowBlock
 from slipstream.client.message cimport message_of

@@ -13,6 +13,7 @@ error, a status, another service's answer) is kept in `problems` with the row it
 import asyncio
 from typing import TYPE_CHECKING
 
+import slipstream.wire.ascii as char
 from slipstream.client.arrow.row_block import RowBlock
 from slipstream.client.message import message_of
 from slipstream.client.subscriptions import Sink
@@ -49,7 +50,7 @@ class RowAcks(Sink):
         view = subject
         token = 0
         for i in range(self._prefix_size, len(subject)):
-            token = token * 10 + (view[i] - 48)
+            token = token * 10 + (view[i] - char.ZERO)
         row = -1
         for block in self.blocks:
             row = token - block.first_token
@@ -127,16 +128,13 @@ def _sequence(data: bytes, start: _int, end: _int) -> _int:
         return 0
     i = start + 10
     while i + 6 < end:
-        if (
-            view[i] == 34 and view[i + 1] == 115 and view[i + 2] == 101 and view[i + 3] == 113
-            and view[i + 4] == 34 and view[i + 5] == 58
-        ):  # fmt: skip
+        if view[i] == char.QUOTE and data.startswith(b'"seq":', i):
             i += 6
-            while i < end and view[i] == 32:
+            while i < end and view[i] == char.SPACE:
                 i += 1
             value = 0
-            while i < end and 48 <= view[i] <= 57:
-                value = value * 10 + (view[i] - 48)
+            while i < end and char.ZERO <= view[i] <= char.NINE:
+                value = value * 10 + (view[i] - char.ZERO)
                 i += 1
             return value
         i += 1

@@ -1,4 +1,5 @@
 import cython
+cimport slipstream.wire.ascii as char
 
 from slipstream.engine.consumer.consumer cimport Consumer
 from slipstream.engine.session.message cimport Inbound

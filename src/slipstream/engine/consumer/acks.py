@@ -7,6 +7,7 @@ numbers after it.
 
 from typing import TYPE_CHECKING
 
+import slipstream.wire.ascii as char
 from slipstream.engine.consumer.nak import nak_delay
 from slipstream.engine.consumer.redelivery import in_progress, nak, term
 from slipstream.engine.session.message import Inbound
@@ -49,10 +50,10 @@ class AckService(Service):
         # Most of all: nothing, or +ACK.
         if size == 0 or (
             size == 4
-            and view[i] == 43
-            and view[i + 1] == 65
-            and view[i + 2] == 67
-            and view[i + 3] == 75
+            and view[i] == char.PLUS
+            and view[i + 1] == ord("A")
+            and view[i + 2] == ord("C")
+            and view[i + 3] == ord("K")
         ):
             if seq < self.consumer.next_seq:
                 self.consumer.acked(seq, consumer_seq)

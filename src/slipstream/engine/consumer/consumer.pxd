@@ -73,10 +73,10 @@ cdef class Consumer:
     cdef Inbound _message
     cdef bint _replays
 
-    cpdef int wake(self) except -1
+    cpdef void wake(self) except *
     @cython.locals(n=Py_ssize_t, size=Py_ssize_t, is_full=bint)
-    cpdef int pump(self) except -1
-    cdef int _expect(self) except -1
+    cpdef void pump(self) except *
+    cdef void _expect(self) except *
     @cython.locals(record=Record, seq="unsigned long long", last="unsigned long long")
     cpdef int find_next(self) except -1
     @cython.locals(seq="long long", place=Py_ssize_t)
@@ -84,7 +84,7 @@ cdef class Consumer:
     @cython.locals(record=Record, count="long long", left="long long", out=OutBuffer, message=Inbound, seq="long long")
     cpdef Py_ssize_t prepare(self) except -1
     @cython.locals(record=Record, seq="long long", now="long long", place=Py_ssize_t, count="long long", deadline="long long")
-    cpdef int commit(self) except -1
+    cpdef void commit(self) except *
     @cython.locals(wait="long long")
     cpdef long long deadline(self, long long now, long long count) except? -1
     @cython.locals(place=Py_ssize_t)
@@ -92,17 +92,17 @@ cdef class Consumer:
     @cython.locals(place=Py_ssize_t, settled=list)
     cdef bint _acked_all(self, long long seq, long long consumer_seq) except -1
     @cython.locals(pending=PendingMessages, follows=bint)
-    cpdef int settle(self, Py_ssize_t place) except -1
-    cpdef int stored(self, unsigned long long seq) except -1
-    cpdef int come(self) except -1
-    cpdef int removed(self, unsigned long long seq) except -1
+    cpdef void settle(self, Py_ssize_t place) except *
+    cpdef void stored(self, unsigned long long seq) except *
+    cpdef void come(self) except *
+    cpdef void removed(self, unsigned long long seq) except *
     @cython.locals(at=Py_ssize_t)
     cpdef bint comes_first(self, unsigned long long seq) except -1
-    cpdef int catch_up(self) except -1
+    cpdef void catch_up(self) except *
     @cython.locals(first_seq="unsigned long long", first="unsigned long long", last="unsigned long long")
-    cdef int _follow(self) except -1
+    cdef void _follow(self) except *
     @cython.locals(pending=PendingMessages, place=Py_ssize_t)
     cpdef bint front_moved(self) except -1
     cpdef bint needs(self, unsigned long long seq) except -1
     cpdef bint has_room(self) except -1
-    cpdef int changed(self) except -1
+    cpdef void changed(self) except *

@@ -124,12 +124,11 @@ class Consumer:
 
     # -- delivering ----------------------------------------------------------------------------
 
-    def wake(self) -> _int:
+    def wake(self) -> None:
         """Something may be deliverable: look at the end of the turn."""
         if not self.queued and not self.stopped:
             self.queued = True
             self.turn.ready.append(self)
-        return 0
 
     def has_room(self) -> bool:
         """Whether another new message may be out for acknowledgement."""
@@ -137,14 +136,14 @@ class Consumer:
             self.max_ack_pending <= 0 or not self.acks or self.pending.size < self.max_ack_pending
         )
 
-    def pump(self) -> _int:
+    def pump(self) -> None:
         """Deliver what can be delivered, a bounded amount; the rest in the next round."""
         self.queued = False
         if self.stopped:
-            return 0
+            return
         if self.paused_until:
             self.delivery.nothing_left(False)
-            return 0
+            return
         self._follow()
         n = 0
         size = 0
@@ -154,7 +153,7 @@ class Consumer:
                 if not is_full:
                     self._expect()
                 self.delivery.nothing_left(is_full)
-                return 0
+                return
             size += self.prepare()
             if not self.delivery.send(self._message):
                 continue  # nobody took it; it was not counted
@@ -163,18 +162,16 @@ class Consumer:
             n += 1
             if n >= PUMP_MESSAGES or size >= PUMP_BYTES:
                 self.wake()
-                return 0
+                return
         if self.delivery.holds_back():
             self._expect()
             self.delivery.nothing_left(False)
-        return 0
 
-    def _expect(self) -> _int:
+    def _expect(self) -> None:
         """Have the stream say when its next message is there; with filters it does so anyway."""
         if not self.filters and not self.expects:
             self.expects = True
             self.stream.expecting.append(self)
-        return 0
 
     def find_next(self) -> _int:
         """Bring the next message to deliver into the record; 0 if there is none now."""
@@ -273,7 +270,7 @@ class Consumer:
             message.body_start = message.end = len(block)
         return len(record.subject) + len(message.reply) + message.end - message.header_start
 
-    def commit(self) -> _int:
+    def commit(self) -> None:
         """The prepared message was taken: account for it."""
         record = self._record
         seq = record.seq
@@ -314,7 +311,6 @@ class Consumer:
                 if self.retains:
                     self.stream.acked(self, seq)
         self.changed()
-        return 0
 
     def _plan_replay(self, ts: _int) -> None:
         following = Record()
@@ -372,7 +368,7 @@ class Consumer:
         self.wake()
         return True
 
-    def settle(self, place: _int) -> _int:
+    def settle(self, place: _int) -> None:
         """What is at `place` is pending no more, and the floor may move."""
         pending = self.pending
         follows = pending.consumer_seq(place) == self.floor_seq + 1
@@ -386,26 +382,23 @@ class Consumer:
             place = pending.first()
             self.floor_seq = pending.consumer_seq(place) - 1
             self.floor_stream_seq = pending.seq(place) - 1
-        return 0
 
     # -- what the stream says ------------------------------------------------------------------
 
-    def stored(self, seq: _int) -> _int:
+    def stored(self, seq: _int) -> None:
         """A message that matches has become visible."""
         if seq > self.counted_seq:
             self.counted_seq = seq
             if seq >= self.next_seq and self.log.holds(seq):
                 self.num_pending += 1
         self.wake()
-        return 0
 
-    def come(self) -> _int:
+    def come(self) -> None:
         """What it expected, the next message of the stream, is there; for one without filters."""
         self.expects = False
         self.wake()
-        return 0
 
-    def removed(self, seq: _int) -> _int:
+    def removed(self, seq: _int) -> None:
         """One message that matches has gone."""
         self.took_removals = True
         if seq >= self.next_seq:
@@ -417,7 +410,6 @@ class Consumer:
             self.num_pending -= 1
         elif self.redelivered:
             self.redelivered.pop(seq, None)
-        return 0
 
     def lost(self, seq: _int) -> bool:
         """One message has gone, and filters were changed since it went out. Whether any are out
@@ -431,14 +423,13 @@ class Consumer:
         at = bisect_left(self.initial, seq, self.initial_at)
         return at < len(self.initial) and self.initial[at] == seq
 
-    def catch_up(self) -> _int:
+    def catch_up(self) -> None:
         """Step over what has gone from the front of the stream, and have `num_pending` right."""
         self._follow()
         if self.miscounted:
             self.recount()
-        return 0
 
-    def _follow(self) -> _int:
+    def _follow(self) -> None:
         """Step over what has gone from the front of the stream and, without filters, count what has
         come. Nothing tells a consumer of that but itself: one at rest costs a stream nothing.
 
@@ -457,7 +448,6 @@ class Consumer:
             self.counted_seq = last
             if first <= last:
                 self.num_pending += self.log.count_between(None, first, last)
-        return 0
 
     def front_moved(self) -> bool:
         """The first messages of the stream have gone: settle those that are out. Whether any are

@@ -6,4 +6,4 @@ cdef class Delivery(Service):
     cpdef bint is_ready(self) except -1
     cpdef bint holds_back(self) except -1
     cpdef bint send(self, Inbound message) except -1
-    cpdef int nothing_left(self, bint is_full) except -1
+    cpdef void nothing_left(self, bint is_full) except *

@@ -35,9 +35,8 @@ class Delivery(Service):
         """Give the message to whose turn it is; False if that one could not take it."""
         raise NotImplementedError
 
-    def nothing_left(self, is_full: bool) -> _int:
+    def nothing_left(self, is_full: bool) -> None:
         """No message can be delivered now; `is_full`: for too many are out already."""
-        return 0
 
     @property
     def num_waiting(self) -> _int:

@@ -12,13 +12,13 @@ cdef class PendingMessages:
     cdef long long[::1] _rows
 
     @cython.locals(n=Py_ssize_t)
-    cdef int _make_room(self) except -1
+    cdef void _make_room(self) except *
     @cython.locals(i=Py_ssize_t)
-    cpdef int add(self, long long seq, long long consumer_seq, long long ts, long long deadline) except -1
+    cpdef void add(self, long long seq, long long consumer_seq, long long ts, long long deadline) except *
     @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, guess="long long", found="long long")
     cpdef Py_ssize_t find(self, long long seq) except -2
-    cpdef int remove(self, Py_ssize_t place) except -1
-    cpdef int clear(self) except -1
+    cpdef void remove(self, Py_ssize_t place) except *
+    cpdef void clear(self) except *
     cpdef Py_ssize_t first(self) except -2
     @cython.locals(i=Py_ssize_t)
     cpdef Py_ssize_t following(self, Py_ssize_t place) except -2
@@ -26,8 +26,8 @@ cdef class PendingMessages:
     cpdef long long consumer_seq(self, Py_ssize_t place) except? -1
     cpdef long long ts(self, Py_ssize_t place) except? -1
     cpdef long long deadline(self, Py_ssize_t place) except? -1
-    cpdef int set_deadline(self, Py_ssize_t place, long long deadline) except -1
-    cpdef int delivered_again(self, Py_ssize_t place, long long ts, long long deadline) except -1
+    cpdef void set_deadline(self, Py_ssize_t place, long long deadline) except *
+    cpdef void delivered_again(self, Py_ssize_t place, long long ts, long long deadline) except *
     @cython.locals(i=Py_ssize_t, deadline="long long")
     cpdef list overdue(self, long long now)
     @cython.locals(i=Py_ssize_t, earliest="long long", deadline="long long")
@@ -40,4 +40,4 @@ cdef class PendingMessages:
     @cython.locals(i=Py_ssize_t, n=Py_ssize_t)
     cdef Py_ssize_t _copy(self, long long[::1] rows) except -1
     @cython.locals(i=Py_ssize_t, rows="long long[::1]")
-    cpdef int unpack(self, bytes data) except -1
+    cpdef void unpack(self, bytes data) except *

@@ -44,7 +44,7 @@ class PendingMessages:
         """How many rows a look at all messages goes through, gaps included."""
         return (self._tail - self._head) // 4
 
-    def _make_room(self) -> _int:
+    def _make_room(self) -> None:
         """Move to the front of a new array without gaps, with as much room again as that takes."""
         n = 4 * self.size
         fresh = _numbers(max(64, 2 * n))
@@ -53,9 +53,8 @@ class PendingMessages:
         self._end = len(fresh)
         self._head = 0
         self._tail = n
-        return 0
 
-    def add(self, seq: _int, consumer_seq: _int, ts: _int, deadline: _int) -> _int:
+    def add(self, seq: _int, consumer_seq: _int, ts: _int, deadline: _int) -> None:
         """`seq`, which is above all others, was delivered for the first time."""
         if self._tail == self._end:
             self._make_room()
@@ -67,7 +66,6 @@ class PendingMessages:
         self._tail = i + 4
         self.size += 1
         self.due += deadline == -1
-        return 0
 
     def find(self, seq: _int) -> _int:
         """The place of `seq`; -1 if it is not out."""
@@ -93,7 +91,7 @@ class PendingMessages:
                 high = middle
         return -1
 
-    def remove(self, place: _int) -> _int:
+    def remove(self, place: _int) -> None:
         """What is at `place` is settled."""
         self.due -= self._rows[place + 3] == -1
         self._rows[place + 3] = _GONE
@@ -102,12 +100,10 @@ class PendingMessages:
             self._head = self._tail = 0
         elif place == self._head:
             self._head = self.following(place)
-        return 0
 
-    def clear(self) -> _int:
+    def clear(self) -> None:
         """Nothing is out any more."""
         self.size = self.due = self._head = self._tail = 0
-        return 0
 
     def first(self) -> _int:
         """The place of the lowest sequence; -1 if nothing is out."""
@@ -138,16 +134,15 @@ class PendingMessages:
         """When it is due again; `DUE` if it waits for that already."""
         return self._rows[place + 3]
 
-    def set_deadline(self, place: _int, deadline: _int) -> _int:
+    def set_deadline(self, place: _int, deadline: _int) -> None:
         """Change when it is due again."""
         self.due += (deadline == -1) - (self._rows[place + 3] == -1)
         self._rows[place + 3] = deadline
-        return 0
 
-    def delivered_again(self, place: _int, ts: _int, deadline: _int) -> _int:
+    def delivered_again(self, place: _int, ts: _int, deadline: _int) -> None:
         """It was delivered once more."""
         self._rows[place + 2] = ts
-        return self.set_deadline(place, deadline)
+        self.set_deadline(place, deadline)
 
     def overdue(self, now: _int) -> list[_int]:
         """The sequences whose deadline has passed, ascending."""
@@ -211,7 +206,7 @@ class PendingMessages:
             i += 4
         return n
 
-    def unpack(self, data: bytes) -> _int:
+    def unpack(self, data: bytes) -> None:
         """Add what `pack` gave. Raises ValueError if it is not whole."""
         packed = array("q")
         packed.frombytes(data)
@@ -220,4 +215,3 @@ class PendingMessages:
         while i + 3 < len(packed):
             self.add(rows[i], rows[i + 1], rows[i + 2], rows[i + 3])
             i += 4
-        return 0

@@ -47,5 +47,5 @@ cdef class PullDelivery(Delivery):
     @cython.locals(waiting=Waiting, route=Route, size=Py_ssize_t)
     cpdef bint send(self, Inbound message) except -1
     @cython.locals(subscription=Subscription)
-    cdef int _mind_backlog(self, Route route, bytes reply) except -1
-    cpdef int nothing_left(self, bint is_full) except -1
+    cdef void _mind_backlog(self, Route route, bytes reply) except *
+    cpdef void nothing_left(self, bint is_full) except *

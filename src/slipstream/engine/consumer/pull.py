@@ -259,7 +259,7 @@ class PullDelivery(Delivery):
     def _has_lost_its_pin(self, waiting: Waiting) -> None:
         self._status(waiting.reply, "423 Nats-Wrong-Pin-Id", waiting)
 
-    def _mind_backlog(self, route: Route, reply: bytes) -> _int:
+    def _mind_backlog(self, route: Route, reply: bytes) -> None:
         """Have the requests of a client that has much to take already wait until it has."""
         for subscription in self.account.listeners(reply):
             session: Any = subscription.receiver
@@ -268,7 +268,6 @@ class PullDelivery(Delivery):
                 # Requests of other accounts have one route, whoever asks.
                 self._hold(route, reply if route.services else b"", session)
                 break
-        return 0
 
     def _hold(self, route: Route, reply: bytes, session: Any) -> None:
         held = [w for w in self.waiting if w.route is route and reply in (b"", w.reply)]
@@ -284,14 +283,13 @@ class PullDelivery(Delivery):
                 self._enqueue(waiting)
         self.consumer.wake()
 
-    def nothing_left(self, is_full: bool) -> _int:
+    def nothing_left(self, is_full: bool) -> None:
         """No message can be delivered now: requests that do not want to wait are over, unless
         only acknowledgements are missing."""
         if is_full or self._impatient == 0:
-            return 0
+            return
         self._impatient = 0
         self.waiting = self._end_impatient()
-        return 0
 
     def _end_impatient(self) -> deque[Waiting]:
         keep: deque[Waiting] = deque()

@@ -35,9 +35,9 @@ cdef class PushDelivery(Delivery):
     cpdef bint is_stalled(self) except -1
     @cython.locals(consumer=Consumer, route=Route, shown=bytes, taken=int, size=Py_ssize_t)
     cpdef bint send(self, Inbound message) except -1
-    cdef int _count(self, long long size) except -1
+    cdef void _count(self, long long size) except *
     cdef bint _acks_by_flow(self) except -1
-    cpdef int nothing_left(self, bint is_full) except -1
+    cpdef void nothing_left(self, bint is_full) except *
 
 
 cdef class _PullRefuser(Service):

@@ -176,12 +176,11 @@ class PushDelivery(Delivery):
 
     # -- flow control --------------------------------------------------------------------------
 
-    def _count(self, size: _int) -> _int:
+    def _count(self, size: _int) -> None:
         """Ask the client to answer once half of the window is used."""
         self._unanswered += size
         if not self._asked and self._unanswered > self._window // 2:
             self._ask()
-        return 0
 
     def _ask(self) -> None:
         """Ask the client to answer when it has come so far."""
@@ -190,10 +189,9 @@ class PushDelivery(Delivery):
         block = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
         self.account.send(self.subject, self._asked, block, b"")
 
-    def nothing_left(self, is_full: bool) -> _int:
+    def nothing_left(self, is_full: bool) -> None:
         if is_full and self.active and not self._asked and self._acks_by_flow():
             self._ask()
-        return 0
 
     def _acks_by_flow(self) -> bool:
         return self._flow_acks and self.consumer.pending.size > 0

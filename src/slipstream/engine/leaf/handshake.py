@@ -22,8 +22,8 @@ from slipstream.engine.session.permissions import quoted
 from slipstream.engine.session.routing import Subscription
 from slipstream.errors import Error
 from slipstream.model.durations import SECOND
-from slipstream.wire.client_frames import CONNECT, ERR, INFO, PING, PONG, SUB, UNSUB
 from slipstream.wire.leaf_frames import LeafFrames
+from slipstream.wire.operations import CONNECT, ERR, INFO, PING, PONG, SUB, UNSUB
 from slipstream.wire.subjects import is_literal, is_pattern
 
 if TYPE_CHECKING:

@@ -1,4 +1,5 @@
 import cython
+cimport slipstream.wire.ascii as char
 
 from slipstream.engine.session.message cimport Inbound
 from slipstream.engine.session.routing cimport Route, Subscription
@@ -6,6 +7,7 @@ from slipstream.engine.session.session cimport ClientSession
 from slipstream.model.ack_subject cimport is_ack_subject
 from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.leaf_frames cimport LeafFrames
+
 
 cdef Py_ssize_t _SHARED_MIN
 cdef Py_ssize_t _LADEN_MAX
@@ -30,9 +32,9 @@ cdef class LeafSession(ClientSession):
     cdef LeafFrames _leaf_frames
     cdef bint _shows_own
 
-    cdef int _line(self, int op) except -1
+    cdef void _line(self, int op) except *
     @cython.locals(frames=LeafFrames, message=Inbound, route=Route, subject=bytes, reply=bytes, size=Py_ssize_t, at=Py_ssize_t)
-    cdef int _publish(self) except -1
+    cdef void _publish(self) except *
     cpdef bint deliver(self, Subscription subscription, bytes subject, Inbound message)
     cpdef bint can_forward(self, Inbound message)
     cpdef bint forward(self, Inbound message, list queues)

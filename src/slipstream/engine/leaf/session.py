@@ -10,6 +10,7 @@ another hub. A remote that is configured with `hub` turns the roles around.
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+import slipstream.wire.ascii as char
 from slipstream.engine.leaf.handshake import LeafConnect, Remote, handle_line
 from slipstream.engine.leaf.interest import Interest
 from slipstream.engine.leaf.rights import LinkRights, SubjectRights
@@ -83,17 +84,18 @@ class LeafSession(ClientSession):
 
     # -- input ---------------------------------------------------------------------------------
 
-    def _line(self, op: _int) -> _int:
+    def _line(self, op: _int) -> None:
         handle_line(self, op, self._leaf_frames)
-        return 0
 
-    def _publish(self) -> _int:
+    def _publish(self) -> None:
         """LMSG and HMSG."""
         frames = self._leaf_frames
         if not self.ready:
-            return self.fail(b"Authorization Violation", "Authentication Failure")
+            self.fail(b"Authorization Violation", "Authentication Failure")
+            return
         if frames.has_header and not self.headers:
-            return self.fail(b"", "Message Header Violation")
+            self.fail(b"", "Message Header Violation")
+            return
         size = frames.end - frames.header_start
         self.in_msgs += 1
         self.in_bytes += size
@@ -101,7 +103,7 @@ class LeafSession(ClientSession):
         if not self.rights.take.permits(subject):
             if not self.is_spoke:  # a spoke was told what it may not send
                 self.put_error(b"Permissions Violation for Publish to " + quoted(subject))
-            return 0
+            return
         queues: Any = frames.queues
         if self.account.mappings is not None:
             mapped = self.account.mappings.map(subject)
@@ -133,9 +135,8 @@ class LeafSession(ClientSession):
                     message.subject = reply[at + 1 :]
                     message.to = subject
         if route.services:
-            self.turn.spent += _CALL if subject[0] == 36 else _SERVICE
+            self.turn.spent += _CALL if subject[0] == char.DOLLAR else _SERVICE
         self.account.dispatch_chosen(route, message, queues)
-        return 0
 
     def _groups_of(self, subject: bytes) -> list[bytes]:
         route = self.account.route(subject)
@@ -191,12 +192,12 @@ class LeafSession(ClientSession):
         if queues:
             out.put(b" + " + reply + b" " + queues if reply else b" | " + queues)
         elif reply:
-            out.put_byte(32)
+            out.put_byte(char.SPACE)
             out.put(reply)
         if header:
-            out.put_byte(32)
+            out.put_byte(char.SPACE)
             out.put_int(header)
-        out.put_byte(32)
+        out.put_byte(char.SPACE)
         out.put_int(total)
         out.put(b"\r\n")
         if total < _SHARED_MIN:

@@ -10,7 +10,8 @@ import msgspec
 from slipstream.engine.protocol.json_body import Int64, TooDeepError, parse, read_number
 from slipstream.engine.session.permissions import quoted
 from slipstream.engine.session.routing import Subscription
-from slipstream.wire.client_frames import CONNECT, ERR, INFO, PING, PONG, SUB, UNSUB, ClientFrames
+from slipstream.wire.client_frames import ClientFrames
+from slipstream.wire.operations import CONNECT, ERR, INFO, PING, PONG, SUB, UNSUB
 from slipstream.wire.subjects import is_pattern
 
 if TYPE_CHECKING:

@@ -1,4 +1,6 @@
 import cython
+cimport slipstream.wire.ascii as char
+cimport slipstream.wire.operations as operations
 
 from slipstream.engine.session.account cimport Account
 from slipstream.engine.loop.clock cimport Clock
@@ -9,6 +11,8 @@ from slipstream.model.ack_subject cimport is_ack_subject
 from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.client_frames cimport ClientFrames
 from slipstream.wire.headers cimport find
+
+cdef Py_ssize_t FLUSH_BYTES_MIN
 
 cdef Py_ssize_t _SHARED_MIN
 cdef Py_ssize_t _LADEN_MAX
@@ -69,24 +73,24 @@ cdef class ClientSession(Receiver):
     cdef long long _last_generation
 
     @cython.locals(turn=Turn)
-    cpdef int receive(self, bytes data) except -1
+    cpdef void receive(self, bytes data) except *
     @cython.locals(turn=Turn)
     cpdef hold(self, int reason)
     @cython.locals(turn=Turn)
     cpdef release(self, int reason)
     cpdef park(self)
     @cython.locals(op=int, turn=Turn)
-    cdef int _act(self) except -1
+    cdef void _act(self) except *
     @cython.locals(frames=ClientFrames, message=Inbound, route=Route, subject=bytes, count=int, c=int)
-    cdef int _publish(self) except -1
-    cdef int _line(self, int op) except -1
+    cdef void _publish(self) except *
+    cdef void _line(self, int op) except *
     @cython.locals(out=OutBuffer, header_start=Py_ssize_t)
     cpdef bint deliver(self, Subscription subscription, bytes subject, Inbound message)
     @cython.locals(out=OutBuffer, header=Py_ssize_t, total=Py_ssize_t)
-    cdef int _share(self, Subscription subscription, bytes subject, Inbound message, Py_ssize_t header_start) except -1
+    cdef void _share(self, Subscription subscription, bytes subject, Inbound message, Py_ssize_t header_start) except *
     @cython.locals(turn=Turn)
-    cdef int _count_out(self, Py_ssize_t size) except -1
-    cpdef int wake(self) except -1
+    cdef void _count_out(self, Py_ssize_t size) except *
+    cpdef void wake(self) except *
 
 
 @cython.locals(second=int)

@@ -13,6 +13,8 @@ quantum is used (`turn`). Each is a reason in `holding`; as long as there is one
 
 from typing import Any, Protocol
 
+import slipstream.wire.ascii as char
+import slipstream.wire.operations as operations
 from slipstream.engine.loop.turn import QUANTUM, QUANTUM_MIN, ROUND, WRITE_SLICE
 from slipstream.engine.session.connect import ConnectOptions, handle_line
 from slipstream.engine.session.host import Host
@@ -21,7 +23,7 @@ from slipstream.engine.session.permissions import ResponseRights, quoted
 from slipstream.engine.session.routing import Receiver, Subscription
 from slipstream.model.ack_subject import is_ack_subject
 from slipstream.wire.buffer import OutBuffer
-from slipstream.wire.client_frames import ERROR_TEXTS, ClientFrames
+from slipstream.wire.client_frames import ClientFrames
 from slipstream.wire.headers import find
 from slipstream.wire.subjects import is_literal
 
@@ -40,6 +42,9 @@ WRITES = 16  # the large messages that it published are being written
 _SHARED_MIN: _int = 64 * 1024
 # A session that has so much of large messages to write does not wait for its slice.
 _LADEN_MAX: _int = 1024 * 1024
+
+# A session that has so much to write is written to at once, and not at the end of the turn.
+FLUSH_BYTES_MIN: _int = 1024 * 1024
 
 # Unsent bytes of a client, above which those who have more for it wait.
 BACKLOG_BYTES_MAX: _int = 8 * 1024 * 1024
@@ -147,19 +152,21 @@ class ClientSession(Receiver):
 
     # -- input ---------------------------------------------------------------------------------
 
-    def receive(self, data: bytes) -> _int:
+    def receive(self, data: bytes) -> None:
         """Act on bytes from the client. Never raises for what they say."""
         if self.closed:
-            return 0
+            return
         self.last_activity = self.clock.now
         if not self.ready and not self._greeted and data:
             # Before it has said who it is a client may only begin a CONNECT, to the letter.
             self._greeted = True
-            if data[0] | 32 != 99 and not self.engine.admit_without_connect(self):
-                return self.fail(b"Authorization Violation", "Authentication Failure")
+            begins = data[0] | char.LOWER_CASE == ord("c")
+            if not begins and not self.engine.admit_without_connect(self):
+                self.fail(b"Authorization Violation", "Authentication Failure")
+                return
         self._frames.feed(data)
         if self.holding:
-            return 0
+            return
         turn = self.turn
         if turn.spent < ROUND:
             turn.limit = turn.spent + QUANTUM
@@ -167,7 +174,7 @@ class ClientSession(Receiver):
             turn.limit = turn.spent + QUANTUM_MIN
         else:  # it had its share of this round, which is over
             turn.limit = turn.spent
-        return self._act()
+        self._act()
 
     def hold(self, reason: _int) -> None:
         """Act on nothing more, and read nothing more, until `release`."""
@@ -191,7 +198,7 @@ class ClientSession(Receiver):
         self.hold(PARKED)
         self.turn.parked.append(self)
 
-    def _act(self) -> _int:
+    def _act(self) -> None:
         """Act on every frame that is there, as far as the quantum goes."""
         turn = self.turn
         self._round = turn.round
@@ -202,13 +209,13 @@ class ClientSession(Receiver):
                 self.park()
                 break
             op = self._frames.next()
-            if op == 1:
+            if op == operations.PUB:
                 turn.spent += 1
                 self._publish()
-            elif op == 0:
+            elif op == operations.MORE:
                 break
             elif op < 0:
-                self.fail(ERROR_TEXTS[op], _REASONS[op])
+                self.fail(operations.ERROR_TEXTS[op], _REASONS[op])
             else:
                 turn.spent += _LINE
                 self._line(op)
@@ -220,21 +227,21 @@ class ClientSession(Receiver):
         if turn.shared > WRITE_SLICE and not self.closed:
             self.hold(WRITES)
             turn.waiting.append(self)
-        return 0
 
-    def _line(self, op: _int) -> _int:
+    def _line(self, op: _int) -> None:
         """An operation that is one line."""
         handle_line(self, op, self._frames)
-        return 0
 
-    def _publish(self) -> _int:
+    def _publish(self) -> None:
         """PUB and HPUB."""
         frames = self._frames
         subject = frames.subject
         if not self.ready and not self.engine.admit_without_connect(self):
-            return self.fail(b"Authorization Violation", "Authentication Failure")
+            self.fail(b"Authorization Violation", "Authentication Failure")
+            return
         if frames.has_header and not self.headers:
-            return self.fail(b"", "Message Header Violation")
+            self.fail(b"", "Message Header Violation")
+            return
         self.in_msgs += 1
         self.in_bytes += frames.end - frames.header_start
         message = self._inbound
@@ -246,23 +253,23 @@ class ClientSession(Receiver):
         message.end = frames.end
         if frames.reply:
             c = frames.reply[0]
-            if (c == 95 or c == 36) and _is_reserved_reply(frames.reply):
+            if c in (char.UNDERSCORE, char.DOLLAR) and _is_reserved_reply(frames.reply):
                 self.put_error(
                     b"Permissions Violation for Publish with Reply of " + quoted(frames.reply)
                 )
-                return 0
+                return
         if self.account.mappings is not None:
             message.subject = subject = self.account.mappings.map(subject)
         if self.permissions is not None and not self.may_publish(subject):
             self.put_error(b"Permissions Violation for Publish to " + quoted(subject))
-            return 0
+            return
         if subject is self._last_subject and self._last_generation == self.account.generation:
             route = self._last_route
         else:
             c = subject[0] if subject else 0
-            if (c == 95 or c == 36) and _is_reserved_subject(subject):
+            if c in (char.UNDERSCORE, char.DOLLAR) and _is_reserved_subject(subject):
                 self.put_error(b"Permissions Violation for Publish to " + quoted(subject))
-                return 0
+                return
             route = self.account.route(subject)
             self._last_subject = subject
             self._last_route = route
@@ -280,11 +287,10 @@ class ClientSession(Receiver):
             count = 0
             if route.plain or route.services or route.queues or route.shared is not None:
                 if route.services:
-                    self.turn.spent += _CALL if subject[0] == 36 else _SERVICE
+                    self.turn.spent += _CALL if subject[0] == char.DOLLAR else _SERVICE
                 count = self.account.dispatch(route, message)
         if count == 0 and self.no_responders and message.reply:
             self._tell_no_responders(subject, message.reply)
-        return 0
 
     def _tell_no_responders(self, subject: bytes, reply: bytes) -> None:
         """503 to the publisher's own subscription for the reply, if it has one.
@@ -343,7 +349,7 @@ class ClientSession(Receiver):
             self.account.unsubscribe(subscription)
         return True
 
-    def _count_out(self, size: _int) -> _int:
+    def _count_out(self, size: _int) -> None:
         """A message of `size` bytes was written: count it, and have it flushed."""
         turn = self.turn
         self.out_msgs += 1
@@ -355,9 +361,8 @@ class ClientSession(Receiver):
             self.flushing = True
             turn.spent += _FLUSH
             turn.sessions.append(self)
-        elif self.out.size > 1048576:
+        elif self.out.size > FLUSH_BYTES_MIN:
             self.engine.flush(self)
-        return 0
 
     def has_enough(self) -> bool:
         """Whether the client is sent no more until it has taken what is pending: much, or anything
@@ -367,7 +372,7 @@ class ClientSession(Receiver):
 
     def _share(
         self, subscription: Subscription, subject: bytes, message: Inbound, header_start: _int
-    ) -> _int:
+    ) -> None:
         """Write a large message: a line of its own, the rest by reference."""
         out = self.out
         if out.shared > _LADEN_MAX:
@@ -377,7 +382,6 @@ class ClientSession(Receiver):
         out.put_message_line(subject, subscription.sid, message.reply, header, total)
         out.share(self.turn.tail(message.data, header_start, message.end))
         self.turn.shared += total
-        return 0
 
     def _may_answer(self, reply: bytes) -> None:
         """The user may publish to the reply subject of what it receives."""
@@ -385,12 +389,11 @@ class ClientSession(Receiver):
             self.responses = ResponseRights(*self.permissions.allow_responses)
         self.responses.grant(reply, self.clock.now)
 
-    def wake(self) -> _int:
+    def wake(self) -> None:
         """Have `out` flushed at the end of the turn."""
         if not self.flushing and not self.closed:
             self.flushing = True
             self.turn.sessions.append(self)
-        return 0
 
     def put_line(self, line: bytes) -> None:
         """Send protocol bytes as they are."""
@@ -403,13 +406,12 @@ class ClientSession(Receiver):
 
     # -- the end -------------------------------------------------------------------------------
 
-    def fail(self, text: bytes, reason: str) -> _int:
+    def fail(self, text: bytes, reason: str) -> None:
         """Close because of what the client did: with an error, or without a word if it is empty."""
         if not self.closed:
             if text:
                 self.put_error(text)
             self.close(reason)
-        return 0
 
     def close(self, reason: str) -> None:
         """Send what is left and close; `reason` is what monitoring shows."""
@@ -461,17 +463,17 @@ class ClientSession(Receiver):
 
 
 _REASONS = {
-    -1: "Protocol Violation",
-    -2: "Protocol Violation",
-    -3: "Maximum Control Line Exceeded",
-    -4: "Maximum Message Payload Exceeded",
+    operations.UNKNOWN_OPERATION: "Protocol Violation",
+    operations.BAD_ARGUMENTS: "Protocol Violation",
+    operations.LINE_TOO_LONG: "Maximum Control Line Exceeded",
+    operations.PAYLOAD_TOO_LARGE: "Maximum Message Payload Exceeded",
 }
 
 
 def _is_reserved_reply(reply: bytes) -> bool:
     """Replies that only the server itself may use."""
     second = reply[1] if len(reply) > 1 else 0
-    if second != 82 and second != 74 and second != 71:  # an inbox, most likely
+    if second != ord("R") and second != ord("J") and second != ord("G"):  # most likely an inbox
         return False
     return is_ack_subject(reply) or reply.startswith((b"_R_.", b"_GR_."))
 

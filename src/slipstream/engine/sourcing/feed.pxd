@@ -47,5 +47,5 @@ cdef class Feed(Follower):
 
     @cython.locals(reply=bytes, ack=AckSubject, end=Py_ssize_t, number="unsigned long long", seq="unsigned long long", ts="long long", pending="long long")
     cpdef int handle(self, Inbound message) except -1
-    cpdef int take(self, unsigned long long seq, long long ts, Inbound message) except -1
+    cpdef void take(self, unsigned long long seq, long long ts, Inbound message) except *
     cpdef bytes subject_of(self, bytes subject)

@@ -148,7 +148,7 @@ class Feed(Follower):
         """The consumer is there; it begins behind `delivered`."""
         raise NotImplementedError
 
-    def take(self, seq: _int, ts: _int, message: Inbound) -> _int:
+    def take(self, seq: _int, ts: _int, message: Inbound) -> None:
         """Store a message of the upstream. Raises `ApiError`, `StorageError`."""
         raise NotImplementedError
 

@@ -12,4 +12,4 @@ cdef class Mirror(Feed):
     cdef bint _answers_direct
 
     @cython.locals(stream=Stream, taken=Inbound, block=bytes, kept=bytes, start=Py_ssize_t, end=Py_ssize_t)
-    cpdef int take(self, unsigned long long seq, long long ts, Inbound message) except -1
+    cpdef void take(self, unsigned long long seq, long long ts, Inbound message) except *

@@ -50,7 +50,7 @@ class Mirror(Feed):
             self._skip_to(delivered, self.stream.log.last_ts)
         self._look_at_direct(pending)
 
-    def take(self, seq: _int, ts: _int, message: Inbound) -> _int:
+    def take(self, seq: _int, ts: _int, message: Inbound) -> None:
         stream = self.stream
         if seq > stream.log.last_seq + 1:
             self._skip_to(seq - 1, ts)
@@ -64,7 +64,6 @@ class Mirror(Feed):
         store(stream, self.subject_of(message.subject), taken, ts)
         if self._answers_direct and self._direct is None:
             self._look_at_direct(self.lag)
-        return 0
 
     def _skip_to(self, seq: _int, ts: _int) -> None:
         """The upstream has nothing more up to `seq`."""

@@ -15,5 +15,5 @@ cdef class Source(Feed):
     cdef bint _counts
 
     @cython.locals(stream=Stream, taken=Inbound, subject=bytes, origin=bytes, block=bytes, head=bytes, message_id=bytes, start=Py_ssize_t, end=Py_ssize_t)
-    cpdef int take(self, unsigned long long seq, long long ts, Inbound message) except -1
+    cpdef void take(self, unsigned long long seq, long long ts, Inbound message) except *
     cdef bytes _tail(self)

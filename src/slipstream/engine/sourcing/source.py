@@ -58,7 +58,7 @@ class Source(Feed):
     def begun(self, delivered: _int, pending: _int) -> None:
         """The position moves with what is stored."""
 
-    def take(self, seq: _int, ts: _int, message: Inbound) -> _int:
+    def take(self, seq: _int, ts: _int, message: Inbound) -> None:
         stream = self.stream
         subject = message.subject
         origin = b"%b%d%b%b%b" % (self._head, seq, self._middle, subject, self._tail())
@@ -71,7 +71,7 @@ class Source(Feed):
                 if stream.dedupe.window:
                     message_id = find(message.data, start, end, b"Nats-Msg-Id") or b""
                     if message_id and stream.dedupe.find(message_id):
-                        return 0
+                        return
                 block = without_conditions(block, ORIGIN)
         # The block's last line is empty: the origin goes before it.
         head = block[: len(block) - 2] if block else b"NATS/1.0\r\n"
@@ -86,7 +86,6 @@ class Source(Feed):
             add_sourced(stream, taken, self._head[:-1], subject)
         store(stream, taken.subject, taken, 0, message_id)
         self.from_time = 0
-        return 0
 
     def _tail(self) -> bytes:
         """What follows the subject in an origin."""

@@ -15,4 +15,4 @@ cdef class DuplicateWindow:
     @cython.locals(record=Record, seq="unsigned long long", behind="unsigned long long", first="unsigned long long", message_id=bytes)
     cpdef bytes recall(self, Log log, long long now)
     @cython.locals(last=list)
-    cpdef int add(self, bytes message_id, unsigned long long seq, long long now) except -1
+    cpdef void add(self, bytes message_id, unsigned long long seq, long long now) except *

@@ -26,10 +26,10 @@ class DuplicateWindow:
         """The sequence stored under `message_id`; 0 if it was not seen."""
         return self._seqs.get(message_id, 0)
 
-    def add(self, message_id: bytes, seq: int, now: int) -> int:
+    def add(self, message_id: bytes, seq: int, now: int) -> None:
         """Remember an id; if it is there, as in a log that was harmed, it counts from now on."""
         if not self.window:
-            return 0
+            return
         self._seqs[message_id] = seq
         self._order.append(message_id)
         if self._arrivals and self._arrivals[-1][0] == now:
@@ -38,7 +38,6 @@ class DuplicateWindow:
             last[2] = seq
         else:
             self._arrivals.append([now, 1, seq])
-        return 0
 
     def recall(self, log: Log, now: int) -> bytes:
         """Remember the ids of what is stored; the last message's id, b"" if it has none.

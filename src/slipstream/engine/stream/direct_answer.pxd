@@ -45,4 +45,4 @@ cdef class Answer:
     @cython.locals(record=Record, message=Inbound, out=OutBuffer)
     cdef int _send(self, bint with_batch) except -1
     @cython.locals(out=OutBuffer, second="long long", rest="long long", bound="long long", missing=int)
-    cdef int _put_time(self, long long ts) except -1
+    cdef void _put_time(self, long long ts) except *

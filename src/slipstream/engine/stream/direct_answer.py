@@ -176,7 +176,7 @@ class Answer:
         message.end = len(message.data)
         return self.account.dispatch(self.account.route(self.reply), message)
 
-    def _put_time(self, ts: _int) -> _int:
+    def _put_time(self, ts: _int) -> None:
         """As `time_text` has it; what is the same for a whole second is kept."""
         second = ts // SECOND
         if second != self._second:
@@ -197,4 +197,3 @@ class Answer:
             out.put_slice(_ZEROS, 0, missing)
             out.put_int(rest)
         out.put(b"Z")
-        return 0

@@ -6,13 +6,28 @@ compiled pass. Whatever else a header asks, and whatever does not hold, is left 
 `ingest_checks`, which knows every field, the order of the checks and the errors.
 """
 
+import slipstream.wire.ascii as char
 from slipstream.log.base import Log
+from slipstream.wire.headers import next_field, value_end, value_start
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 LOOK_CLOSER = 0
 HOLD = 1
 HOLD_WITH_ID = 2  # and there is a Nats-Msg-Id
+# The same for C.
+_LOOK_CLOSER = LOOK_CLOSER
+_HOLD = HOLD
+_HOLD_WITH_ID = HOLD_WITH_ID
+
+# Fields that were seen, as bits.
+_LAST_SEQUENCE = 1
+_LAST_SUBJECT = 2
+_STREAM = 4
+_MESSAGE_ID = 8
+
+_PREFIX_SIZE = 5  # of Nats-
+_DIGITS_MAX = 18
 
 
 def all_hold(name: bytes, log: Log, subject: bytes, data: bytes, start: _int, end: _int) -> _int:
@@ -21,59 +36,48 @@ def all_hold(name: bytes, log: Log, subject: bytes, data: bytes, start: _int, en
     seen = 0
     expected = -1
     of = subject
-    i = start
-    while i < end:
-        while i < end and view[i] != 10:
-            i += 1
-        i += 1
-        if i + 5 >= end:
-            break
-        if view[i] != 78 or view[i + 1] != 97 or view[i + 2] != 116 or view[i + 3] != 115:
+    i = next_field(data, start, end)
+    while i + _PREFIX_SIZE < end:
+        if not data.startswith(b"Nats-", i):
+            i = next_field(data, i, end)
             continue
-        if view[i + 4] != 45:
-            continue
-        colon = i + 5
-        while colon < end and view[colon] != 58 and view[colon] != 10:
+        i += _PREFIX_SIZE
+        colon = i
+        while colon < end and view[colon] != char.COLON and view[colon] != char.LF:
             colon += 1
-        begin = colon + 1
-        while begin < end and (view[begin] == 32 or view[begin] == 9):
-            begin += 1
-        stop = begin
-        while stop < end and view[stop] != 13 and view[stop] != 10:
-            stop += 1
-        if colon >= end or view[colon] != 58 or stop >= end or begin == stop:
-            return 0
-        name_size = colon - i - 5
-        if name_size == 6 and data.startswith(b"Msg-Id", i + 5, colon):
-            bit = 8
-        elif name_size == 30 and data.startswith(b"Expected-Last-Subject-Sequence", i + 5, colon):
-            bit = 1
-            if stop - begin > 18:
-                return 0
+        begin = value_start(data, colon + 1, end)
+        stop = value_end(data, begin, end)
+        if colon >= end or view[colon] != char.COLON or stop >= end or begin == stop:
+            return _LOOK_CLOSER
+        field = data[i:colon]
+        if field == b"Msg-Id":
+            bit = _MESSAGE_ID
+        elif field == b"Expected-Last-Subject-Sequence":
+            bit = _LAST_SEQUENCE
+            if stop - begin > _DIGITS_MAX:
+                return _LOOK_CLOSER
             expected = 0
             for k in range(begin, stop):
-                if view[k] < 48 or view[k] > 57:
-                    return 0
-                expected = expected * 10 + (view[k] - 48)
-        elif name_size == 38 and data.startswith(
-            b"Expected-Last-Subject-Sequence-Subject", i + 5, colon
-        ):
-            bit = 2
+                if view[k] < char.ZERO or view[k] > char.NINE:
+                    return _LOOK_CLOSER
+                expected = expected * 10 + (view[k] - char.ZERO)
+        elif field == b"Expected-Last-Subject-Sequence-Subject":
+            bit = _LAST_SUBJECT
             of = data[begin:stop]
-        elif name_size == 15 and data.startswith(b"Expected-Stream", i + 5, colon):
-            bit = 4
+        elif field == b"Expected-Stream":
+            bit = _STREAM
             if data[begin:stop] != name:
-                return 0
+                return _LOOK_CLOSER
         else:
-            return 0
+            return _LOOK_CLOSER
         if seen & bit:
-            return 0
+            return _LOOK_CLOSER
         seen |= bit
-        i = stop
-    if seen & 2 and not seen & 1:
-        return 0
-    if seen & 1:
+        i = next_field(data, stop, end)
+    if seen & _LAST_SUBJECT and not seen & _LAST_SEQUENCE:
+        return _LOOK_CLOSER
+    if seen & _LAST_SEQUENCE:
         id = log.subjects.find(of)  # a pattern is not found
         if id < 0 or expected == 0 or log.subjects.last(id) != expected:
-            return 0
-    return 2 if seen & 8 else 1
+            return _LOOK_CLOSER
+    return _HOLD_WITH_ID if seen & _MESSAGE_ID else _HOLD

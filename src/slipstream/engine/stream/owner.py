@@ -78,13 +78,13 @@ class Reader(Protocol):
     next_seq: int  # where it goes on
     retains: bool  # an acknowledgement may remove the message
 
-    def stored(self, seq: int) -> int:
+    def stored(self, seq: int) -> None:
         """A message that matches has become visible."""
 
-    def come(self) -> int:
+    def come(self) -> None:
         """The next message of the stream, which it expected, is visible."""
 
-    def removed(self, seq: int) -> int:
+    def removed(self, seq: int) -> None:
         """A message that matches was removed."""
 
     def lost(self, seq: int) -> bool:
@@ -99,7 +99,7 @@ class Reader(Protocol):
     def needs(self, seq: int) -> bool:
         """Whether an interest stream must keep a message that matches for it."""
 
-    def wake(self) -> int:
+    def wake(self) -> None:
         """Look for something to deliver at the end of the turn."""
 
     def stop(self, reason: str, delete: bool) -> None:

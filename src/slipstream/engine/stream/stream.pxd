@@ -1,4 +1,5 @@
 import cython
+cimport slipstream.wire.ascii as char
 
 from slipstream.engine.session.account cimport Account
 from slipstream.engine.loop.clock cimport Clock
@@ -14,6 +15,8 @@ from slipstream.log.record cimport Record
 from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.headers cimport count_prefix, find
 from slipstream.wire.patterns cimport PatternTrie
+
+cdef int HOLD_WITH_ID, LOOK_CLOSER
 
 
 cdef class Stream(Service):
@@ -92,21 +95,21 @@ cdef class Stream(Service):
     cpdef unsigned long long store_message(self, bytes subject, Inbound message, bint rolls_up=*, long long ts=*) except? 0
     @cython.locals(seq="unsigned long long")
     cpdef unsigned long long keep(self, bytes subject, Inbound message, long long ts=*) except? 0
-    cpdef int mark_dirty(self) except -1
+    cpdef void mark_dirty(self) except *
     @cython.locals(change="long long")
     cpdef settle(self)
     @cython.locals(seq="unsigned long long", id="long long")
-    cpdef int enforce_limits(self, bytes subject) except -1
+    cpdef void enforce_limits(self, bytes subject) except *
     @cython.locals(entry=tuple, n=Py_ssize_t, durable="unsigned long long", cover="unsigned long long")
-    cdef int _release_acks(self) except -1
-    cdef int _remember(self, bytes message_id, unsigned long long seq) except -1
+    cdef void _release_acks(self) except *
+    cdef void _remember(self, bytes message_id, unsigned long long seq) except *
     cpdef watch_ids(self)
-    cdef int _promise(self, bytes reply, unsigned long long seq, bytes end) except -1
+    cdef void _promise(self, bytes reply, unsigned long long seq, bytes end) except *
     @cython.locals(out=OutBuffer, message=Inbound, route=Route)
-    cdef int _ack(self, bytes reply, unsigned long long seq, bytes end) except -1
+    cdef void _ack(self, bytes reply, unsigned long long seq, bytes end) except *
     @cython.locals(seq="unsigned long long", last="unsigned long long", count="unsigned long long")
-    cdef int _announce(self) except -1
-    cpdef int acked(self, object consumer, unsigned long long seq) except -1
+    cdef void _announce(self) except *
+    cpdef void acked(self, object consumer, unsigned long long seq) except *
     @cython.locals(verdict=Verdict)
     cdef int _handle_headers(self, bytes subject, Inbound message) except -1
     cpdef unsigned long long store_checked(self, bytes subject, Inbound message, Verdict verdict) except? 0
@@ -114,4 +117,4 @@ cdef class Stream(Service):
     cdef object _note_id(self, unsigned long long seq, Verdict verdict)
     cdef object _obey(self, unsigned long long seq, bytes subject, Verdict verdict)
     cpdef bint remove_message(self, unsigned long long seq, bint erase) except -1
-    cdef int _tell_removed(self, unsigned long long seq, bytes subject) except -1
+    cdef void _tell_removed(self, unsigned long long seq, bytes subject) except *

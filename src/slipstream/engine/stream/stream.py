@@ -12,6 +12,7 @@ Checks that only some messages need (headers) are in `ingest_checks`, what follo
 from collections.abc import Callable
 from typing import Any
 
+import slipstream.wire.ascii as char
 from slipstream.engine.commit.commit import Progress
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
@@ -20,7 +21,7 @@ from slipstream.engine.stream.atomic_batches import AtomicBatches
 from slipstream.engine.stream.config import StreamConfig
 from slipstream.engine.stream.counters import Totals
 from slipstream.engine.stream.dedupe import DuplicateWindow
-from slipstream.engine.stream.expectations import all_hold
+from slipstream.engine.stream.expectations import HOLD_WITH_ID, LOOK_CLOSER, all_hold
 from slipstream.engine.stream.fast_batches import FastBatches
 from slipstream.engine.stream.ingest_checks import (
     HEADER_BYTES_MAX,
@@ -183,7 +184,7 @@ class Stream(Service):
             if self.transform is not None:
                 subject = self.transform.map(subject)
             size = len(message.reply)
-            if size > 4 and message.reply[size - 1] == 73 and message.reply.endswith(b".$FI"):
+            if size > 4 and message.reply[size - 1] == ord("I") and message.reply.endswith(b".$FI"):
                 if self.fast is None:
                     raise ApiError(ErrorCode.BATCH_PUBLISH_DISABLED)
                 self.fast.take(subject, message)
@@ -199,15 +200,15 @@ class Stream(Service):
                 headers = count_prefix(
                     message.data, message.header_start, message.body_start, b"Nats-"
                 )
-                if size < 12 or message.data[message.header_start + 8] != 13:
+                if size < 12 or message.data[message.header_start + 8] != char.CR:
                     remove_status(message)
-                verdict = 0
+                verdict = LOOK_CLOSER
                 if headers and not self._thorough:
                     verdict = all_hold(
                         self._name, self.log, subject, message.data,
                         message.header_start, message.body_start,
                     )  # fmt: skip
-                if verdict == 2:
+                if verdict == HOLD_WITH_ID:
                     message_id = find(
                         message.data, message.header_start, message.body_start, b"Nats-Msg-Id"
                     )
@@ -220,7 +221,7 @@ class Stream(Service):
                         self._remember(message_id, seq)
                         self._promise(message.reply, seq, ACK_END)
                         return 1
-                if (headers and verdict == 0) or self._thorough:
+                if (headers and verdict == LOOK_CLOSER) or self._thorough:
                     return self._handle_headers(subject, message)
             elif self._thorough:
                 return self._handle_headers(subject, message)
@@ -401,14 +402,13 @@ class Stream(Service):
             self.counted += change
             self.js.count_bytes(self.config.storage, change)
 
-    def mark_dirty(self) -> _int:
+    def mark_dirty(self) -> None:
         """Have the log committed at the end of the turn."""
         if self._counts:
             self.settle()
         if not self.dirty and not self.closed:
             self.dirty = True
             self.turn.streams.append(self)
-        return 0
 
     def is_wanted(self, subject: bytes) -> bool:
         """Whether some consumer's filter matches: what interest retention stores at all."""
@@ -416,7 +416,7 @@ class Stream(Service):
             return True
         return bool(self.filters.match(subject))
 
-    def enforce_limits(self, subject: bytes) -> _int:
+    def enforce_limits(self, subject: bytes) -> None:
         """Drop what exceeds the limits after a message on `subject` was stored."""
         log = self.log
         if self._max_per_subject > 0:
@@ -432,13 +432,11 @@ class Stream(Service):
         while self._max_bytes > 0 and log.bytes > self._max_bytes and log.messages:
             log.remove(log.first_seq, False)
             self._front_moved = True
-        return 0
 
-    def _remember(self, message_id: bytes, seq: _int) -> _int:
+    def _remember(self, message_id: bytes, seq: _int) -> None:
         self.dedupe.add(message_id, seq, self.clock.now)
         self.last_msg_id = message_id
         self.watch_ids()
-        return 0
 
     def watch_ids(self) -> None:
         """Set the timer that lets old message ids go."""
@@ -461,16 +459,15 @@ class Stream(Service):
         acknowledgement's JSON, or all of it."""
         self._promise(reply, seq, end)
 
-    def _promise(self, reply: bytes, seq: _int, end: bytes) -> _int:
+    def _promise(self, reply: bytes, seq: _int, end: bytes) -> None:
         if not reply or self._no_ack:
-            return 0
+            return
         if self.ack_at_once:
             self._ack(reply, seq, end)
         else:
             self._acks.append((self.log.last_seq, seq, reply, end))
             if not self.dirty and self.log.durable_seq >= self.log.last_seq:
                 self.mark_dirty()
-        return 0
 
     def relax(self) -> None:
         """Acknowledge at once what is in memory, if the configuration or the server says so and the
@@ -490,9 +487,9 @@ class Stream(Service):
         if reply and not self._no_ack:
             self.account.send(reply, b"", b"", self.js.refusal(self.name, error))
 
-    def _ack(self, reply: bytes, seq: _int, end: bytes) -> _int:
+    def _ack(self, reply: bytes, seq: _int, end: bytes) -> None:
         out = self._scratch
-        if end[0] != 123:  # else it is all there is to say, and begins with a brace
+        if end[0] != char.BRACE:  # else it is all there is to say, and begins with a brace
             out.put(self._ack_head)
             out.put_int(seq)
         out.put(end)
@@ -502,7 +499,6 @@ class Stream(Service):
         message.end = len(message.data)
         route = self.account.route(reply)
         self.account.dispatch(route, message)
-        return 0
 
     def when_durable(self, done: Callable[[StorageError | None], None]) -> None:
         """Call `done` once all that was stored and removed so far survives a crash, or with the
@@ -621,7 +617,7 @@ class Stream(Service):
             self.log.save_end()
             self._run_jobs()
 
-    def _release_acks(self) -> _int:
+    def _release_acks(self) -> None:
         durable = self.log.durable_seq
         acks = self._acks
         n = 0
@@ -635,7 +631,6 @@ class Stream(Service):
             self._acks = []
         elif n:
             self._acks = acks[n:]
-        return 0
 
     def _let_down(self, error: StorageError) -> None:
         """Call back with an error all who wait for a change to become durable."""
@@ -663,7 +658,7 @@ class Stream(Service):
 
     # -- consumers -----------------------------------------------------------------------------
 
-    def _announce(self) -> _int:
+    def _announce(self) -> None:
         """Tell consumers what became visible and what has gone."""
         if self._front_moved:
             self._front_moved = False
@@ -672,7 +667,7 @@ class Stream(Service):
         if self.held_seq and last >= self.held_seq:
             last = self.held_seq - 1
         if last <= self.visible_seq:
-            return 0
+            return
         self.visible_seq = last
         if self.republisher is not None:
             self.republisher.publish(last)
@@ -694,19 +689,17 @@ class Stream(Service):
                 consumer.wake()
             if last >= self.log.last_seq:
                 self._joined = []
-        return 0
 
-    def _tell_removed(self, seq: _int, subject: bytes) -> _int:
+    def _tell_removed(self, seq: _int, subject: bytes) -> None:
         """One message has gone: only those need to know whose filters match."""
         if not self.consumers and not self.direct_consumers:
-            return 0
+            return
         for consumer in self.filters.match(subject):
             consumer.removed(seq)
         for consumer in self.unfiltered:
             consumer.removed(seq)
         if self.strays:
             self.strays = {c: None for c in self.strays if c.lost(seq)}
-        return 0
 
     def every_consumer(self) -> list[Any]:
         """The consumers, also those of mirrors and sources, which nobody is shown."""
@@ -745,22 +738,21 @@ class Stream(Service):
         if self._interest and not self.closed:
             drop_unneeded(self, consumer.matching)
 
-    def acked(self, consumer: Reader, seq: _int) -> _int:
+    def acked(self, consumer: Reader, seq: _int) -> None:
         """`consumer` is done with `seq`: an interest or work-queue stream may let it go."""
         if self.doubt or (self._interest and self.doubtful):
-            return 0
+            return
         if len(self.consumers) == 1:
             if self.log.remove(seq, False):
                 self.mark_dirty()
-            return 0
+            return
         if self._interest:
             if not self.log.read(seq, self._record):
-                return 0
+                return
             for other in [*self.unfiltered, *self.filters.match(self._record.subject)]:
                 if other is not consumer and other.needs(seq):
-                    return 0
+                    return
         self.remove_message(seq, False)
-        return 0
 
     def remove_message(self, seq: _int, erase: bool) -> bool:
         """Remove one message, and tell the consumers. False if it is not there."""

@@ -6,6 +6,7 @@ from slipstream.engine.protocol.options import VERSION
 from slipstream.model.times import time_text
 from slipstream.server.monitoring.monitor import FEATURE_FLAGS, Monitor
 from slipstream.server.monitoring.render import to_json
+from slipstream.wire.headers import fields
 
 _HAS_JETSTREAM = 1  # of `flags`
 _GZIP_HEADER = b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n"
@@ -56,9 +57,8 @@ class Envelopes:
 def packed(answer: Any, request_header: bytes) -> tuple[bytes, bytes]:
     """Header and body of an answer, compressed if the request says that it may be."""
     body = to_json(answer, indent=0)
-    for line in request_header.lower().split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        if name.strip() == b"accept-encoding" and b"gzip" in value:
+    for name, value in fields(request_header):
+        if name.strip().lower() == b"accept-encoding" and b"gzip" in value.lower():
             import gzip
 
             return _GZIP_HEADER, gzip.compress(body, compresslevel=5)
