@@ -1,4 +1,5 @@
-"""The subject on which a message of a consumer is acknowledged (spec consumers.md section 5).
+"""The subject on which a message of a consumer is acknowledged
+(docs/protocol/consumers.md#acknowledgement-subjects).
 
 It comes with the message as its reply subject, and says which message this is:
 

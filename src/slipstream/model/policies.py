@@ -1,4 +1,7 @@
-"""The words from which configurations choose (spec streams.md 1, consumers.md 2)."""
+"""The words from which configurations choose.
+
+docs/protocol/streams.md#configuration and docs/protocol/consumers.md#configuration have them all.
+"""
 
 from typing import Literal, TypeAlias, get_args
 

@@ -1,4 +1,4 @@
-"""Names of what a reader of frames finds (spec protocol.md section 2).
+"""Names of what a reader of frames finds (docs/protocol/client.md#frames).
 
 Both directions share the numbers. `ClientFrames.next` and `LeafFrames.next` return those of clients
 and the errors, `ServerFrames.next` those of servers and `MALFORMED`; all of them `MORE`.
