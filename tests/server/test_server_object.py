@@ -131,6 +131,7 @@ async def test_a_start_that_fails_on_the_callers_loop_leaves_the_loop_usable() -
         ({"nonsense": 1}, "Server has no option nonsense"),
         ({"no_auth_user": "nobody"}, 'no_auth_user "nobody" is not a configured user'),
         ({"limits": LimitsOptions(ping_interval=0)}, "ping_interval must be above 0"),
+        ({"config": ServerOptions(), "port": 4222, "tls": None}, "a config, and port, tls beside"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_starts(

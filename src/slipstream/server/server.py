@@ -56,8 +56,9 @@ class Server:
 
     `store_dir` keeps the streams; without one they live in a temporary directory that `stop`
     removes. `monitoring_port` opens the HTTP endpoints (0: on any free port). `options` take
-    anything that `ServerOptions` has, `config` a whole one, or the path of a configuration file.
-    What the server has to say goes to the `logging` module's ``slipstream.server``, or to `log`.
+    anything that `ServerOptions` has. `config`, in place of all of these but `store_dir`, is a
+    whole one or the path of a configuration file. What the server has to say goes to the `logging`
+    module's ``slipstream.server``, or to `log`.
 
     Raises `ConfigError` for wrong options and `Error` if it can not start.
     """
@@ -82,6 +83,14 @@ class Server:
             if monitoring_port is not None:
                 http_port = monitoring_port or -1
                 config.monitoring = msgspec.structs.replace(config.monitoring, http_port=http_port)
+        else:
+            named = {"port": port, "host": host != "127.0.0.1", **dict.fromkeys(options, True)}
+            named["monitoring_port"] = monitoring_port is not None
+            if beside := [name for name, is_given in named.items() if is_given]:
+                raise ConfigError(
+                    f"Server was given a config, and {', '.join(beside)} beside it, which it does "
+                    "not look at: put that into the config"
+                )
         warnings: list[str] = []
         if not isinstance(config, ServerOptions):
             from slipstream.server.config import load_file  # without a file, ready the sooner
