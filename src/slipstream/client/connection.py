@@ -519,7 +519,7 @@ class Connection:
         """The largest message that the server takes, in bytes with headers."""
         return self.write_buffer.max_payload
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: object = None) -> Any:
         """What asyncio's transports know: "peername", "sockname", "ssl_object", "cipher"..."""
         link = self._reconnector.link
         return default if link is None else link.transport.get_extra_info(name, default)
@@ -647,21 +647,21 @@ class Connection:
         return f"<Connection {state} {self.server_url}>"
 
 
-class Connecting(Coroutine[Any, Any, Connection]):
+class Connecting(Coroutine[object, object, Connection]):
     """A connection that is being opened: await it, or enter it with ``async with``."""
 
-    def __init__(self, opening: Coroutine[Any, Any, Connection]) -> None:
+    def __init__(self, opening: Coroutine[object, object, Connection]) -> None:
         self._opening = opening
         self._connection: Connection | None = None
 
-    def __await__(self) -> Generator[Any, Any, Connection]:
+    def __await__(self) -> Generator[object, object, Connection]:
         return self._opening.__await__()
 
-    def send(self, value: Any) -> Any:
+    def send(self, value: object) -> object:
         """Go on to open it, as any coroutine does."""
         return self._opening.send(value)
 
-    def throw(self, *error: Any) -> Any:
+    def throw(self, *error: Any) -> object:
         """Raise an error where the opening waits."""
         return self._opening.throw(*error)
 

@@ -132,7 +132,7 @@ class WebSocketTransport(asyncio.Transport):
         """Bytes that wait in the socket below."""
         return self._socket.get_write_buffer_size()
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: object = None) -> Any:
         """What is known of the socket below."""
         return self._socket.get_extra_info(name, default)
 

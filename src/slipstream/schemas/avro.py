@@ -7,7 +7,7 @@ unit that the reader's schema says. Decimals are read as such.
 import io
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 
@@ -42,24 +42,57 @@ _PROMOTIONS = {
 }
 _NAMED = ("record", "error", "enum", "fixed")
 _DECIMAL_DIGITS_MAX = 38
-_PARSED = "__"  # begins the keys that fastavro adds to a schema that it has parsed
 
 
-def parse(text: str, needs: Sequence[str] = ()) -> Any:
+class Field(TypedDict):
+    """A field of a record."""
+
+    name: str
+    type: "AvroSchema"
+    aliases: NotRequired[list[str]]
+    default: NotRequired[object]
+
+
+class Complex(TypedDict):
+    """A schema that is a JSON object; which keys it has depends on its type."""
+
+    type: "AvroSchema"
+    name: NotRequired[str]
+    fields: NotRequired[list[Field]]
+    symbols: NotRequired[list[str]]
+    default: NotRequired[str]
+    size: NotRequired[int]
+    items: NotRequired["AvroSchema"]
+    values: NotRequired["AvroSchema"]
+    logicalType: NotRequired[str]
+    precision: NotRequired[int]
+    scale: NotRequired[int]
+    # What fastavro adds to a schema that it has parsed.
+    __fastavro_parsed__: NotRequired[bool]
+    __named_schemas__: NotRequired[dict[str, "AvroSchema"]]
+
+
+AvroSchema = str | list["AvroSchema"] | Complex
+"""A schema as fastavro has parsed it: names are full ones."""
+
+
+def parse(text: str, needs: Sequence[str] = ()) -> AvroSchema:
     """A schema as fastavro wants it; `needs` are what it refers to. Raises `SchemaError`."""
     fastavro = require("fastavro")
     wrong = fastavro.schema.SchemaParseException
-    named: dict[str, Any] = {}
+    named: dict[str, AvroSchema] = {}
     try:
         for other in needs:
             fastavro.parse_schema(json.loads(other), named)
-        parsed = fastavro.parse_schema(json.loads(text), named)
-        return fastavro.parse_schema(_whole(parsed, named, set())) if needs else parsed
+        parsed: AvroSchema = fastavro.parse_schema(json.loads(text), named)
+        if needs:
+            parsed = fastavro.parse_schema(_whole(parsed, named, set()))
+        return parsed
     except (ValueError, TypeError, KeyError, RecursionError, wrong) as error:
         raise SchemaError(f"the Avro schema is not valid: {error!r}") from error
 
 
-def reader(writer: Any, wanted: Any) -> Callable[[bytes], Any]:
+def reader(writer: AvroSchema, wanted: AvroSchema) -> Callable[[bytes], object]:
     """What turns a body that was written with one schema into a value of the other."""
     read = require("fastavro").schemaless_reader
     parse_schema = require("fastavro").parse_schema
@@ -67,9 +100,9 @@ def reader(writer: Any, wanted: Any) -> Callable[[bytes], Any]:
     asked = parse_schema(_without_logical(wanted))
     same = None if wrote == asked else asked
 
-    def value_of(body: bytes) -> Any:
+    def value_of(body: bytes) -> object:
         stream = io.BytesIO(body)
-        value = read(stream, wrote, same)
+        value: object = read(stream, wrote, same)
         left = len(body) - stream.tell()
         if left:
             raise SchemaError(f"{left} bytes are left behind its end")
@@ -78,11 +111,11 @@ def reader(writer: Any, wanted: Any) -> Callable[[bytes], Any]:
     return value_of
 
 
-def writer(schema: Any) -> Callable[[Any], bytes]:
+def writer(schema: AvroSchema) -> Callable[[object], bytes]:
     """What turns a value into a body."""
     write = require("fastavro").schemaless_writer
 
-    def body_of(value: Any) -> bytes:
+    def body_of(value: object) -> bytes:
         stream = io.BytesIO()
         write(stream, schema, value)
         return stream.getvalue()
@@ -90,7 +123,7 @@ def writer(schema: Any) -> Callable[[Any], bytes]:
     return body_of
 
 
-def arrow_type(schema: Any) -> pa.DataType:
+def arrow_type(schema: AvroSchema) -> pa.DataType:
     """The type of a schema's values, times in the unit of the schema. Raises `SchemaError`."""
     return _Types({}).of(schema, ())
 
@@ -98,10 +131,10 @@ def arrow_type(schema: Any) -> pa.DataType:
 class _Types:
     """Arrow types of the schemas in a schema; knows the named ones."""
 
-    def __init__(self, named: dict[str, Any]) -> None:
+    def __init__(self, named: dict[str, AvroSchema]) -> None:
         self._named = named
 
-    def of(self, schema: Any, within: tuple[str, ...]) -> pa.DataType:
+    def of(self, schema: AvroSchema, within: tuple[str, ...]) -> pa.DataType:
         if isinstance(schema, list):
             return self._union(schema, within)
         if isinstance(schema, str):
@@ -129,7 +162,7 @@ class _Types:
             return pa.map_(pa.string(), self._field("value", schema["values"], within))
         return self.of(kind, within)
 
-    def _field(self, name: str, schema: Any, within: tuple[str, ...]) -> pa.Field:
+    def _field(self, name: str, schema: AvroSchema, within: tuple[str, ...]) -> pa.Field:
         is_nullable = isinstance(schema, list) and "null" in schema
         return pa.field(name, self.of(schema, within), nullable=is_nullable)
 
@@ -140,7 +173,7 @@ class _Types:
             raise SchemaError(f"the Avro schema names {name}, which it does not define")
         return self.of(self._named[name], within)
 
-    def _union(self, schema: list[Any], within: tuple[str, ...]) -> pa.DataType:
+    def _union(self, schema: list[AvroSchema], within: tuple[str, ...]) -> pa.DataType:
         members = [self.of(one, within) for one in schema if one != "null"]
         distinct = list(dict.fromkeys(members))
         if not distinct:
@@ -158,33 +191,45 @@ class _Types:
         )
 
 
-def _decimal(schema: Any) -> pa.DataType:
+def _decimal(schema: Complex) -> pa.DataType:
     digits, scale = int(schema["precision"]), int(schema.get("scale", 0))
     if digits > _DECIMAL_DIGITS_MAX:
         raise SchemaError(f"the Avro schema has a decimal of {digits} digits; 38 fit into a column")
     return pa.decimal128(digits, scale)
 
 
-def _without_logical(schema: Any) -> Any:
+def _without_logical(schema: AvroSchema) -> AvroSchema:
     """The schema with no logical types but decimals, so that times are read as numbers."""
     if isinstance(schema, list):
         return [_without_logical(one) for one in schema]
-    if not isinstance(schema, dict):
+    if isinstance(schema, str):
         return schema
-    kept = {
-        name: value
-        for name, value in schema.items()
-        if (name != "logicalType" or value == "decimal") and not name.startswith(_PARSED)
-    }
-    for name in ("type", "items", "values"):
-        if isinstance(kept.get(name), (dict, list)):
-            kept[name] = _without_logical(kept[name])
-    if "fields" in kept:
-        kept["fields"] = [{**one, "type": _without_logical(one["type"])} for one in kept["fields"]]
-    return kept
+    if schema.get("logicalType") != "decimal":
+        schema = schema.copy()
+        schema.pop("logicalType", None)
+    made = _with_inner(schema, _without_logical)
+    made["type"] = _without_logical(made["type"])
+    return made
 
 
-def _whole(schema: Any, named: dict[str, Any], defined: set[str]) -> Any:
+def _with_inner(schema: Complex, change: Callable[[AvroSchema], AvroSchema]) -> Complex:
+    """A schema that fastavro has not parsed, with those within it changed."""
+    made = schema.copy()
+    made.pop("__fastavro_parsed__", None)
+    made.pop("__named_schemas__", None)
+    if "items" in made:
+        made["items"] = change(made["items"])
+    if "values" in made:
+        made["values"] = change(made["values"])
+    if "fields" in made:
+        fields = [one.copy() for one in made["fields"]]
+        for field in fields:
+            field["type"] = change(field["type"])
+        made["fields"] = fields
+    return made
+
+
+def _whole(schema: AvroSchema, named: dict[str, AvroSchema], defined: set[str]) -> AvroSchema:
     """The schema with the definition of each named type where it is named first."""
     if isinstance(schema, list):
         return [_whole(one, named, defined) for one in schema]
@@ -194,15 +239,7 @@ def _whole(schema: Any, named: dict[str, Any], defined: set[str]) -> Any:
         return _whole(named[schema], named, defined)
     if schema["type"] in _NAMED:
         defined.add(schema["name"])
-    made = {name: value for name, value in schema.items() if not name.startswith(_PARSED)}
-    for name in ("items", "values"):
-        if name in made:
-            made[name] = _whole(made[name], named, defined)
-    if "fields" in made:
-        made["fields"] = [
-            {**one, "type": _whole(one["type"], named, defined)} for one in made["fields"]
-        ]
-    return made
+    return _with_inner(schema, lambda inner: _whole(inner, named, defined))
 
 
 def check_readable(subject: str, *, reader: str, writer: str) -> None:
@@ -219,9 +256,9 @@ class _Named:
     """The named schemas of one side."""
 
     def __init__(self) -> None:
-        self.named: dict[str, Any] = {}
+        self.named: dict[str, Complex] = {}
 
-    def whole(self, schema: Any) -> Any:
+    def whole(self, schema: AvroSchema) -> list[AvroSchema] | Complex:
         """A schema in place of its name; a primitive as a dictionary."""
         if isinstance(schema, str):
             return self.named.get(schema, {"type": schema})
@@ -240,7 +277,7 @@ class _Resolution:
         self.reader, self.writer = _Named(), _Named()
         self._seen: set[tuple[str, str]] = set()
 
-    def why_not(self, reader: Any, writer: Any, path: str) -> str:
+    def why_not(self, reader: AvroSchema, writer: AvroSchema, path: str) -> str:
         """Why values of the writer's schema are none of the reader's; nothing if they are."""
         mine, theirs = self.reader.whole(reader), self.writer.whole(writer)
         if isinstance(theirs, list):
@@ -251,7 +288,7 @@ class _Resolution:
             return f"{path or 'the whole'} may be {theirs['type']}, which none of the union takes"
         wants, has = mine["type"], theirs["type"]
         if wants != has:
-            if wants in _PROMOTIONS.get(has, ()):
+            if isinstance(has, str) and wants in _PROMOTIONS.get(has, ()):
                 return ""
             return f"{path or 'the whole'} is {wants} and was {has}"
         if has in ("record", "error"):
@@ -262,10 +299,13 @@ class _Resolution:
                 return f"{path or 'the whole'} has no symbol {', '.join(gone)} any more"
         if has == "fixed" and mine["size"] != theirs["size"]:
             return f"{path or 'the whole'} has {mine['size']} bytes and had {theirs['size']}"
-        inner = {"array": "items", "map": "values"}.get(has)
-        return self.why_not(mine[inner], theirs[inner], f"{path}.{inner}") if inner else ""
+        if has == "array":
+            return self.why_not(mine["items"], theirs["items"], f"{path}.items")
+        if has == "map":
+            return self.why_not(mine["values"], theirs["values"], f"{path}.values")
+        return ""
 
-    def _record(self, mine: Any, theirs: Any, path: str) -> str:
+    def _record(self, mine: Complex, theirs: Complex, path: str) -> str:
         pair = (mine["name"], theirs["name"])
         if pair in self._seen:
             return ""

@@ -10,7 +10,7 @@ headers may be percent-encoded. Attributes beyond the specification's own are in
 import base64
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TypedDict
 from urllib.parse import unquote
 
 import msgspec
@@ -28,6 +28,23 @@ _BATCH = "application/cloudevents-batch"
 _REQUIRED = ("id", "source", "specversion", "type")
 _OPTIONAL = ("subject", "datacontenttype", "dataschema")
 _OWN = frozenset((*_REQUIRED, *_OPTIONAL, "time", "data", "data_base64"))
+
+
+class Event(TypedDict, total=False):
+    """The attributes of an event as columns."""
+
+    id: str | None
+    source: str | None
+    specversion: str | None
+    type: str | None
+    subject: str | None
+    datacontenttype: str | None
+    dataschema: str | None
+    time: datetime
+    extensions: dict[str, str]
+
+
+Attributes = Mapping[str, str | None]
 
 
 class CloudEvents(msgspec.Struct, frozen=True):
@@ -65,7 +82,7 @@ class EventDecoder:
         self, bodies: Sequence[bytes | None], headers: Sequence[Headers | None]
     ) -> Decoded:
         """The events. Raises `RegistryError` if the registry does not answer."""
-        events: list[dict[str, Any] | None] = []
+        events: list[Event | None] = []
         payloads: list[bytes | None] = []
         reasons: list[str | None] = []
         for body, given in zip(bodies, headers, strict=True):
@@ -92,8 +109,8 @@ class EventDecoder:
         if self._data is not None:
             await self._data.close()
 
-    def _columns(self, events: list[dict[str, Any] | None], data: pa.Array) -> pa.Array:
-        empty: dict[str, Any] = {"extensions": {}}
+    def _columns(self, events: list[Event | None], data: pa.Array) -> pa.Array:
+        empty: Event = {"extensions": {}}
         rows = [event if event is not None else empty for event in events]
         arrays = [
             pa.array([row.get(field.name) for row in rows], field.type)
@@ -103,14 +120,14 @@ class EventDecoder:
         mask = pa.array([event is None for event in events], pa.bool_())
         return pa.StructArray.from_arrays([*arrays, data], fields=list(self.type), mask=mask)
 
-    def _event(self, body: bytes | None, headers: Headers) -> tuple[dict[str, Any], bytes | None]:
+    def _event(self, body: bytes | None, headers: Headers) -> tuple[Event, bytes | None]:
         """The attributes of an event, and its data. Raises `SchemaError`."""
         given = {name.lower(): values[0] for name, values in headers.items() if values}
         content = given.get("content-type", "")
         if content.startswith(_BATCH):
             raise SchemaError("it is a batch of events, which NATS has no messages for")
         if f"{_PREFIX}specversion" in given:
-            attributes: dict[str, Any] = {
+            attributes: dict[str, str | None] = {
                 name.removeprefix(_PREFIX): unquote(value)
                 for name, value in given.items()
                 if name.startswith(_PREFIX)
@@ -145,7 +162,7 @@ class EventDecoder:
         return data
 
 
-def _checked(attributes: dict[str, Any]) -> dict[str, Any]:
+def _checked(attributes: Attributes) -> Event:
     """The attributes as columns. Raises `SchemaError` if one is missing."""
     missing = [name for name in _REQUIRED if not attributes.get(name)]
     if missing:
@@ -153,8 +170,16 @@ def _checked(attributes: dict[str, Any]) -> dict[str, Any]:
     extensions = {
         name: value for name, value in attributes.items() if name not in _OWN and value is not None
     }
-    event = {name: attributes.get(name) for name in (*_REQUIRED, *_OPTIONAL)}
-    event["extensions"] = extensions
+    event: Event = {
+        "id": attributes["id"],
+        "source": attributes["source"],
+        "specversion": attributes["specversion"],
+        "type": attributes["type"],
+        "subject": attributes.get("subject"),
+        "datacontenttype": attributes.get("datacontenttype"),
+        "dataschema": attributes.get("dataschema"),
+        "extensions": extensions,
+    }
     if attributes.get("time"):
         try:
             event["time"] = msgspec.convert(attributes["time"], datetime)

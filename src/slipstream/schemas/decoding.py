@@ -5,9 +5,8 @@ are asked for before its bodies are read, each once in the life of a decoder.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pyarrow as pa
 from slipstream.errors import ConfigError
 from slipstream.schemas import framing
 from slipstream.schemas.errors import SchemaError, SchemaNotFoundError
-from slipstream.schemas.formats import Body, Read
+from slipstream.schemas.formats import Body, Read, Write
 from slipstream.schemas.registry import Registry
 
 _OBJECT = re.compile(r"<[\w.]+ object at \w+>")
@@ -49,7 +48,7 @@ class Decoder:
         """The values of the bodies. Raises `RegistryError` if the registry does not answer."""
         if self._form.needs_writers:
             await self._learn(bodies)
-        values: list[Any] = []
+        values: list[object] = []
         reasons: list[str | None] = []
         for body in bodies:
             value = reason = None
@@ -70,7 +69,7 @@ class Decoder:
         await self._opened.aclose()
         self._registry = None
 
-    def _read(self, body: bytes) -> Any:
+    def _read(self, body: bytes) -> object:
         if not self._width:
             return self._own(body)
         identity = framing.schema_id(body, self._width)
@@ -119,7 +118,7 @@ async def registered(form: Body) -> tuple[Body, int | None]:
     return pinned, pinned.newest.id
 
 
-def encoder(form: Body, identity: int | None) -> Callable[[Any], bytes]:
+def encoder(form: Body, identity: int | None) -> Write:
     """What writes a value as a body, with the id of its schema in front if there is one."""
     write = form.writer()
     if identity is None:
@@ -148,7 +147,7 @@ def _field_in_microseconds(field: pa.Field) -> pa.Field:
     return field.with_type(in_microseconds(field.type)).remove_metadata()
 
 
-def _array(values: list[Any], reasons: list[str | None], kind: pa.DataType) -> pa.Array:
+def _array(values: list[object], reasons: list[str | None], kind: pa.DataType) -> pa.Array:
     """An array of the values; those that the type cannot hold become null, with a reason."""
     try:
         return pa.array(values, kind)

@@ -14,7 +14,7 @@ into it. With a registry each body begins with the id of its schema (`framing`).
 import base64
 import json
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 import pyarrow as pa
@@ -26,7 +26,8 @@ from slipstream.schemas.framing import Framing
 from slipstream.schemas.json_schema import arrow_type as arrow_type_of_json_schema
 from slipstream.schemas.registry import RegistryAddress, Schema, Version
 
-Read = Callable[[bytes], Any]
+Read = Callable[[bytes], object]
+Write = Callable[[object], bytes]
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +99,7 @@ class Avro(Registered, frozen=True, kw_only=True):
         _check_kind(wrote, "AVRO")
         return avro.reader(avro.parse(wrote.text, wrote.needs), wanted)
 
-    def writer(self) -> Callable[[Any], bytes]:
+    def writer(self) -> Write:
         """What writes a value, without what stands in front."""
         return avro.writer(self._parsed())
 
@@ -111,7 +112,7 @@ class Avro(Registered, frozen=True, kw_only=True):
         """Whether a body cannot be read without the schema that it was written with."""
         return self.registry is not None
 
-    def _parsed(self) -> Any:
+    def _parsed(self) -> avro.AvroSchema:
         needs = () if self.schema or self.newest is None else self.newest.schema.needs
         return avro.parse(self._text(self.schema, "AVRO"), needs)
 
@@ -146,7 +147,7 @@ class Protobuf(Registered, frozen=True, kw_only=True):
             _check_kind(wrote, "PROTOBUF")
             files = protobuf.files_of(wrote.descriptors)
 
-        def read_framed(body: bytes) -> Any:
+        def read_framed(body: bytes) -> object:
             indexes, at = framing.message_indexes(body, 0)
             name = files.at(indexes).full_name
             if name != wanted.full_name:
@@ -155,7 +156,7 @@ class Protobuf(Registered, frozen=True, kw_only=True):
 
         return read_framed
 
-    def writer(self) -> Callable[[Any], bytes]:
+    def writer(self) -> Write:
         """What writes a value, with its place if there is a registry."""
         files = self._files()
         message = files.message(self.message)
@@ -203,7 +204,7 @@ class Json(Registered, frozen=True, kw_only=True):
         """What reads a body, by the reader's schema alone."""
         return plain.json_reader(self.arrow_type())
 
-    def writer(self) -> Callable[[Any], bytes]:
+    def writer(self) -> Write:
         """What writes a value, without the fields that are null."""
         return lambda value: msgspec.json.encode(_without_nulls(value))
 
@@ -224,7 +225,7 @@ class MessagePack(Json, frozen=True, kw_only=True):
         """What reads a body, by the reader's schema alone."""
         return plain.msgpack_reader(self.arrow_type())
 
-    def writer(self) -> Callable[[Any], bytes]:
+    def writer(self) -> Write:
         """What writes a value, without the fields that are null."""
         return lambda value: msgspec.msgpack.encode(_without_nulls(value))
 
@@ -246,7 +247,7 @@ def _check_kind(schema: Schema, kind: str) -> None:
         raise SchemaError(f"it was written with a schema of {schema.kind}, not of {kind}")
 
 
-def _without_nulls(value: Any) -> Any:
+def _without_nulls(value: object) -> object:
     if isinstance(value, dict):
         return {name: _without_nulls(one) for name, one in value.items() if one is not None}
     if isinstance(value, list):

@@ -7,7 +7,6 @@ What may be of several types stays JSON, as text.
 """
 
 import json
-from typing import Any
 
 import pyarrow as pa
 
@@ -44,10 +43,12 @@ def arrow_type(text: str) -> pa.DataType:
 
 
 class _Fields:
-    def __init__(self, whole: dict[str, Any]) -> None:
+    def __init__(self, whole: dict[str, object]) -> None:
         self._whole = whole
 
-    def of(self, name: str, schema: Any, within: tuple[str, ...], *, is_required: bool) -> pa.Field:
+    def of(
+        self, name: str, schema: object, within: tuple[str, ...], *, is_required: bool
+    ) -> pa.Field:
         """The field for a schema within the whole one."""
         if not isinstance(schema, dict):  # true: anything
             return _any(name, is_required)
@@ -57,10 +58,10 @@ class _Fields:
                 raise SchemaError(f"{reference} has itself within itself, which no column holds")
             found = self._referred(reference)
             return self.of(name, found, (*within, reference), is_required=is_required)
-        members = schema.get("anyOf") or schema.get("oneOf")
-        if members is None and isinstance(schema.get("type"), list):
-            members = [{**schema, "type": one} for one in schema["type"]]
-        if members is not None:
+        members, kinds = schema.get("anyOf") or schema.get("oneOf"), schema.get("type")
+        if members is None and isinstance(kinds, list):
+            members = [{**schema, "type": one} for one in kinds]
+        if isinstance(members, list):
             others = [one for one in members if one != {"type": "null"} and not _is_null(one)]
             may_be_null = len(others) < len(members)
             if len(others) == 1:
@@ -69,14 +70,16 @@ class _Fields:
         return self._plain(name, schema, within, is_required)
 
     def _plain(
-        self, name: str, schema: dict[str, Any], within: tuple[str, ...], is_required: bool
+        self, name: str, schema: dict[str, object], within: tuple[str, ...], is_required: bool
     ) -> pa.Field:
         kind = schema.get("type")
-        if kind == "object" and schema.get("properties"):
-            needed = set(schema.get("required") or ())
+        properties = schema.get("properties")
+        if kind == "object" and properties and isinstance(properties, dict):
+            required = schema.get("required")
+            needed = required if isinstance(required, list) else []
             fields = [
                 self.of(one, inner, within, is_required=one in needed)
-                for one, inner in schema["properties"].items()
+                for one, inner in properties.items()
             ]
             return pa.field(name, pa.struct(fields), nullable=not is_required)
         if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
@@ -89,14 +92,15 @@ class _Fields:
                 return pa.field(name, pa.list_(element), nullable=not is_required)
         if kind == "string" and schema.get("contentEncoding") == "base64":
             return pa.field(name, pa.binary(), nullable=not is_required)
-        if kind == "string" and schema.get("format") in _FORMATS:
-            return pa.field(name, _FORMATS[schema["format"]], nullable=not is_required)
-        if kind in _PLAIN:
+        form = schema.get("format")
+        if kind == "string" and isinstance(form, str) and form in _FORMATS:
+            return pa.field(name, _FORMATS[form], nullable=not is_required)
+        if isinstance(kind, str) and kind in _PLAIN:
             return pa.field(name, _PLAIN[kind], nullable=not is_required)
         return _any(name, is_required)
 
-    def _referred(self, reference: str) -> Any:
-        found: Any = self._whole
+    def _referred(self, reference: str) -> object:
+        found: object = self._whole
         if not reference.startswith("#"):
             raise SchemaError(f"the JSON Schema refers to {reference}, which is not within it")
         for part in reference.removeprefix("#").split("/")[1:]:
@@ -111,5 +115,5 @@ def _any(name: str, is_required: bool) -> pa.Field:
     return pa.field(name, pa.string(), nullable=not is_required, metadata=JSON_TEXT)
 
 
-def _is_null(schema: Any) -> bool:
+def _is_null(schema: object) -> bool:
     return isinstance(schema, dict) and schema.get("type") == "null"

@@ -6,7 +6,7 @@ A field that may not be null has to be there; what the type does not have is lef
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, NotRequired, Protocol, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow as pa
 from slipstream.schemas.errors import SchemaError
 from slipstream.schemas.json_schema import JSON_TEXT
 
-_SIMPLE: list[tuple[Callable[[pa.DataType], bool], Any]] = [
+_SIMPLE: list[tuple[Callable[[pa.DataType], bool], type]] = [
     (pa.types.is_boolean, bool),
     (pa.types.is_floating, float),
     (pa.types.is_string, str),
@@ -26,22 +26,31 @@ _SIMPLE: list[tuple[Callable[[pa.DataType], bool], Any]] = [
     (pa.types.is_null, type(None)),
 ]
 
+Change = Callable[[object], object]
 
-def json_reader(kind: pa.DataType) -> Callable[[bytes], Any]:
+
+class Decoder(Protocol):
+    """A decoder of msgspec."""
+
+    def decode(self, body: bytes, /) -> object:
+        """The value in a body."""
+
+
+def json_reader(kind: pa.DataType) -> Callable[[bytes], object]:
     """What turns JSON into a value of the type; it raises `SchemaError` for what is not one."""
     return _reader(msgspec.json.Decoder(decoded_type(kind)), kind)
 
 
-def msgpack_reader(kind: pa.DataType) -> Callable[[bytes], Any]:
+def msgpack_reader(kind: pa.DataType) -> Callable[[bytes], object]:
     """What turns MessagePack into a value of the type, likewise."""
     return _reader(msgspec.msgpack.Decoder(decoded_type(kind)), kind)
 
 
-def _reader(decoder: Any, kind: pa.DataType) -> Callable[[bytes], Any]:
+def _reader(decoder: Decoder, kind: pa.DataType) -> Callable[[bytes], object]:
     to_text = _to_text(kind)
     decode = decoder.decode
 
-    def value_of(body: bytes) -> Any:
+    def value_of(body: bytes) -> object:
         try:
             value = decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -51,14 +60,14 @@ def _reader(decoder: Any, kind: pa.DataType) -> Callable[[bytes], Any]:
     return value_of
 
 
-def decoded_type(kind: pa.DataType) -> Any:
+def decoded_type(kind: pa.DataType) -> object:
     """The type that msgspec decodes to, for values of an Arrow type."""
     types = pa.types
     if types.is_struct(kind):
-        fields: dict[str, Any] = {}
+        fields: dict[str, object] = {}
         for field in kind:
-            inner = Any if field.metadata == JSON_TEXT else decoded_type(field.type)
-            fields[field.name] = NotRequired[inner | None] if field.nullable else inner
+            inner = _nullable(field)
+            fields[field.name] = NotRequired[inner] if field.nullable else inner
         return TypedDict("Body", fields)  # type: ignore[operator]
     if types.is_map(kind):
         return dict[str, _nullable(kind.item_field)]  # type: ignore[misc]
@@ -72,12 +81,17 @@ def decoded_type(kind: pa.DataType) -> Any:
     for is_kind, decoded in _SIMPLE:
         if is_kind(kind):
             return decoded
-    return Any
+    return object
 
 
-def _nullable(field: pa.Field) -> Any:
-    inner = decoded_type(field.type)
-    return inner | None if field.nullable else inner
+def or_null(decoded: object) -> object:
+    """A type that msgspec decodes to, or null."""
+    return decoded | None  # type: ignore[operator]
+
+
+def _nullable(field: pa.Field) -> object:
+    inner = object if field.metadata == JSON_TEXT else decoded_type(field.type)
+    return or_null(inner) if field.nullable else inner
 
 
 def reason_of(error: BaseException) -> str:
@@ -86,13 +100,14 @@ def reason_of(error: BaseException) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-def _to_text(kind: pa.DataType) -> Callable[[Any], Any] | None:
+def _to_text(kind: pa.DataType) -> Change | None:
     """What puts text in place of values that stay JSON, in place; None where there are none."""
     if pa.types.is_struct(kind):
         inner = {field.name: _field_to_text(field) for field in kind}
         changes = {name: change for name, change in inner.items() if change is not None}
 
-        def change_fields(value: dict[str, Any]) -> dict[str, Any]:
+        def change_fields(value: object) -> object:
+            assert isinstance(value, dict)
             for name, change in changes.items():
                 if value.get(name) is not None:
                     value[name] = change(value[name])
@@ -102,19 +117,29 @@ def _to_text(kind: pa.DataType) -> Callable[[Any], Any] | None:
     if pa.types.is_map(kind):
         of_item = _field_to_text(kind.item_field)
         if of_item is not None:
-            return lambda value: {key: _unless_null(of_item, one) for key, one in value.items()}
+
+            def change_items(value: object) -> object:
+                assert isinstance(value, dict)
+                return {key: _unless_null(of_item, one) for key, one in value.items()}
+
+            return change_items
     if pa.types.is_list(kind):
         of_element = _field_to_text(kind.value_field)
         if of_element is not None:
-            return lambda value: [_unless_null(of_element, one) for one in value]
+
+            def change_elements(value: object) -> object:
+                assert isinstance(value, list)
+                return [_unless_null(of_element, one) for one in value]
+
+            return change_elements
     return None
 
 
-def _field_to_text(field: pa.Field) -> Callable[[Any], Any] | None:
+def _field_to_text(field: pa.Field) -> Change | None:
     if field.metadata == JSON_TEXT:
         return lambda value: msgspec.json.encode(value).decode()
     return _to_text(field.type)
 
 
-def _unless_null(change: Callable[[Any], Any], value: Any) -> Any:
+def _unless_null(change: Change, value: object) -> object:
     return None if value is None else change(value)

@@ -5,11 +5,12 @@ What Protobuf itself never leaves out has no null: numbers, texts and enumeratio
 set. An enumeration is its name as text, an unsigned 64-bit number a decimal.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -18,6 +19,9 @@ from slipstream.schemas.packages import require
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.internal.containers import MessageMap, RepeatedCompositeFieldContainer
     from google.protobuf.message import Message
 
 _MICROSECONDS = pa.timestamp("us", "UTC")
@@ -31,13 +35,14 @@ _WRAPPERS = frozenset(
 _TIMESTAMP = "google.protobuf.Timestamp"
 _DURATION = "google.protobuf.Duration"
 
-Convert = Callable[[Any], Any]
+Scalar = bool | int | float | str | bytes | Decimal
+Convert = Callable[..., object]  # takes what Protobuf has for a field, or a message
 
 
 class Files:
     """The messages of a `FileDescriptorSet`."""
 
-    def __init__(self, pool: Any, names: list[str]) -> None:
+    def __init__(self, pool: "DescriptorPool", names: list[str]) -> None:
         self._pool = pool
         self._names = names
 
@@ -115,7 +120,7 @@ def is_known(name: str) -> bool:
     return name.startswith(_KNOWN) and find_spec(_module_of(name)) is not None
 
 
-def _add_known(pool: Any, files: Any) -> None:
+def _add_known(pool: "DescriptorPool", files: "Iterable[FileDescriptorProto]") -> None:
     """Add what the files import of those that come with Protobuf, unless they are among them."""
     there = {file.name for file in files}
     wanted = [name for file in files for name in file.dependency]
@@ -142,7 +147,7 @@ def arrow_type(message: "Descriptor", within: tuple[str, ...] = ()) -> pa.DataTy
     return pa.struct([_field_type(field, inside) for field in message.fields])
 
 
-def reader(message: "Descriptor") -> Callable[[bytes], Any]:
+def reader(message: "Descriptor") -> Callable[[bytes], object]:
     """What turns a body into a value."""
     from google.protobuf.message import DecodeError
     from google.protobuf.message_factory import GetMessageClass
@@ -150,7 +155,7 @@ def reader(message: "Descriptor") -> Callable[[bytes], Any]:
     parse = GetMessageClass(message).FromString
     convert = _message_reader(message)
 
-    def value_of(body: bytes) -> Any:
+    def value_of(body: bytes) -> object:
         try:
             return convert(parse(body))
         except (DecodeError, UnicodeDecodeError) as error:
@@ -159,13 +164,13 @@ def reader(message: "Descriptor") -> Callable[[bytes], Any]:
     return value_of
 
 
-def writer(message: "Descriptor") -> Callable[[Any], bytes]:
+def writer(message: "Descriptor") -> Callable[[object], bytes]:
     """What turns a value into a body."""
     from google.protobuf.message_factory import GetMessageClass
 
     made = GetMessageClass(message)
 
-    def body_of(value: Any) -> bytes:
+    def body_of(value: object) -> bytes:
         filled = made()
         _fill(filled, value)
         body: bytes = filled.SerializeToString()
@@ -228,7 +233,7 @@ def _is_map(field: "FieldDescriptor") -> bool:
 def _message_reader(message: "Descriptor") -> Convert:
     fields = [(field.name, *_field_reader(field)) for field in message.fields]
 
-    def convert(found: "Message") -> dict[str, Any]:
+    def convert(found: "Message") -> dict[str, object]:
         return {
             name: read(getattr(found, name)) if not is_optional or found.HasField(name) else None
             for name, is_optional, read in fields
@@ -261,15 +266,17 @@ def _value_reader(field: "FieldDescriptor") -> Convert:
     return _message_reader(message)
 
 
-def _as_it_is(value: Any) -> Any:
+def _as_it_is(value: object) -> object:
     return value
 
 
 # -- values to messages ----------------------------------------------------------------------------
 
 
-def _fill(message: "Message", value: Any) -> None:
+def _fill(message: "Message", value: object) -> None:
     """Set what a value has; raises `SchemaError` for a field that the message has not."""
+    if not isinstance(value, Mapping):
+        raise _misfit(message.DESCRIPTOR.full_name, value)
     fields = message.DESCRIPTOR.fields_by_name
     for name, inner in value.items():
         if name not in fields:
@@ -278,31 +285,51 @@ def _fill(message: "Message", value: Any) -> None:
             continue
         field, kept = fields[name], getattr(message, name)
         if _is_map(field):
-            _fill_map(kept, field.message_type.fields_by_name["value"], inner)
-        elif field.message_type is not None and field.is_repeated:
-            for one in inner:
-                _set(kept.add(), one)
+            _fill_map(kept, field, inner)
+        elif field.is_repeated:
+            _fill_list(kept, field, inner)
         elif field.message_type is not None:
             kept.SetInParent()
             _set(kept, inner)
-        elif field.is_repeated:
-            kept.extend(_plain(field, one) for one in inner)
         else:
             setattr(message, name, _plain(field, inner))
 
 
-def _fill_map(kept: Any, field: "FieldDescriptor", value: Any) -> None:
-    for key, one in dict(value).items():
-        if field.message_type is not None:
+def _fill_map(kept: "MessageMap", field: "FieldDescriptor", value: object) -> None:
+    inner = field.message_type.fields_by_name["value"]
+    if isinstance(value, list):
+        value = dict(value)
+    if not isinstance(value, Mapping):
+        raise _misfit(field.full_name, value)
+    for key, one in value.items():
+        if inner.message_type is not None:
             _set(kept[key], one)
         else:
-            kept[key] = _plain(field, one)
+            kept[key] = _plain(inner, one)
 
 
-def _set(message: Any, value: Any) -> None:
+def _fill_list(
+    kept: "RepeatedCompositeFieldContainer", field: "FieldDescriptor", value: object
+) -> None:
+    if not isinstance(value, list):
+        raise _misfit(field.full_name, value)
+    if field.message_type is None:
+        kept.extend(_plain(field, one) for one in value)
+        return
+    for one in value:
+        _set(kept.add(), one)
+
+
+def _misfit(name: str, value: object) -> SchemaError:
+    return SchemaError(f"{name} of Protobuf does not take a {type(value).__name__}")
+
+
+def _set(message: "Message", value: object) -> None:
     name = message.DESCRIPTOR.full_name
     if name in (_TIMESTAMP, _DURATION):
-        span: timedelta = value if name == _DURATION else _aware(value) - _EPOCH
+        span = _aware(value) - _EPOCH if isinstance(value, datetime) else value
+        if not isinstance(span, timedelta):
+            raise _misfit(name, value)
         total_ns = span // timedelta(microseconds=1) * 1000
         sign = -1 if total_ns < 0 and name == _DURATION else 1
         seconds, nanos = divmod(sign * total_ns, _SECOND_NS)
@@ -317,7 +344,9 @@ def _aware(moment: datetime) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def _plain(field: "FieldDescriptor", value: Any) -> Any:
+def _plain(field: "FieldDescriptor", value: object) -> Scalar:
+    if not isinstance(value, Scalar):
+        raise _misfit(field.full_name, value)
     if field.enum_type is not None:
         known = field.enum_type.values_by_name.get(value)
         return int(value) if known is None else known.number

@@ -8,9 +8,9 @@ import base64
 import json
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -26,10 +26,35 @@ from slipstream.schemas.packages import require
 from slipstream.schemas.protobuf import is_known
 from slipstream.schemas.registry import Kind, Reference, Registry, Schema, Version
 
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _NOT_FOUND = 404
 _CONFLICT = 409
 _DEPTH_MAX = 100  # of references to references
+
+
+class _Schema(msgspec.Struct):
+    """A schema in an answer; its version only where a subject was asked for."""
+
+    schema: str
+    schema_type: Kind | None = msgspec.field(default=None, name="schemaType")
+    references: list[Reference] | None = None
+    id: int = 0
+    version: int = 0
+
+
+class _Registered(msgspec.Struct):
+    id: int
+
+
+class _Compatibility(msgspec.Struct):
+    is_compatible: bool
+    messages: list[object] | None = None
+
+
+A = TypeVar("A")
 
 
 class RestRegistry(msgspec.Struct, frozen=True):
@@ -79,42 +104,42 @@ class _Rest:
         path = f"subjects/{quote(subject, safe='')}/versions/latest"
         found = await self._get(path)
         schema = await self._whole(found, path)
-        return Version(subject, int(found["version"]), int(found["id"]), schema)
+        return Version(subject, found.version, found.id, schema)
 
     async def register(self, subject: str, schema: Schema) -> int:
         """Register it; its id. Raises `IncompatibleSchemaError`, `RegistryError`."""
         path = f"subjects/{quote(subject, safe='')}/versions"
-        made = await self._ask("POST", path, _as_json(schema))
-        return int(made["id"])
+        made = await self._ask(path, _Registered, _as_json(schema))
+        return made.id
 
     async def check(self, subject: str, schema: Schema) -> None:
         """Raise `IncompatibleSchemaError` if it could not become the newest version."""
         path = f"compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
         try:
-            found = await self._ask("POST", path, _as_json(schema))
+            found = await self._ask(path, _Compatibility, _as_json(schema))
         except SchemaNotFoundError:
             return  # it is the first one
-        if not found["is_compatible"]:
-            why = "; ".join(str(one) for one in found.get("messages") or ()) or "no reason given"
+        if not found.is_compatible:
+            why = "; ".join(str(one) for one in found.messages or ()) or "no reason given"
             raise IncompatibleSchemaError(f"schema for subject {subject}: {why}")
 
     # -- how it is asked ---------------------------------------------------------------------------
 
-    async def _whole(self, found: Mapping[str, Any], path: str) -> Schema:
+    async def _whole(self, found: _Schema, path: str) -> Schema:
         """The schema of an answer, with what it refers to."""
-        kind: Kind = found.get("schemaType") or "AVRO"
+        kind = found.schema_type or "AVRO"
         if kind == "PROTOBUF":
             return Schema(kind, base64.b64encode(await self._file_set(path)).decode())
         needs: dict[str, str] = {}
         await self._add_needs(found, needs, 0)
-        return Schema(kind, str(found["schema"]), tuple(needs.values()))
+        return Schema(kind, found.schema, tuple(needs.values()))
 
-    async def _add_needs(self, found: Mapping[str, Any], needs: dict[str, str], depth: int) -> None:
-        for reference in _references(found):
+    async def _add_needs(self, found: _Schema, needs: dict[str, str], depth: int) -> None:
+        for reference in found.references or ():
             path = self._path_of(reference, depth)
             other = await self._get(path)
             await self._add_needs(other, needs, depth + 1)
-            needs[reference.name] = str(other["schema"])
+            needs[reference.name] = other.schema
 
     async def _file_set(self, path: str) -> bytes:
         """The `FileDescriptorSet` of a Protobuf schema: what it imports, then itself."""
@@ -127,18 +152,18 @@ class _Rest:
         return made
 
     async def _add_file(
-        self, path: str, name: str, files: Any, known: set[str], depth: int
+        self, path: str, name: str, files: "FileDescriptorSet", known: set[str], depth: int
     ) -> None:
         from google.protobuf.message import DecodeError
 
         found = await self._get(f"{path}?format=serialized")
-        for reference in _references(found):
+        for reference in found.references or ():
             if reference.name not in known:
                 known.add(reference.name)
                 where = self._path_of(reference, depth)
                 await self._add_file(where, reference.name, files, known, depth + 1)
         try:
-            files.file.add().ParseFromString(base64.b64decode(found["schema"], validate=True))
+            files.file.add().ParseFromString(base64.b64decode(found.schema, validate=True))
         except (ValueError, DecodeError) as error:
             raise SchemaError(
                 f"{self._address!r} answers Protobuf schemas as source text, which nothing here "
@@ -153,16 +178,20 @@ class _Rest:
             raise SchemaError(f"schema {reference.name} refers to itself")
         return f"subjects/{quote(reference.subject, safe='')}/versions/{reference.version}"
 
-    async def _get(self, path: str) -> dict[str, Any]:
-        found: dict[str, Any] = await self._ask("GET", path)
-        return found
+    async def _get(self, path: str) -> _Schema:
+        return await self._ask(path, _Schema)
 
-    async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        return await asyncio.to_thread(self._ask_now, method, path, body)
+    async def _ask(self, path: str, kind: type[A], body: dict[str, str] | None = None) -> A:
+        """What a path answers, to GET or to POST of a body."""
+        answer = await asyncio.to_thread(self._ask_now, path, body)
+        try:
+            return msgspec.json.decode(answer, type=kind)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise RegistryError(f"{self._address!r} answers {path} otherwise: {error}") from error
 
-    def _ask_now(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+    def _ask_now(self, path: str, body: dict[str, str] | None) -> bytes:
         address = self._address
-        request = urllib.request.Request(f"{address.url.rstrip('/')}/{path}", method=method)
+        request = urllib.request.Request(f"{address.url.rstrip('/')}/{path}")
         request.add_header("Accept", _MEDIA_TYPE)
         if body is not None:
             request.data = json.dumps(body).encode()
@@ -174,7 +203,8 @@ class _Rest:
             request.add_header("Authorization", f"Basic {pair}")
         try:
             with urllib.request.urlopen(request, timeout=address.timeout) as answer:
-                return json.load(answer)
+                found: bytes = answer.read()
+                return found
         except urllib.error.HTTPError as error:
             raise _refusal(address, path, error) from error
         except (OSError, ValueError) as error:
@@ -182,11 +212,7 @@ class _Rest:
             raise RegistryError(f"{address!r} does not answer {path}: {why}") from error
 
 
-def _references(found: Mapping[str, Any]) -> list[Reference]:
-    return msgspec.convert(found.get("references") or [], list[Reference])
-
-
-def _as_json(schema: Schema) -> dict[str, Any]:
+def _as_json(schema: Schema) -> dict[str, str]:
     if schema.needs:
         raise SchemaError("a schema that refers to others cannot be registered from here")
     text = schema.text

@@ -13,7 +13,7 @@ within foreachBatch each batch takes the version that is newest then.
 import asyncio
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import functions as f
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 T = TypeVar("T")
+Batch: TypeAlias = "pa.Array | tuple[pa.Array, pa.Array]"  # bodies, or bodies and headers
 
 
 def decode_as(
@@ -96,7 +97,7 @@ def _decoding(pinned: Body | CloudEvents, columns: "list[Column]") -> "Column":
         ]
     )
 
-    def read(batches: Iterator[Any]) -> Iterator[pa.Array]:
+    def read(batches: Iterator[Batch]) -> Iterator[pa.Array]:
         with asyncio.Runner() as runner:
             decoder = _decoder(pinned)
             try:
@@ -118,15 +119,15 @@ def _decoder(pinned: Body | CloudEvents) -> Decoder | EventDecoder:
     return EventDecoder(pinned) if isinstance(pinned, CloudEvents) else Decoder(pinned)
 
 
-async def _decoded(decoder: Decoder | EventDecoder, batch: Any) -> Decoded:
+async def _decoded(decoder: Decoder | EventDecoder, batch: Batch) -> Decoded:
+    bodies, headers = batch if isinstance(batch, tuple) else (batch, None)
     if isinstance(decoder, Decoder):
-        return await decoder.decode(batch.to_pylist())
-    bodies, headers = batch
+        return await decoder.decode(bodies.to_pylist())
     given = headers.to_pylist(maps_as_pydicts="strict")
     return await decoder.decode(bodies.to_pylist(), given)
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def _run(work: Coroutine[object, object, T]) -> T:
     """What a coroutine returns; the caller's thread may have a running loop."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()

@@ -10,7 +10,7 @@ All queries of the session are watched, those of other sources with rates and ti
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -80,7 +80,7 @@ class ProgressListener(StreamingQueryListener):
         run_id = str(event.runId)
         return Query(str(event.id), run_id, self._names.get(run_id, ""))
 
-    def _tell(self, what: str, *words: Any) -> None:
+    def _tell(self, what: str, *words: object) -> None:
         for reporter in self._reporters:
             try:
                 getattr(reporter, what)(*words)
@@ -155,12 +155,12 @@ def _rows_of(sink: Mapping[str, Any]) -> int | None:
     return rows if rows >= 0 else None
 
 
-def _offset(value: Any) -> dict[str, Any]:
+def _offset(value: object) -> dict[str, Any]:
     found = json.loads(value) if isinstance(value, str) else value
     return found if isinstance(found, dict) else {}
 
 
-def _sum(sources: Any, name: str) -> float:
+def _sum(sources: Iterable[Mapping[str, Any]], name: str) -> float:
     """The sum of a rate that a source may lack, or have as text (NaN, Infinity)."""
     found = [float(source.get(name) or 0.0) for source in sources]
     return sum(value for value in found if math.isfinite(value))

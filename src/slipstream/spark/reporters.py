@@ -5,7 +5,7 @@ import re
 import threading
 from collections.abc import Coroutine
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,6 +16,10 @@ from slipstream.spark.options import ServerOptions, parse
 from slipstream.spark.streams import connect, jetstream
 
 if TYPE_CHECKING:
+    from openlineage.client import OpenLineageClient
+    from openlineage.client.facet_v2 import InputDatasetFacet, OutputDatasetFacet, RunFacet
+    from prometheus_client.exposition import ThreadingWSGIServer
+
     from slipstream.client import Connection
 
 _ANSWER_SECONDS = 30.0
@@ -58,7 +62,7 @@ class PrometheusReporter:
             for name, text in _LAGS.items()
         }
         self.port = 0
-        self._server: Any = None
+        self._server: ThreadingWSGIServer | None = None
         if port is not None:
             self._server, self._thread = prometheus.start_http_server(
                 port, address, registry=self.registry
@@ -117,7 +121,7 @@ class OpenLineageReporter:
         *,
         namespace: str = "spark",
         outputs: dict[str, str] | None = None,
-        client: Any = None,
+        client: "OpenLineageClient | None" = None,
     ) -> None:
         require("openlineage.client")
         from openlineage.client import OpenLineageClient, event_v2
@@ -180,7 +184,7 @@ class OpenLineageReporter:
         self._client.emit(event)
 
 
-def _run_facets(error: str) -> dict[str, Any]:
+def _run_facets(error: str) -> "dict[str, RunFacet]":
     from openlineage.client.facet_v2 import error_message_run
 
     if not error:
@@ -188,7 +192,7 @@ def _run_facets(error: str) -> dict[str, Any]:
     return {"errorMessage": error_message_run.ErrorMessageRunFacet(error, "Python")}
 
 
-def _input_facets(progress: Progress | None, streams: int) -> dict[str, Any]:
+def _input_facets(progress: Progress | None, streams: int) -> "dict[str, InputDatasetFacet]":
     """How many rows came from the stream, which Spark does not say of one of several."""
     from openlineage.client.facet_v2 import input_statistics_input_dataset as statistics
 
@@ -198,7 +202,7 @@ def _input_facets(progress: Progress | None, streams: int) -> dict[str, Any]:
     return {"inputStatistics": counted}
 
 
-def _output_facets(progress: Progress | None) -> dict[str, Any]:
+def _output_facets(progress: Progress | None) -> "dict[str, OutputDatasetFacet]":
     from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
 
     if progress is None or progress.output_rows is None:
@@ -214,7 +218,7 @@ class BucketReporter:
     connection. The bucket is made if it is not there.
     """
 
-    def __init__(self, bucket: str = DEFAULT_BUCKET, **source: Any) -> None:
+    def __init__(self, bucket: str = DEFAULT_BUCKET, **source: object) -> None:
         self._bucket = bucket
         self._options = parse(ServerOptions, {name: str(value) for name, value in source.items()})
         self._loop = asyncio.new_event_loop()
@@ -248,7 +252,7 @@ class BucketReporter:
         value = msgspec.json.encode(Standing(query, state, error, self._last.get(query.id)))
         self._call(self._write(_key_of(query.label), value))
 
-    def _call(self, work: Coroutine[Any, Any, None]) -> None:
+    def _call(self, work: Coroutine[object, object, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(_ANSWER_SECONDS)
 
     async def _write(self, key: str, value: bytes) -> None:

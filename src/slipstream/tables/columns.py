@@ -13,13 +13,13 @@ that is always null gets no column.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import pyarrow as pa
 import pyarrow.json
 
-from slipstream.schemas.plain import decoded_type, reason_of
+from slipstream.schemas.plain import decoded_type, or_null, reason_of
 from slipstream.tables.options import RESERVED, Column
 
 _READ_BLOCK_BYTES = 4 * 1024 * 1024
@@ -65,7 +65,7 @@ class BodyColumns:
 
     def read(self, bodies: Sequence[bytes]) -> Fitting:
         """The columns of these bodies."""
-        rows: list[Any] = [None] * len(bodies)
+        rows: list[object] = [None] * len(bodies)
         reasons: dict[int, str] = {}
         doubtful = self._decode(bodies, range(len(bodies)), rows)
         while doubtful and self._new_fields == "add":
@@ -88,7 +88,7 @@ class BodyColumns:
     def _make_decoders(self) -> None:
         """A decoder for the columns that are known, and one that minds no further fields."""
         self._fields = {name: f"f{number}" for number, name in enumerate(self.columns)}
-        fields: list[tuple[str, Any, Any]] = [
+        fields: list[tuple[str, object, object]] = [
             (self._fields[name], _decoded_type(column), None)
             for name, column in self.columns.items()
         ]
@@ -106,7 +106,7 @@ class BodyColumns:
             self._decoder = msgspec.json.Decoder(strict)
 
     def _decode(
-        self, bodies: Sequence[bytes], places: Iterable[int], rows: list[Any]
+        self, bodies: Sequence[bytes], places: Iterable[int], rows: list[object]
     ) -> dict[int, str]:
         """Fill in `rows`; the places that do not fit, with the reason."""
         decode = self._decoder.decode
@@ -171,7 +171,7 @@ class BodyColumns:
     # -- structs to arrays ---------------------------------------------------------------------
 
     def _arrays(
-        self, bodies: list[bytes], rows: list[Any]
+        self, bodies: list[bytes], rows: list[object]
     ) -> tuple[dict[str, pa.Array], dict[int, str]]:
         """The columns of rows that were decoded; and rows with values that no column can hold."""
         plain = {
@@ -222,14 +222,14 @@ def _read_plain(bodies: list[bytes], plain: dict[str, pa.DataType]) -> dict[str,
     return {name: table.column(name) for name in plain}
 
 
-def _array(values: list[Any], column: Column) -> pa.Array:
+def _array(values: list[object], column: Column) -> pa.Array:
     """An array of decoded values; raises for a value that the type cannot hold."""
     if column.is_json:
         return pa.array([_json_text(value) for value in values], column.type)
     return pa.array(values, column.type)
 
 
-def _misfits(name: str, values: list[Any], column: Column) -> dict[int, str]:
+def _misfits(name: str, values: list[object], column: Column) -> dict[int, str]:
     """Which of the values the type of their column cannot hold, and why."""
     found: dict[int, str] = {}
     for at, value in enumerate(values):
@@ -242,9 +242,9 @@ def _misfits(name: str, values: list[Any], column: Column) -> dict[int, str]:
     return found
 
 
-def _json_text(value: Any) -> str | None:
+def _json_text(value: object) -> str | None:
     """A value that was kept as JSON, as text; null is none."""
-    text = bytes(value).strip() if value is not None else b"null"
+    text = bytes(value).strip() if isinstance(value, msgspec.Raw) else b"null"
     return None if text == b"null" else text.decode()
 
 
@@ -272,8 +272,8 @@ def _together(one: Column | None, other: Column | None) -> Column | None:
     return one
 
 
-def _decoded_type(column: Column) -> Any:
+def _decoded_type(column: Column) -> object:
     """What msgspec decodes a field of this column to."""
     if column.is_json:
         return msgspec.Raw
-    return decoded_type(column.type) | None
+    return or_null(decoded_type(column.type))
