@@ -1,6 +1,7 @@
 """`/metrics` is well-formed, and tells how far consumers are behind and how long things take."""
 
 import asyncio
+import json
 import runpy
 import shutil
 import subprocess
@@ -67,9 +68,24 @@ async def everything(server: Server) -> str:
         await js.publish(f"s.{i}", b"hello")
     messages = await subscription.fetch(3)
     await messages[0].ack_sync()
+    await give_up(client)
     text = await asyncio.to_thread(read, server)
     await client.close()
     return text
+
+
+async def give_up(client: nats.NATS) -> None:
+    """A consumer D of S terminates a message that the stream of dead letters does not take."""
+    js = client.jetstream()
+    await js.add_stream(name="DEAD", subjects=["dead"], max_msg_size=1)
+    config = {"durable_name": "D", "ack_policy": "explicit", "dead_letter": "dead"}
+    request = json.dumps({"stream_name": "S", "config": config}).encode()
+    answer = await client.request("$JS.API.CONSUMER.CREATE.S.D", request)
+    assert "error" not in json.loads(answer.data)
+    subscription = await js.pull_subscribe_bind("D", "S")
+    [message] = await subscription.fetch(1)
+    await message.term()
+    await client.flush()
 
 
 async def test_metrics_tell_of_the_server_its_streams_and_its_consumers() -> None:
@@ -79,7 +95,7 @@ async def test_metrics_tell_of_the_server_its_streams_and_its_consumers() -> Non
     assert found["gnatsd_varz_start", ""] > 1.6e9
     assert found["gnatsd_varz_jetstream_stats_storage", ""] > 0
     assert found["gnatsd_subsz_num_subscriptions", ""] > 0
-    assert found["jetstream_server_total_streams", ""] == 3
+    assert found["jetstream_server_total_streams", ""] == 4
     assert found["jetstream_server_jetstream_disabled", ""] == 0
     assert found["jetstream_stream_total_messages", "S"] == 5
     assert found["jetstream_stream_last_seq", "S"] == 5
@@ -91,6 +107,8 @@ async def test_metrics_tell_of_the_server_its_streams_and_its_consumers() -> Non
     assert found["jetstream_consumer_num_ack_pending", "S.C"] == 2
     assert found["jetstream_consumer_ack_floor_stream_seq", "S.C"] == 1
     assert found["slipstream_consumer_lag_messages", "S.C"] == 4
+    assert found["slipstream_consumer_dead_letters_waiting", "S.D"] == 1
+    assert ("slipstream_consumer_dead_letters_waiting", "S.C") not in found
     assert 0 <= found["slipstream_consumer_idle_seconds", "S.C"] < 60
     assert 0 <= found["slipstream_stream_idle_seconds", "S"] < 60
     assert found["slipstream_stream_failed", "S"] == 0

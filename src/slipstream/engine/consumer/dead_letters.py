@@ -113,12 +113,16 @@ class DeadLetters:
 
     def release(self) -> list[Dying]:
         """There are to be no dead letters any more: what was to become one, and is not stored."""
-        waiting = [dying for dying in self.dying.values() if not dying.is_stored]
+        waiting = self.unstored()
         for dying in waiting:
             del self.dying[dying.seq]
         self._waiting.clear()
         self.problem = ""
         return waiting
+
+    def unstored(self) -> list[Dying]:
+        """What no stream has taken yet."""
+        return [dying for dying in self.dying.values() if not dying.is_stored]
 
     # -- storing ---------------------------------------------------------------------------------
 

@@ -196,6 +196,10 @@ SECTIONS = (
                 "Since the last delivery or acknowledgement.",
                 "seconds",
             ),
+            _gauge(
+                "slipstream_consumer_dead_letters_waiting",
+                "Messages that are to become dead letters and that no stream has stored yet.",
+            ),
             _gauge("jetstream_consumer_num_pending", "Messages that were not delivered yet."),
             _gauge(
                 "jetstream_consumer_num_ack_pending",
@@ -306,6 +310,14 @@ ALERTS = (
         severity="warning",
         summary="A consumer is behind and nothing was delivered or acknowledged for minutes.",
         action="slipstream consumer why STREAM CONSUMER says what it waits for.",
+    ),
+    Alert(
+        name="SlipstreamDeadLettersWait",
+        expression="slipstream_consumer_dead_letters_waiting > 0",
+        lasts="5m",
+        severity="warning",
+        summary="Messages that were given up cannot be stored as dead letters.",
+        action="slipstream consumer why STREAM CONSUMER says which stream refuses them.",
     ),
     Alert(
         name="SlipstreamSlowConsumers",

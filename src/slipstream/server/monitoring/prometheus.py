@@ -274,6 +274,9 @@ def _add_consumer(found: _Metrics, consumer: Consumer, labels: str, now: int) ->
     moved = max(consumer.delivered_at, consumer.acked_at, consumer.created)
     idle = max(now - moved, 0) / _SECOND
     found.add("slipstream_consumer_idle_seconds", round(idle, 3), labels)
+    if consumer.letters is not None:
+        waiting = len(consumer.letters.unstored())
+        found.add("slipstream_consumer_dead_letters_waiting", waiting, labels)
 
 
 def _labels(labels: Labels) -> str:
