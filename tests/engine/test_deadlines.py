@@ -82,3 +82,12 @@ def test_what_was_removed_before_its_time_does_not_pile_up(run: int) -> None:
         largest = max(largest, deadlines.size)
     assert largest <= 3 * len(live) + 2 * ENTRIES_SPARE
     assert set(live) <= set(taken(deadlines, NOW + FAR))
+
+
+def test_nothing_is_looked_for_where_all_that_is_left_is_due() -> None:
+    deadlines = Deadlines()
+    for n in range(2 * ENTRIES_SPARE):
+        deadlines.add(2 * n, NOW + 1, NOW)
+    assert len(deadlines.take(NOW + 1, 100)) == 100
+    deadlines.forget_dead(lambda seq: False, 0)
+    assert len(taken(deadlines, NOW + 1)) == 2 * ENTRIES_SPARE - 100

@@ -104,6 +104,8 @@ class Deadlines:
             if self._check_at >= len(bucket):
                 if not self._unchecked:
                     self._unchecked = list(self._buckets)
+                if not self._unchecked:  # all entries are due already
+                    return
                 self._checked = self._buckets.get(self._unchecked.pop(), array("Q"))
                 self._check_at = 0
             elif is_live(bucket[self._check_at]):
