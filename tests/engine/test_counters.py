@@ -93,6 +93,24 @@ def test_totals_survive_a_restart(file_driver: Driver) -> None:
     assert count(client, "c.a", "-1") == {"stream": "C", "seq": 3, "val": "10"}
 
 
+@pytest.mark.parametrize("sources", ['{"X":{"x.a":"5"}}', "null", '{"X":null}', "x"])
+def test_what_a_message_says_of_sources_counts_alike_before_and_after_a_restart(
+    file_driver: Driver, sources: str
+) -> None:
+    client = file_driver.client()
+    create(client)
+    for subject in ("c.a", "c.b"):
+        count(client, subject, "5", Nats_Counter_Sources=sources)
+    before = count(client, "c.a", "1")
+    fields = client.api("STREAM.MSG.GET.C", {"last_by_subj": "c.a"})["message"]["hdrs"]
+    file_driver.stop()
+    client = Driver(OsDisk(), now=file_driver.clock.now).start().client()
+    after = count(client, "c.b", "1")
+    assert client.api("STREAM.MSG.GET.C", {"last_by_subj": "c.b"})["message"]["hdrs"] == fields
+    assert (before.get("val"), before.get("error")) == (after.get("val"), after.get("error"))
+    assert before.get("val") == (None if sources == "x" else "6")
+
+
 def test_within_a_batch_each_increment_adds_to_the_one_before(client: Client) -> None:
     create(client, allow_atomic=True)
     count(client, "c.a", "10")

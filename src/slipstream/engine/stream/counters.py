@@ -118,7 +118,9 @@ def add_up(
     message.body_start = len(header)
     message.header_start = 0
     message.end = len(message.data)
-    return None if seen else total
+    if seen or find(message.data, 0, message.body_start, SOURCES):
+        return None  # what follows has to take over what the header says
+    return total
 
 
 def ack_end(message: Inbound) -> bytes:
@@ -175,9 +177,10 @@ def _seen(last: Record | None) -> dict[str, dict[str, str]]:
     if not value:
         return {}
     try:
-        return msgspec.json.decode(value, type=dict[str, dict[str, str]])
+        found = msgspec.json.decode(value, type=dict[str, dict[str, str] | None] | None)
     except msgspec.MsgspecError:
         raise ApiError(ErrorCode.MESSAGE_COUNTER_BROKEN) from None
+    return {source: subjects or {} for source, subjects in (found or {}).items()}
 
 
 def _total(last: Record | None) -> _int:
