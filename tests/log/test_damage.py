@@ -3,6 +3,8 @@ it is counted, and what is not the log's."""
 
 from random import Random
 
+import pytest
+
 from slipstream.log import damage
 from slipstream.log.file_log import FileLog
 from slipstream.log.record import COMMIT_SIZE
@@ -94,6 +96,32 @@ def test_one_bad_bit_in_a_footer_removes_no_message_with_those_removed_before() 
     disk.crash()
     assert readable(reopen(disk)) == list(range(8, 41))
     assert reopen(disk).lost.count == 0
+
+
+@pytest.mark.parametrize("reads_before", [0, 1, 2])
+def test_a_bad_sector_in_a_footer_takes_nothing_while_the_records_can_be_read(
+    reads_before: int,
+) -> None:
+    disk = SimulatedDisk(Random(1))
+    log = reopen(disk)
+    fill(log, 8)
+    log.remove(6, False)
+    log.drop_below(5)
+    fill(log, 32)
+    commit(log)
+    log.close()
+    log = reopen(disk)
+    disk.fail("pread", 1 + reads_before)  # EIO
+    assert log.count((), 6) == 34
+    assert readable(log) == [5, *range(7, 41)]
+    log.drop_below(30)
+    assert readable(log) == list(range(30, 41))
+    counts = log.subject_counts(b">")
+    assert counts == {f"s.{n}": sum(seq % 3 == n for seq in range(30, 41)) for n in range(3)}
+    disk.heal()
+    commit(log)
+    disk.crash()
+    assert readable(reopen(disk)) == list(range(30, 41))
 
 
 def test_a_copy_of_a_record_in_the_place_of_another_one_is_damage() -> None:

@@ -473,7 +473,7 @@ def scan_records(data: bytes, base: int, salt: int) -> Iterator[tuple[Record, in
 
 
 def scan_columns(data: bytes, segment: Segment, subjects: SubjectIndex) -> tuple[Column, Column]:
-    """The columns of a segment, from the records in `data`: for where its footer is damaged."""
+    """The columns of a segment, from the records in `data`: for where its footer cannot be read."""
     ids = Column()
     offsets = Column()
     for record, at in scan_records(data, segment.base, segment.salt):
@@ -492,6 +492,8 @@ def scan_columns(data: bytes, segment: Segment, subjects: SubjectIndex) -> tuple
     for first, count in RANGE.iter_unpack(segment.tombs):
         for seq in range(max(first, segment.base), min(first + count, segment.base + ids.size)):
             ids.set(seq - segment.base, GONE)
+    for place in range(min(max(segment.front - segment.base, 0), ids.size)):
+        ids.set(place, GONE)
     return ids, offsets
 
 

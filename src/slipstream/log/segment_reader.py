@@ -187,12 +187,20 @@ class SegmentReader:
             names = [GONE if id < 0 else id for id in found]
             segment.ids, segment.offsets = read_columns(file, footer, names)
         except CorruptionError:
-            data = file.pread(0, segment.records_end)
-            segment.ids, segment.offsets = scan_columns(data, segment, self._subjects)
+            self._scan(segment, file)
             self._drop_footer(segment, file)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            self._scan(segment, file)  # a bad sector in the footer: the records are elsewhere
         if segment.dead is not None:
             segment.ids.bury(segment.dead)
         self.may_unload(segment)
+
+    def _scan(self, segment: Segment, file: File) -> None:
+        """Learn the columns from the records, where the footer cannot tell them."""
+        data = file.pread(0, segment.records_end)
+        segment.ids, segment.offsets = scan_columns(data, segment, self._subjects)
 
     def _drop_footer(self, segment: Segment, file: File) -> None:
         """Its second part is damaged, and perhaps records too: the next opening scans and counts
