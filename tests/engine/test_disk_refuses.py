@@ -329,3 +329,26 @@ def test_a_first_position_that_a_full_disk_does_not_take_is_in_the_log(
     driver.advance(11 * SECOND)
     assert [path for path in disk.files() if "/C/meta" in path]
     assert driver.js.problems == []
+
+
+@pytest.mark.parametrize("allow_msg_ttl", [False, True])
+@pytest.mark.parametrize("operation", ["open", "pread"])
+def test_an_age_limit_goes_on_once_the_disk_can_be_read_again(
+    driver: Driver, disk: SimulatedDisk, operation: str, allow_msg_ttl: bool
+) -> None:
+    config = {"max_age": 5 * SECOND, "allow_msg_ttl": allow_msg_ttl}
+    client = driver.client()
+    client.api("STREAM.CREATE.T", {"name": "T", "subjects": ["t"], **config})
+    for _ in range(2):
+        for _ in range(50):
+            client.store("t", bytes(40))
+        driver.advance(2 * SECOND)
+    driver.stop()
+    driver = Driver(disk, now=driver.clock.now, segment_bytes=1000).start()
+    client = driver.client()
+    for held in (50, 0):
+        disk.fail(operation, error=BUSY)
+        driver.advance(2 * SECOND)
+        disk.heal()
+        driver.advance(SECOND // 10)
+        assert client.api("STREAM.INFO.T")["state"]["messages"] == held

@@ -34,7 +34,7 @@ from slipstream.engine.stream.owner import Owner, Reader
 from slipstream.engine.stream.republish import Republisher
 from slipstream.engine.stream.retention import check_room_for, drop_unneeded
 from slipstream.engine.stream.schedules import Schedules
-from slipstream.engine.stream.ttl import MessageTtls
+from slipstream.engine.stream.ttl import RETRY_NS, MessageTtls
 from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.base import Log
 from slipstream.log.durability import SyncBatch, call_all
@@ -793,7 +793,13 @@ class Stream(Service):
         self._age_timer = None
         if self.closed:
             return
-        before = self.clock.now - self._max_age
+        try:
+            self._drop_old(self.clock.now - self._max_age)
+        except (OSError, StorageError):
+            self._age_timer = self.engine.timers.after(RETRY_NS, self._expire)
+
+    def _drop_old(self, before: _int) -> None:
+        """Let go of what was stored up to `before` (ns). Raises OSError, `StorageError`."""
         if self.ttls is None:
             bound = min(self.log.seq_at(before + 1), self.log.first_seq + EXPIRE_AT_ONCE_MAX)
         else:
@@ -805,10 +811,15 @@ class Stream(Service):
         self.watch_age()
 
     def drop_below(self, bound: _int) -> None:
-        """Let go of every message below the sequence `bound`; consumers find out in this turn."""
-        if self.log.drop_below(bound):
-            self._front_moved = True
-            self.mark_dirty()
+        """Let go of every message below the sequence `bound`; consumers find out in this turn.
+        Raises OSError, `StorageError`: perhaps some of them have gone."""
+        messages = self.log.messages
+        try:
+            self.log.drop_below(bound)
+        finally:
+            if self.log.messages < messages:
+                self._front_moved = True
+                self.mark_dirty()
 
     # -- the end -------------------------------------------------------------------------------
 
