@@ -362,6 +362,24 @@ def test_a_million_messages_of_one_second_expire_a_bounded_number_in_each_turn(
     assert left == list(range(90, -1, -10))
 
 
+def test_messages_that_expire_between_others_go_fewer_in_each_turn(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slipstream.engine.stream.ttl.EXPIRED_PER_TURN_IN_RUNS", 10)
+    monkeypatch.setattr("slipstream.engine.stream.ttl.EXPIRED_PER_TURN", 4)
+    create(client)
+    for n in range(40):  # 20 at the front, then every other one
+        client.store("s.a", **({"Nats_TTL": "1"} if n < 20 or n % 2 else {}))
+    driver = client.driver
+    driver.clock.now += 2 * SECOND
+    left = [40]
+    while left[-1] > 10:
+        driver.engine.tick()
+        driver.finish()
+        left.append(driver.js.streams["S"].log.messages)
+    assert left == [40, 30, 20, 16, 12, 10]
+
+
 @pytest.mark.parametrize("is_read_again", [False, True])
 @pytest.mark.parametrize("seed", range(10))
 def test_of_many_with_different_ttls_just_those_go_whose_time_is_over(

@@ -33,7 +33,7 @@ NEVER = -1
 INVALID = -2
 TTL_SECONDS_MAX = 2**33  # 272 years: what lives longer does not expire
 EXPIRED_PER_TURN = 2_000  # one by one ...
-EXPIRED_PER_TURN_IN_RUNS = 10_000  # ... and where nothing takes their place
+EXPIRED_PER_TURN_IN_RUNS = 10_000  # ... and where they go together
 READ_PER_TURN = 2_000  # messages looked at for TTLs after the start
 TICK_NS = SECOND // 20  # deadlines are rounded up to this, so that many share a turn
 RETRY_NS = SECOND  # after the disk had no room for a marker, or could not be read
@@ -153,15 +153,25 @@ class MessageTtls:
             self._read_on()
         except (OSError, StorageError):
             self._retry_at = now + RETRY_NS
-        leaves_markers = self._marker_seconds and not self._stream.config.sealed
-        most = EXPIRED_PER_TURN if leaves_markers else EXPIRED_PER_TURN_IN_RUNS
-        due = self._deadlines.take(now // TICK_NS, most)
-        gone = self._replace(due) if leaves_markers else self._drop(due)
-        if gone < len(due):
-            self._retry_at = now + RETRY_NS
-            for later in due[gone:]:
-                self._deadlines.add(later, now // TICK_NS, now // TICK_NS)
+        self._expire(now)
         self._watch()
+
+    def _expire(self, now: int) -> None:
+        """Remove a bounded number of messages that are due."""
+        tick = now // TICK_NS
+        leaves_markers = self._marker_seconds and not self._stream.config.sealed
+        left = EXPIRED_PER_TURN_IN_RUNS
+        together = True
+        while together and left > 0:
+            due = self._deadlines.take(tick, min(left, EXPIRED_PER_TURN))
+            left -= len(due)
+            together = bool(due) and not leaves_markers and self._is_front(due)
+            gone = self._replace(due) if leaves_markers else self._drop(due, together)
+            if gone < len(due):
+                self._retry_at = now + RETRY_NS
+                for later in due[gone:]:
+                    self._deadlines.add(later, tick, tick)
+                return
 
     def stop(self) -> None:
         """Remove nothing any more."""
@@ -190,23 +200,26 @@ class MessageTtls:
             self._read_seq = max(self._read_seq, behind)
         self._read_seq = self._read_last + 1
 
-    def _drop(self, due: list[int]) -> int:
+    def _is_front(self, due: list[int]) -> bool:
+        """Whether some messages, ascending, are the stream's first ones, but for those below."""
+        first = self._stream.log.first_seq
+        there = due[bisect_left(due, first) :]
+        return there == list(range(first, first + len(there)))
+
+    def _drop(self, due: list[int], together: bool) -> int:
         """Remove those of some messages that are still there, ascending; how many are done with."""
         stream = self._stream
-        start = bisect_left(due, stream.log.first_seq)
-        end = start
-        while end < len(due) and due[end] == due[start] + end - start:
-            end += 1
+        done = 0
         try:
-            if end > start and due[start] == stream.log.first_seq:
-                stream.drop_below(due[end - 1] + 1)
-                start = end
-            for at in range(start, len(due)):
-                start = at
-                stream.remove_message(due[at], False)
+            if together:
+                stream.drop_below(due[-1] + 1)
+                return len(due)
+            for seq in due:
+                stream.remove_message(seq, False)
+                done += 1
         except (OSError, StorageError):
-            return start
-        return len(due)
+            pass  # the rest is tried again
+        return done
 
     def _replace(self, due: list[int]) -> int:
         """The same, with markers in the place of a subject's last ones."""
