@@ -42,6 +42,8 @@ _PROMOTIONS = {
 }
 _NAMED = ("record", "error", "enum", "fixed")
 _DECIMAL_DIGITS_MAX = 38
+_SCALE_MAX = 1000  # of what was written; Arrow ends the process for scales of many millions
+_FIELDS_MAX = 10_000  # a schema that names others twice at each level would have millions
 
 
 class Field(TypedDict):
@@ -94,7 +96,12 @@ def parse(text: str, needs: Sequence[str] = ()) -> AvroSchema:
 
 def reader(writer: AvroSchema, wanted: AvroSchema) -> Callable[[bytes], object]:
     """What turns a body that was written with one schema into a value of the other."""
-    read = require("fastavro").schemaless_reader
+    traits = _Traits()
+    traits.look_at(writer, ())
+    # Compiled, fastavro recurses on the C stack without a bound, so a body of nested values could
+    # end the process; as Python it raises RecursionError.
+    package = "fastavro._read_py" if traits.is_recursive else "fastavro"
+    read = require(package).schemaless_reader
     parse_schema = require("fastavro").parse_schema
     wrote = parse_schema(_without_logical(writer))
     asked = parse_schema(_without_logical(wanted))
@@ -111,6 +118,48 @@ def reader(writer: AvroSchema, wanted: AvroSchema) -> Callable[[bytes], object]:
     return value_of
 
 
+class _Traits:
+    """What makes the bodies of a schema a danger to who reads them."""
+
+    def __init__(self) -> None:
+        self.is_recursive = False
+        self._named: dict[str, Complex] = {}
+        self._known: dict[str, bool] = {}
+
+    def look_at(self, schema: AvroSchema, within: tuple[str, ...]) -> bool:
+        """Whether values take bytes. Raises `SchemaError` for an array of those that take none."""
+        if isinstance(schema, list):
+            for one in schema:
+                self.look_at(one, within)
+            return True
+        if isinstance(schema, str):
+            if schema in within:
+                self.is_recursive = True
+            elif schema in self._named and schema not in self._known:
+                return self.look_at(self._named[schema], within)
+            return self._known.get(schema, schema != "null")
+        kind = schema["type"]
+        if schema.get("logicalType") == "decimal" and int(schema.get("scale", 0)) > _SCALE_MAX:
+            raise SchemaError(f"the Avro schema has a decimal with more than {_SCALE_MAX} places")
+        if kind in ("record", "error"):
+            name = schema["name"]
+            self._named[name] = schema
+            inside = [self.look_at(one["type"], (*within, name)) for one in schema["fields"]]
+            self._known[name] = any(inside)
+            return self._known[name]
+        if kind == "fixed":
+            self._known[schema["name"]] = schema["size"] != 0
+            return self._known[schema["name"]]
+        if kind == "array" and not self.look_at(schema["items"], within):
+            raise SchemaError(
+                "the Avro schema has an array of items without bytes, so a body of a few bytes may "
+                "have any number of them"
+            )
+        if kind == "map":
+            self.look_at(schema["values"], within)
+        return kind != "null"
+
+
 def writer(schema: AvroSchema) -> Callable[[object], bytes]:
     """What turns a value into a body."""
     write = require("fastavro").schemaless_writer
@@ -125,7 +174,10 @@ def writer(schema: AvroSchema) -> Callable[[object], bytes]:
 
 def arrow_type(schema: AvroSchema) -> pa.DataType:
     """The type of a schema's values, times in the unit of the schema. Raises `SchemaError`."""
-    return _Types({}).of(schema, ())
+    try:
+        return _Types({}).of(schema, ())
+    except (ValueError, TypeError, KeyError, RecursionError, pa.ArrowException) as error:
+        raise SchemaError(f"the Avro schema is not valid: {error!r}") from error
 
 
 class _Types:
@@ -133,6 +185,7 @@ class _Types:
 
     def __init__(self, named: dict[str, AvroSchema]) -> None:
         self._named = named
+        self._fields = 0
 
     def of(self, schema: AvroSchema, within: tuple[str, ...]) -> pa.DataType:
         if isinstance(schema, list):
@@ -163,6 +216,9 @@ class _Types:
         return self.of(kind, within)
 
     def _field(self, name: str, schema: AvroSchema, within: tuple[str, ...]) -> pa.Field:
+        self._fields += 1
+        if self._fields > _FIELDS_MAX:
+            raise SchemaError(f"the Avro schema has more than {_FIELDS_MAX} fields")
         is_nullable = isinstance(schema, list) and "null" in schema
         return pa.field(name, self.of(schema, within), nullable=is_nullable)
 

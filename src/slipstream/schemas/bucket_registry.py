@@ -10,7 +10,7 @@ never came is taken by the next one who registers that schema.
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -29,8 +29,9 @@ from slipstream.schemas.registry import Kind, Registry, Schema, Version
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
-    from slipstream.client.kv import KeyValue
+    from slipstream.client.kv import KeyValue, KeyValueEntry
 
+T = TypeVar("T")
 Compatibility = Literal["BACKWARD", "NONE"]
 
 DEFAULT_BUCKET = "schemas"
@@ -102,7 +103,7 @@ class SchemaBucket:
         entry = await self._bucket.entry(f"ids.{identity}")
         if entry is None or entry.is_deleted:
             raise SchemaNotFoundError(f"bucket {self._bucket.bucket} has no schema {identity}")
-        return _read_schema(entry.data)
+        return self._read_schema(entry)
 
     async def latest(self, subject: str) -> Version:
         """The newest version of a subject. Raises `SchemaNotFoundError`."""
@@ -124,7 +125,7 @@ class SchemaBucket:
         entry = await self._bucket.entry(_key_of(subject))
         if entry is None or entry.is_deleted:
             return Subject(), 0 if entry is None else entry.revision
-        return msgspec.json.decode(entry.data, type=Subject), entry.revision
+        return self._read(entry, Subject), entry.revision
 
     async def register(
         self, subject: str, schema: Schema, compatibility: Compatibility | None = None
@@ -168,7 +169,9 @@ class SchemaBucket:
             async for entry in entries:
                 if entry is None:
                     break
-                known[int(entry.key.removeprefix("ids."))] = _read_schema(entry.data)
+                name = entry.key.removeprefix("ids.")
+                if name.isdecimal():
+                    known[int(name)] = self._read_schema(entry)
         for identity, other in known.items():
             if other == schema:
                 return identity
@@ -184,10 +187,19 @@ class SchemaBucket:
             return identity
         raise RegistryError("others register schemas all the time; nothing was registered")
 
+    def _read_schema(self, entry: "KeyValueEntry") -> Schema:
+        found = self._read(entry, _Entry)
+        return Schema(found.kind, found.text)
 
-def _read_schema(data: bytes) -> Schema:
-    entry = msgspec.json.decode(data, type=_Entry)
-    return Schema(entry.kind, entry.text)
+    def _read(self, entry: "KeyValueEntry", kind: type[T]) -> T:
+        """What a key has. Raises `SchemaError` if somebody has put something else there."""
+        try:
+            return msgspec.json.decode(entry.data, type=kind)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise SchemaError(
+                f"key {entry.key} of bucket {self._bucket.bucket} is not what a registry writes "
+                f"there: {error}"
+            ) from error
 
 
 def _key_of(subject: str) -> str:

@@ -124,7 +124,8 @@ class EventDecoder:
         """The attributes of an event, and its data. Raises `SchemaError`."""
         given = {name.lower(): values[0] for name, values in headers.items() if values}
         content = given.get("content-type", "")
-        if content.startswith(_BATCH):
+        media_type = content.lower()
+        if media_type.startswith(_BATCH):
             raise SchemaError("it is a batch of events, which NATS has no messages for")
         if f"{_PREFIX}specversion" in given:
             attributes: dict[str, str | None] = {
@@ -135,7 +136,7 @@ class EventDecoder:
             if content:
                 attributes["datacontenttype"] = content
             return _checked(attributes), body or None
-        if content and not content.startswith(_STRUCTURED):
+        if content and not media_type.startswith(_STRUCTURED):
             raise SchemaError(f"it is no event: no header ce-specversion, and it is {content}")
         if body is None:
             raise SchemaError(NO_BODY)
@@ -152,7 +153,9 @@ class EventDecoder:
 
     def _payload(self, whole: dict[str, msgspec.Raw]) -> bytes | None:
         if "data_base64" in whole:
-            return base64.b64decode(msgspec.json.decode(whole["data_base64"], type=str))
+            return base64.b64decode(
+                msgspec.json.decode(whole["data_base64"], type=str), validate=True
+            )
         data = bytes(whole.get("data", b"null"))
         if data == b"null":
             return None

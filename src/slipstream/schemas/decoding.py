@@ -18,6 +18,7 @@ from slipstream.schemas.formats import Body, Read, Write
 from slipstream.schemas.registry import Registry
 
 _OBJECT = re.compile(r"<[\w.]+ object at \w+>")
+_MISSING_MAX = 1000  # ids that the registry lacks, asked for by one decoder
 NO_BODY = "there is no payload"
 
 
@@ -40,6 +41,7 @@ class Decoder:
         self._width = framing.id_bytes(form.framing) if form.registry is not None else 0
         self._own = form.reader(None)
         self._readers: dict[int, Read | str] = {}
+        self._missing = 0
         newest = form.newest
         if newest is not None and form.needs_writers:
             self._readers[newest.id] = form.reader(newest.schema)
@@ -61,8 +63,8 @@ class Decoder:
                     reason = _reason(error)
             values.append(value)
             reasons.append(reason)
-        array = _array(values, reasons, self._raw_type)
-        return Decoded(array.cast(self.type), pa.array(reasons, pa.string()))
+        array = _array(values, reasons, self._raw_type, self.type)
+        return Decoded(array, pa.array(reasons, pa.string()))
 
     async def close(self) -> None:
         """Close the registry, if it was opened."""
@@ -73,7 +75,11 @@ class Decoder:
         if not self._width:
             return self._own(body)
         identity = framing.schema_id(body, self._width)
-        read = self._readers[identity] if self._form.needs_writers else self._own
+        read = self._readers.get(identity) if self._form.needs_writers else self._own
+        if read is None:
+            raise SchemaError(
+                f"the registry was not asked for schema {identity}: it lacks {_MISSING_MAX} others"
+            )
         if isinstance(read, str):
             raise SchemaError(read)
         return read(body[1 + self._width :])
@@ -83,7 +89,7 @@ class Decoder:
         width = self._width
         framed = [body for body in bodies if body and len(body) > width and not body[0]]
         for identity in sorted({framing.schema_id(body, width) for body in framed}):
-            if identity not in self._readers:
+            if identity not in self._readers and self._missing < _MISSING_MAX:
                 self._readers[identity] = await self._reader_of(identity)
 
     async def _reader_of(self, identity: int) -> Read | str:
@@ -92,13 +98,18 @@ class Decoder:
             assert self._form.registry is not None
             self._registry = await self._opened.enter_async_context(self._form.registry.open())
         try:
-            return self._form.reader(await self._registry.schema(identity))
+            schema = await self._registry.schema(identity)
         except SchemaNotFoundError:
+            self._missing += 1
             return f"the registry has no schema {identity}"
         except SchemaError as error:
             if type(error) is not SchemaError:
                 raise  # the registry does not answer: the bodies are not to blame
             return f"schema {identity}: {error}"
+        try:
+            return self._form.reader(schema)
+        except Exception as error:  # what others' parsers raise for a schema of anybody
+            return f"schema {identity}: {_reason(error)}"
 
 
 async def registered(form: Body) -> tuple[Body, int | None]:
@@ -147,18 +158,20 @@ def _field_in_microseconds(field: pa.Field) -> pa.Field:
     return field.with_type(in_microseconds(field.type)).remove_metadata()
 
 
-def _array(values: list[object], reasons: list[str | None], kind: pa.DataType) -> pa.Array:
-    """An array of the values; those that the type cannot hold become null, with a reason."""
+def _array(
+    values: list[object], reasons: list[str | None], kind: pa.DataType, wanted: pa.DataType
+) -> pa.Array:
+    """An array of the values; those that a type cannot hold become null, with a reason."""
     try:
-        return pa.array(values, kind)
+        return pa.array(values, kind).cast(wanted)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         pass
     for at, value in enumerate(values):
         try:
-            pa.array([value], kind)
+            pa.array([value], kind).cast(wanted)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             values[at], reasons[at] = None, _reason(error)
-    return pa.array(values, kind)
+    return pa.array(values, kind).cast(wanted)
 
 
 def _reason(error: Exception) -> str:

@@ -24,6 +24,7 @@ _PLAIN = {
     "boolean": pa.bool_(),
     "null": pa.null(),
 }
+_FIELDS_MAX = 10_000  # a schema that refers to others twice at each level would have millions
 JSON_TEXT = {b"slipstream": b"json"}
 """The metadata of a field whose value is JSON as text."""
 
@@ -32,11 +33,14 @@ def arrow_type(text: str) -> pa.DataType:
     """The type of what a JSON Schema describes. Raises `SchemaError`."""
     try:
         whole = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SchemaError(f"the JSON Schema is not valid JSON: {error}") from error
     if not isinstance(whole, dict):
         raise SchemaError("the JSON Schema is not a JSON object")
-    found = _Fields(whole).of("the whole", whole, (), is_required=True)
+    try:
+        found = _Fields(whole).of("the whole", whole, (), is_required=True)
+    except (ValueError, TypeError, RecursionError, pa.ArrowException) as error:
+        raise SchemaError(f"the JSON Schema is not valid: {error!r}") from error
     if found.metadata == JSON_TEXT:
         raise SchemaError("the JSON Schema has no properties, so there are no columns")
     return found.type
@@ -45,11 +49,15 @@ def arrow_type(text: str) -> pa.DataType:
 class _Fields:
     def __init__(self, whole: dict[str, object]) -> None:
         self._whole = whole
+        self._fields = 0
 
     def of(
         self, name: str, schema: object, within: tuple[str, ...], *, is_required: bool
     ) -> pa.Field:
         """The field for a schema within the whole one."""
+        self._fields += 1
+        if self._fields > _FIELDS_MAX:
+            raise SchemaError(f"the JSON Schema has more than {_FIELDS_MAX} fields")
         if not isinstance(schema, dict):  # true: anything
             return _any(name, is_required)
         if "$ref" in schema:

@@ -26,6 +26,8 @@ _SIMPLE: list[tuple[Callable[[pa.DataType], bool], type]] = [
     (pa.types.is_null, type(None)),
 ]
 
+_DECIMAL_DIGITS_MAX = 1000  # of what is given to Arrow, which decides what fits
+
 Change = Callable[[object], object]
 
 
@@ -47,7 +49,7 @@ def msgpack_reader(kind: pa.DataType) -> Callable[[bytes], object]:
 
 
 def _reader(decoder: Decoder, kind: pa.DataType) -> Callable[[bytes], object]:
-    to_text = _to_text(kind)
+    change = _change(kind)
     decode = decoder.decode
 
     def value_of(body: bytes) -> object:
@@ -55,7 +57,7 @@ def _reader(decoder: Decoder, kind: pa.DataType) -> Callable[[bytes], object]:
             value = decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise SchemaError(reason_of(error)) from error
-        return value if to_text is None else to_text(value)
+        return value if change is None else change(value)
 
     return value_of
 
@@ -100,10 +102,15 @@ def reason_of(error: BaseException) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-def _to_text(kind: pa.DataType) -> Change | None:
-    """What puts text in place of values that stay JSON, in place; None where there are none."""
+def _change(kind: pa.DataType) -> Change | None:
+    """What puts text in place of values that stay JSON, in place; None where there are none.
+
+    It checks decimals, too: Arrow ends the process for an exponent of many millions.
+    """
+    if pa.types.is_decimal(kind):
+        return _checked_decimal
     if pa.types.is_struct(kind):
-        inner = {field.name: _field_to_text(field) for field in kind}
+        inner = {field.name: _field_change(field) for field in kind}
         changes = {name: change for name, change in inner.items() if change is not None}
 
         def change_fields(value: object) -> object:
@@ -115,7 +122,7 @@ def _to_text(kind: pa.DataType) -> Change | None:
 
         return change_fields if changes else None
     if pa.types.is_map(kind):
-        of_item = _field_to_text(kind.item_field)
+        of_item = _field_change(kind.item_field)
         if of_item is not None:
 
             def change_items(value: object) -> object:
@@ -124,7 +131,7 @@ def _to_text(kind: pa.DataType) -> Change | None:
 
             return change_items
     if pa.types.is_list(kind):
-        of_element = _field_to_text(kind.value_field)
+        of_element = _field_change(kind.value_field)
         if of_element is not None:
 
             def change_elements(value: object) -> object:
@@ -135,10 +142,18 @@ def _to_text(kind: pa.DataType) -> Change | None:
     return None
 
 
-def _field_to_text(field: pa.Field) -> Change | None:
+def _field_change(field: pa.Field) -> Change | None:
     if field.metadata == JSON_TEXT:
         return lambda value: msgspec.json.encode(value).decode()
-    return _to_text(field.type)
+    return _change(field.type)
+
+
+def _checked_decimal(value: object) -> object:
+    assert isinstance(value, Decimal)
+    _, digits, exponent = value.as_tuple()
+    if len(digits) + abs(exponent if isinstance(exponent, int) else 0) > _DECIMAL_DIGITS_MAX:
+        raise SchemaError(f"it has a decimal of more than {_DECIMAL_DIGITS_MAX} digits")
+    return value
 
 
 def _unless_null(change: Change, value: object) -> object:

@@ -5,12 +5,14 @@ Apicurio has the protocol beside its own one, at ``/apis/ccompat/v7``.
 
 import asyncio
 import base64
+import http.client
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -32,21 +34,34 @@ if TYPE_CHECKING:
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _NOT_FOUND = 404
 _CONFLICT = 409
+_REDIRECT = 3  # the first digit of its statuses
 _DEPTH_MAX = 100  # of references to references
+_REFERENCES_MAX = 1000  # of one schema, with those of what it refers to
+_ANSWER_BYTES_MAX = 1 << 25
+_REFUSAL_BYTES_MAX = 1 << 14
+_READ_BYTES = 1 << 16
+
+
+Id = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Schema(msgspec.Struct):
-    """A schema in an answer; its version only where a subject was asked for."""
+    """A schema in an answer."""
 
     schema: str
     schema_type: Kind | None = msgspec.field(default=None, name="schemaType")
     references: list[Reference] | None = None
-    id: int = 0
-    version: int = 0
+
+
+class _Version(_Schema, kw_only=True):
+    """The schema of a subject's version."""
+
+    id: Id
+    version: int
 
 
 class _Registered(msgspec.Struct):
-    id: int
+    id: Id
 
 
 class _Compatibility(msgspec.Struct):
@@ -102,7 +117,7 @@ class _Rest:
     async def latest(self, subject: str) -> Version:
         """The newest version of a subject. Raises `SchemaNotFoundError`, `RegistryError`."""
         path = f"subjects/{quote(subject, safe='')}/versions/latest"
-        found = await self._get(path)
+        found = await self._ask(path, _Version)
         schema = await self._whole(found, path)
         return Version(subject, found.version, found.id, schema)
 
@@ -131,14 +146,19 @@ class _Rest:
         if kind == "PROTOBUF":
             return Schema(kind, base64.b64encode(await self._file_set(path)).decode())
         needs: dict[str, str] = {}
-        await self._add_needs(found, needs, 0)
+        await self._add_needs(found, needs, set(), 0)
         return Schema(kind, found.schema, tuple(needs.values()))
 
-    async def _add_needs(self, found: _Schema, needs: dict[str, str], depth: int) -> None:
+    async def _add_needs(
+        self, found: _Schema, needs: dict[str, str], known: set[str], depth: int
+    ) -> None:
         for reference in found.references or ():
-            path = self._path_of(reference, depth)
+            if reference.name in known:
+                continue
+            known.add(reference.name)
+            path = self._path_of(reference, known, depth)
             other = await self._get(path)
-            await self._add_needs(other, needs, depth + 1)
+            await self._add_needs(other, needs, known, depth + 1)
             needs[reference.name] = other.schema
 
     async def _file_set(self, path: str) -> bytes:
@@ -160,7 +180,7 @@ class _Rest:
         for reference in found.references or ():
             if reference.name not in known:
                 known.add(reference.name)
-                where = self._path_of(reference, depth)
+                where = self._path_of(reference, known, depth)
                 await self._add_file(where, reference.name, files, known, depth + 1)
         try:
             files.file.add().ParseFromString(base64.b64decode(found.schema, validate=True))
@@ -173,9 +193,12 @@ class _Rest:
         if name:
             files.file[-1].name = name  # by which others import it
 
-    def _path_of(self, reference: Reference, depth: int) -> str:
-        if depth > _DEPTH_MAX:
-            raise SchemaError(f"schema {reference.name} refers to itself")
+    def _path_of(self, reference: Reference, known: set[str], depth: int) -> str:
+        if depth > _DEPTH_MAX or len(known) > _REFERENCES_MAX:
+            raise SchemaError(
+                f"schema {reference.name} is one of too many that refer to each other: "
+                f"{len(known)}, {depth} of them in a row"
+            )
         return f"subjects/{quote(reference.subject, safe='')}/versions/{reference.version}"
 
     async def _get(self, path: str) -> _Schema:
@@ -202,14 +225,35 @@ class _Rest:
             pair = base64.b64encode(f"{address.user}:{address.password}".encode()).decode()
             request.add_header("Authorization", f"Basic {pair}")
         try:
-            with urllib.request.urlopen(request, timeout=address.timeout) as answer:
-                found: bytes = answer.read()
-                return found
+            with urllib.request.build_opener(_NoRedirects).open(
+                request, timeout=address.timeout
+            ) as answer:
+                return _read(answer, address)
         except urllib.error.HTTPError as error:
             raise _refusal(address, path, error) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             why = getattr(error, "reason", error)
             raise RegistryError(f"{address!r} does not answer {path}: {why}") from error
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else: that would take the password there."""
+
+    def redirect_request(self, *_: object) -> None:
+        """No request: the answer is an error."""
+
+
+def _read(answer: http.client.HTTPResponse, address: RestRegistry) -> bytes:
+    """The body of an answer. Raises OSError if it is too long, or takes too long."""
+    deadline = time.monotonic() + address.timeout
+    found = bytearray()
+    while piece := answer.read1(_READ_BYTES):
+        found += piece
+        if len(found) > _ANSWER_BYTES_MAX:
+            raise OSError(f"its answer has more than {_ANSWER_BYTES_MAX} bytes")
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"its answer takes longer than {address.timeout:g} s")
+    return bytes(found)
 
 
 def _as_json(schema: Schema) -> dict[str, str]:
@@ -235,10 +279,15 @@ def _single_file(schema: Schema) -> bytes:
 
 def _refusal(address: RestRegistry, path: str, error: urllib.error.HTTPError) -> SchemaError:
     """What the registry has said, as an error."""
-    text = error.read().decode(errors="replace")
+    try:
+        text = error.read(_REFUSAL_BYTES_MAX).decode(errors="replace")
+    except (OSError, http.client.HTTPException):
+        text = ""
     try:
         told = str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         told = text[:200] or error.reason
+    if error.code // 100 == _REDIRECT:
+        told = f"it redirects to {error.headers.get('Location')}, which is not followed; give it"
     kinds = {_NOT_FOUND: SchemaNotFoundError, _CONFLICT: IncompatibleSchemaError}
     return kinds.get(error.code, RegistryError)(f"{address!r}, {path}: {error.code} {told}")
