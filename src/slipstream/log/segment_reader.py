@@ -194,6 +194,7 @@ class SegmentReader:
                 raise
             self._scan(segment, file)  # a bad sector in the footer: the records are elsewhere
         if segment.dead is not None:
+            assert segment.ids is not None
             segment.ids.bury(segment.dead)
         self.may_unload(segment)
 
