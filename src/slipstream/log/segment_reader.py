@@ -15,7 +15,7 @@ from typing import Any
 
 from slipstream.errors import CorruptionError
 from slipstream.log.block_cache import BlockCache
-from slipstream.log.columns import GONE
+from slipstream.log.columns import GONE, Column
 from slipstream.log.disk import Disk, File
 from slipstream.log.packing import unpack
 from slipstream.log.record import (
@@ -187,12 +187,13 @@ class SegmentReader:
             names = [GONE if id < 0 else id for id in found]
             segment.ids, segment.offsets = read_columns(file, footer, names)
         except CorruptionError:
-            self._scan(segment, file)
+            segment.ids, segment.offsets = self._scan(segment, file)
             self._drop_footer(segment, file)
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            self._scan(segment, file)  # a bad sector in the footer: the records are elsewhere
+            # A bad sector in the footer: the records are elsewhere.
+            segment.ids, segment.offsets = self._scan(segment, file)
         if segment.dead is not None:
             assert segment.ids is not None
             segment.ids.bury(segment.dead)
@@ -202,6 +203,10 @@ class SegmentReader:
         """Learn the columns from the records, where the footer cannot tell them."""
         data = file.pread(0, segment.records_end)
         segment.ids, segment.offsets = scan_columns(data, segment, self._subjects)
+
+    def _scan(self, segment: Segment, file: File) -> tuple[Column, Column]:
+        """The columns from the records, where the footer cannot tell them."""
+        return scan_columns(file.pread(0, segment.records_end), segment, self._subjects)
 
     def _drop_footer(self, segment: Segment, file: File) -> None:
         """Its second part is damaged, and perhaps records too: the next opening scans and counts
