@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from google.protobuf import descriptor_pb2
 
 from slipstream.client.jetstream import JetStream
 from slipstream.schemas import (
@@ -16,6 +17,7 @@ from slipstream.schemas import (
     EventDecoder,
     Json,
     MessagePack,
+    Protobuf,
     RegistryError,
     RestRegistry,
     Schema,
@@ -167,6 +169,32 @@ def test_a_schema_that_doubles_at_each_level_is_an_error() -> None:
     schema = {"$ref": "#/$defs/L0", "$defs": {**named, "L30": {"type": "integer"}}}
     with pytest.raises(SchemaError, match="more than 10000 fields"):
         Json(schema=json.dumps(schema)).arrow_type()
+
+
+def proto(levels: int, fields: str = "a", imports: str = "") -> Protobuf:
+    """Messages within messages, each as often as there are fields."""
+    file = descriptor_pb2.FileDescriptorProto(name="a.proto", package="p", syntax="proto3")
+    file.dependency.extend([imports] if imports else [])
+    for level in range(levels):
+        made = file.message_type.add(name=f"L{level}")
+        for number, name in enumerate(fields, 1):
+            made.field.add(name=name, number=number, label=1, type=11, type_name=f".p.L{level + 1}")
+    file.message_type.add(name=f"L{levels}").field.add(name="x", number=1, label=1, type=3)
+    files = descriptor_pb2.FileDescriptorSet(file=[file])
+    return Protobuf(descriptors=files.SerializeToString())
+
+
+def test_messages_that_double_or_nest_at_each_level_are_an_error() -> None:
+    with pytest.raises(SchemaError, match="more than 10000 fields"):
+        proto(30, "ab").arrow_type()
+    with pytest.raises(SchemaError, match="nested too deep"):
+        proto(2000).arrow_type()
+
+
+@pytest.mark.parametrize("name", ["google/protobuf/../../os.proto", "google/protobuf/a/b.proto"])
+def test_a_file_that_does_not_come_with_protobuf_is_not_looked_for(name: str) -> None:
+    with pytest.raises(SchemaError, match="has not been loaded"):
+        proto(1, imports=name).arrow_type()
 
 
 def test_json_schemas_nested_too_deep_are_an_error() -> None:

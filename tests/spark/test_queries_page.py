@@ -124,7 +124,7 @@ async def test_the_example_of_state_beside_a_bucket_runs(
             limits.put(who, b"100")
     payments = rows_of(spark, url, "PAYMENTS", "customer string, amount double")
     names: dict[str, Any] = {"url": url, "payments": payments}
-    for block in reversed(blocks("spark-queries.md")[2:4]):
+    for block in blocks("spark-queries.md")[2:4]:
         await run(block, names)
     found = collected(names["over"], tmp_path, "update")
     assert [tuple(row) for row in found] == [("ann", 120.0)]

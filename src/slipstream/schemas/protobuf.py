@@ -5,6 +5,7 @@ What Protobuf itself never leaves out has no null: numbers, texts and enumeratio
 set. An enumeration is its name as text, an unsigned 64-bit number a decimal.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 _MICROSECONDS = pa.timestamp("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND_NS = 1_000_000_000
-_KNOWN = "google/protobuf/"
+_KNOWN = re.compile(r"google/protobuf/([a-z_]+/)*[a-z_]+\.proto")
+_FIELDS_MAX = 10_000  # messages that have others twice at each level would have millions
 _WRAPPERS = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
@@ -117,7 +119,12 @@ def files_of(descriptors: bytes) -> Files:
 
 def is_known(name: str) -> bool:
     """Whether a file is one that comes with Protobuf, which registries may leave out."""
-    return name.startswith(_KNOWN) and find_spec(_module_of(name)) is not None
+    if not _KNOWN.fullmatch(name):
+        return False
+    try:
+        return find_spec(_module_of(name)) is not None
+    except ModuleNotFoundError:  # of a folder in its name
+        return False
 
 
 def _add_known(pool: "DescriptorPool", files: "Iterable[FileDescriptorProto]") -> None:
@@ -137,8 +144,27 @@ def _module_of(name: str) -> str:
     return name.removesuffix(".proto").replace("/", ".") + "_pb2"
 
 
-def arrow_type(message: "Descriptor", within: tuple[str, ...] = ()) -> pa.DataType:
+def arrow_type(message: "Descriptor") -> pa.DataType:
     """The type of a message's values. Raises `SchemaError`."""
+    try:
+        if _field_count(message, {}) > _FIELDS_MAX:
+            raise SchemaError(f"Protobuf's {message.full_name} has more than {_FIELDS_MAX} fields")
+        return _message_type(message, ())
+    except RecursionError as error:
+        raise SchemaError(f"Protobuf's {message.full_name} is nested too deep") from error
+
+
+def _field_count(message: "Descriptor", known: dict[str, int]) -> int:
+    """How many fields a message has, with those of messages in it."""
+    name = message.full_name
+    if name not in known:
+        known[name] = 0  # for those within it; that it has itself within itself is found later
+        inner = [field.message_type for field in message.fields if field.message_type is not None]
+        known[name] = len(message.fields) + sum(_field_count(one, known) for one in inner)
+    return known[name]
+
+
+def _message_type(message: "Descriptor", within: tuple[str, ...]) -> pa.DataType:
     if message.full_name in within:
         raise SchemaError(
             f"Protobuf's {message.full_name} has itself within itself, which no column holds"
@@ -203,7 +229,7 @@ def _value_type(field: "FieldDescriptor", within: tuple[str, ...]) -> pa.DataTyp
         return pa.duration("us")
     if message.full_name in _WRAPPERS:
         return _scalar_type(message.fields_by_name["value"])
-    return arrow_type(message, within)
+    return _message_type(message, within)
 
 
 def _scalar_type(field: "FieldDescriptor") -> pa.DataType:
