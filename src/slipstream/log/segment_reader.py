@@ -195,14 +195,8 @@ class SegmentReader:
             # A bad sector in the footer: the records are elsewhere.
             segment.ids, segment.offsets = self._scan(segment, file)
         if segment.dead is not None:
-            assert segment.ids is not None
             segment.ids.bury(segment.dead)
         self.may_unload(segment)
-
-    def _scan(self, segment: Segment, file: File) -> None:
-        """Learn the columns from the records, where the footer cannot tell them."""
-        data = file.pread(0, segment.records_end)
-        segment.ids, segment.offsets = scan_columns(data, segment, self._subjects)
 
     def _scan(self, segment: Segment, file: File) -> tuple[Column, Column]:
         """The columns from the records, where the footer cannot tell them."""
