@@ -124,7 +124,7 @@ async def test_the_example_of_state_beside_a_bucket_runs(
             limits.put(who, b"100")
     payments = rows_of(spark, url, "PAYMENTS", "customer string, amount double")
     names: dict[str, Any] = {"url": url, "payments": payments}
-    for block in blocks("spark-queries.md")[2:4]:
+    for block in blocks("spark-queries.md")[2:5]:
         await run(block, names)
     found = collected(names["over"], tmp_path, "update")
     assert [tuple(row) for row in found] == [("ann", 120.0)]
@@ -142,7 +142,7 @@ async def test_the_example_of_two_streams_joined_runs(
         "payments": rows_of(spark, url, "PAYMENTS", "id int, amount int, time timestamp"),
         "parcels": rows_of(spark, url, "PARCELS", "id int, time timestamp"),
     }
-    await run(blocks("spark-queries.md")[4], names)
+    await run(blocks("spark-queries.md")[5], names)
     found = collected(names["joined"], tmp_path)
     assert [(row.id, row.amount, row.sent.minute) for row in found] == [(1, 10, 30)]
 
@@ -165,7 +165,7 @@ async def test_the_example_of_merged_rows_runs(
         "checkpoint": str(tmp_path / "checkpoint"),
         "accounts": rows_of(spark, url, "ACCOUNTS", "id int, amount double"),
     }
-    await run(blocks("spark-queries.md")[5], names)
+    await run(blocks("spark-queries.md")[6], names)
     assert names["query"].awaitTermination(WAIT_SECONDS)
     found = catalog.load_table("streams.accounts").scan().to_arrow().sort_by("id")
     assert found["amount"].to_pylist() == [1.0, 7.0, 6.0]
