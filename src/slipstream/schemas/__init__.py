@@ -6,9 +6,9 @@
 schemas. Needs the extra `schemas`: pip install 'slipstream[schemas]'.
 """
 
-from slipstream.schemas.packages import require
+from slipstream.extras import require
 
-require("pyarrow")  # before the modules that cannot be imported without
+require("pyarrow", extra="schemas")  # before the modules that cannot be imported without
 
 from slipstream.schemas.bucket_registry import (  # noqa: E402
     BucketRegistry,

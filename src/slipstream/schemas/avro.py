@@ -11,8 +11,8 @@ from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 
+from slipstream.extras import require
 from slipstream.schemas.errors import IncompatibleSchemaError, SchemaError
-from slipstream.schemas.packages import require
 
 _PRIMITIVES = {
     "boolean": pa.bool_(),
@@ -80,7 +80,7 @@ AvroSchema = str | list["AvroSchema"] | Complex
 
 def parse(text: str, needs: Sequence[str] = ()) -> AvroSchema:
     """A schema as fastavro wants it; `needs` are what it refers to. Raises `SchemaError`."""
-    fastavro = require("fastavro")
+    fastavro = require("fastavro", extra="schemas")
     wrong = fastavro.schema.SchemaParseException
     named: dict[str, AvroSchema] = {}
     try:
@@ -101,8 +101,8 @@ def reader(writer: AvroSchema, wanted: AvroSchema) -> Callable[[bytes], object]:
     # Compiled, fastavro recurses on the C stack without a bound, so a body of nested values could
     # end the process; as Python it raises RecursionError.
     package = "fastavro._read_py" if traits.is_recursive else "fastavro"
-    read = require(package).schemaless_reader
-    parse_schema = require("fastavro").parse_schema
+    read = require(package, extra="schemas").schemaless_reader
+    parse_schema = require("fastavro", extra="schemas").parse_schema
     wrote = parse_schema(_without_logical(writer))
     asked = parse_schema(_without_logical(wanted))
     same = None if wrote == asked else asked
@@ -162,7 +162,7 @@ class _Traits:
 
 def writer(schema: AvroSchema) -> Callable[[object], bytes]:
     """What turns a value into a body."""
-    write = require("fastavro").schemaless_writer
+    write = require("fastavro", extra="schemas").schemaless_writer
 
     def body_of(value: object) -> bytes:
         stream = io.BytesIO()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 import slipstream
+import slipstream.schemas.avro as avro
 from slipstream.client.kv.config import check_key
 from slipstream.client.kv.errors import (
     BucketNotFoundError,
@@ -23,7 +24,6 @@ from slipstream.client.kv.errors import (
     RevisionMismatchError,
 )
 from slipstream.client.options import make_options
-from slipstream.schemas import avro
 from slipstream.schemas.errors import RegistryError, SchemaError, SchemaNotFoundError
 from slipstream.schemas.registry import Kind, Registry, Schema, Version
 

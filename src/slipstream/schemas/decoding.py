@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack
 import msgspec
 import pyarrow as pa
 
+import slipstream.schemas.framing as framing
 from slipstream.errors import ConfigError
-from slipstream.schemas import framing
 from slipstream.schemas.errors import SchemaError, SchemaNotFoundError
 from slipstream.schemas.formats import Body, Read, Write
 from slipstream.schemas.registry import Registry

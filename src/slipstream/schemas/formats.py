@@ -19,8 +19,11 @@ from typing import Self
 import msgspec
 import pyarrow as pa
 
+import slipstream.schemas.avro as avro
+import slipstream.schemas.framing as framing
+import slipstream.schemas.plain as plain
+import slipstream.schemas.protobuf as protobuf
 from slipstream.errors import ConfigError
-from slipstream.schemas import avro, framing, plain, protobuf
 from slipstream.schemas.errors import SchemaError
 from slipstream.schemas.framing import Framing
 from slipstream.schemas.json_schema import arrow_type as arrow_type_of_json_schema

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from slipstream.extras import require
 from slipstream.schemas.errors import SchemaError
-from slipstream.schemas.packages import require
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -98,7 +98,7 @@ class Files:
 
 def files_of(descriptors: bytes) -> Files:
     """The messages of a serialized `FileDescriptorSet`. Raises `SchemaError`."""
-    require("google.protobuf")
+    require("google.protobuf", extra="schemas")
     from google.protobuf import descriptor_pb2, descriptor_pool
     from google.protobuf.message import DecodeError
 

@@ -18,13 +18,13 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from slipstream.errors import ConfigError
+from slipstream.extras import require
 from slipstream.schemas.errors import (
     IncompatibleSchemaError,
     RegistryError,
     SchemaError,
     SchemaNotFoundError,
 )
-from slipstream.schemas.packages import require
 from slipstream.schemas.protobuf import is_known
 from slipstream.schemas.registry import Kind, Reference, Registry, Schema, Version
 
@@ -163,7 +163,7 @@ class _Rest:
 
     async def _file_set(self, path: str) -> bytes:
         """The `FileDescriptorSet` of a Protobuf schema: what it imports, then itself."""
-        require("google.protobuf")
+        require("google.protobuf", extra="schemas")
         from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
         files = FileDescriptorSet()

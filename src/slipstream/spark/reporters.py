@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from slipstream.client.arrow.batches import require
 from slipstream.client.kv.errors import BucketNotFoundError
+from slipstream.extras import require
 from slipstream.spark.figures import DEFAULT_BUCKET, Progress, Query, Standing, State
 from slipstream.spark.options import ServerOptions, parse
 from slipstream.spark.streams import connect, jetstream

@@ -8,12 +8,11 @@
 """
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slipstream.client.arrow.batches import MissingPackageError
 from slipstream.errors import ConfigError
+from slipstream.extras import require
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -26,12 +25,7 @@ CATALOG_FILE = "catalog.db"
 def require_iceberg() -> None:
     """Raise `MissingPackageError` if what tables need is not installed."""
     for package in ("pyarrow", "pyiceberg", "pyiceberg_core", "sqlalchemy"):
-        try:
-            import_module(package)
-        except ImportError as error:
-            raise MissingPackageError(
-                f"tables need {package}, which is not installed: pip install 'slipstream[tables]'"
-            ) from error
+        require(package, extra="tables")
 
 
 def open_catalog(where: str, properties: Mapping[str, str] | None = None) -> "Catalog":

@@ -11,10 +11,10 @@ import pyarrow
 import pytest
 
 import slipstream
-from slipstream.client.arrow.batches import MissingPackageError
 from slipstream.client.arrow.scan import Scan
 from slipstream.client.jetstream import JetStream, Stream
 from slipstream.client.jetstream.errors import StreamNotFoundError
+from slipstream.extras import MissingPackageError
 from slipstream.model.times import Timestamp
 from slipstream.wire.nuid import DIGITS
 from tests.client.proxy import Proxy

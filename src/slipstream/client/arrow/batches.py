@@ -24,7 +24,6 @@ acknowledged is delivered again after the consumer's `ack_wait`.
 
 from collections.abc import Iterable
 from contextlib import suppress
-from importlib import import_module
 from itertools import pairwise
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -43,6 +42,7 @@ from slipstream.client.errors import ConnectionLostError
 from slipstream.client.jetstream.pull import GroupOptions, request_body
 from slipstream.client.jetstream.status import StatusMeaning, meaning_of
 from slipstream.errors import Error
+from slipstream.extras import require
 
 if TYPE_CHECKING:
     import pyarrow
@@ -61,30 +61,9 @@ _FLAGS = {
 }
 
 
-class MissingPackageError(Error, ImportError):
-    """An optional package is needed for what was asked."""
-
-
 def arrow() -> ModuleType:
     """The pyarrow module; raises `MissingPackageError`."""
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise MissingPackageError(
-            "Arrow batches need pyarrow, which is not installed: pip install 'slipstream[arrow]'"
-        ) from error
-    module: ModuleType = pyarrow
-    return module
-
-
-def require(package: str) -> ModuleType:
-    """An optional package; raises `MissingPackageError`."""
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise MissingPackageError(
-            f"{package} is needed for this and is not installed: pip install {package}"
-        ) from error
+    return require("pyarrow", extra="arrow")
 
 
 def flags_of(columns: Iterable[str]) -> int:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 import msgspec
 
-from slipstream.client.arrow.batches import COLUMNS, arrow, flags_of, require, schema, take_batch
+from slipstream.client.arrow.batches import COLUMNS, arrow, flags_of, schema, take_batch
 from slipstream.client.arrow.column_sink import (
     BEYOND,
     BROKEN,
@@ -44,6 +44,7 @@ from slipstream.client.jetstream.model import ConsumerConfig
 from slipstream.client.jetstream.status import StatusMeaning, header_number, meaning_of
 from slipstream.client.jetstream.stored import message_after
 from slipstream.client.message import Message
+from slipstream.extras import require
 from slipstream.model.durations import SECOND
 from slipstream.model.times import Timestamp, datetime_ns, datetime_text
 
