@@ -13,6 +13,8 @@ import slipstream
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path(slipstream.__file__).parent
 
+_NAMED = re.compile(r'slipstream\[(\w+)\]|extra="(\w+)"')
+
 WITHOUT = """
 import sys
 
@@ -80,7 +82,7 @@ def test_every_extra_that_is_named_is_there_and_all_has_them() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras: dict[str, list[str]] = project["optional-dependencies"]
     texts = [path.read_text() for path in (ROOT / "src" / "slipstream").rglob("*.py")]
-    named = {name for text in texts for name in re.findall(r"slipstream\[(\w+)\]", text)}
+    named = {"".join(found) for text in texts for found in _NAMED.findall(text)}
     assert named
     assert named <= set(extras)
     (everything,) = extras["all"]

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from slipstream.errors import ConfigError
+from slipstream.model.durations import SECOND
 from slipstream.server.engine_options import engine_options
 from slipstream.server.options import (
-    SECOND,
     AccountJetStreamOptions,
     AccountOptions,
     AuthorizationOptions,

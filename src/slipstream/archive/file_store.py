@@ -28,6 +28,7 @@ from slipstream.archive.store_index import StoreIndex, read_index
 from slipstream.errors import CorruptionError
 from slipstream.log.base import Log
 from slipstream.log.segment import SEQUENCE_MAX
+from slipstream.model.durations import SECOND
 
 _FIXED = struct.Struct("<IQqH")
 _WITH_HEADERS = 1 << 31
@@ -43,7 +44,6 @@ _INDEX = "msgs/index.db"
 _BLOCK = re.compile(r"msgs/(\d{1,18})\.blk")
 _CONSUMER = re.compile(r"obs/([^/]+)/meta\.inf")
 _POSITION_MAGIC, _POSITION_VERSION = 22, 2
-_SECOND = 1_000_000_000
 
 
 class StreamFiles(Protocol):
@@ -217,7 +217,7 @@ def read_position(data: bytes) -> dict[str, Any]:
         seq = numbers.unsigned() + floor["stream_seq"]
         consumer_seq = numbers.unsigned() + floor["consumer_seq"]
         seconds = newest - numbers.signed()
-        pending[str(seq)] = {"Sequence": consumer_seq, "Timestamp": seconds * _SECOND}
+        pending[str(seq)] = {"Sequence": consumer_seq, "Timestamp": seconds * SECOND}
     redelivered: dict[str, int] = {}
     for _ in range(numbers.unsigned()):
         seq = numbers.unsigned() + floor["stream_seq"]

@@ -1,10 +1,8 @@
 import cython
+cimport slipstream.wire.ascii as char
 
 cdef bytes _PREFIX
 cdef Py_ssize_t _PREFIX_SIZE
-cdef unsigned char _DOT
-cdef unsigned char _ZERO
-cdef unsigned char _NINE
 cdef unsigned long long _NUMBER_MAX
 cdef Py_ssize_t _DIGITS_MAX
 

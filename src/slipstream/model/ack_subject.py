@@ -9,6 +9,8 @@ It comes with the message as its reply subject, and says which message this is:
 where the numbers are ``<delivered>.<stream seq>.<consumer seq>.<time>.<pending>``.
 """
 
+import slipstream.wire.ascii as char
+
 ACK_PREFIX = b"$JS.ACK."
 NUMBERS = 5
 SEQUENCES = 3  # numbers up to the consumer's sequence; time and pending come after it
@@ -19,9 +21,6 @@ _bool = bool
 # Known to compiled code as C values.
 _PREFIX = ACK_PREFIX
 _PREFIX_SIZE: _int = len(ACK_PREFIX)
-_DOT: _int = ord(".")
-_ZERO: _int = ord("0")
-_NINE: _int = ord("9")
 _NUMBER_MAX: _int = 2**63 - 1
 _DIGITS_MAX: _int = 19  # of a number that 64 bits hold
 
@@ -67,7 +66,7 @@ class AckSubject:
         fourth = 0
         sixth = 0
         for i in range(len(subject)):
-            if view[i] == _DOT:
+            if view[i] == char.DOT:
                 dots += 1
                 if dots == 4:
                     fourth = i + 1
@@ -89,12 +88,12 @@ class AckSubject:
         for field in range(count):
             first = i
             value = 0
-            while i < n and _ZERO <= view[i] <= _NINE:
-                value = value * 10 + (view[i] - _ZERO)
+            while i < n and char.ZERO <= view[i] <= char.NINE:
+                value = value * 10 + (view[i] - char.ZERO)
                 i += 1
             if i == first or i - first > _DIGITS_MAX or value > _NUMBER_MAX:
                 return -1
-            if i < n and view[i] != _DOT:
+            if i < n and view[i] != char.DOT:
                 return -1
             if field == 0:
                 self.num_delivered = value

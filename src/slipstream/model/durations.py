@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from numbers import Real
 
+MILLISECOND = 1_000_000  # ns, as all of these
 SECOND = 1_000_000_000
+MINUTE = 60 * SECOND
 LONGEST_NS = 100 * 365 * 86_400 * SECOND  # a wait that ends; now and this fit 64 bits
 
 GO_UNITS: Mapping[str, int] = {
@@ -13,10 +15,10 @@ GO_UNITS: Mapping[str, int] = {
     "us": 1_000,
     "µs": 1_000,
     "μs": 1_000,
-    "ms": 1_000_000,
+    "ms": MILLISECOND,
     "s": SECOND,
-    "m": 60 * SECOND,
-    "h": 3600 * SECOND,
+    "m": MINUTE,
+    "h": 60 * MINUTE,
 }
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)([^\d.]+)")
 

@@ -14,7 +14,7 @@ into it. With a registry each body begins with the id of its schema (`framing`).
 import base64
 import json
 from collections.abc import Callable
-from typing import Self
+from typing import ClassVar, Self
 
 import msgspec
 import pyarrow as pa
@@ -27,7 +27,7 @@ from slipstream.errors import ConfigError
 from slipstream.schemas.errors import SchemaError
 from slipstream.schemas.framing import Framing
 from slipstream.schemas.json_schema import arrow_type as arrow_type_of_json_schema
-from slipstream.schemas.registry import RegistryAddress, Schema, Version
+from slipstream.schemas.registry import Kind, RegistryAddress, Schema, Version
 
 Read = Callable[[bytes], object]
 Write = Callable[[object], bytes]
@@ -80,15 +80,26 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
         return self.newest.schema.text
 
 
-class Avro(Registered, frozen=True, kw_only=True):
-    """Avro's binary encoding. `schema` is the reader's, in JSON; the subject's newest if empty."""
+class Textual(Registered, frozen=True, kw_only=True):
+    """What formats have in common whose schemas are text. `schema` is the reader's, or empty."""
 
+    kind: ClassVar[Kind]
     schema: str = ""
 
     @property
     def has_schema(self) -> bool:
         """Whether the reader's schema was given."""
         return bool(self.schema)
+
+    def to_register(self) -> Schema:
+        """What a writer registers."""
+        return Schema(self.kind, self._text(self.schema, self.kind))
+
+
+class Avro(Textual, frozen=True, kw_only=True):
+    """Avro's binary encoding. `schema` is the reader's, in JSON; the subject's newest if empty."""
+
+    kind = "AVRO"
 
     def arrow_type(self) -> pa.DataType:
         """The type of the reader's schema."""
@@ -99,16 +110,12 @@ class Avro(Registered, frozen=True, kw_only=True):
         wanted = self._parsed()
         if wrote is None:
             return avro.reader(wanted, wanted)
-        _check_kind(wrote, "AVRO")
+        _check_kind(wrote, self.kind)
         return avro.reader(avro.parse(wrote.text, wrote.needs), wanted)
 
     def writer(self) -> Write:
         """What writes a value, without what stands in front."""
         return avro.writer(self._parsed())
-
-    def to_register(self) -> Schema:
-        """What a writer registers."""
-        return Schema("AVRO", self._text(self.schema, "AVRO"))
 
     @property
     def needs_writers(self) -> bool:
@@ -117,7 +124,7 @@ class Avro(Registered, frozen=True, kw_only=True):
 
     def _parsed(self) -> avro.AvroSchema:
         needs = () if self.schema or self.newest is None else self.newest.schema.needs
-        return avro.parse(self._text(self.schema, "AVRO"), needs)
+        return avro.parse(self._text(self.schema, self.kind), needs)
 
 
 class Protobuf(Registered, frozen=True, kw_only=True):
@@ -189,19 +196,14 @@ class Protobuf(Registered, frozen=True, kw_only=True):
         return protobuf.files_of(self._bytes())
 
 
-class Json(Registered, frozen=True, kw_only=True):
+class Json(Textual, frozen=True, kw_only=True):
     """JSON. `schema` is a JSON Schema (`json_schema_of` takes one from a type), or the newest."""
 
-    schema: str = ""
-
-    @property
-    def has_schema(self) -> bool:
-        """Whether the reader's schema was given."""
-        return bool(self.schema)
+    kind = "JSON"
 
     def arrow_type(self) -> pa.DataType:
         """The type of what the JSON Schema describes."""
-        return arrow_type_of_json_schema(self._text(self.schema, "JSON"))
+        return arrow_type_of_json_schema(self._text(self.schema, self.kind))
 
     def reader(self, wrote: Schema | None) -> Read:
         """What reads a body, by the reader's schema alone."""
@@ -210,10 +212,6 @@ class Json(Registered, frozen=True, kw_only=True):
     def writer(self) -> Write:
         """What writes a value, without the fields that are null."""
         return lambda value: msgspec.json.encode(_without_nulls(value))
-
-    def to_register(self) -> Schema:
-        """What a writer registers."""
-        return Schema("JSON", self._text(self.schema, "JSON"))
 
     @property
     def needs_writers(self) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from slipstream.extras import require
+from slipstream.model.durations import SECOND
 from slipstream.schemas.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _MICROSECONDS = pa.timestamp("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SECOND_NS = 1_000_000_000
 _KNOWN = re.compile(r"google/protobuf/([a-z_]+/)*[a-z_]+\.proto")
 _FIELDS_MAX = 10_000  # messages that have others twice at each level would have millions
 _WRAPPERS = frozenset(
@@ -358,7 +358,7 @@ def _set(message: "Message", value: object) -> None:
             raise _misfit(name, value)
         total_ns = span // timedelta(microseconds=1) * 1000
         sign = -1 if total_ns < 0 and name == _DURATION else 1
-        seconds, nanos = divmod(sign * total_ns, _SECOND_NS)
+        seconds, nanos = divmod(sign * total_ns, SECOND)
         message.seconds, message.nanos = sign * seconds, sign * nanos
     elif name in _WRAPPERS:
         message.value = _plain(message.DESCRIPTOR.fields_by_name["value"], value)

@@ -12,7 +12,8 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from slipstream.server.options import SECOND, LimitsOptions
+from slipstream.model.durations import SECOND
+from slipstream.server.options import LimitsOptions
 from slipstream.server.runtime import Runtime
 
 PAUSE_SECONDS_MAX = 1.0  # between two clients, when there are few

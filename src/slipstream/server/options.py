@@ -13,11 +13,9 @@ from typing import Any
 import msgspec
 
 from slipstream.errors import ConfigError
+from slipstream.model.durations import MINUTE, SECOND
 from slipstream.server.sharing import ExportOptions, ImportOptions, check_sharing
 
-MILLISECOND = 1_000_000
-SECOND = 1_000_000_000
-MINUTE = 60 * SECOND
 KIB = 1024
 MIB = 1024 * 1024
 

@@ -12,6 +12,7 @@ from slipstream.engine.engine import Engine, User
 from slipstream.engine.session.permissions import quoted
 from slipstream.engine.session.session import ClientSession
 from slipstream.errors import ConfigError, StorageError
+from slipstream.model.durations import SECOND
 from slipstream.server.auth import make_authenticator, make_leaf_authenticator
 from slipstream.server.banner import warn_about
 from slipstream.server.config import Change, plan_reload
@@ -19,7 +20,7 @@ from slipstream.server.engine_options import engine_options, prepare_accounts
 from slipstream.server.log_sinks import Sink
 from slipstream.server.logger import Logger, open_sink
 from slipstream.server.monitoring.start import limits_of_jetstream
-from slipstream.server.options import SECOND, ServerOptions
+from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import write_pid_file
 from slipstream.server.runtime import Runtime
 from slipstream.server.tls import Tls

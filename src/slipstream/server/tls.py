@@ -11,7 +11,8 @@ import ssl
 from typing import Any
 
 from slipstream.errors import ConfigError
-from slipstream.server.options import SECOND, TlsOptions
+from slipstream.model.durations import SECOND
+from slipstream.server.options import TlsOptions
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _CURVES = {

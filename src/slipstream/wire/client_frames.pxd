@@ -14,8 +14,10 @@ cdef class ClientFrames(Frames):
     cpdef int next(self) except -100
     @cython.locals(view="const unsigned char *", i=Py_ssize_t, spelled=int)
     cdef int _operation(self, bytes name, bint needs_blank) except -100
-    @cython.locals(found=int, words=int, needed=int, total=Py_ssize_t, header=Py_ssize_t)
+    @cython.locals(found=int, words=int, needed=int)
     cdef int _publish(self, bytes name) except -100
+    @cython.locals(found=int, total=Py_ssize_t, header=Py_ssize_t)
+    cdef int _sized(self, int words, bint has_reply) except -100
     @cython.locals(found=int)
     cdef int _body(self, Py_ssize_t header, Py_ssize_t total) except -100
     @cython.locals(found=int)

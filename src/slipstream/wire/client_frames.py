@@ -88,11 +88,15 @@ class ClientFrames(Frames):
         needed = 3 if self.has_header else 2
         if words < needed or words > needed + 1:
             return operations.BAD_ARGUMENTS
+        return self._sized(words, words > needed)
+
+    def _sized(self, words: int, has_reply: bool) -> int:
+        """A message whose line ends with its sizes, after a reply subject if it has one."""
         total = self._number(words - 1, operations.SIZE_DIGITS_MAX)
         header = self._number(words - 2, operations.SIZE_DIGITS_MAX) if self.has_header else 0
         found = self._body(header, total)
         if found == operations.PUB:
-            self.reply = self._word(1) if words > needed else b""
+            self.reply = self._word(1) if has_reply else b""
         return found
 
     def _body(self, header: int, total: int) -> int:

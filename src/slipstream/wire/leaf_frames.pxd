@@ -10,6 +10,6 @@ cdef class LeafFrames(ClientFrames):
 
     @cython.locals(view="const unsigned char *", i=Py_ssize_t, n=Py_ssize_t, c=int)
     cpdef int next(self) except -100
-    @cython.locals(found=int, words=int, needed=int, total=Py_ssize_t, header=Py_ssize_t)
+    @cython.locals(found=int, words=int, needed=int)
     cdef int _message(self, bytes name) except -100
     cdef int _chosen(self, int needed) except -100

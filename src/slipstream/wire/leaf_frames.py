@@ -73,12 +73,7 @@ class LeafFrames(ClientFrames):
         self.queues = None
         if words > needed + 1:
             return self._chosen(needed)
-        total = self._number(words - 1, operations.SIZE_DIGITS_MAX)
-        header = self._number(words - 2, operations.SIZE_DIGITS_MAX) if self.has_header else 0
-        found = self._body(header, total)
-        if found == operations.PUB:
-            self.reply = self._word(1) if words > needed else b""
-        return found
+        return self._sized(words, words > needed)
 
     def _chosen(self, needed: int) -> int:
         """A message for queue groups; it has any number of words."""

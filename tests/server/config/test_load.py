@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from slipstream.errors import ConfigError
+from slipstream.model.durations import MINUTE, SECOND
 from slipstream.server.config import check_file, load_options, load_text
-from slipstream.server.options import MIB, MINUTE, SECOND, JetStreamOptions, ServerOptions
+from slipstream.server.options import MIB, JetStreamOptions, ServerOptions
 
 
 def write(directory: Path, text: str) -> str:

@@ -1,6 +1,7 @@
 """The directives of the top level (docs/configuration.md#top-level); blocks have their own
 modules."""
 
+from slipstream.model.durations import SECOND
 from slipstream.server.config.accounts import (
     ACCOUNT,
     AUTHORIZATION,
@@ -37,7 +38,6 @@ from slipstream.server.config.tls import TLS
 from slipstream.server.config.tree import Value
 from slipstream.server.options import (
     DEFAULT_PORT,
-    SECOND,
     ConsoleOptions,
     JetStreamOptions,
     ServerOptions,

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from slipstream.model.durations import parse_duration
+from slipstream.model.durations import MINUTE, SECOND, parse_duration
 from slipstream.server.config.tree import Place, Value
-from slipstream.server.options import MINUTE, SECOND
 
 _BARE_MINUTES = re.compile(r"[0-9]+m", re.IGNORECASE)
 _QUOTED_SIZE = re.compile(r"([0-9]+)([KMGT])")

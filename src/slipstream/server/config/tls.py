@@ -2,6 +2,7 @@
 
 import re
 
+from slipstream.model.durations import MILLISECOND
 from slipstream.server.config.blocks import Block, no_effect, optional, refused
 from slipstream.server.config.kinds import (
     Boolean,
@@ -15,7 +16,7 @@ from slipstream.server.config.kinds import (
     read_strings,
 )
 from slipstream.server.config.tree import Value
-from slipstream.server.options import MILLISECOND, TlsOptions
+from slipstream.server.options import TlsOptions
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 AUTO_FALLBACK = 50 * MILLISECOND

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from slipstream.engine.leaf.handshake import Remote
 from slipstream.engine.leaf.session import Watcher
 from slipstream.errors import ConfigError
+from slipstream.model.durations import SECOND
 from slipstream.server.client_log import ClientLog
 from slipstream.server.connection import Connection
-from slipstream.server.options import SECOND, LeafTlsOptions
+from slipstream.server.options import LeafTlsOptions
 from slipstream.server.tls import TlsLayer
 from slipstream.server.tls_connection import PLAIN, SECURE, SHAKING_HANDS, WAITING, TlsConnection
 from slipstream.wire.leaf_frames import LINE_MAX_BYTES

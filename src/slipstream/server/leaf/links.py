@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 from slipstream.engine.leaf.leaves import Listener
 from slipstream.errors import Error
+from slipstream.model.durations import SECOND
 from slipstream.server.auth import make_leaf_authenticator
 from slipstream.server.leaf.connection import LeafConnection, LeafTlsConnection
 from slipstream.server.leaf.remote import RemoteLink
 from slipstream.server.listeners import BACKLOG, WILDCARDS, open_listeners
-from slipstream.server.options import SECOND, LeafNodesOptions, ServerOptions
+from slipstream.server.options import LeafNodesOptions, ServerOptions
 from slipstream.server.process_files import bracketed, urls
 
 if TYPE_CHECKING:

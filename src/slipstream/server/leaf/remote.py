@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from slipstream.engine.leaf.handshake import Remote
+from slipstream.model.durations import SECOND
 from slipstream.server.leaf.connection import HubConnection, HubTls, LeafLog, LeafWatcher
-from slipstream.server.options import (
-    LEAF_PORT,
-    SECOND,
-    LeafNodesOptions,
-    LeafRemoteOptions,
-    LeafTlsOptions,
-)
+from slipstream.server.options import LEAF_PORT, LeafNodesOptions, LeafRemoteOptions, LeafTlsOptions
 from slipstream.wire.nkeys import read_credentials, read_seed
 
 if TYPE_CHECKING:

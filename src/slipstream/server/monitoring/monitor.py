@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from slipstream.engine.engine import Engine
 from slipstream.engine.session.facts import Traffic
+from slipstream.model.durations import SECOND
 from slipstream.model.times import time_text
 from slipstream.server.measures import Measures
 from slipstream.server.options import ServerOptions
@@ -121,7 +122,7 @@ class Monitor:
 
 def uptime_text(duration: int) -> str:
     """Nanoseconds as `1y2d3h4m5s`, from the largest unit that there is any of."""
-    seconds = max(duration, 0) // 1_000_000_000
+    seconds = max(duration, 0) // SECOND
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
     years = days // 365
     parts = [(years, "y"), (days % 365, "d"), (hours % 24, "h"), (minutes % 60, "m")]

@@ -22,6 +22,7 @@ from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.protocol.options import VERSION
 from slipstream.engine.sourcing.inflow import inflow_info
 from slipstream.engine.stream.stream import Stream
+from slipstream.model.durations import SECOND
 from slipstream.server.measures import BOUNDS_NS, Histogram
 from slipstream.server.monitoring.healthz import OK, HealthzOptions, problems_of
 from slipstream.server.monitoring.http import Steps
@@ -35,7 +36,6 @@ from slipstream.server.monitoring.varz import varz
 
 CONSUMERS_PER_STEP = 50
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_SECOND = 1_000_000_000
 _TIMES = frozenset({"start", "config_load_time"})
 _PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
@@ -58,9 +58,9 @@ class _Metrics:
         total = 0
         for bound, count in zip((*BOUNDS_NS, 0), histogram.counts, strict=True):
             total += count
-            end = f"{bound / _SECOND:g}" if bound else "+Inf"
+            end = f"{bound / SECOND:g}" if bound else "+Inf"
             samples.append(f'_bucket{{{labels},le="{end}"}} {total}')
-        samples.append(f"_sum{{{labels}}} {histogram.total / _SECOND}")
+        samples.append(f"_sum{{{labels}}} {histogram.total / SECOND}")
         samples.append(f"_count{{{labels}}} {total}")
 
     def texts(self, prefix: str) -> Iterator[bytes]:
@@ -220,7 +220,7 @@ def _add_stream(found: _Metrics, stream: Stream, text: str, now: int) -> Iterato
     }
     for name, number in numbers.items():
         found.add(f"jetstream_stream_{name}", number, text)
-    idle = max(now - (log.last_ts or stream.created), 0) / _SECOND
+    idle = max(now - (log.last_ts or stream.created), 0) / SECOND
     found.add("slipstream_stream_idle_seconds", round(idle, 3), text)
     found.add("slipstream_stream_lost_messages", len(log.lost.sequences), text)
     found.add("slipstream_stream_failed", int(bool(stream.failed)), text)
@@ -272,7 +272,7 @@ def _add_consumer(found: _Metrics, consumer: Consumer, labels: str, now: int) ->
     lag = consumer.num_pending + len(consumer.pending)
     found.add("slipstream_consumer_lag_messages", lag, labels)
     moved = max(consumer.delivered_at, consumer.acked_at, consumer.created)
-    idle = max(now - moved, 0) / _SECOND
+    idle = max(now - moved, 0) / SECOND
     found.add("slipstream_consumer_idle_seconds", round(idle, 3), labels)
     if consumer.letters is not None:
         waiting = len(consumer.letters.unstored())

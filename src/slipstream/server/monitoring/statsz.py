@@ -3,14 +3,14 @@
 import os
 from typing import Any
 
+from slipstream.model.durations import SECOND
 from slipstream.model.times import time_text
 from slipstream.server.monitoring.envelope import Envelopes
 from slipstream.server.monitoring.monitor import Monitor, whole
 from slipstream.server.monitoring.render import to_json
 
-_SECOND = 1_000_000_000
-FIRST_AFTER = _SECOND
-INTERVAL = 10 * _SECOND
+FIRST_AFTER = SECOND
+INTERVAL = 10 * SECOND
 
 
 def statsz(monitor: Monitor) -> dict[str, Any]:

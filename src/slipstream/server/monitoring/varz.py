@@ -5,11 +5,11 @@ from typing import Any
 
 from slipstream import build
 from slipstream.engine.protocol.options import API_LEVEL, VERSION
+from slipstream.model.durations import SECOND
 from slipstream.model.times import time_text
 from slipstream.server.monitoring.leafz import leaf_settings
 from slipstream.server.monitoring.monitor import FEATURE_FLAGS, Monitor, uptime_text, whole
 
-_SECOND = 1_000_000_000
 _KINDS = ("clients", "routes", "gateways", "leafs")
 
 
@@ -80,7 +80,7 @@ def _settings(monitor: Monitor) -> dict[str, Any]:
         "http_port": monitor.http_port,
         "http_base_path": options.monitoring.http_base_path,
         "https_port": monitor.https_port,
-        "auth_timeout": whole(engine.auth_timeout / _SECOND),
+        "auth_timeout": whole(engine.auth_timeout / SECOND),
         "max_control_line": limits.max_control_line,
         "max_payload": engine.max_payload,
         "max_pending": engine.max_pending,
@@ -123,7 +123,7 @@ def _by_kind(clients: int) -> dict[str, int]:
 
 def _tls_timeout(monitor: Monitor) -> float:
     tls = monitor.options.tls
-    return whole(tls.timeout / _SECOND) if tls is not None else 2
+    return whole(tls.timeout / SECOND) if tls is not None else 2
 
 
 def _system_account(monitor: Monitor) -> str:
