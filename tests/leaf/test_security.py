@@ -118,7 +118,11 @@ async def test_a_key_proves_who_the_leaf_is(name: str, tmp_path: Path) -> None:
         ('remotes: [ { url: "http://a:1" } ]', "scheme"),
         ('remotes: [ { url: "nats://:x" } ]', "a url is one such as"),
         ('remotes: [ { url: "nats://a", deny_imports: "a..b" } ]', "not a valid subject"),
-        ('remotes: [ { url: "nats://a", compression: s2_fast } ]', "not compressed"),
+        (
+            'remotes: [ { url: "nats://a", compression: zip } ]',
+            "compression is one of off",
+        ),
+        ('compression { rtt_thresholds: ["20ms", "10ms"] }', "longer than the one before"),
         ('remotes: [ { url: "nats://a", account: NONE } ]', 'no account "NONE"'),
         ("remotes: [ { } ]", "needs a url"),
         ("port: 70000", "not a port"),

@@ -1,4 +1,4 @@
-"""S2, the framed compression around a backup: what Snappy's framing is, with larger blocks.
+"""S2, the framed compression of backups and links: what Snappy's framing is, with larger blocks.
 
 A frame consists of chunks with a type (one byte), a size (3 bytes), and for data the masked CRC-32C
 (4 bytes) of what is inside. No library for Python knows S2's blocks, which have up to 4 MB and may
@@ -26,9 +26,10 @@ def _masked(checksum: int) -> int:
 
 
 class S2Writer:
-    """Compresses a stream that comes in pieces."""
+    """Compresses a stream that comes in pieces; without `is_packing` it has the frames alone."""
 
     def __init__(self) -> None:
+        self.is_packing = True
         self._is_begun = False
 
     def write(self, data: bytes) -> bytes:
@@ -37,7 +38,7 @@ class S2Writer:
         self._is_begun = True
         for at in range(0, len(data), BLOCK_BYTES):
             block = data[at : at + BLOCK_BYTES]
-            packed = encode_block(block)
+            packed = encode_block(block) if self.is_packing else b""
             kind = _COMPRESSED if packed else _PLAIN
             packed = packed or block
             head = (len(packed) + 4) << 8 | kind

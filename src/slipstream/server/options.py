@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from slipstream.engine.leaf.compression import LinkCompression
 from slipstream.errors import ConfigError
 from slipstream.model.durations import MINUTE, SECOND
 from slipstream.server.sharing import ExportOptions, ImportOptions, check_sharing
@@ -257,6 +258,7 @@ class LeafRemoteOptions(msgspec.Struct, kw_only=True):
     no_randomize: bool = False  # try the urls in their order
     ignore_discovered_servers: bool = False
     disabled: bool = False
+    compression: LinkCompression = msgspec.field(default_factory=LinkCompression)
 
 
 class LeafUserOptions(UserOptions, kw_only=True):
@@ -294,6 +296,7 @@ class LeafNodesOptions(msgspec.Struct, kw_only=True):
     remotes: list[LeafRemoteOptions] = msgspec.field(default_factory=list)
     reconnect: int = SECOND  # before dialling again; up to eight times as long after failures
     dial_timeout: int = 5 * SECOND
+    compression: LinkCompression = msgspec.field(default_factory=LinkCompression)  # of the port
 
 
 class ServerOptions(msgspec.Struct, kw_only=True):

@@ -24,6 +24,7 @@ cdef class Frames:
     cpdef void feed(self, bytes data) except *
     cpdef Py_ssize_t missing(self) except -1
     cpdef bytes give_up(self)
+    cpdef bytes rest(self)
     cpdef list args(self)
     cpdef bytes argument(self)
     cdef int _wait(self, Py_ssize_t need) except -1

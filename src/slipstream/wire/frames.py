@@ -63,6 +63,14 @@ class Frames:
         self._have = 0
         return start
 
+    def rest(self) -> bytes:
+        """What was fed and comes after the current frame, which is the last one: the other side
+        goes on in another way."""
+        rest = self.data[self._at :]
+        self.data = b""
+        self._at = 0
+        return rest
+
     def args(self) -> list[bytes]:
         """The current frame's arguments, split at blanks."""
         line = self.data[self.args_start : self.args_end]

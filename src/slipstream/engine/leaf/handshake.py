@@ -1,12 +1,12 @@
 """How two servers agree on a link, and the operations of a link that are one line.
 
-    dials                                     accepts
-            <── INFO ──     who it is, its domain, a nonce
-            ── CONNECT ─>   credentials, name, domain, what it does not want to be sent
-            <── INFO ──     the account, and what the leaf may send and be sent
-            <── LS+ ──>     the interest of both
-
-Nothing is compressed: the end that accepts says so in INFO, the one that dials in CONNECT.
+dials                                     accepts
+        <── INFO ──     who it is, its domain, a nonce, which compression it wants
+       [── INFO ──>     if both want one, which: all bytes from here on are packed
+        <── INFO ──]    the same as before
+        ── CONNECT ─>   credentials, name, domain, what it does not want to be sent
+        <── INFO ──     the account, and what the leaf may send and be sent
+        <── LS+ ──>     the interest of both
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from slipstream.engine.leaf.compression import OFF, LinkCompression
 from slipstream.engine.leaf.rights import LOOP_PREFIX
 from slipstream.engine.protocol.json_body import Int64, TooDeepError, parse, read_number
 from slipstream.engine.protocol.options import API_LEVEL, VERSION
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 AGAIN_AFTER_REFUSAL = 30 * SECOND  # after a loop, or a right that is missing: it will not go away
 _WEIGHT_MAX = 2**31 - 1
 _MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # that a hub may announce and a leaf takes
-COMPRESSION = "off"
 
 Prove = Callable[[str], dict[str, str]]  # from the nonce to the fields of CONNECT that prove it
 
@@ -43,6 +43,7 @@ class Remote(msgspec.Struct, kw_only=True):
     account: str  # its own, whose subjects are shared
     prove: Prove
     hub: bool = False  # the roles are turned around
+    compression: LinkCompression = msgspec.field(default_factory=LinkCompression)
     deny_imports: tuple[str, ...] = ()  # not taken from the hub
     deny_exports: tuple[str, ...] = ()  # not sent to it
 
@@ -64,6 +65,7 @@ class LeafInfo(msgspec.Struct, kw_only=True):
     headers: bool = False
     max_payload: Int64 = 0
     nonce: str = ""
+    compression: str = ""
     info_on_connect: bool = False
     connect_info: bool = False
     remote_account: str = ""
@@ -99,6 +101,8 @@ def handle_line(session: "LeafSession", op: int, frames: LeafFrames) -> None:
         if session.ping_sent:
             session.rtt = session.clock.now - session.ping_sent
             session.ping_sent = 0
+            if session.packing is not None:
+                session.packing.measured(session.rtt)
     elif not session.ready:
         session.fail(b"Authorization Violation", "Authentication Failure")
     elif op == SUB:
@@ -138,7 +142,7 @@ def send_info(session: "LeafSession", **more: Any) -> None:
         "auth_required": True,
         "max_payload": options.max_payload,
         "client_id": session.cid,
-        "compression": COMPRESSION,
+        "compression": listener.compression.mode,
         "api_lvl": API_LEVEL,
         "info_on_connect": True,
         "leafnode_urls": listener.urls,
@@ -151,6 +155,20 @@ def send_info(session: "LeafSession", **more: Any) -> None:
     }
     info |= {name: value for name, value in optional.items() if value}
     session.put_line(b"INFO " + msgspec.json.encode(info | more) + b" \r\n")
+
+
+def _compress_as_asked(session: "LeafSession", argument: bytes) -> None:
+    """INFO of a server that dials: it packs all that follows."""
+    if session.ready or session.packing is not None:
+        return  # it says something about itself, once more
+    info = _read(session, argument, LeafInfo)
+    if info is None:
+        return
+    wanted = session.engine.leaves.listener.compression
+    mode = wanted.agreed(info.compression)
+    if mode != OFF:
+        session.compress(wanted, mode)
+        send_info(session)
 
 
 def _connect(session: "LeafSession", argument: bytes) -> None:
@@ -183,7 +201,8 @@ def _info(session: "LeafSession", argument: bytes) -> None:
     """INFO: of the server that was dialled, or its word that this one is welcome."""
     remote = session.remote
     if remote is None:
-        return  # a leaf may say something about itself
+        _compress_as_asked(session, argument)
+        return
     info = _read(session, argument, LeafInfo)
     if info is None:
         return
@@ -197,6 +216,8 @@ def _info(session: "LeafSession", argument: bytes) -> None:
         text = "it is not a leaf node port; clients and leaf nodes have ports of their own"
         session.watcher.complained(session, text, True)
         session.fail(b"", "Incorrect Port")
+        return
+    if session.packing is None and _ask_for_compression(session, remote, info):
         return
     session.has_info = True
     session.server, session.cluster, session.domain = info.server_name, info.cluster, info.domain
@@ -216,6 +237,26 @@ def _info(session: "LeafSession", argument: bytes) -> None:
     session.watcher.discovered(info.leafnode_urls or [])
 
 
+def _ask_for_compression(session: "LeafSession", remote: Remote, info: LeafInfo) -> bool:
+    """Have all that follows packed if both want that; the other server then says INFO again."""
+    mode = remote.compression.agreed(info.compression)
+    if mode == OFF:
+        return False
+    engine = session.engine
+    said = {
+        "server_id": engine.server_id,
+        "server_name": engine.server_name,
+        "version": VERSION,
+        "proto": 1,
+        "headers": session.headers,
+        "max_payload": engine.options.max_payload,
+        "compression": mode,
+    }
+    session.put_line(b"INFO " + msgspec.json.encode(said) + b" \r\n")
+    session.compress(remote.compression, mode)
+    return True
+
+
 def _introduction(session: "LeafSession", remote: Remote, info: LeafInfo) -> bytes:
     engine = session.engine
     said: dict[str, Any] = {
@@ -226,7 +267,7 @@ def _introduction(session: "LeafSession", remote: Remote, info: LeafInfo) -> byt
         "cluster": engine.server_name,
         "headers": session.headers,
         "jetstream": engine.options.jetstream,
-        "compress_mode": COMPRESSION,
+        "compress_mode": session.packing.mode if session.packing else OFF,
         "remote_account": session.account.name,
     }
     optional = {

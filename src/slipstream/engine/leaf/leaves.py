@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from slipstream.engine.leaf.compression import LinkCompression
 from slipstream.engine.leaf.handshake import Remote, SubjectLists, send_info
 from slipstream.engine.leaf.rights import (
     LOOP_PREFIX,
@@ -34,6 +35,7 @@ class Listener(msgspec.Struct, kw_only=True):
     tls_required: bool = False
     tls_verify: bool = False
     auth_timeout: int = 2 * SECOND
+    compression: LinkCompression = msgspec.field(default_factory=LinkCompression)
 
 
 class Leaves:

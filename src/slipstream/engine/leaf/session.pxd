@@ -19,6 +19,7 @@ cdef class LeafSession(ClientSession):
     cdef public object remote
     cdef public object watcher
     cdef public object system_account
+    cdef public object packing
     cdef public bint is_spoke
     cdef public bint has_info
     cdef public str server

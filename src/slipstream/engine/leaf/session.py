@@ -11,6 +11,7 @@ another hub. A remote that is configured with `hub` turns the roles around.
 from typing import TYPE_CHECKING, Any, Protocol
 
 import slipstream.wire.ascii as char
+from slipstream.engine.leaf.compression import LinkCompression
 from slipstream.engine.leaf.handshake import LeafConnect, Remote, handle_line
 from slipstream.engine.leaf.interest import Interest
 from slipstream.engine.leaf.rights import LinkRights, SubjectRights
@@ -21,6 +22,7 @@ from slipstream.model.ack_subject import is_ack_subject
 from slipstream.wire.leaf_frames import LeafFrames
 
 if TYPE_CHECKING:
+    from slipstream.engine.leaf.link_bytes import LinkBytes
     from slipstream.engine.session.message import Inbound
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
@@ -64,6 +66,7 @@ class LeafSession(ClientSession):
         self.watcher = watcher
         self.connect = LeafConnect()
         self.system_account = engine.system_account
+        self.packing: LinkBytes | None = None  # None: as they are
         self.is_spoke = remote is not None and not remote.hub
         self.has_info = False  # of the server that was dialled
         self.server = ""  # the other one's name
@@ -81,6 +84,14 @@ class LeafSession(ClientSession):
         self._leaf_frames = LeafFrames(0)  # without a login, no payload is waited for
         self._frames = self._leaf_frames
         self._shows_own = True
+
+    def compress(self, wanted: LinkCompression, mode: str) -> None:
+        """From here on all bytes are packed, in both directions; what was said before is sent."""
+        from slipstream.engine.leaf.link_bytes import LinkBytes  # few servers have links
+
+        self.engine.flush(self)
+        self.packing = LinkBytes(wanted, mode, self.clock.now - self.started)
+        self.packing.feed(self._leaf_frames.rest())
 
     # -- input ---------------------------------------------------------------------------------
 

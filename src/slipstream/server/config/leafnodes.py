@@ -1,9 +1,9 @@
 """`leafnodes {}`: hubs to connect to, and a port for leaf nodes
 (docs/configuration.md#leafnodes)."""
 
-from typing import Any
 from urllib.parse import urlsplit
 
+from slipstream.engine.leaf.compression import AUTO, LEVELS, MODES, OFF, LinkCompression
 from slipstream.server.config.accounts import USER
 from slipstream.server.config.blocks import (
     Block,
@@ -25,6 +25,7 @@ from slipstream.server.config.kinds import (
     String,
     Timeout,
     Wrong,
+    duration,
     read_string,
     read_strings,
 )
@@ -42,7 +43,15 @@ from slipstream.server.options import (
 from slipstream.wire.subjects import is_pattern
 
 _SCHEMES = frozenset({"", "nats", "nats-leaf", "tls"})
-_COMPRESSIONS = "off, accept"
+_COMPRESSIONS = {
+    **{mode: mode for mode in MODES},
+    **{mode.removeprefix("s2_"): mode for mode in MODES},
+    "on": AUTO,
+    "enabled": AUTO,
+    "true": AUTO,
+    "disabled": OFF,
+    "false": OFF,
+}
 
 
 def _read_url(value: Value, notes: Notes) -> list[str]:
@@ -78,19 +87,31 @@ def _read_patterns(value: Value, notes: Notes) -> list[str]:
     return subjects
 
 
-def _read_compression(value: Value, notes: Notes) -> None:
-    """Nothing is ever compressed; what would insist on it is refused."""
+def _read_compression(value: Value, notes: Notes) -> LinkCompression:
+    """A mode by one of its names, true or false, or a block with `mode` and `rtt_thresholds`."""
+    if isinstance(value.data, dict):
+        found = LinkCompression()
+        COMPRESSION.fill(value, found, notes)
+        return found
+    return LinkCompression(mode=_read_mode(value, notes))
+
+
+def _read_mode(value: Value, notes: Notes) -> str:
     data = value.data
-    mode: Any = data
-    if isinstance(data, dict):
-        mode = next((e.value.data for k, e in data.items() if k.lower() == "mode"), None)
     if isinstance(data, bool):
-        mode = "on" if data else "off"
-    if not isinstance(mode, str) or mode.lower() not in ("off", "accept", "disabled"):
-        raise Wrong(
-            f"links are not compressed: give {_COMPRESSIONS}, or leave it out; a hub that offers "
-            "compression takes part without it"
-        )
+        return AUTO if data else OFF
+    mode = _COMPRESSIONS.get(data.lower()) if isinstance(data, str) else None
+    if mode is None:
+        raise Wrong(f"compression is one of {', '.join(MODES)}, found {value.describe()}")
+    return mode
+
+
+def _read_thresholds(value: Value, notes: Notes) -> list[int]:
+    """Up to four, ascending; the first may be 0."""
+    found = [duration(read_string(item, notes)) for item in items_of(value, "durations")]
+    if not 0 < len(found) <= len(LEVELS) or found != sorted(found) or min(found) < 0:
+        raise Wrong("rtt_thresholds are one to four durations, each longer than the one before")
+    return found
 
 
 def _put_listen(target: LeafNodesOptions, found: tuple[str, int]) -> None:
@@ -106,7 +127,20 @@ def _read_port(value: Value, notes: Notes) -> int:
 Url = Kind("url", _read_url)
 Urls = Kind("list of urls", _read_urls)
 Patterns = Kind("subject or list", _read_patterns)
-Compression = Kind("off or accept", _read_compression)
+Compression = Kind("compression mode or map", _read_compression)
+
+COMPRESSION = Block(
+    "compression",
+    (
+        optional("mode", Kind("compression mode", _read_mode), "What this end wants."),
+        optional(
+            "rtt_thresholds thresholds rtts rtt",
+            Kind("list of durations", _read_thresholds),
+            "Round trips, in ascending order, up to which s2_auto takes s2_uncompressed, s2_fast"
+            " and s2_better.",
+        ),
+    ),
+)
 
 LEAF_TLS = Block(
     "tls",
@@ -139,7 +173,7 @@ REMOTE = Block(
         optional("no_randomize dont_randomize", Boolean, "Try the urls in their order."),
         optional("ignore_discovered_servers", Boolean, "Do not use servers that the hub names."),
         optional("disabled", Boolean, "Do not connect."),
-        no_effect("compression", Compression, "Links are not compressed."),
+        optional("compression", Compression, "Compression of the link.", inner=COMPRESSION),
         no_effect("jetstream_cluster_migrate js_cluster_migrate", Boolean, "For clusters."),
         refused("ws_compression", "Leaf nodes over WebSocket."),
         refused("ws_no_masking", "Leaf nodes over WebSocket."),
@@ -232,7 +266,9 @@ LEAFNODES = Block(
             "Wait before connecting to a hub again; up to eight times as long after failures.",
         ),
         optional("dial_timeout", Duration, "How long a connection to a hub may take."),
-        no_effect("compression", Compression, "Links are not compressed."),
+        optional(
+            "compression", Compression, "Compression of what comes to the port.", inner=COMPRESSION
+        ),
         no_effect("write_deadline", Duration, "The server's write_deadline holds."),
         refused("min_version", "Oldest version of a leaf node."),
         refused("isolate_leafnode_interest", "Interest of other leaf nodes kept apart."),

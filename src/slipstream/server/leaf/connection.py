@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.leaf.handshake import Remote
 from slipstream.engine.leaf.session import Watcher
-from slipstream.errors import ConfigError
+from slipstream.errors import ConfigError, CorruptionError
 from slipstream.model.durations import SECOND
 from slipstream.server.client_log import ClientLog
 from slipstream.server.connection import Connection
@@ -91,28 +91,87 @@ def _open(connection: Connection, remote: Remote | None, watcher: LeafWatcher) -
     runtime.leave()
 
 
-class LeafConnection(Connection):
-    """A leaf node has connected, without TLS."""
+class LinkConnection(Connection):
+    """A link, whose bytes may be packed once the servers have agreed on that.
+
+    What comes in is unpacked a block at a time, and only while the session acts on what it has: a
+    few bytes may stand for many.
+    """
 
     __slots__ = ()
+    session: Any  # a LeafSession
 
     def make_log(self) -> LeafLog:
         """Lines of a link."""
         return LeafLog(self.runtime.log, self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the network, without TLS."""
+        session = self.session
+        if session is not None and session.packing is not None:
+            session.packing.feed(data)
+        else:
+            super().data_received(data)
+            if session is None or session.packing is None:
+                return
+        self._unpack()
+
+    def _unpack(self) -> None:
+        """Have the session act on what came in, until it is to wait."""
+        session = self.session
+        try:
+            while not session.holding and not self._ending:
+                block = session.packing.next_block()
+                if not block:
+                    return
+                super().data_received(block)
+        except CorruptionError:
+            self.log.error("what the other server sent is not S2, or damaged")
+            self.runtime.turn(lambda: session.fail(b"", "Read Error"))
+
+    def resume_reading(self) -> None:
+        """Go on with what came in, and read again."""
+        if self.session.packing is None:
+            super().resume_reading()
+        else:
+            self.runtime.loop.call_soon(self._unpack_and_read)
+
+    def _unpack_and_read(self) -> None:
+        self._unpack()
+        if not self.session.holding:
+            super().resume_reading()
+
+    def write(self, data: bytes) -> None:
+        """Send, now or when the other server takes it."""
+        if self.session is None or self.session.packing is None:
+            super().write(data)
+            return
+        if self.log.tracing:
+            self.log.sent(data)
+        self.put(self.session.packing.pack(data))
+
+    def write_parts(self, parts: list[bytes]) -> None:
+        """Send several pieces in order."""
+        if self.session is None or self.session.packing is None:
+            super().write_parts(parts)
+        else:
+            self.write(b"".join(parts))
+
+
+class LeafConnection(LinkConnection):
+    """A leaf node has connected, without TLS."""
+
+    __slots__ = ()
 
     def open_session(self) -> None:
         """The session begins, with INFO."""
         _open(self, None, LeafWatcher(self.make_log()))
 
 
-class LeafTlsConnection(TlsConnection):
+class LeafTlsConnection(TlsConnection, LinkConnection):
     """The same with TLS."""
 
     __slots__ = ()
-
-    def make_log(self) -> LeafLog:
-        """Lines of a link."""
-        return LeafLog(self.runtime.log, self)
 
     def open_session(self) -> None:
         """The session begins, with INFO."""
@@ -155,7 +214,7 @@ class HubTls:
         return True
 
 
-class HubConnection(TlsConnection):
+class HubConnection(TlsConnection, LinkConnection):
     """A connection to a hub at `host`. `ended` is set once it is over."""
 
     __slots__ = ("_first", "_host", "_hub_tls", "_remote", "_watcher", "ended")
@@ -175,10 +234,6 @@ class HubConnection(TlsConnection):
         self._timeout: asyncio.TimerHandle | None = None
         self._fallback: asyncio.TimerHandle | None = None
         self.ended = runtime.loop.create_future()
-
-    def make_log(self) -> LeafLog:
-        """Lines of a link."""
-        return LeafLog(self.runtime.log, self)
 
     def connection_made(self, transport: Any) -> None:
         """The hub speaks first, unless TLS does."""
@@ -226,7 +281,7 @@ class HubConnection(TlsConnection):
         super()._secured()
         if self._state == SECURE and self._first:
             first, self._first = self._first, b""
-            Connection.data_received(self, first)
+            LinkConnection.data_received(self, first)
 
     def expect_connect(self) -> None:
         """The hub has the time that it was given when it was dialled."""

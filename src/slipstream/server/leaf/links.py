@@ -88,6 +88,7 @@ class LeafLinks:
             tls_required=tls is not None,
             tls_verify=tls is not None and tls.verify,
             auth_timeout=timeout,
+            compression=options.compression,
         )
 
     def urls(self) -> list[str]:

@@ -114,6 +114,7 @@ class RemoteLink:
             hub=options.hub,
             deny_imports=tuple(options.deny_imports),
             deny_exports=tuple(options.deny_exports),
+            compression=options.compression,
         )
 
     def _prove(self, url: str, nonce: str) -> dict[str, str]:

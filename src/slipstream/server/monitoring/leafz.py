@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from slipstream.engine.leaf.compression import OFF
 from slipstream.engine.leaf.session import LeafSession
 from slipstream.model.durations import duration_text
 from slipstream.server.monitoring.monitor import Monitor
@@ -83,5 +84,5 @@ def _shown(session: LeafSession, with_subscriptions: bool) -> dict[str, Any]:
             subscription.subject.decode(errors="replace")
             for subscription in session.subscriptions.values()
         ]
-    shown["compression"] = "off"
+    shown["compression"] = session.packing.level if session.packing else OFF
     return shown
