@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import slipstream
 from slipstream.client import Message
 from slipstream.client.jetstream import JetStream, JetStreamMessage, Messages, Stream
-from slipstream.client.jetstream.model import Storage
+from slipstream.model.policies import Storage
 
 STORED = 5  # messages in the stream, keys in the bucket, chunks of the object
 TIMEOUT = 5.0

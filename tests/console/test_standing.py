@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from slipstream.client.jetstream import ConsumerConfig, ConsumerInfo, StreamConfig, StreamInfo
-from slipstream.client.jetstream.model import (
+from slipstream.console.pages.overview import attention
+from slipstream.console.sampler import Look
+from slipstream.console.standing import standing
+from slipstream.model.infos import (
     AccountInfo,
     AccountLimits,
     LostData,
@@ -14,9 +17,6 @@ from slipstream.client.jetstream.model import (
     StreamSourceInfo,
     StreamState,
 )
-from slipstream.console.pages.overview import attention
-from slipstream.console.sampler import Look
-from slipstream.console.standing import standing
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from slipstream.client.jetstream import model
 from slipstream.engine.consumer.config import ConsumerConfig
 from slipstream.engine.stream import config
+from slipstream.model import configurations as model
 
 # Not of the configuration: what a request asks of the server, and what the client does not know.
 ASIDE = {"pedantic", "extra"}

@@ -31,8 +31,9 @@ from slipstream.backups.reading import Reader
 from slipstream.backups.restoring import Point, Restored, restore
 from slipstream.backups.stores import UNFINISHED, Store, open_store
 from slipstream.client.jetstream.errors import BackupError, MessageNotFoundError
-from slipstream.client.jetstream.model import SERVERS_METADATA, StreamConfig, StreamInfo
 from slipstream.errors import CorruptionError
+from slipstream.model.configurations import SERVERS_METADATA, StreamConfig
+from slipstream.model.infos import StreamInfo
 from slipstream.model.times import Timestamp, stored_ns
 from slipstream.wire.buffer import OutBuffer
 

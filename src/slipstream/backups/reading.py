@@ -25,10 +25,11 @@ from slipstream.client.jetstream.errors import (
     MaximumConsumersError,
     MessageNotFoundError,
 )
-from slipstream.client.jetstream.model import ConsumerConfig, StreamInfo
 from slipstream.client.subscriptions import Sink
 from slipstream.errors import Error
 from slipstream.model.ack_subject import AckSubject
+from slipstream.model.configurations import ConsumerConfig
+from slipstream.model.infos import StreamInfo
 from slipstream.model.times import stored_ns
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import fields, find

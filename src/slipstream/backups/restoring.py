@@ -23,7 +23,8 @@ from slipstream.backups.parts import Inside, RunState, fetch, merged, messages, 
 from slipstream.backups.stores import Store
 from slipstream.client.jetstream.backup import CHUNK_BYTES, upload
 from slipstream.client.jetstream.errors import BackupError
-from slipstream.client.jetstream.model import StreamConfig, StreamInfo
+from slipstream.model.configurations import StreamConfig
+from slipstream.model.infos import StreamInfo
 from slipstream.model.times import Timestamp, datetime_ns, datetime_text
 from slipstream.wire.buffer import OutBuffer
 

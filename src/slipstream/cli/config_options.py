@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import typer
 
-from slipstream.client.jetstream.model import Document
 from slipstream.errors import ConfigError
+from slipstream.model.documents import Document
 
 Read = Callable[[str], Any]
 D = TypeVar("D", bound=Document)

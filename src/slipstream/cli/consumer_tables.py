@@ -6,7 +6,7 @@ from slipstream.cli.output import properties, table
 from slipstream.cli.stream_tables import own_metadata
 from slipstream.cli.values import show_duration, show_limit, show_since, show_time
 from slipstream.client.jetstream import ConsumerConfig, ConsumerInfo, StreamInfo
-from slipstream.client.jetstream.model import SequenceInfo
+from slipstream.model.infos import SequenceInfo
 
 Pairs = list[tuple[str, str]]
 

@@ -15,7 +15,7 @@ import msgspec
 import typer
 
 if TYPE_CHECKING:
-    from slipstream.client.jetstream.model import Document
+    from slipstream.model.documents import Document
 
 FOLDED_MIN = 16  # a column of words is never made narrower than this
 

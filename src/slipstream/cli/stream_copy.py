@@ -9,8 +9,8 @@ import asyncio
 from slipstream.cli.progress import count_bar
 from slipstream.client.jetstream import Stream, StreamConfig
 from slipstream.client.jetstream.context import JetStream
-from slipstream.client.jetstream.model import StreamSource
 from slipstream.errors import ConfigError
+from slipstream.model.configurations import StreamSource
 
 LOOK_SECONDS = 0.1
 SILENCE_SECONDS = 30.0  # without progress for so long, it is given up

@@ -6,7 +6,7 @@ from slipstream.cli.config_options import ConfigOption, pairs_of, words_of
 from slipstream.cli.prompts import ask
 from slipstream.cli.values import duration, one_of, size
 from slipstream.client.jetstream import StreamConfig
-from slipstream.client.jetstream.model import (
+from slipstream.model.configurations import (
     ConsumerLimits,
     Placement,
     Republish,

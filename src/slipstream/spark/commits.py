@@ -9,8 +9,8 @@ import json
 from typing import TYPE_CHECKING
 
 from slipstream.client.jetstream.errors import ConsumerNotFoundError
-from slipstream.client.jetstream.model import ConsumerConfig
 from slipstream.errors import ConfigError
+from slipstream.model.configurations import ConsumerConfig
 from slipstream.spark.offsets import Offset
 from slipstream.spark.options import SourceOptions
 

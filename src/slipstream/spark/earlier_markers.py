@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from slipstream.client.jetstream import JetStream, Stream
-    from slipstream.client.jetstream.model import StreamInfo
+    from slipstream.model.infos import StreamInfo
 
 ROW_HEADER = "Slipstream-Row"
 MOVED = 2**53 - 1

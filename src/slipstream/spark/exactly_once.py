@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from slipstream.client.jetstream import JetStream, Stream
-    from slipstream.client.jetstream.model import StreamConfig
+    from slipstream.model.configurations import StreamConfig
 
 _RACES_MAX = 50
 _RACE_WAIT_SECONDS = 0.02

@@ -17,8 +17,8 @@ import logging
 
 import msgspec
 
-from slipstream.client.jetstream.model import StreamInfo
 from slipstream.errors import Error
+from slipstream.model.infos import StreamInfo
 from slipstream.model.times import datetime_text
 
 log = logging.getLogger("slipstream.spark")

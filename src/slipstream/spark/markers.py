@@ -23,7 +23,8 @@ from slipstream.wire.subjects import overlaps
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream, Stream
-    from slipstream.client.jetstream.model import StreamConfig, StreamInfo
+    from slipstream.model.configurations import StreamConfig
+    from slipstream.model.infos import StreamInfo
 
 log = logging.getLogger("slipstream.spark")
 

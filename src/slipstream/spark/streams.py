@@ -30,8 +30,9 @@ from slipstream.client.jetstream.errors import (
     JetStreamNotEnabledError,
     MessageNotFoundError,
 )
-from slipstream.client.jetstream.model import ConsumerConfig, StreamInfo
 from slipstream.errors import ConfigError, Error
+from slipstream.model.configurations import ConsumerConfig
+from slipstream.model.infos import StreamInfo
 from slipstream.model.times import datetime_text
 from slipstream.spark import markers
 from slipstream.spark.loss import LossReports

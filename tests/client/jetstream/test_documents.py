@@ -29,11 +29,11 @@ from slipstream.client.jetstream.errors import (
     WrongLastSequenceError,
     api_error,
 )
-from slipstream.client.jetstream.model import AccountInfo, ConsumerInfo, StreamInfo
 from slipstream.client.jetstream.publish import read_ack
 from slipstream.client.jetstream.pull import Pull, request_body
 from slipstream.client.jetstream.status import StatusMeaning, meaning_of, pending_of
 from slipstream.client.message import Message
+from slipstream.model.infos import AccountInfo, ConsumerInfo, StreamInfo
 from slipstream.model.times import Timestamp, datetime_text
 from slipstream.wire.headers import Headers
 

@@ -10,7 +10,7 @@ import pytest
 import slipstream
 from slipstream.client.jetstream import ConsumerInfo, JetStreamMessage, PullConsumer, PushConsumer
 from slipstream.client.jetstream.errors import ConsumerDeletedError, StreamNotFoundError
-from slipstream.client.jetstream.model import OrderedConsumerConfig
+from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
 from slipstream.client.jetstream.watcher import Watcher
 from tests.client.jetstream.test_malformed import ACK, CONSUMER
 from tests.client.scripted_server import Asked, ScriptedServer, frame

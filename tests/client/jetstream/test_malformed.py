@@ -13,9 +13,9 @@ from slipstream.client.events import ErrorEvent, Event
 from slipstream.client.jetstream import JetStream
 from slipstream.client.jetstream.consumer import PullConsumer
 from slipstream.client.jetstream.errors import JetStreamError
-from slipstream.client.jetstream.model import ConsumerInfo
 from slipstream.client.kv import KeyValue
 from slipstream.client.object_store import ObjectStore
+from slipstream.model.infos import ConsumerInfo
 from tests.client.scripted_server import Asked, ScriptedServer, frame
 
 pytestmark = pytest.mark.usefixtures("nothing_reaches_the_loop")

@@ -40,11 +40,11 @@ from slipstream.client.arrow.columns import MessageColumns
 from slipstream.client.errors import TimeoutError
 from slipstream.client.jetstream.api import delete_in_background, new_name
 from slipstream.client.jetstream.errors import ApiError, BadPullRequestError, MaxBytesExceededError
-from slipstream.client.jetstream.model import ConsumerConfig
 from slipstream.client.jetstream.status import StatusMeaning, header_number, meaning_of
 from slipstream.client.jetstream.stored import message_after
 from slipstream.client.message import Message
 from slipstream.extras import require
+from slipstream.model.configurations import ConsumerConfig
 from slipstream.model.durations import SECOND
 from slipstream.model.times import Timestamp, datetime_ns, datetime_text
 

@@ -16,30 +16,27 @@ from slipstream.client.jetstream.context import JetStream
 from slipstream.client.jetstream.dead_letters import DeadLetter
 from slipstream.client.jetstream.message import JetStreamMessage, Metadata
 from slipstream.client.jetstream.messages import ConsumeContext, Messages
-from slipstream.client.jetstream.model import (
-    AccountInfo,
-    ConsumerConfig,
-    ConsumerInfo,
-    ConsumerLimits,
-    ExternalStream,
-    OrderedConsumerConfig,
-    Placement,
-    Republish,
-    Seconds,
-    SourceConsumer,
-    StreamConfig,
-    StreamInfo,
-    StreamSource,
-    StreamState,
-    SubjectTransform,
-)
 from slipstream.client.jetstream.ordered import OrderedConsumer
+from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
 from slipstream.client.jetstream.publish import PubAck, Schedule
 from slipstream.client.jetstream.pull import MessageBatch
 from slipstream.client.jetstream.push import PushConsumer
 from slipstream.client.jetstream.stored import StoredMessage
 from slipstream.client.jetstream.stream import Stream
+from slipstream.model.configurations import (
+    ConsumerConfig,
+    ConsumerLimits,
+    ExternalStream,
+    Placement,
+    Republish,
+    SourceConsumer,
+    StreamConfig,
+    StreamSource,
+    SubjectTransform,
+)
+from slipstream.model.documents import Seconds
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.infos import AccountInfo, ConsumerInfo, StreamInfo, StreamState
 from slipstream.model.times import Timestamp
 
 __all__ = [

@@ -33,12 +33,12 @@ from slipstream.client.jetstream.errors import (
     JetStreamNotEnabledError,
     api_error,
 )
-from slipstream.client.jetstream.model import Document
 from slipstream.client.message import Message
 from slipstream.client.payload import subject_bytes
 from slipstream.client.requests import Request
 from slipstream.client.subscriptions import Sink
 from slipstream.errors import ConfigError, Error
+from slipstream.model.documents import Document
 from slipstream.model.durations import to_seconds
 from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.nuid import Nuid

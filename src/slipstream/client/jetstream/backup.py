@@ -18,8 +18,9 @@ import msgspec
 
 from slipstream.client.jetstream.api import check_stream_name, read_answer
 from slipstream.client.jetstream.errors import BackupError
-from slipstream.client.jetstream.model import StreamConfig, StreamInfo, StreamState
 from slipstream.client.message import Message
+from slipstream.model.configurations import StreamConfig
+from slipstream.model.infos import StreamInfo, StreamState
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream.context import JetStream

@@ -13,7 +13,6 @@ from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.errors import NotPullConsumerError, PinMismatchError
 from slipstream.client.jetstream.message import JetStreamMessage
 from slipstream.client.jetstream.messages import ConsumeContext, ErrorHandler, Handler, Messages
-from slipstream.client.jetstream.model import ConsumerInfo, ConsumerPauseInfo
 from slipstream.client.jetstream.pull import (
     BATCH_UNBOUNDED,
     EXPIRES_WITH_HEARTBEAT,
@@ -28,6 +27,7 @@ from slipstream.client.jetstream.pull import (
     group_of,
 )
 from slipstream.model.durations import to_seconds
+from slipstream.model.infos import ConsumerInfo, ConsumerPauseInfo
 
 if TYPE_CHECKING:
     import pyarrow

@@ -43,18 +43,8 @@ from slipstream.client.jetstream.errors import (
     TooManyInFlightError,
 )
 from slipstream.client.jetstream.message import JetStreamMessage
-from slipstream.client.jetstream.model import (
-    AccountInfo,
-    ConsumerConfig,
-    ConsumerInfo,
-    ConsumerPauseInfo,
-    Document,
-    OrderedConsumerConfig,
-    StreamConfig,
-    StreamInfo,
-    StreamState,
-)
 from slipstream.client.jetstream.ordered import OrderedConsumer
+from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
 from slipstream.client.jetstream.publish import AckInbox, PubAck, PublishOptions
 from slipstream.client.jetstream.push import PushConsumer
 from slipstream.client.jetstream.stream import Stream
@@ -63,8 +53,17 @@ from slipstream.client.options import unknown_name
 from slipstream.client.payload import HeadersLike, as_headers, subject_bytes
 from slipstream.client.reply_future import ReplyFuture
 from slipstream.client.subscriptions import Route
+from slipstream.model.configurations import ConsumerConfig, StreamConfig
+from slipstream.model.documents import Document
 from slipstream.model.durations import to_seconds
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.infos import (
+    AccountInfo,
+    ConsumerInfo,
+    ConsumerPauseInfo,
+    StreamInfo,
+    StreamState,
+)
 from slipstream.model.times import datetime_text
 from slipstream.wire.headers import Headers
 

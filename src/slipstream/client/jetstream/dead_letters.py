@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slipstream.client.jetstream.errors import MessageDeleteError, MessageNotFoundError
-from slipstream.client.jetstream.model import ConsumerInfo
 from slipstream.client.jetstream.publish import PubAck
 from slipstream.client.jetstream.stored import StoredMessage
 from slipstream.client.jetstream.stream import Stream
 from slipstream.errors import ConfigError
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.infos import ConsumerInfo
 from slipstream.model.times import Timestamp
 from slipstream.wire.headers import Headers
 

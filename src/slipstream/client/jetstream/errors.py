@@ -81,12 +81,9 @@ A message says what was asked of which stream or consumer, what is wrong, and wh
 
 from typing import Any
 
-from slipstream.errors import Error
 from slipstream.model.error_codes import ErrorCode
-
-
-class JetStreamError(Error):
-    """Base of the errors of JetStream."""
+from slipstream.model.errors import InvalidAnswerError as InvalidAnswerError
+from slipstream.model.errors import JetStreamError as JetStreamError
 
 
 class ApiError(JetStreamError):
@@ -314,10 +311,6 @@ class EmptyStreamNameError(InvalidStreamNameError):
 
 class InvalidConsumerNameError(InvalidNameError):
     """A consumer cannot have this name."""
-
-
-class InvalidAnswerError(JetStreamError):
-    """An answer that is not JetStream's: something else listens on the subject."""
 
 
 class BackupError(JetStreamError):

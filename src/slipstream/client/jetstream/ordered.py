@@ -38,7 +38,7 @@ from slipstream.client.jetstream.messages import (
     Messages,
     MessageSource,
 )
-from slipstream.client.jetstream.model import ConsumerConfig, ConsumerInfo, OrderedConsumerConfig
+from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
 from slipstream.client.jetstream.pull import (
     BATCH_UNBOUNDED,
     Fetch,
@@ -50,7 +50,9 @@ from slipstream.client.jetstream.pull import (
 from slipstream.client.jetstream.push import PushSource
 from slipstream.client.message import Message
 from slipstream.errors import Error
+from slipstream.model.configurations import ConsumerConfig
 from slipstream.model.durations import to_seconds
+from slipstream.model.infos import ConsumerInfo
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream.context import JetStream

@@ -27,8 +27,8 @@ from slipstream.client.jetstream.messages import (
     Messages,
     MessageSource,
 )
-from slipstream.client.jetstream.model import ConsumerInfo
 from slipstream.client.message import Message
+from slipstream.model.infos import ConsumerInfo
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection

@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.client.jetstream.api import check_subject
 from slipstream.client.jetstream.consumer import PullConsumer
-from slipstream.client.jetstream.model import (
-    ConsumerConfig,
-    ConsumerInfo,
-    ConsumerPauseInfo,
-    OrderedConsumerConfig,
-    StreamConfig,
-    StreamInfo,
-)
 from slipstream.client.jetstream.ordered import OrderedConsumer
+from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
 from slipstream.client.jetstream.push import PushConsumer
 from slipstream.client.jetstream.stored import StoredMessage, get, get_batch, last_for
+from slipstream.model.configurations import ConsumerConfig, StreamConfig
+from slipstream.model.infos import ConsumerInfo, ConsumerPauseInfo, StreamInfo
 from slipstream.model.times import datetime_text
 
 if TYPE_CHECKING:

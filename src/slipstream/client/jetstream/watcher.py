@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.message import JetStreamMessage
-from slipstream.client.jetstream.model import OrderedConsumerConfig
 from slipstream.client.jetstream.ordered import EphemeralConsumers, OrderedPush
+from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
 from slipstream.client.message import Message
 
 if TYPE_CHECKING:

@@ -53,7 +53,8 @@ from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
-    from slipstream.client.jetstream.model import StreamConfig, StreamInfo
+    from slipstream.model.configurations import StreamConfig
+    from slipstream.model.infos import StreamInfo
 
 """The server's code for a message with a TTL where the stream allows none."""
 

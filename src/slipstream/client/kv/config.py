@@ -17,18 +17,18 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from slipstream.client.jetstream.model import (
+from slipstream.client.kv.errors import BucketOptionError, InvalidBucketNameError, InvalidKeyError
+from slipstream.model.configurations import (
     Placement,
     Republish,
-    Seconds,
     StreamConfig,
-    StreamInfo,
     StreamSource,
     SubjectTransform,
     owners_metadata,
 )
-from slipstream.client.kv.errors import BucketOptionError, InvalidBucketNameError, InvalidKeyError
+from slipstream.model.documents import Seconds
 from slipstream.model.durations import to_seconds
+from slipstream.model.infos import StreamInfo
 from slipstream.model.policies import Storage
 
 STREAM_PREFIX = "KV_"

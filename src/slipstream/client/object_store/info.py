@@ -13,19 +13,15 @@ from typing import Any
 
 import msgspec
 
-from slipstream.client.jetstream.model import (
-    Placement,
-    Seconds,
-    StreamConfig,
-    StreamInfo,
-    owners_metadata,
-)
 from slipstream.client.object_store.errors import (
     BadObjectError,
     BadObjectInfoError,
     InvalidStoreNameError,
 )
+from slipstream.model.configurations import Placement, StreamConfig, owners_metadata
+from slipstream.model.documents import Seconds
 from slipstream.model.durations import to_seconds
+from slipstream.model.infos import StreamInfo
 from slipstream.model.policies import Storage
 from slipstream.model.times import Timestamp, utc_text
 

@@ -26,7 +26,7 @@ import msgspec
 
 from slipstream.client.jetstream.api import new_name
 from slipstream.client.jetstream.errors import StreamExistsError, StreamNotFoundError
-from slipstream.client.jetstream.model import OrderedConsumerConfig
+from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
 from slipstream.client.jetstream.stored import last_message
 from slipstream.client.jetstream.watcher import HEARTBEAT_SECONDS, Watcher
 from slipstream.client.object_store.errors import (
@@ -60,8 +60,8 @@ from slipstream.model.durations import to_seconds
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
-    from slipstream.client.jetstream.model import StreamInfo
     from slipstream.client.jetstream.stream import Stream
+    from slipstream.model.infos import StreamInfo
 
 T = TypeVar("T")
 

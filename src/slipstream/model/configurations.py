@@ -1,0 +1,200 @@
+"""The configurations of streams and consumers
+(docs/protocol/streams.md#configuration, docs/protocol/consumers.md#configuration).
+
+Sizes are in bytes, -1 is no bound, and the server decides what is left at its default. Names are
+those of the JSON, so that they can be looked up in NATS's documentation. A consumer with a
+`deliver_subject` is a push consumer, any other a pull consumer. `durable_name` makes it stay until
+it is deleted; with `name` alone it is removed when nobody uses it for `inactive_threshold`.
+"""
+
+from datetime import datetime
+from typing import ClassVar
+
+from slipstream.model.documents import Document, Seconds
+from slipstream.model.policies import (
+    AckPolicy,
+    Compression,
+    DeliverPolicy,
+    Discard,
+    PersistMode,
+    PriorityPolicy,
+    ReplayPolicy,
+    Retention,
+    Storage,
+)
+
+
+class Placement(Document, kw_only=True):
+    """Where in a cluster a stream lives; `preferred` is only for step-down requests."""
+
+    cluster: str = ""
+    tags: list[str] = []
+    preferred: str = ""
+
+
+class SubjectTransform(Document, kw_only=True):
+    """Stores messages that match `src` under the subject `dest`
+    (docs/protocol/streams.md#subject-transforms)."""
+
+    src: str = ""
+    dest: str = ""
+
+
+class Republish(Document, kw_only=True):
+    """Publishes each stored message again, under `dest` (docs/protocol/streams.md#republishing)."""
+
+    src: str = ""
+    dest: str = ""
+    headers_only: bool = False
+
+
+class ConsumerLimits(Document, kw_only=True):
+    """Defaults and bounds for the stream's consumers."""
+
+    inactive_threshold: Seconds = 0.0
+    max_ack_pending: int = 0
+
+
+class ExternalStream(Document, kw_only=True):
+    """How to reach a stream of another account or domain: its API prefix and delivery prefix."""
+
+    api: str = ""
+    deliver: str = ""
+
+
+class SourceConsumer(Document, kw_only=True):
+    """A durable consumer made beforehand for a mirror or source to use (server 2.14)."""
+
+    name: str = ""
+    deliver_subject: str = ""
+
+
+class StreamSource(Document, kw_only=True):
+    """A stream that messages are copied from, as a mirror or a source
+    (docs/protocol/streams.md#mirrors-and-sources)."""
+
+    name: str = ""
+    opt_start_seq: int = 0
+    opt_start_time: datetime | None = None
+    filter_subject: str = ""
+    subject_transforms: list[SubjectTransform] = []
+    external: ExternalStream | None = None
+    consumer: SourceConsumer | None = None
+
+    @classmethod
+    def of_domain(cls, name: str, domain: str) -> "StreamSource":
+        """The stream `name` of another JetStream domain."""
+        return cls(name=name, external=ExternalStream(api=f"$JS.{domain}.API"))
+
+
+SERVERS_METADATA = "_nats."
+"""What a server notes in a stream's metadata begins like this."""
+
+
+class StreamConfig(Document, kw_only=True):
+    """A stream's configuration, every field of it.
+
+    >>> StreamConfig(name="ORDERS", subjects=["orders.>"], max_age=86_400).to_wire()["max_age"]
+    86400000000000
+    """
+
+    _always: ClassVar[frozenset[str]] = frozenset({"name", "retention", "storage", "discard"})
+
+    name: str = ""
+    description: str = ""
+    subjects: list[str] = []
+    retention: Retention = "limits"
+    max_consumers: int = -1
+    max_msgs: int = -1
+    max_bytes: int = -1
+    max_age: Seconds = 0.0
+    max_msgs_per_subject: int = -1
+    max_msg_size: int = -1
+    discard: Discard = "old"
+    storage: Storage = "file"
+    num_replicas: int = 1
+    no_ack: bool = False
+    duplicate_window: Seconds = 0.0
+    placement: Placement | None = None
+    mirror: StreamSource | None = None
+    sources: list[StreamSource] = []
+    compression: Compression = "none"
+    first_seq: int = 0
+    subject_transform: SubjectTransform | None = None
+    republish: Republish | None = None
+    allow_direct: bool = False
+    mirror_direct: bool = False
+    discard_new_per_subject: bool = False
+    sealed: bool = False
+    deny_delete: bool = False
+    deny_purge: bool = False
+    allow_rollup_hdrs: bool = False
+    consumer_limits: ConsumerLimits | None = None
+    allow_msg_ttl: bool = False
+    subject_delete_marker_ttl: Seconds = 0.0
+    allow_msg_counter: bool = False
+    allow_atomic: bool = False
+    allow_msg_schedules: bool = False
+    persist_mode: PersistMode = "default"
+    allow_batched: bool = False
+    metadata: dict[str, str] = {}
+
+
+def owners_metadata(config: StreamConfig) -> dict[str, str]:
+    """The metadata without the server's own notes."""
+    found = config.metadata.items()
+    return {name: value for name, value in found if not name.startswith(SERVERS_METADATA)}
+
+
+class ConsumerConfig(Document, kw_only=True):
+    """A consumer's configuration, every field of it.
+
+    `ack_policy` is "explicit" unless you say otherwise, as in all of NATS's newer clients.
+
+    >>> ConsumerConfig(durable_name="billing", ack_wait=10).to_wire()["ack_wait"]
+    10000000000
+    """
+
+    _always: ClassVar[frozenset[str]] = frozenset({"deliver_policy", "ack_policy", "replay_policy"})
+
+    durable_name: str = ""
+    name: str = ""
+    description: str = ""
+    deliver_policy: DeliverPolicy = "all"
+    opt_start_seq: int = 0
+    opt_start_time: datetime | None = None
+    ack_policy: AckPolicy = "explicit"
+    ack_wait: Seconds = 0.0
+    max_deliver: int = -1
+    backoff: list[Seconds] = []
+    filter_subject: str = ""
+    filter_subjects: list[str] = []
+    replay_policy: ReplayPolicy = "instant"
+    rate_limit_bps: int = 0
+    sample_freq: str = ""
+    max_waiting: int = 0
+    max_ack_pending: int = 0
+    flow_control: bool = False
+    headers_only: bool = False
+    max_batch: int = 0
+    max_expires: Seconds = 0.0
+    max_bytes: int = 0
+    deliver_subject: str = ""
+    deliver_group: str = ""
+    idle_heartbeat: Seconds = 0.0
+    inactive_threshold: Seconds = 0.0
+    num_replicas: int = 0
+    mem_storage: bool = False
+    direct: bool = False
+    sourcing: bool = False
+    metadata: dict[str, str] = {}
+    pause_until: datetime | None = None
+    priority_policy: PriorityPolicy = "none"
+    priority_groups: list[str] = []
+    priority_timeout: Seconds = 0.0
+    dead_letter: str = ""  # a subject for what is given up; Slipstream's own, see docs
+
+    @property
+    def filters(self) -> list[str]:
+        """The subject filters, in whichever field they are; empty for every subject."""
+        return self.filter_subjects or ([self.filter_subject] if self.filter_subject else [])
