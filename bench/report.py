@@ -89,6 +89,10 @@ def page(known: dict[str, Any]) -> str:
         text += f"\n## At rest and at scale\n\n{_circumstances(rows)}\n\n"
         text += "| | Slipstream | nats-server | goal | |\n|---|---:|---:|---:|---|\n"
         text += "".join("| " + " | ".join(scale_cells(row)) + " |\n" for row in rows)
+    if "spark_kafka" in known:
+        text += _spark_section(known["spark_kafka"])
+    if "spark_steady" in known:
+        text += _steady_section(known["spark_steady"])
     if "limits" in known:
         rows = list(known["limits"]["rows"].values())
         text += f"\n## What this machine can do\n\n{_circumstances(rows)}\n\n| | |\n|---|---:|\n"
@@ -98,6 +102,30 @@ def page(known: dict[str, Any]) -> str:
         text += f"\n## Cost against size\n\n{_circumstances(rows)}\nSee the plots in "
         text += "`docs/performance.md`; the figures are in `results.json`.\n"
     return text
+
+
+def _spark_section(part: Row) -> str:
+    """Spark on streams and on Kafka's topics."""
+    rows = list(part["rows"].values())
+    low, high = part["load"]
+    text = f"\n## Spark, beside Kafka's connector\n\n{_circumstances(rows)}\n"
+    text += (
+        f"{part['kafka']}. {part['rounds']} rounds, {part['messages']:,} messages of 200 bytes, "
+        f"`local[2]`; the load average before a round was {low:.1f} to {high:.1f}. "
+        "`python -m bench.spark_kafka` writes this.\n\n"
+        "| | Slipstream | Kafka | ratio | 95% interval | goal | |\n"
+        "|---|---:|---:|---:|---:|---:|---|\n"
+    )
+    return text + "".join("| " + " | ".join(load_cells(row)[:7]) + " |\n" for row in rows)
+
+
+def _steady_section(part: Row) -> str:
+    """A query that follows 20,000 messages a second."""
+    rows = list(part["rows"].values())
+    text = f"\n### 20,000 messages a second, for {part['seconds']:g} s\n\n{_circumstances(rows)}\n"
+    text += "![behind, and memory, over time](../docs/plots/spark_steady.png)\n\n"
+    text += "| | Slipstream | Kafka | goal | |\n|---|---:|---:|---:|---|\n"
+    return text + "".join("| " + " | ".join(scale_cells(row)) + " |\n" for row in rows)
 
 
 def load_cells(row: Row) -> list[str]:
@@ -128,6 +156,10 @@ def load_cells(row: Row) -> list[str]:
         _, low, high = row["own"]
         intervals.append(f"[{figure(low)}-{figure(high)}]")
         goals.append(f"[≤ {figure(row['bound'])}]")
+    if row.get("floor") is not None:
+        _, low, high = row["own"]
+        intervals.append(f"[{figure(low)}-{figure(high)}]")
+        goals.append(f"[≥ {figure(row['floor'])}]")
     return [
         row["name"],
         figure(row["ours"]),

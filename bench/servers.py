@@ -68,7 +68,7 @@ class Running:
 
     def start(self) -> "Running":
         """Start the process; returns once JetStream answers, and notes how long that took."""
-        self.port = _free_port()
+        self.port = free_port()
         command = [*self.contender.command, "-a", "127.0.0.1", "-p", str(self.port), "-js"]
         command += ["-sd", str(self.directory / "store")]
         if self.contender.config:
@@ -115,6 +115,12 @@ class Running:
     def address(self) -> str:
         """host:port for the load generator."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The server's process, by its id."""
+        assert self.process is not None
+        return self.process.pid
 
     def resident_mb(self) -> float:
         """Resident memory of the process, in MB."""
@@ -172,7 +178,8 @@ def _read_reply(sock: socket.socket) -> dict[str, Any]:
         data += chunk
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]

@@ -5,6 +5,7 @@ from bench.compare import interval, make_row
 from bench.limits import Disk
 from bench.loads import Beside, Load
 from bench.report import load_cells
+from bench.spark_kafka.lines import Line, row_of
 
 DISK = Disk(commit_us=80.0, bytes_per_second=2e9, copy_bytes_per_second=1e10)
 STEADY, NOISY = [100.0] * 7, [60.0, 150.0, 70.0, 101.0, 140.0, 65.0, 145.0]
@@ -46,3 +47,23 @@ def test_a_load_says_which_share_of_the_disk_it_uses() -> None:
     load = Load("load", nothing, 1.0, disk_bytes=4_000_000, states_bandwidth=True)
     row = make_row(load, {"ours": STEADY, "theirs": STEADY}, 0.0, DISK)
     assert "1.00x 20% of the disk" in load_cells(row)
+
+
+@pytest.mark.parametrize(("ours", "is_met"), [(STEADY, True), (NOISY, False)])
+def test_a_floor_is_met_only_by_all_of_our_interval(ours: list[float], is_met: bool) -> None:
+    row = row_of(Line("load", "work", "warm", floor=95.0), {"warm": ours}, {"warm": STEADY})
+    assert row["met"] is is_met
+    assert "[≥ 95.0]" in load_cells(row)
+
+
+def test_a_line_may_stand_beside_another_figure_of_kafkas() -> None:
+    line = Line("exactly once", "sink", "exact", 1.0, beside="once")
+    row = row_of(line, {"exact": [200.0] * 7, "once": [400.0] * 7}, {"once": STEADY})
+    assert row["ratio"] == (2.0, 2.0, 2.0)
+    assert row["met"]
+
+
+def test_a_latency_has_to_stay_below_its_goal() -> None:
+    line = Line("latency", "trickle", "p50", 0.5, lower_is_better=True)
+    assert row_of(line, {"p50": [40.0] * 7}, {"p50": STEADY})["met"]
+    assert not row_of(line, {"p50": [60.0] * 7}, {"p50": STEADY})["met"]

@@ -1,0 +1,207 @@
+"""A steady load: how far a continuous query is behind, and what everybody holds, second by second.
+
+20,000 messages of 200 bytes a second come from a process of their own. The lag of a micro-batch is
+the age of its oldest row, by the time that the server has given it, when the batch is done. The
+first seconds, in which Spark warms up, are drawn and not judged.
+"""
+
+import asyncio
+import multiprocessing
+import shutil
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import slipstream
+from bench import report
+from bench.plots import COLORS, PLOTS
+from bench.spark_kafka import fetch
+from bench.spark_kafka.sides import Side
+from bench.spark_memory import workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RATE = 20_000
+SIZE = 200
+STREAM = "steady"
+WARM_SECONDS = 30.0
+LAG_MAX_SECONDS = 2.0
+GROWTH_MAX = 1.1  # of the last quarter over the second one
+SAMPLE_SECONDS = 1.0
+
+
+class Sample(NamedTuple):
+    """One second: seconds since the start, lag in seconds, megabytes that each holds."""
+
+    at: float
+    lag: float
+    server: float
+    workers: float
+    rows: int
+
+
+class Watch:
+    """Hears of each micro-batch."""
+
+    def __init__(self) -> None:
+        self.lag = 0.0  # the largest since it was last asked for
+        self.rows = 0
+
+    def take(self, batch: "DataFrame", number: int) -> None:
+        """A micro-batch; what `foreachBatch` is given."""
+        oldest, count = batch.selectExpr("min(unix_micros(timestamp))", "count(*)").collect()[0]
+        if count:
+            self.lag = max(self.lag, time.time() - oldest / 1e6)
+            self.rows += count
+
+
+def run(
+    spark: "SparkSession", side: Side, name: str, address: str, seconds: float, pid: int
+) -> list[Sample]:
+    """The samples of so many seconds; `pid` is the server's process."""
+    side.make(STREAM)
+    watch = Watch()
+    checkpoint = tempfile.mkdtemp(prefix="bench-checkpoint-")
+    writer = side.follow(STREAM).writeStream.foreachBatch(watch.take)
+    query = writer.option("checkpointLocation", checkpoint)
+    running = query.trigger(processingTime="0 seconds").start()
+    found: list[Sample] = []
+    publishing = _publisher(name, address, int(seconds * RATE))
+    ended = threading.Event()
+    begin = time.monotonic()
+    try:
+        while time.monotonic() - begin < seconds and running.isActive:
+            ended.wait(SAMPLE_SECONDS)
+            lag, watch.lag = watch.lag, 0.0
+            held = sum(_resident(worker) for worker in workers(spark))
+            sample = Sample(time.monotonic() - begin, lag, _resident(pid), held, watch.rows)
+            found.append(sample)
+        publishing()
+        running.processAllAvailable()
+    finally:
+        running.stop()
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    if watch.rows != int(seconds * RATE):
+        raise SystemExit(f"{watch.rows} rows came of {int(seconds * RATE)} that were published")
+    side.drop(STREAM)
+    return found
+
+
+def _publisher(name: str, address: str, count: int) -> Any:
+    """Start what publishes; what is returned waits for its end."""
+    if name == "kafka":
+        classes = str(fetch.fetch().broker / "*")
+        tool = ["java", "-Xmx256m", "-cp", classes, "org.apache.kafka.tools.ProducerPerformance"]
+        tool += ["--topic", STREAM, "--num-records", str(count), "--record-size", str(SIZE)]
+        tool += ["--throughput", str(RATE), "--producer-props", f"bootstrap.servers={address}"]
+        process = subprocess.Popen(tool, stdout=subprocess.DEVNULL)
+        return process.wait
+    context = multiprocessing.get_context("spawn")
+    child = context.Process(target=_publish, args=(address, count))
+    child.start()
+    return child.join
+
+
+def _publish(address: str, count: int) -> None:
+    """Publish at the pace of the load."""
+    asyncio.run(_publish_paced(f"nats://{address}", count))
+
+
+async def _publish_paced(url: str, count: int) -> None:
+    body = bytes(SIZE)
+    async with await slipstream.connect(url) as nc:
+        js = nc.jetstream()
+        begun = time.monotonic()
+        for number in range(count):
+            if number % 100 == 0:
+                await asyncio.sleep(max(0.0, begun + number / RATE - time.monotonic()))
+            await js.publish_async(f"{STREAM}.{number % 16}", body)
+        await js.publish_async_complete()
+
+
+def _resident(pid: int) -> float:
+    """Megabytes that a process holds; 0 if it has ended."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return pages * 4096 / 1e6
+
+
+def show(runs: dict[str, list[Sample]], seconds: float, *, is_saved: bool) -> None:
+    """Print the rows, and save and draw them."""
+    rows = rows_of(runs, seconds)
+    for row in rows:
+        print(report.line(report.scale_cells(row), (62, 12, 12, 12, 8)))
+    if is_saved:
+        draw(runs)
+        report.save("spark_steady", rows, seconds=seconds)
+
+
+def rows_of(runs: dict[str, list[Sample]], seconds: float) -> list[report.Row]:
+    """What of the samples the page tells."""
+    judged = {
+        name: [sample for sample in samples if sample.at > min(WARM_SECONDS, seconds / 3)]
+        for name, samples in runs.items()
+    }
+    lags = {name: max(sample.lag for sample in samples) for name, samples in judged.items()}
+    middle = {
+        name: statistics.median(sample.lag for sample in samples)
+        for name, samples in judged.items()
+    }
+    ours, theirs = runs["slipstream"], runs["kafka"]
+    growths = [
+        (
+            f"{what}: its memory in the last quarter over the second",
+            *(_growth([getattr(sample, field) for sample in run]) for run in (ours, theirs)),
+            f"≤ {GROWTH_MAX:g}",
+            GROWTH_MAX,
+        )
+        for what, field in (("server", "server"), ("Python workers", "workers"))
+    ]
+    told = [
+        ("the most that a micro-batch is behind (s)", *lags.values(), "≤ 2", LAG_MAX_SECONDS),
+        ("the same, median of the seconds (s)", *middle.values(), "", float("inf")),
+        *growths,
+    ]
+    return [
+        {"name": name, "ours": own, "theirs": other, "goal": goal, "met": own <= most}
+        for name, own, other, goal, most in told
+    ]
+
+
+def _growth(held: list[float]) -> float:
+    quarter = max(len(held) // 4, 1)
+    before = statistics.median(held[quarter : 2 * quarter])
+    return statistics.median(held[-quarter:]) / before if before else 0.0
+
+
+def draw(runs: dict[str, list[Sample]]) -> None:
+    """Lag and memory over time, as a picture."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (lag, memory) = plt.subplots(1, 2, figsize=(11.2, 4.4), dpi=110)
+    for (name, samples), color in zip(runs.items(), COLORS.values(), strict=True):
+        times = [sample.at for sample in samples]
+        lag.plot(times, [sample.lag for sample in samples], color=color, label=name)
+        for field, style in (("server", "-"), ("workers", "--")):
+            held = [getattr(sample, field) for sample in samples]
+            if any(held):
+                memory.plot(times, held, style, color=color, label=f"{name}, {field}")
+    lag.set(title="behind (s)", xlabel="seconds", ylim=(0, None))
+    memory.set(title="resident memory (MB)", xlabel="seconds", ylim=(0, None))
+    for axis in (lag, memory):
+        axis.legend()
+        axis.grid(alpha=0.3)
+    PLOTS.mkdir(parents=True, exist_ok=True)
+    figure.tight_layout()
+    figure.savefig(PLOTS / "spark_steady.png", metadata={"Software": None})
+    plt.close(figure)
