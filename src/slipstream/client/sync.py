@@ -10,6 +10,9 @@ have awaited, and wraps a result that could be awaited in turn in a facade too:
     a future                  an object with `result(timeout)` and `done()`
     plain data                itself
 
+The facade of a class has the name of the class (`CLASSES`). Type checkers read the signatures of
+its methods in slipstream/sync.pyi, which tools/generate_sync_types.py makes of the client's own.
+
 Functions that are passed in (handlers, progress, error callbacks) are called in threads of their
 own, and may use the facade; so are iterators taken from. Only where the client needs the answer
 before it goes on (`ANSWERED_AT_ONCE`) a function is called in the loop's thread, and may not.
@@ -20,6 +23,7 @@ import builtins
 import concurrent.futures
 import contextlib
 import contextvars
+import enum
 import functools
 import inspect
 import logging
@@ -29,7 +33,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import AsyncGeneratorType, TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -129,7 +133,7 @@ class LoopThread:
 
         return called
 
-    def call_back(self, function: Callable[[], Any]) -> None:
+    def call_back(self, function: Callable[[], object]) -> None:
         """Call `function` in the thread for callbacks; what it raises is logged."""
         self._callback_thread.submit(_logged, function)
 
@@ -159,7 +163,7 @@ def _closed() -> ConnectionClosedError:
     return ConnectionClosedError("the connection of this object is closed: open another one")
 
 
-def _logged(function: Callable[[], Any]) -> None:
+def _logged(function: Callable[[], object]) -> None:
     try:
         function()
     except Exception:
@@ -184,6 +188,40 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
 
+
+CLASSES = {
+    "Message": "message",
+    "EventIterator": "events",
+    "Subscription": "subscriptions",
+    "SinkSubscription": "subscriptions",
+    "Connection": "connection",
+    "ServiceRequest": "services",
+    "Endpoint": "services",
+    "Group": "services",
+    "Service": "services",
+    "Discovery": "services",
+    "JetStreamMessage": "jetstream.message",
+    "Iteration": "jetstream.delivery",
+    "Messages": "jetstream.messages",
+    "ConsumeContext": "jetstream.messages",
+    "MessageBatch": "jetstream.pull",
+    "Consumer": "jetstream.consumer",
+    "PullConsumer": "jetstream.consumer",
+    "PushConsumer": "jetstream.push",
+    "OrderedConsumer": "jetstream.ordered",
+    "AtomicBatch": "jetstream.batch_publish",
+    "FastBatch": "jetstream.batch_publish",
+    "Stream": "jetstream.stream",
+    "JetStream": "jetstream.context",
+    "Watch": "kv.entries",
+    "KeyValue": "kv.bucket",
+    "ObjectReader": "object_store.reader",
+    "ObjectWatch": "object_store.store",
+    "ObjectStore": "object_store.store",
+    "Scan": "arrow.scan",
+}
+"""The classes of which callers get facades, with their modules of `slipstream.client`; what a class
+stands on comes before it."""
 
 _ASYNC_METHODS = ("__aiter__", "__anext__", "__aenter__", "__await__")
 _PACKAGE = "slipstream.client"
@@ -255,11 +293,13 @@ class Facade:
             return value.target
         if isinstance(value, types.GeneratorType):
             return _GivenIterator(value, self._thread)
-        if isinstance(value, _FUNCTIONS) and name not in ANSWERED_AT_ONCE:
-            if asyncio.iscoroutinefunction(value):
-                return value  # it is for the loop as it is
-            return self._thread.callback(lambda *a, **k: value(*map(self._wrap, a), **k))
-        return value
+        if isinstance(value, _FUNCTIONS) and not asyncio.iscoroutinefunction(value):
+
+            def called(*arguments: Any, **named: Any) -> Any:
+                return value(*map(self._wrap, arguments), **named)
+
+            return called if name in ANSWERED_AT_ONCE else self._thread.callback(called)
+        return value  # a coroutine function is for the loop as it is
 
     def _wrap(self, value: Any) -> Any:
         """What the caller gets for something of the client."""
@@ -267,7 +307,7 @@ class Facade:
             return PendingResult(value, self._thread)
         kind: type = type(value)
         if isinstance(value, AsyncGeneratorType) or needs_facade(kind):
-            return self if value is self._target else Facade(value, self._thread)
+            return self if value is self._target else facade_class(kind)(value, self._thread)
         if kind in (list, tuple):
             return kind(self._wrap(item) for item in value)
         return value
@@ -316,6 +356,11 @@ class Facade:
     def __hash__(self) -> int:
         return hash(self._target)
 
+    @classmethod
+    def __class_getitem__(cls, _: object) -> type[Self]:
+        """`KeyValue[Order]` is for type checkers."""
+        return cls
+
     def __dir__(self) -> list[str]:
         return dir(self._target)
 
@@ -363,10 +408,10 @@ class _GivenIterator:
         return item
 
 
-class PendingResult:
+class PendingResult(Generic[T]):
     """Something that is still to come, such as the acknowledgement of `publish_async`."""
 
-    def __init__(self, future: "asyncio.Future[Any]", thread: LoopThread) -> None:
+    def __init__(self, future: "asyncio.Future[T]", thread: LoopThread) -> None:
         self._future = future
         self._thread = thread
 
@@ -374,7 +419,7 @@ class PendingResult:
         """Whether it has come, or failed."""
         return self._future.done()
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> T:
         """Wait for it; raises what went wrong, or `TimeoutError` after `timeout` seconds."""
         return self._thread.run(self._wait(timeout))
 
@@ -388,14 +433,14 @@ class PendingResult:
             return error
         return None
 
-    def add_done_callback(self, function: Callable[["PendingResult"], Any]) -> None:
+    def add_done_callback(self, function: Callable[["PendingResult[T]"], object]) -> None:
         """Call `function` with this once it has come, in the thread for callbacks."""
         self._thread.run(self._when_done(lambda _: self._thread.call_back(lambda: function(self))))
 
-    async def _when_done(self, function: Callable[[Any], Any]) -> None:
+    async def _when_done(self, function: Callable[[object], object]) -> None:
         self._future.add_done_callback(function)
 
-    async def _wait(self, timeout: float | None) -> Any:
+    async def _wait(self, timeout: float | None) -> T:
         try:
             async with asyncio.timeout(timeout):
                 return await asyncio.shield(self._future)
@@ -452,7 +497,8 @@ async def _call(method: Callable[..., Any], given: list[Any], named: dict[str, A
 @functools.cache
 def needs_facade(kind: type) -> bool:
     """Whether objects of this type have something to await."""
-    if not kind.__module__.startswith(_PACKAGE) or issubclass(kind, msgspec.Struct | Exception):
+    is_plain = issubclass(kind, msgspec.Struct | Exception | enum.Enum)
+    if not kind.__module__.startswith(_PACKAGE) or is_plain:
         return False
     if any(hasattr(kind, name) for name in _ASYNC_METHODS):
         return True
@@ -461,6 +507,19 @@ def needs_facade(kind: type) -> bool:
         return True
     # Not all compiled methods show it; a container of such objects has nothing to await itself.
     return hasattr(kind, "__iter__") and hasattr(kind, "__len__")
+
+
+@functools.cache
+def facade_class(kind: type) -> type[Facade]:
+    """The class of the facades of `kind`: of its name, below those of what `kind` stands on."""
+    name = kind.__name__
+    if kind.__module__ != f"{_PACKAGE}.{CLASSES.get(name)}":
+        return Facade
+    if name == "Connection":
+        return ConnectionFacade
+    bases = tuple(facade_class(base) for base in kind.__bases__ if base.__name__ in CLASSES)
+    body = {"__slots__": (), "__module__": "slipstream.sync", "__doc__": kind.__doc__}
+    return type(name, bases or (Facade,), body)
 
 
 def connect(

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from itertools import islice
 from typing import Any
 
@@ -15,10 +16,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import slipstream
 import slipstream.sync
+from slipstream.client import Status
 from slipstream.client.jetstream.errors import StreamNotFoundError, WrongLastSequenceError
 from slipstream.client.kv.errors import KeyNotFoundError
 from slipstream.client.options import ConnectOptions
-from slipstream.client.sync import ANSWERED_AT_ONCE, ConnectionFacade, needs_facade
+from slipstream.client.sync import ANSWERED_AT_ONCE, CLASSES, ConnectionFacade, needs_facade
 from slipstream.wire.nuid import DIGITS
 
 
@@ -57,6 +59,38 @@ def test_requests_are_answered_by_handlers_that_use_the_same_connection(nc: Any,
     nc.subscribe(f"{name}.deeper", handler=lambda message: message.respond(message.data + b"!"))
     assert nc.request(name, b"hello", timeout=5).data == b"HELLO!"
     assert seen[0].startswith("slipstream: callback")
+
+
+def test_classes_have_their_names_for_annotations_and_isinstance(nc: Any, name: str) -> None:
+    js = nc.jetstream()
+    assert type(js) is slipstream.sync.JetStream
+    assert isinstance(nc, slipstream.sync.Connection)
+    assert not isinstance(js, slipstream.sync.Connection)
+    js.create_stream(name=name, subjects=[name], storage="memory")
+    js.publish(name)
+    (message,) = js.stream(name).create_consumer(durable_name="c").fetch_no_wait(1)
+    assert isinstance(message, slipstream.sync.JetStreamMessage)
+    assert isinstance(message, slipstream.sync.Message)
+    assert slipstream.sync.KeyValue[int] is slipstream.sync.KeyValue
+    assert {getattr(slipstream.sync, one).__name__ for one in CLASSES} >= CLASSES.keys() - {
+        "Connection"  # which has another name, too
+    }
+    with pytest.raises(AttributeError, match=r"slipstream\.sync.*no attribute 'Strem'"):
+        slipstream.sync.Strem  # noqa: B018
+    js.delete_stream(name)
+
+
+def test_every_class_that_has_something_to_await_is_known_to_type_checkers() -> None:
+    """Those that callers get; the others are in modules that are the client's own."""
+    faces = ("", "jetstream", "kv", "object_store", "services")
+    modules = [import_module(".".join(["slipstream.client", face]).rstrip(".")) for face in faces]
+    shown = {
+        kind
+        for module in modules
+        for name in module.__all__
+        if isinstance(kind := getattr(module, name), type)
+    }
+    assert {kind.__name__ for kind in shown if needs_facade(kind)} <= CLASSES.keys() | {"Sink"}
 
 
 def test_what_may_be_set_is_set_and_handles_need_no_await(nc: Any, name: str) -> None:
@@ -155,6 +189,7 @@ def test_a_server_that_is_not_there_is_an_error_and_leaves_no_thread() -> None:
 def test_plain_data_stays_what_it_is(nc: Any) -> None:
     assert isinstance(nc.max_payload, int)
     assert nc.is_connected is True
+    assert nc.status is Status.CONNECTED
     assert type(nc.stats).__name__ == "Statistics"
     assert "request" in dir(nc)
     assert repr(nc).startswith("<sync ")
@@ -166,8 +201,12 @@ def test_a_function_whose_answer_counts_is_asked_at_once(nc: Any, name: str) -> 
         for part in (b"1", b"2", b"", b"3"):
             message.respond(part)
 
+    def is_last(message: Any) -> bool:
+        assert isinstance(message, slipstream.sync.Message)
+        return not message.data
+
     nc.subscribe(name, handler=answer)
-    parts = nc.request_many(name, timeout=5, sentinel=lambda message: not message.data)
+    parts = nc.request_many(name, timeout=5, sentinel=is_last)
     assert [part.data for part in parts] == [b"1", b"2"]
 
 

@@ -1,0 +1,42 @@
+"""What the type checkers of users see: mypy reads programs as users write them."""
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TYPED = ROOT / "tests" / "typed"
+
+pytestmark = [
+    pytest.mark.skipif(not (ROOT / "src").exists(), reason="the sources are not beside the tests"),
+    pytest.mark.xdist_group("mypy"),
+]
+
+
+def findings(*paths: Path) -> list[str]:
+    """What mypy finds in the programs, with the package's sources beside them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-error-summary", *map(str, paths)],
+        cwd=ROOT,
+        env=os.environ | {"MYPYPATH": "src"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.stderr, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.timeout(600)
+def test_a_type_checker_knows_what_users_do_and_finds_their_mistakes() -> None:
+    assert findings(TYPED) == []
+
+
+def test_the_types_of_the_api_without_await_are_those_that_are_generated() -> None:
+    tool = runpy.run_path(str(ROOT / "tools" / "generate_sync_types.py"))
+    made = tool["TARGET"].read_text()
+    assert made == tool["text"](), "run tools/generate_sync_types.py"
