@@ -19,15 +19,7 @@ from slipstream.client.events import Event
 from slipstream.client.jetstream.backup import BackupInfo
 from slipstream.client.jetstream.dead_letters import DeadLetter
 from slipstream.client.jetstream.message import Metadata
-from slipstream.client.jetstream.model import (
-    AccountInfo,
-    ConsumerConfig,
-    ConsumerInfo,
-    ConsumerPauseInfo,
-    OrderedConsumerConfig,
-    StreamConfig,
-    StreamInfo,
-)
+from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
 from slipstream.client.jetstream.publish import PubAck, PublishOptions
 from slipstream.client.jetstream.pull import GroupOptions, PullOptions
 from slipstream.client.jetstream.stored import StoredMessage
@@ -49,6 +41,9 @@ from slipstream.client.services import (
 )
 from slipstream.client.sync import PendingResult
 from slipstream.client.telemetry import Statistics
+from slipstream.model.configurations import ConsumerConfig, StreamConfig
+from slipstream.model.infos import AccountInfo, ConsumerInfo, ConsumerPauseInfo, StreamInfo
+from slipstream.model.why import Explanation
 from slipstream.wire.headers import Headers
 
 __all__ = [
@@ -705,6 +700,10 @@ class Consumer(Facade):
         """How errors name it."""
     def info(self) -> ConsumerInfo:
         """The info as it is now. Raises `ConsumerNotFoundError`."""
+    def why(self) -> Explanation:
+        """Why it delivers or does not: reasons with a code, a text and what to do, and the facts
+        that they follow from. A Slipstream server says all; of another server, all that its infos
+        tell. Raises `ConsumerNotFoundError`."""
     def delete(self) -> None:
         """Delete it. Raises `ConsumerNotFoundError`."""
     def pause(self, until: datetime | timedelta | float) -> ConsumerPauseInfo:

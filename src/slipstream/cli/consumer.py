@@ -25,8 +25,8 @@ from slipstream.cli.output import done, print_json, say
 from slipstream.cli.prompts import confirm, require
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, later, show_duration, show_time
-from slipstream.cli.why import told_by_server
 from slipstream.client.jetstream import ConsumerConfig, ConsumerInfo, JetStream
+from slipstream.client.jetstream.why import told_by_server
 from slipstream.errors import ConfigError
 
 app = new_app("Manage consumers and read from them.")
@@ -154,9 +154,11 @@ async def report(stream: StreamName = "") -> None:
 
 async def _letters(js: JetStream, info: ConsumerInfo) -> str:
     """How many dead letters are where those of a consumer go, and how many wait for it."""
-    told = (await told_by_server(js, info)).get("dead_letters", {})
-    stored, waiting = told.get("stored", 0), told.get("waiting", 0)
-    return f"{stored:,}" + (f", {waiting:,} wait" if waiting else "")
+    told = await told_by_server(js, info)
+    found = told.facts.dead_letters if told is not None else None
+    if found is None:
+        return "0"
+    return f"{found.stored:,}" + (f", {found.waiting:,} wait" if found.waiting else "")
 
 
 @command(app, "find")

@@ -17,7 +17,7 @@ from slipstream.cli.top import (
     Look,
     Row,
 )
-from slipstream.cli.why import explain
+from slipstream.client.jetstream.why import explain_consumer
 from slipstream.errors import Error
 
 TABLES = {
@@ -141,9 +141,9 @@ class Top(App[None]):
         js = self._look.js
         try:
             info = await js.consumer_info(stream, name)
-            reasons = await explain(js, info, await js.stream_info(stream))
+            reasons = (await explain_consumer(js, info)).reasons
         except Error as error:
             self.notify(str(error), severity="error")
             return
-        lines = [f"{'✗' if one.blocks else '·'} {one.text}" for one in reasons]
+        lines = [f"{'✗' if one.blocks else '·'} {one}" for one in reasons]
         self.push_screen(Reasons(f"{stream} > {name}\n\n" + "\n".join(lines)))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import typer
 
-from slipstream.model.durations import GO_UNITS, SECOND, parse_duration
+from slipstream.model.durations import GO_UNITS, SECOND, parse_duration, shown_duration
 from slipstream.model.times import datetime_text
 
 _DAY = 86_400 * SECOND
@@ -88,23 +88,9 @@ def later(text: str) -> datetime:
 
 
 def show_duration(length: "float | timedelta") -> str:
-    """As the `nats` tool writes durations: 1.50s, 2m0s, 1h0m0s, 3d4h0m0s."""
+    """Seconds, or a `timedelta`, as `shown_duration` writes them."""
     seconds = length.total_seconds() if isinstance(length, timedelta) else length
-    if seconds < 0:
-        return "-" + show_duration(-seconds)
-    if seconds < 1e-3:
-        return f"{seconds * 1e6:.0f}µs"
-    if seconds < 1:
-        return f"{seconds * 1e3:.3g}ms"
-    if seconds < 60:
-        return f"{seconds:.2f}s"
-    left = round(seconds)
-    text = ""
-    for unit, length in (("y", 31536000), ("d", 86400), ("h", 3600), ("m", 60)):
-        if left >= length or text:
-            count, left = divmod(left, length)
-            text += f"{count}{unit}"
-    return f"{text}{left}s"
+    return shown_duration(seconds)
 
 
 def show_size(count: float) -> str:

@@ -1,7 +1,7 @@
 """How a consumer stands, in a word: it delivers, or what keeps it from delivering.
 
 A pull consumer is often asked with pauses in between: only when nothing was delivered for a while
-does nobody ask. `slipstream.cli.why` says more, and asks the server for it; this needs an info.
+does nobody ask. `slipstream.model.why` says more, and asks the server for it; this needs an info.
 """
 
 from datetime import UTC, datetime

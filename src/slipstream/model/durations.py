@@ -67,6 +67,25 @@ def _number(ns: int, size: int) -> str:
     return f"{whole}.{rest:0{digits}d}".rstrip("0")
 
 
+def shown_duration(seconds: float) -> str:
+    """Seconds as the `nats` tool writes them for people: 1.50s, 2m0s, 1h0m0s, 3d4h0m0s."""
+    if seconds < 0:
+        return "-" + shown_duration(-seconds)
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f}µs"
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g}ms"
+    if seconds < 60:
+        return f"{seconds:.2f}s"
+    left = round(seconds)
+    text = ""
+    for unit, size in (("y", 31_536_000), ("d", 86_400), ("h", 3600), ("m", 60)):
+        if left >= size or text:
+            count, left = divmod(left, size)
+            text += f"{count}{unit}"
+    return f"{text}{left}s"
+
+
 def to_seconds(value: float | timedelta, name: str) -> float:
     """Seconds; raises TypeError, with the option's `name`, if `value` is not a length of time."""
     if isinstance(value, timedelta):

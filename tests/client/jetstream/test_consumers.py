@@ -197,3 +197,17 @@ async def test_priorities_put_one_request_before_another(js: JetStream, stream: 
     late.cancel()
     with pytest.raises(ValueError, match="0 to 9"):
         await consumer.fetch(1, timeout=1, group="A", priority=10)
+
+
+async def test_a_consumer_says_why_it_is_silent(js: JetStream, stream: Stream) -> None:
+    consumer = await stream.create_consumer(durable_name="c", max_ack_pending=1)
+    assert [one.code for one in (await consumer.why()).reasons] == [
+        "nothing_pending",
+        "nobody_asks",
+    ]
+    await fill(js, stream, 2)
+    assert await consumer.next(timeout=20) is not None
+    explained = await consumer.why()
+    assert not explained.delivers
+    assert [one.code for one in explained.reasons] == ["pending", "max_ack_pending", "nobody_asks"]
+    assert [one.seq for one in explained.facts.outstanding] == [1]

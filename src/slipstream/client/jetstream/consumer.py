@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from slipstream.client.jetstream.context import JetStream
     from slipstream.client.jetstream.dead_letters import DeadLetter
     from slipstream.client.jetstream.publish import PubAck
+    from slipstream.model.why import Explanation
 
 FETCH_TIMEOUT = 30.0
 SEQUENCE_EXPIRES = 60.0
@@ -73,6 +74,14 @@ class Consumer:
         """The info as it is now. Raises `ConsumerNotFoundError`."""
         self._info = await self._js.consumer_info(self._stream, self._name)
         return self._info
+
+    async def why(self) -> "Explanation":
+        """Why it delivers or does not: reasons with a code, a text and what to do, and the facts
+        that they follow from. A Slipstream server says all; of another server, all that its infos
+        tell. Raises `ConsumerNotFoundError`."""
+        from slipstream.client.jetstream.why import explain_consumer
+
+        return await explain_consumer(self._js, await self.info())
 
     async def delete(self) -> None:
         """Delete it. Raises `ConsumerNotFoundError`."""

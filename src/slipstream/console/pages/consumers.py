@@ -1,7 +1,6 @@
 """Consumers: who lags, why one is silent, and what can be done about it."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import msgspec
 import typer
@@ -9,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from slipstream.cli.values import duration, show_duration, show_time
-from slipstream.cli.why import explain, told_by_server
 from slipstream.client.jetstream import (
     Consumer,
     ConsumerConfig,
@@ -19,10 +17,12 @@ from slipstream.client.jetstream import (
     Stream,
 )
 from slipstream.client.jetstream.errors import MessageNotFoundError, StreamNotFoundError
+from slipstream.client.jetstream.why import explain_consumer
 from slipstream.console import reading
 from slipstream.console.pages.messages import Shown, moment, shown
 from slipstream.console.render import segment
 from slipstream.console.visit import FormError, Visit, whole_number
+from slipstream.model.why import Facts
 
 CONSUMERS_PER_PAGE = 50
 LAGGARDS_MAX = 100
@@ -88,8 +88,8 @@ async def consumer(request: Request) -> Response:
     stream, name = visit.path("stream"), visit.path("consumer")
     info = await visit.js.consumer_info(stream, name)
     of_it = await visit.js.stream(stream)
-    reasons = await explain(visit.js, info, of_it.cached_info)
-    told = await told_by_server(visit.js, info)
+    explained = await explain_consumer(visit.js, info)
+    facts, reasons = explained.facts, explained.reasons
     letters = await _stored_letters(visit, info)
     return visit.page(
         "consumer.html",
@@ -101,8 +101,8 @@ async def consumer(request: Request) -> Response:
         blocked=[one for one in reasons if one.blocks],
         known=[one for one in reasons if not one.blocks],
         sections=_sections(info.config),
-        dead=await _dead_letters(visit, of_it, told),
-        dead_total=int(told.get("num_exhausted", 0)),
+        dead=await _given_up(visit, of_it, facts),
+        dead_total=facts.num_exhausted if facts.is_exhausted_exact else 0,
         document=msgspec.json.format(msgspec.json.encode(info.config.to_wire()), indent=2).decode(),
     )
 
@@ -130,12 +130,12 @@ async def _stored_letters(visit: Visit, info: ConsumerInfo) -> list[tuple[DeadLe
     return found
 
 
-async def _dead_letters(visit: Visit, stream: Stream, told: dict[str, Any]) -> list[Shown]:
-    """Messages that used up their deliveries, as far as the server names them."""
+async def _given_up(visit: Visit, stream: Stream, facts: Facts) -> list[Shown]:
+    """Messages that used up their deliveries, where it is known which did."""
     found = []
-    for sequence in told.get("exhausted") or []:
+    for message in facts.exhausted if facts.is_exhausted_exact else []:
         try:
-            found.append(shown(await stream.get_message(int(sequence)), visit.masks))
+            found.append(shown(await stream.get_message(message.seq), visit.masks))
         except MessageNotFoundError:
             continue  # the stream has let it go since
     return found

@@ -43,6 +43,11 @@ class PriorityGroups:
         """`OVERFLOW`, `PINNED` or `PRIORITIZED`."""
         return str(self._consumer.config.priority_policy)
 
+    @property
+    def pinned_at(self) -> int:
+        """Since when a client is pinned; 0 if none is."""
+        return self._pinned_at
+
     def configured(self) -> None:
         """The consumer's configuration has changed."""
         if self.policy != PINNED:
@@ -149,13 +154,6 @@ class PriorityGroups:
             state["pinned_client_id"] = self._pin
         state["pinned_ts"] = time_text(self._pinned_at)
         return [state]
-
-    def why_not(self) -> str:
-        """Why no request is served that waits, in a sentence."""
-        if self.policy == OVERFLOW:
-            return "Who waits is served from a threshold on that is not reached."
-        since = time_text(self._pinned_at)
-        return f"The pinned client (since {since}) does not ask, and all others have to wait."
 
     def _advise(self, event: str, group: str, **fields: Any) -> None:
         consumer = self._consumer

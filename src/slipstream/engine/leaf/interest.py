@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.leaf.rights import LOOP_PREFIX
 from slipstream.engine.session.routing import Subscription
+from slipstream.model.own_subjects import OWN
 
 if TYPE_CHECKING:
     from slipstream.engine.leaf.session import LeafSession
 
-_OWN_SERVICES = (b"$SYS.", b"$SLIPSTREAM.")  # each server answers these itself
+_OWN_SERVICES = (b"$SYS.", OWN.encode())  # each server answers these itself
 
 
 class Interest:
