@@ -309,6 +309,22 @@ def test_a_message_found_to_be_damaged_is_not_waited_for(
     assert survivor.api("STREAM.INFO.S")["state"]["messages"] == found
 
 
+def test_why_is_answered_where_the_disk_does_not_give_a_message(
+    driver: Driver, disk: SimulatedDisk, client: Client
+) -> None:
+    consume(client, "C")
+    for n in range(20):
+        client.store(f"s.{n}", b"x" * 100)
+    client.subscribe("in")
+    client.publish(NEXT + "C", b"20", "in")
+    driver.stop()
+    survivor = Driver(disk, now=driver.clock.now, segment_bytes=1000).start().client()
+    disk.fail("pread", error=BUSY)
+    facts = survivor.request("$SLIPSTREAM.CONSUMER.EXPLAIN.S.C").json()["facts"]
+    assert facts["num_ack_pending"] == 20
+    assert len(facts["outstanding"]) < 10
+
+
 def test_a_first_position_that_a_full_disk_does_not_take_is_in_the_log(
     driver: Driver, disk: SimulatedDisk, client: Client
 ) -> None:

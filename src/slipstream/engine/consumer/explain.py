@@ -1,15 +1,19 @@
 """What the engine knows about why a consumer delivers or does not, as `slipstream.model.why` asks
 for it."""
 
+from contextlib import suppress
+
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.pull import PullDelivery
 from slipstream.engine.consumer.push import PushDelivery
 from slipstream.engine.consumer.redelivery import redeliverable
 from slipstream.engine.stream.stream import Stream
+from slipstream.errors import StorageError
 from slipstream.log.record import Record
 from slipstream.model.why import DeadLetterFacts, Facts, KnownMessage, ReasonCode
 
 SHOWN_MAX = 10  # messages of a kind that are in the facts one by one
+FILTERS_MAX = 50  # that are looked at one by one
 
 
 def facts_of(consumer: Consumer) -> Facts:
@@ -92,17 +96,23 @@ def _redelivery_at(consumer: Consumer) -> int:
 
 
 def _unmatched(consumer: Consumer) -> list[str]:
-    """Filters that no stored subject matches."""
-    found = (one for one in consumer.filters if not consumer.log.count((one,), 0))
+    """Filters that no stored subject matches, where nothing is pending: of the first ones alone,
+    as each may match a million subjects."""
+    if consumer.num_pending or not consumer.log.messages:
+        return []
+    looked_at = consumer.filters[:FILTERS_MAX]
+    found = (one for one in looked_at if not consumer.log.count((one,), 0))
     return [one.decode("utf-8", "replace") for one in found]
 
 
 def _known(consumer: Consumer, sequences: list[int]) -> list[KnownMessage]:
-    """The first of some messages, as far as the stream still has them."""
+    """The first of some messages, as far as the stream still has them and the disk gives them."""
     record = Record()
     found = []
     for seq in sequences[:SHOWN_MAX]:
-        if consumer.log.read(seq, record):
+        with suppress(OSError, StorageError):
+            if not consumer.log.read(seq, record):
+                continue
             place = consumer.pending.find(seq)
             subject = record.subject.decode("utf-8", "replace")
             delivered = consumer.pending.ts(place) if place >= 0 else None
