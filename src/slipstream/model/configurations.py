@@ -10,7 +10,7 @@ it is deleted; with `name` alone it is removed when nobody uses it for `inactive
 from datetime import datetime
 from typing import ClassVar
 
-from slipstream.model.documents import Document, Seconds
+from slipstream.model.documents import Document, Int32, Seconds, Shown, Unsigned
 from slipstream.model.policies import (
     AckPolicy,
     Compression,
@@ -36,15 +36,15 @@ class SubjectTransform(Document, kw_only=True):
     """Stores messages that match `src` under the subject `dest`
     (docs/protocol/streams.md#subject-transforms)."""
 
-    src: str = ""
-    dest: str = ""
+    src: Shown[str] = ""
+    dest: Shown[str] = ""
 
 
 class Republish(Document, kw_only=True):
     """Publishes each stored message again, under `dest` (docs/protocol/streams.md#republishing)."""
 
-    src: str = ""
-    dest: str = ""
+    src: Shown[str] = ""
+    dest: Shown[str] = ""
     headers_only: bool = False
 
 
@@ -58,8 +58,8 @@ class ConsumerLimits(Document, kw_only=True):
 class ExternalStream(Document, kw_only=True):
     """How to reach a stream of another account or domain: its API prefix and delivery prefix."""
 
-    api: str = ""
-    deliver: str = ""
+    api: Shown[str] = ""
+    deliver: Shown[str] = ""
 
 
 class SourceConsumer(Document, kw_only=True):
@@ -73,8 +73,8 @@ class StreamSource(Document, kw_only=True):
     """A stream that messages are copied from, as a mirror or a source
     (docs/protocol/streams.md#mirrors-and-sources)."""
 
-    name: str = ""
-    opt_start_seq: int = 0
+    name: Shown[str] = ""
+    opt_start_seq: Unsigned = 0
     opt_start_time: datetime | None = None
     filter_subject: str = ""
     subject_transforms: list[SubjectTransform] = []
@@ -100,44 +100,44 @@ class StreamConfig(Document, kw_only=True):
 
     _always: ClassVar[frozenset[str]] = frozenset({"name", "retention", "storage", "discard"})
 
-    name: str = ""
+    name: Shown[str] = ""
     description: str = ""
     subjects: list[str] = []
-    retention: Retention = "limits"
-    max_consumers: int = -1
-    max_msgs: int = -1
-    max_bytes: int = -1
-    max_age: Seconds = 0.0
-    max_msgs_per_subject: int = -1
-    max_msg_size: int = -1
-    discard: Discard = "old"
-    storage: Storage = "file"
-    num_replicas: int = 1
+    retention: Shown[Retention] = "limits"
+    max_consumers: Shown[int] = -1
+    max_msgs: Shown[int] = -1
+    max_bytes: Shown[int] = -1
+    max_age: Shown[Seconds] = 0.0
+    max_msgs_per_subject: Shown[int] = -1
+    max_msg_size: Shown[Int32] = -1
+    discard: Shown[Discard] = "old"
+    storage: Shown[Storage] = "file"
+    num_replicas: Shown[int] = 1
     no_ack: bool = False
     duplicate_window: Seconds = 0.0
     placement: Placement | None = None
     mirror: StreamSource | None = None
     sources: list[StreamSource] = []
-    compression: Compression = "none"
-    first_seq: int = 0
+    compression: Shown[Compression] = "none"
+    first_seq: Unsigned = 0
     subject_transform: SubjectTransform | None = None
     republish: Republish | None = None
-    allow_direct: bool = False
-    mirror_direct: bool = False
+    allow_direct: Shown[bool] = False
+    mirror_direct: Shown[bool] = False
     discard_new_per_subject: bool = False
-    sealed: bool = False
-    deny_delete: bool = False
-    deny_purge: bool = False
-    allow_rollup_hdrs: bool = False
-    consumer_limits: ConsumerLimits | None = None
-    allow_msg_ttl: bool = False
+    sealed: Shown[bool] = False
+    deny_delete: Shown[bool] = False
+    deny_purge: Shown[bool] = False
+    allow_rollup_hdrs: Shown[bool] = False
+    consumer_limits: Shown[ConsumerLimits | None] = None
+    allow_msg_ttl: Shown[bool] = False
     subject_delete_marker_ttl: Seconds = 0.0
     allow_msg_counter: bool = False
     allow_atomic: bool = False
     allow_msg_schedules: bool = False
     persist_mode: PersistMode = "default"
     allow_batched: bool = False
-    metadata: dict[str, str] = {}
+    metadata: Shown[dict[str, str]] = {}
 
 
 def owners_metadata(config: StreamConfig) -> dict[str, str]:
@@ -160,17 +160,17 @@ class ConsumerConfig(Document, kw_only=True):
     durable_name: str = ""
     name: str = ""
     description: str = ""
-    deliver_policy: DeliverPolicy = "all"
-    opt_start_seq: int = 0
+    deliver_policy: Shown[DeliverPolicy] = "all"
+    opt_start_seq: Unsigned = 0
     opt_start_time: datetime | None = None
-    ack_policy: AckPolicy = "explicit"
+    ack_policy: Shown[AckPolicy] = "explicit"
     ack_wait: Seconds = 0.0
-    max_deliver: int = -1
+    max_deliver: Shown[int] = -1
     backoff: list[Seconds] = []
     filter_subject: str = ""
     filter_subjects: list[str] = []
-    replay_policy: ReplayPolicy = "instant"
-    rate_limit_bps: int = 0
+    replay_policy: Shown[ReplayPolicy] = "instant"
+    rate_limit_bps: Unsigned = 0
     sample_freq: str = ""
     max_waiting: int = 0
     max_ack_pending: int = 0
@@ -183,11 +183,11 @@ class ConsumerConfig(Document, kw_only=True):
     deliver_group: str = ""
     idle_heartbeat: Seconds = 0.0
     inactive_threshold: Seconds = 0.0
-    num_replicas: int = 0
+    num_replicas: Shown[int] = 0
     mem_storage: bool = False
     direct: bool = False
     sourcing: bool = False
-    metadata: dict[str, str] = {}
+    metadata: Shown[dict[str, str]] = {}
     pause_until: datetime | None = None
     priority_policy: PriorityPolicy = "none"
     priority_groups: list[str] = []

@@ -11,6 +11,10 @@ object and its JSON:
   that an older client does not reset what a newer one has set.
 
 A field at its default is left out of the JSON, which is how Go clients say the same thing.
+
+A declaration says all that is known of a field: its name and default, and in its type the words or
+the numbers that it may have, its unit (`Seconds`), and whether servers always show it (`Shown`).
+What the engine holds of these documents is made of the declarations by tools/generate_documents.py.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,6 +28,7 @@ from typing import (
     Literal,
     Self,
     TypeAlias,
+    TypeVar,
     Union,
     get_args,
     get_origin,
@@ -36,9 +41,20 @@ from slipstream.model.durations import SECOND, to_nanoseconds
 from slipstream.model.errors import InvalidAnswerError
 from slipstream.model.times import Timestamp, datetime_text
 
-_NANOSECONDS = "nanoseconds"
-Seconds: TypeAlias = Annotated[float | timedelta, _NANOSECONDS]
+T = TypeVar("T")
+NANOSECONDS = "nanoseconds"
+SHOWN = "shown"
+UNSIGNED = "unsigned"
+INT32 = "int32"
+
+Seconds: TypeAlias = Annotated[float | timedelta, NANOSECONDS]
 """A length of time: seconds as a number, or a `datetime.timedelta`."""
+Unsigned: TypeAlias = Annotated[int, UNSIGNED]
+"""A number of 64 bits that is not negative, such as a sequence."""
+Int32: TypeAlias = Annotated[int, INT32]
+"""A number of 32 bits."""
+Shown: TypeAlias = Annotated[T, SHOWN]
+"""What a server's answers have even where it says nothing."""
 
 
 class _NewerWord(str):
@@ -139,8 +155,10 @@ def _codec(hint: Any, name: str) -> _Codec:
             ),
             _PLAIN,
         )
-    if origin is Annotated and _NANOSECONDS in arguments:
-        return (lambda ns: ns / SECOND), partial(to_nanoseconds, name=name)
+    if origin is Annotated:
+        if NANOSECONDS in arguments:
+            return (lambda ns: ns / SECOND), partial(to_nanoseconds, name=name)
+        return _codec(arguments[0], name)
     if origin is Literal:
         return partial(_read_word, arguments), partial(_written_word, arguments, name)
     if hint is datetime:

@@ -20,7 +20,7 @@ from slipstream.engine.engine import DEFAULT_ACCOUNT, Engine
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.options import EngineOptions
-from slipstream.engine.stream.config import StreamConfig, emit, fill_defaults, load_restored
+from slipstream.engine.stream.config import StreamConfig, fill_defaults, load_restored
 from slipstream.engine.stream.retention import enforce_all
 from slipstream.engine.stream.stream import Stream
 from slipstream.errors import CorruptionError, Error, StorageError
@@ -153,7 +153,7 @@ def _take_over(
             _unpack(unpacked, files, config, created, result)
             if files.state() != before:
                 raise ImportRefusedError("it changed while it was read: stop nats-server first")
-            meta = {"config": emit(config), "created": created}
+            meta = {"config": config.emit(), "created": created}
             place.adopt(staged, msgspec.json.encode(meta))
         except (OSError, Error):
             unpacked.discard()

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from slipstream.engine.consumer.config import emit
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.pull import PullDelivery
 from slipstream.engine.consumer.push import PushDelivery
@@ -13,7 +12,7 @@ from slipstream.model.times import time_text
 def consumer_info(consumer: Consumer, with_version: bool = True) -> dict[str, Any]:
     """ConsumerInfo."""
     consumer.catch_up()
-    config = emit(consumer.config)
+    config = consumer.config.emit()
     if with_version:
         config["metadata"] = shown_metadata(config["metadata"])
     info: dict[str, Any] = {

@@ -21,7 +21,7 @@ from slipstream.engine.consumer.checks import (
     check_update,
     same,
 )
-from slipstream.engine.consumer.config import ENUMS, ConsumerConfig, fill_defaults
+from slipstream.engine.consumer.config import ConsumerConfig, fill_defaults
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.doubt import go_back, trust_consumer
 from slipstream.engine.consumer.life import discard_consumer
@@ -73,7 +73,9 @@ def find(js: "JetStream", stream: str, name: str) -> Consumer:
 def _read(request: Request) -> tuple[CreateRequest, ConsumerConfig]:
     raw = decode(request.body)
     asked: CreateRequest = convert(raw, CreateRequest, {"action": ACTIONS}, request.strict)
-    config: ConsumerConfig = convert(asked.config, ConsumerConfig, ENUMS, request.strict)
+    config: ConsumerConfig = convert(
+        asked.config, ConsumerConfig, ConsumerConfig.words, request.strict
+    )
     if asked.stream_name != request.tokens[0]:
         raise ApiError(ErrorCode.STREAM_MISMATCH)
     return asked, config

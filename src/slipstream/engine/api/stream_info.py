@@ -4,7 +4,6 @@ from typing import Any
 
 from slipstream.engine.protocol.options import shown_metadata
 from slipstream.engine.sourcing.inflow import inflow_info
-from slipstream.engine.stream.config import emit
 from slipstream.engine.stream.stream import Stream
 from slipstream.model.times import time_text
 
@@ -40,7 +39,7 @@ def stream_state(stream: Stream) -> dict[str, Any]:
 
 def shown_config(stream: Stream, with_version: bool) -> dict[str, Any]:
     """The configuration with the metadata that the server adds."""
-    config = emit(stream.config)
+    config = stream.config.emit()
     if with_version:
         config["metadata"] = shown_metadata(config["metadata"])
     return config

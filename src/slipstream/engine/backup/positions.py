@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from slipstream.engine.consumer.config import AT_CREATION, ENUMS, ConsumerConfig, emit
+from slipstream.engine.consumer.config import AT_CREATION, ConsumerConfig
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.state import pack_position
 from slipstream.engine.protocol.errors import ApiError
@@ -61,7 +61,7 @@ class ConsumerCopy:
 
     def __init__(self, consumer: Consumer) -> None:
         self.name = consumer.name
-        self._config = emit(consumer.config)
+        self._config = consumer.config.emit()
         self._delivered = (consumer.delivered_seq, consumer.delivered_stream_seq)
         self._floor = (consumer.floor_seq, consumer.floor_stream_seq)
         self._pending = consumer.pending.pack()
@@ -139,7 +139,7 @@ class ArchivedConsumer:
 
     def meta(self, position: bytes, created: int) -> bytes:
         """What is kept of it beside its position."""
-        kept: dict[str, Any] = {"config": emit(self.config), "created": created}
+        kept: dict[str, Any] = {"config": self.config.emit(), "created": created}
         if self.config.deliver_policy in AT_CREATION:
             kept["origin"] = base64.b64encode(position).decode()
         return msgspec.json.encode(kept)
@@ -150,7 +150,7 @@ def read_entry(name: str, content: bytes) -> ArchivedConsumer:
     what = f"consumer {name} of the archive"
     try:
         entry = msgspec.json.decode(content, type=_Entry)
-        config: ConsumerConfig = convert(entry.config, ConsumerConfig, ENUMS, False)
+        config: ConsumerConfig = convert(entry.config, ConsumerConfig, ConsumerConfig.words, False)
     except (msgspec.MsgspecError, ApiError) as error:
         raise CorruptionError(f"{what} can not be read: {error}") from error
     if {name, config.durable_name or name, config.name or name} != {name}:

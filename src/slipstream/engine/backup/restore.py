@@ -24,7 +24,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.sourcing.inflow import set_inflow
 from slipstream.engine.stream.checks import check_overlap
-from slipstream.engine.stream.config import StreamConfig, emit
+from slipstream.engine.stream.config import StreamConfig
 from slipstream.engine.stream.retention import enforce_all
 from slipstream.engine.stream.stream import Stream
 from slipstream.errors import CorruptionError, Error, StorageError
@@ -299,7 +299,7 @@ class Restore(Service):
         if self._store is None or unpacked.staged is None:
             self._log = unpacked.log
             return
-        meta = msgspec.json.encode({"config": emit(self._config), "created": self._created})
+        meta = msgspec.json.encode({"config": self._config.emit(), "created": self._created})
         self._store.adopt(unpacked.staged, meta)
         unpacked.staged = None
         self._store.meta.load()

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from slipstream.engine.consumer.config import FLOW_ACKS_HEARTBEAT, ConsumerConfig, emit
+from slipstream.engine.consumer.config import FLOW_ACKS_HEARTBEAT, ConsumerConfig
 from slipstream.engine.consumer.letter_checks import check_dead_letter
 from slipstream.engine.protocol.errors import ApiError, config_error
 from slipstream.engine.stream.subject_claims import Comparisons, TooManyComparisonsError
@@ -278,4 +278,4 @@ def _is_same_time(a: str, b: str) -> bool:
 
 def same(a: ConsumerConfig, b: ConsumerConfig) -> bool:
     """Whether two configurations ask for the same consumer."""
-    return emit(a) == emit(b)
+    return a.emit() == b.emit()

@@ -1,30 +1,22 @@
 """A consumer's configuration: reading, defaults, how it stands in responses
-(docs/protocol/consumers.md#configuration)."""
+(docs/protocol/consumers.md#configuration).
 
-from typing import Any
+Its fields are declared in `model/configurations.py`.
+"""
 
-import msgspec
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
+from slipstream.engine.protocol import configurations
+from slipstream.engine.protocol.configurations import ConsumerLimits
 from slipstream.engine.protocol.errors import pedantic_error
 from slipstream.engine.protocol.options import AccountLimits, JetStreamLimits
-from slipstream.engine.stream.config import ConsumerLimits
 from slipstream.model.durations import SECOND
-from slipstream.model.policies import (
-    ACK_POLICIES,
-    DELIVER_POLICIES,
-    PRIORITY_POLICIES,
-    REPLAY_POLICIES,
-)
+from slipstream.model.policies import DELIVER_POLICIES
 from slipstream.model.times import ZERO, read_time
 
 # Deliver policies whose first message depends on when the consumer was made.
 AT_CREATION = ("new", "last", "last_per_subject", "by_start_time")
-ENUMS = {
-    "deliver_policy": (*DELIVER_POLICIES, "undefined"),
-    "ack_policy": ACK_POLICIES,
-    "replay_policy": REPLAY_POLICIES,
-    "priority_policy": PRIORITY_POLICIES,
-}
 ACK_WAIT = 30 * SECOND
 MAX_WAITING = 512
 MAX_ACK_PENDING = 1000
@@ -37,45 +29,15 @@ _NOT_NEGATIVE = (
 )  # fmt: skip
 
 
-class ConsumerConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class ConsumerConfig(configurations.ConsumerConfig, kw_only=True):
     """What was asked for, with defaults filled in; times in ns, sizes in bytes."""
 
-    durable_name: str = ""
-    name: str = ""
-    description: str = ""
-    deliver_policy: str = "all"
-    opt_start_seq: int = 0
-    opt_start_time: str = ""
-    ack_policy: str = "none"
-    ack_wait: int = 0
-    max_deliver: int = -1
-    backoff: list[int] = []
-    filter_subject: str = ""
-    filter_subjects: list[str] = []
-    replay_policy: str = "instant"
-    rate_limit_bps: int = 0
-    sample_freq: str = ""
-    max_waiting: int = 0
-    max_ack_pending: int = 0
-    flow_control: bool = False
-    headers_only: bool = False
-    max_batch: int = 0
-    max_expires: int = 0
-    max_bytes: int = 0
-    deliver_subject: str = ""
-    deliver_group: str = ""
-    idle_heartbeat: int = 0
-    inactive_threshold: int = 0
-    num_replicas: int = 0
-    mem_storage: bool = False
-    direct: bool = False
-    sourcing: bool = False
-    metadata: dict[str, str] = {}
-    pause_until: str = ""
-    priority_policy: str = "none"
-    priority_groups: list[str] = []
-    priority_timeout: int = 0
-    dead_letter: str = ""  # Slipstream's own; see `dead_letters`
+    words: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **configurations.ConsumerConfig.words,
+        "deliver_policy": (*DELIVER_POLICIES, "undefined"),
+    }
+
+    ack_policy: str = "none"  # where a request does not say; clients say "explicit"
 
     @property
     def is_push(self) -> bool:
@@ -89,15 +51,15 @@ class ConsumerConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             return tuple(subject.encode() for subject in self.filter_subjects)
         return (self.filter_subject.encode(),) if self.filter_subject else ()
 
-
-_ALWAYS = {
-    "deliver_policy",
-    "ack_policy",
-    "replay_policy",
-    "num_replicas",
-    "max_deliver",
-    "metadata",
-}
+    def emit(self) -> dict[str, Any]:
+        """As it is kept and shown (without the dynamic metadata)."""
+        emitted = super().emit()
+        is_paused = self.pause_until and read_time(self.pause_until).ns != ZERO
+        level = "1" if is_paused or self.priority_policy != "none" else "0"
+        if self.ack_policy == "flow_control":
+            level = "4"
+        emitted["metadata"] = {**self.metadata, "_nats.req.level": level}
+        return emitted
 
 
 def fill_defaults(
@@ -159,22 +121,3 @@ def fill_defaults(
         for k, v in config.metadata.items()
         if k not in ("_nats.ver", "_nats.level", "_nats.req.level")
     }
-
-
-def emit(config: ConsumerConfig) -> dict[str, Any]:
-    """The configuration as it is kept and shown (without the dynamic metadata)."""
-    emitted: dict[str, Any] = {}
-    for name in config.__struct_fields__:
-        value = getattr(config, name)
-        if name == "metadata":
-            is_paused = config.pause_until and read_time(config.pause_until).ns != ZERO
-            level = "1" if is_paused or config.priority_policy != "none" else "0"
-            if config.ack_policy == "flow_control":
-                level = "4"
-            emitted[name] = {**value, "_nats.req.level": level}
-        elif name == "priority_policy":
-            if value != "none":
-                emitted[name] = value
-        elif name in _ALWAYS or value:
-            emitted[name] = value
-    return emitted

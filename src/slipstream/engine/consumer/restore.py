@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slipstream.engine.consumer.acks import AckService
-from slipstream.engine.consumer.config import AT_CREATION, ENUMS, ConsumerConfig
+from slipstream.engine.consumer.config import AT_CREATION, ConsumerConfig
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.doubt import doubt_consumer, trust_consumer
 from slipstream.engine.consumer.life import ConsumerLife, discard_consumer
@@ -135,7 +135,7 @@ def restore_consumers(stream: "Stream") -> None:
             continue
         try:
             meta = msgspec.json.decode(store.meta.load())
-            config: ConsumerConfig = convert(meta["config"], ConsumerConfig, ENUMS)
+            config: ConsumerConfig = convert(meta["config"], ConsumerConfig, ConsumerConfig.words)
             consumer = Consumer(stream, name, config, meta["created"], store)
             consumer.origin = base64.b64decode(meta.get("origin", ""))
         except Exception as error:  # whatever it is, the others are served

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slipstream.engine.consumer.config import AT_CREATION, ConsumerConfig, emit
+from slipstream.engine.consumer.config import AT_CREATION, ConsumerConfig
 from slipstream.engine.consumer.pending import DUE
 from slipstream.errors import CorruptionError
 
@@ -32,7 +32,7 @@ def encode_meta(consumer: "Consumer", config: ConsumerConfig) -> bytes:
     Where it begins is kept with it if that could not be found out later: what is "new" or "last"
     when the server comes back is not what it was when the consumer was made.
     """
-    kept: dict[str, Any] = {"config": emit(config), "created": consumer.created}
+    kept: dict[str, Any] = {"config": config.emit(), "created": consumer.created}
     if config.deliver_policy in AT_CREATION:
         if not consumer.origin:
             consumer.origin = encode_state(consumer)

@@ -18,7 +18,7 @@ from slipstream.engine.protocol.options import API_LEVEL
 from slipstream.engine.session.host import Host
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.sourcing.inflow import set_inflow
-from slipstream.engine.stream.config import StreamConfig, emit, load_config
+from slipstream.engine.stream.config import StreamConfig, load_config
 from slipstream.engine.stream.direct_get import DirectGet, DirectGroup
 from slipstream.engine.stream.stream import Stream
 from slipstream.engine.stream.subject_claims import SubjectClaims
@@ -488,7 +488,7 @@ class JetStream:
 
 
 def _meta(config: StreamConfig, created: int) -> bytes:
-    return msgspec.json.encode({"config": emit(config), "created": created})
+    return msgspec.json.encode({"config": config.emit(), "created": created})
 
 
 def _recall_ids(stream: Stream) -> None:

@@ -6,13 +6,15 @@ their fields. Unknown fields are errors unless the server was told not to be str
 """
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from json import JSONDecoder, dumps
-from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
+from slipstream.engine.protocol.configurations import INT32, TIMES, UNSIGNED
+from slipstream.engine.protocol.engine_document import struct_in
 from slipstream.engine.protocol.errors import bad_json
 from slipstream.model.times import read_time
 
@@ -23,10 +25,10 @@ Int64 = Annotated[int, msgspec.Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
 DIGITS_MAX = 18  # of a number that surely fits into 64 bits
 FIRST_SEQ_MAX = 2**62  # of a stream's first sequence, so that those behind it fit into 64 bits
 SEVERAL_MAX = 1000  # objects in one body
-_UNSIGNED = {"seq", "first_seq", "opt_start_seq", "up_to_seq", "keep", "rate_limit_bps"}
-_HIGHEST = {"max_msg_size": INT32_MAX, "first_seq": FIRST_SEQ_MAX}
+_UNSIGNED = UNSIGNED | {"seq", "up_to_seq", "keep"}
+_HIGHEST = {**dict.fromkeys(INT32, INT32_MAX), "first_seq": FIRST_SEQ_MAX}
 _KINDS = {"priority_policy": "priority policy", "action": "consumer action"}
-_TIMES = {"opt_start_time", "pause_until", "start_time", "up_to_time"}
+_TIMES = TIMES | {"start_time", "up_to_time"}
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _SURROGATES = re.compile(rb"(?P<whole>\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD][89a-fA-F]..")
 _FIRST = JSONDecoder()  # tells where a value ends
@@ -83,7 +85,10 @@ def decode(body: bytes) -> dict[str, Any]:
 
 
 def convert(
-    raw: dict[str, Any], into: type[Any], enums: dict[str, tuple[str, ...]], strict: bool = True
+    raw: dict[str, Any],
+    into: type[Any],
+    enums: Mapping[str, tuple[str, ...]],
+    strict: bool = True,
 ) -> Any:
     """The struct `into` from an object; `enums` are the values that its fields may have.
 
@@ -223,7 +228,7 @@ def _fields(into: Any) -> "dict[str, tuple[type[msgspec.Struct] | None, Any]]":
     """The names of a struct's fields, each with the struct that it may hold, and with what
     ``null`` is inside of its list or map."""
     return {
-        field.encode_name: (_struct_in(field.type), _zero_in(field.type))
+        field.encode_name: (struct_in(field.type), _zero_in(field.type))
         for field in msgspec.structs.fields(into)
     }
 
@@ -232,15 +237,6 @@ def _zero_in(kind: Any) -> Any:
     """The zero value of the items of a list or a map; None where they are not plain values."""
     items = get_args(kind)[-1:] if get_origin(kind) in (list, dict) else ()
     return items[0]() if items and items[0] in (str, int) else None
-
-
-def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
-    """The struct type that a field is of or may be of, or that the items of its list are of."""
-    options = get_args(kind) if get_origin(kind) in (Union, UnionType, list) else (kind,)
-    for option in options:
-        if isinstance(option, type) and issubclass(option, msgspec.Struct):
-            return option
-    return None
 
 
 def _go_words(text: str) -> str:

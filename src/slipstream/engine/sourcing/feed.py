@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from slipstream.engine.protocol.configurations import StreamSource
 from slipstream.engine.protocol.errors import ApiError, ErrorBody
 from slipstream.engine.protocol.json_body import INT64_MAX, read_number
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Follower, Service
-from slipstream.engine.stream.config import StreamSource
 from slipstream.engine.stream.upstream_checks import API_PREFIX, index_name, short_hash
 from slipstream.errors import StorageError
 from slipstream.log.segment import SEQUENCE_MAX

@@ -6,10 +6,10 @@ go on: behind its last sequence, whatever happened to either of the two streams.
 
 from typing import TYPE_CHECKING, Any
 
+from slipstream.engine.protocol.configurations import StreamSource
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.sourcing.feed import Feed, without_conditions
 from slipstream.engine.sourcing.storing import store
-from slipstream.engine.stream.config import StreamSource
 from slipstream.engine.stream.direct_get import DirectGet
 from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import count_prefix

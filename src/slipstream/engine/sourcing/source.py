@@ -7,10 +7,10 @@ subject there, and which stream of that name it was.
 
 from typing import TYPE_CHECKING, Any
 
+from slipstream.engine.protocol.configurations import StreamSource
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.sourcing.feed import Feed, without_conditions
 from slipstream.engine.sourcing.storing import store
-from slipstream.engine.stream.config import StreamSource
 from slipstream.engine.stream.counters import add_sourced
 from slipstream.model.error_codes import ErrorCode
 from slipstream.model.times import time_text

@@ -3,7 +3,7 @@
 
 from typing import TYPE_CHECKING
 
-from slipstream.engine.stream.config import Republish
+from slipstream.engine.protocol.configurations import Republish
 from slipstream.model.times import time_text
 from slipstream.wire.headers import with_fields
 from slipstream.wire.subjects import matches

@@ -8,8 +8,9 @@ another account or domain is never looked at.
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 
+from slipstream.engine.protocol.configurations import StreamSource
 from slipstream.engine.protocol.errors import ApiError, config_error, pedantic_error
-from slipstream.engine.stream.config import StreamConfig, StreamSource
+from slipstream.engine.stream.config import StreamConfig
 from slipstream.engine.stream.subject_claims import Comparisons, TooManyComparisonsError
 from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.patterns import PatternTrie
