@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 import slipstream
@@ -241,3 +242,18 @@ async def test_an_endpoint_keeps_only_so_many_requests_waiting(nc: slipstream.Co
         await nc.flush()
         assert nc.stats.dropped >= 6
         go_on.set()
+
+
+async def test_what_services_in_go_say_of_nothing_is_nothing(nc: slipstream.Connection) -> None:
+    said = {
+        "name": "echo", "id": "x", "version": "1.0.0", "metadata": None,
+        "endpoints": [{"name": "e", "subject": "e", "metadata": None}],
+    }  # fmt: skip
+
+    async def answer(message: slipstream.Message) -> None:
+        await message.respond(msgspec.json.encode(said))
+
+    await nc.subscribe("$SRV.INFO", handler=answer)
+    (found,) = [one async for one in nc.services.info()]
+    assert found.metadata == {}
+    assert found.endpoints[0].metadata == {}

@@ -614,8 +614,8 @@ class Discovery:
         try:
             async for answer in answers:
                 try:
-                    said = msgspec.json.decode(answer.data, type=kind)
-                except msgspec.DecodeError as error:
+                    said = msgspec.convert(_without_nulls(msgspec.json.decode(answer.data)), kind)
+                except (msgspec.DecodeError, msgspec.ValidationError) as error:
                     # Somebody else answers too; the services are to be found all the same.
                     self._connection.report_error(
                         ProtocolError(f"services: an answer to {subject} cannot be read: {error}")
@@ -626,3 +626,14 @@ class Discovery:
             return  # nobody there is an answer too
         finally:
             await answers.aclose()
+
+
+def _without_nulls(found: object) -> object:
+    """An answer without fields that are null: services in Go say so of what is empty. What an
+    endpoint has as `data` is its own affair."""
+    if not isinstance(found, dict):
+        return found
+    said = {key: one for key, one in found.items() if one is not None}
+    if isinstance(said.get("endpoints"), list):
+        said["endpoints"] = [_without_nulls(one) for one in said["endpoints"]]
+    return said
