@@ -29,6 +29,8 @@ Progress = Annotated[bool, typer.Option("--progress/--no-progress", help="Bars o
 StreamOption = Annotated[str, typer.Option("--stream", help="The stream, made if need be")]
 Batch = Annotated[int, typer.Option("--batch", help="Messages at a time, or in flight", min=1)]
 Storage = Annotated[str, typer.Option("--storage", help="file or memory")]
+Create = Annotated[bool, typer.Option("--create", help="Make the stream, as is done anyway")]
+Purge = Annotated[bool, typer.Option("--purge", help="Begin with nothing in the stream")]
 Get = Annotated[bool, typer.Option("--get", help="Get, not put")]
 
 
@@ -130,9 +132,13 @@ def js(
     stream: StreamOption = "benchstream",
     storage: Storage = "file",
     batch: Batch = 1000,
+    create: Create = True,
+    purge: Purge = False,
     progress: Progress = True,
 ) -> None:
     """Publish into a stream, with --batch acknowledgements in flight."""
+    if purge:
+        asyncio.run(bench_loads.purge(stream))
     _run("publish_stream", "js", msgs, clients, progress, subject=subject, size=size(size_),
          stream=stream, storage=storage, batch=batch)  # fmt: skip
 
@@ -159,6 +165,9 @@ def _read(name: str, summary: str) -> None:
 
 _read("fetch", "Fetch --batch at a time from a durable that the workers share, and ack each.")
 _read("consume", "Consume continuously from a durable that the workers share, and ack each.")
+
+
+_read("ordered", "Read --batch at a time by an ordered consumer of each worker, without acks.")
 
 
 def _store(name: str, summary: str, count: int, bytes_: str, bucket_: str) -> None:

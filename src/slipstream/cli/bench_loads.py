@@ -10,6 +10,7 @@ import msgspec
 from slipstream.cli.session import connection, jetstream
 from slipstream.cli.tally import Tally
 from slipstream.client.jetstream.context import JetStream
+from slipstream.client.jetstream.errors import StreamNotFoundError
 from slipstream.client.message import Message
 
 TIMEOUT = 600.0
@@ -86,6 +87,15 @@ async def _make_stream(js: JetStream, stream: str, storage: str, subject: str = 
     await js.get_or_create_stream(name=stream, subjects=[subject], storage=storage)
 
 
+async def purge(stream: str) -> None:
+    """Remove what an earlier run has stored, if there is anything."""
+    async with jetstream() as js:
+        try:
+            await js.purge_stream(stream)
+        except StreamNotFoundError:
+            pass
+
+
 async def publish_stream(
     worker: int,
     n: int,
@@ -118,8 +128,8 @@ class Source(msgspec.Struct):
     messages: int
     consumer: str
 
-    async def prepare(self, js: JetStream) -> Any:
-        """Make them; the consumer."""
+    async def fill(self, js: JetStream) -> None:
+        """See to it that the stream has enough messages."""
         await _make_stream(js, self.stream, self.storage)
         info = await js.stream_info(self.stream)
         subject = info.config.subjects[0].replace("*", "x").replace(">", "x")
@@ -127,6 +137,10 @@ class Source(msgspec.Struct):
         for _ in range(max(self.messages - info.state.messages, 0)):
             await js.publish_async(subject, body)
         await js.publish_async_complete(timeout=TIMEOUT)
+
+    async def prepare(self, js: JetStream) -> Any:
+        """Make both; the consumer."""
+        await self.fill(js)
         return await js.get_or_create_consumer(
             self.stream,
             durable_name=self.consumer,
@@ -165,6 +179,20 @@ async def consume(
                 for _ in range(part):
                     (await messages.next()).ack()
         await js.connection.flush(timeout=TIMEOUT)
+        return perf_counter() - began
+
+
+async def ordered(
+    worker: int, n: int, tally: Tally, *, source: Source, batch: int, size: int
+) -> float:
+    """Read in order, acknowledging nothing; the workers read the same messages."""
+    async with jetstream() as js:
+        await source.fill(js)
+        began = perf_counter()
+        async with js.ordered_consumer(source.stream).messages(max_messages=batch) as messages:
+            for part in _steps(n, tally):
+                for _ in range(part):
+                    await messages.next()
         return perf_counter() - began
 
 

@@ -18,12 +18,14 @@ async def choose_stream(js: JetStream, name: str, asking: bool | None = None) ->
     return pick("Select a Stream", found)
 
 
-async def choose_consumer(js: JetStream, stream: str, name: str) -> tuple[str, str]:
+async def choose_consumer(
+    js: JetStream, stream: str, name: str, asking: bool | None = None
+) -> tuple[str, str]:
     """Stream and consumer, picked on the terminal if need be. Raises `UsageError` without one."""
-    stream = await choose_stream(js, stream)
+    stream = await choose_stream(js, stream, asking)
     if name:
         return stream, name
-    if not may_ask():
+    if not (may_ask() if asking is None else asking):
         raise UsageError(
             f"CONSUMER is missing: `slipstream consumer ls {stream}` lists the consumers"
         )

@@ -22,7 +22,7 @@ from slipstream.cli.consumer_tables import (
 )
 from slipstream.cli.dead_letters import app as dead_letters_app
 from slipstream.cli.output import done, print_json, say
-from slipstream.cli.prompts import confirm, require
+from slipstream.cli.prompts import confirm, may_ask, require
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, later, show_duration, show_time
 from slipstream.client.jetstream import ConsumerConfig, ConsumerInfo, JetStream
@@ -35,6 +35,7 @@ app.add_typer(dead_letters_app, name="dead-letters")
 StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream")]
 Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask")]
+NoSelect = Annotated[bool, typer.Option("--no-select", help="Do not ask which")]
 
 
 @command(app, "add")
@@ -108,10 +109,10 @@ async def edit(
 
 
 @command(app, "info")
-async def info(stream: StreamName = "", name: Name = "") -> None:
+async def info(stream: StreamName = "", name: Name = "", no_select: NoSelect = False) -> None:
     """Show a consumer's configuration and state."""
     async with jetstream() as js:
-        stream, name = await choose_consumer(js, stream, name)
+        stream, name = await choose_consumer(js, stream, name, may_ask() and not no_select)
         found = await js.consumer_info(stream, name)
     _show(found, "")
 
@@ -120,10 +121,11 @@ async def info(stream: StreamName = "", name: Name = "") -> None:
 async def ls(
     stream: StreamName = "",
     names: Annotated[bool, typer.Option("--names", "-n", help="Only their names")] = False,
+    no_select: NoSelect = False,
 ) -> None:
     """List a stream's consumers; with --json their names, as the nats tool does."""
     async with jetstream() as js:
-        stream = await choose_stream(js, stream)
+        stream = await choose_stream(js, stream, may_ask() and not no_select)
         infos = sorted([c async for c in js.consumers(stream)], key=lambda c: c.name)
     if wants_json():
         print_json([one.name for one in infos])
@@ -246,10 +248,10 @@ def _filtered(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 @command(app, "state")
-async def state(stream: StreamName = "", name: Name = "") -> None:
+async def state(stream: StreamName = "", name: Name = "", no_select: NoSelect = False) -> None:
     """Show how far a consumer is; as JSON all that the server says of it."""
     async with jetstream() as js:
-        stream, name = await choose_consumer(js, stream, name)
+        stream, name = await choose_consumer(js, stream, name, may_ask() and not no_select)
         found = await js.consumer_info(stream, name)
     if wants_json():
         print_json(found)
@@ -265,9 +267,13 @@ async def reset(
         int,
         typer.Argument(metavar="SEQUENCE", help="Of the stream; 0: after the last ack"),
     ] = 0,
+    sequence_option: Annotated[
+        int, typer.Option("--sequence", help="The same, as an option", min=0)
+    ] = 0,
     force: Force = False,
 ) -> None:
     """Have a consumer deliver again from a sequence on (nats-server 2.14)."""
+    sequence = sequence or sequence_option
     async with jetstream() as js:
         if not force:
             await js.consumer_info(stream, name)

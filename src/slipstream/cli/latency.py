@@ -17,7 +17,7 @@ from slipstream.cli.session import (
     settings,
     wants_json,
 )
-from slipstream.cli.values import show_duration
+from slipstream.cli.values import duration, show_duration
 from slipstream.client.message import Message
 
 rtt_app = new_app(group=False)
@@ -47,8 +47,13 @@ async def latency(
     size: Annotated[int, typer.Option("--size", help="Bytes of a message", min=0)] = 8,
     count: Annotated[int, typer.Option("--msgs", help="How many messages", min=1)] = 10_000,
     rate: Annotated[int, typer.Option("--rate", help="Messages a second", min=1)] = 1000,
+    length: Annotated[
+        str, typer.Option("--duration", help="How long, in place of --msgs, like 5s")
+    ] = "",
 ) -> None:
     """Measure how long a message takes from one connection to another."""
+    if length:
+        count = max(round(duration(length) * rate), 1)
     times: list[float] = []
     sent: dict[int, float] = {}
     done = asyncio.Event()

@@ -19,6 +19,7 @@ from slipstream.cli.global_options import (
     did_you_mean,
     take_options,
 )
+from slipstream.cli.spellings import respelt
 from slipstream.errors import Error
 
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130  # exit codes; see docs/cli.md
@@ -28,10 +29,12 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "serve": ("slipstream.cli.serve", "serve", "Run a server with JetStream"),
     "pub": ("slipstream.cli.publish", "pub_app", "Publish messages"),
     "sub": ("slipstream.cli.subscribe", "sub_app", "Show the messages of subjects"),
+    "trace": ("slipstream.cli.trace", "app", "Show where a message would go"),
     "request": ("slipstream.cli.publish", "request_app", "Send a request and show the answers"),
     "reply": ("slipstream.cli.subscribe", "reply_app", "Answer requests"),
     "stream": ("slipstream.cli.stream", "app", "Manage streams"),
     "consumer": ("slipstream.cli.consumer", "app", "Manage consumers and read from them"),
+    "service": ("slipstream.cli.service", "app", "Find, measure and ask services"),
     "kv": ("slipstream.cli.kv", "app", "Key-value buckets"),
     "schema": ("slipstream.cli.schema", "app", "Schemas of bodies, in a bucket"),
     "object": ("slipstream.cli.objects", "app", "Object stores"),
@@ -65,9 +68,13 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
             "find",
         ),
         "slipstream.cli.stream_messages": ("get", "view", "rmm"),
+        "slipstream.cli.stream_graph": ("graph",),
         "slipstream.cli.backup": ("backup", "restore"),
     },
-    "account": {"slipstream.cli.account_backup": ("backup", "restore")},
+    "account": {
+        "slipstream.cli.account_backup": ("backup", "restore"),
+        "slipstream.cli.account_report": ("report", "tls"),
+    },
     "consumer": {
         "slipstream.cli.consumer_read": ("next", "sub"),
         "slipstream.cli.consumer_graph": ("graph",),
@@ -86,7 +93,11 @@ ALIASES = {  # as the `nats` tool has them
     "event": "events",
     "err": "errors",
     "error": "errors",
+    "lat": "latency",
+    "micro": "service",
+    "ms": "stream",
     "obj": "object",
+    "obs": "consumer",
     "publish": "pub",
     "r": "reply",
     "req": "request",
@@ -134,7 +145,9 @@ def _dispatch(words: list[str]) -> int:
 
         return complete(words[1:])
     given, rest = take_options(words)
-    name = ALIASES.get(rest[0], rest[0]) if rest else "--help"
+    if rest:
+        rest = respelt([ALIASES.get(rest[0], rest[0]), *rest[1:]])
+    name = rest[0] if rest else "--help"
     if name in ("--version", "version"):
         return _print_version()
     if name == "help" and len(rest) > 1:

@@ -86,7 +86,7 @@ async def put(
     metadata: Annotated[list[str], typer.Option("--metadata", help="key=value")] = [],  # noqa: B006
     chunk_size: Annotated[str, typer.Option("--chunk-size", help="Like 128KiB")] = "128KiB",
     force: Force = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No bar")] = False,
+    progress: Annotated[bool, typer.Option("--progress/--no-progress", help="A bar")] = True,
 ) -> None:
     """Store a file."""
     if file == "-" and not name:
@@ -103,7 +103,7 @@ async def put(
         store = await js.object_store(bucket)
         if not force and await _holds(store, name):
             confirm(f"Replace existing object {bucket} > {name}?", force)
-        with bytes_bar("Storing", wanted=not no_progress) as bar:
+        with bytes_bar("Storing", wanted=progress) as bar:
             total = path.stat().st_size if file != "-" else None
             task = bar.add_task("", total=total)
             info = await store.put(
@@ -160,7 +160,7 @@ async def get(
     name: Name,
     output: Annotated[str, typer.Option("--output", "-O", help="File to write; - for stdout")] = "",
     force: Force = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No bar")] = False,
+    progress: Annotated[bool, typer.Option("--progress/--no-progress", help="A bar")] = True,
 ) -> None:
     """Fetch an object into a file; it appears when it is whole and its digest is right."""
     async with jetstream() as js:
@@ -173,7 +173,7 @@ async def get(
         target = Path(output or Path(name).name)
         if target.exists():
             confirm(f"Overwrite {target}?", force)
-        with bytes_bar("Fetching", wanted=not no_progress) as bar:
+        with bytes_bar("Fetching", wanted=progress) as bar:
             task = bar.add_task("", total=None)
             info = await store.get_file(
                 name,

@@ -52,7 +52,8 @@ class Draft:
         return Template(self._body).render(count), headers or None
 
 
-def _body_of(body: str | None, force_stdin: bool) -> str:
+def body_of(body: str | None, force_stdin: bool = False) -> str:
+    """The body that the line has, or standard input."""
     if body is not None and not force_stdin:
         return body
     return _text(read_stdin())
@@ -92,7 +93,7 @@ async def pub(
             with interruptible():
                 drafts = [Draft(_line(line), header, templates) for line in sys.stdin.buffer]
         else:
-            drafts = [Draft(_body_of(body, force_stdin), header, templates)] * count
+            drafts = [Draft(body_of(body, force_stdin), header, templates)] * count
         if jetstream or atomic:
             await _publish_acked(nc, subject, drafts, pause, atomic, quiet)
             return
@@ -157,7 +158,7 @@ async def request(
     templates: Templates = True,
 ) -> None:
     """Send a request and show the answers."""
-    draft = Draft(_body_of(body, False), header, templates)
+    draft = Draft(body_of(body), header, templates)
     async with connection() as nc:
         for n in range(1, count + 1):
             if not raw and not wants_json():

@@ -55,11 +55,13 @@ COST = 11
 Answer = dict[str, Any]
 
 
-async def _ask(nc: Connection, endpoint: str, body: Answer | None = None) -> list[Answer]:
-    """Every server's answer. Raises `ConfigError` where none comes."""
+async def _ask(
+    nc: Connection, endpoint: str, body: Answer | None = None, what: str = ""
+) -> list[Answer]:
+    """Every server's answer. Raises `ConfigError` about `what` where none comes."""
     found = await ask_servers(nc, f"$SYS.REQ.SERVER.PING.{endpoint}", body=body)
     if not found:
-        raise ConfigError(f"server {endpoint.lower()}: nobody answered; {SYSTEM_HELP}")
+        raise ConfigError(f"{what or f'server {endpoint.lower()}'}: nobody answered; {SYSTEM_HELP}")
     return sorted(found, key=lambda answer: str(answer.get("server", {}).get("name", "")))
 
 
@@ -71,7 +73,12 @@ def _server(answer: Answer) -> str:
 async def ls() -> None:
     """List the servers of the cluster (system account)."""
     async with connection() as nc:
-        answers = await _ask(nc, "STATSZ")
+        await list_servers(nc)
+
+
+async def list_servers(nc: Connection, what: str = "server ls") -> None:
+    """The table of `server ls`. Raises `ConfigError` where no server answers, about `what`."""
+    answers = await _ask(nc, "STATSZ", what=what)
     if wants_json():
         print_json(answers)
         return
@@ -219,7 +226,11 @@ async def _report_health(nc: Connection) -> None:
 
 
 async def _report_connections(nc: Connection) -> None:
-    found = await ask_connections(nc)
+    show_connections(await ask_connections(nc))
+
+
+def show_connections(found: Sequence[Answer]) -> None:
+    """The table of connections."""
     if wants_json():
         print_json(found)
         return

@@ -10,12 +10,14 @@ from slipstream.cli.output import print_json, properties, say, table
 from slipstream.cli.prompts import may_ask
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.stream_tables import list_streams, report_streams, show_config, show_stream
-from slipstream.cli.values import duration, show_size, show_time
+from slipstream.cli.values import duration, one_of, show_size, show_time
 from slipstream.client.jetstream import StreamInfo
 
 app = new_app()
 
+SORTS = ("name", "messages")
 Name = Annotated[str, typer.Argument(metavar="STREAM", help="The stream")]
+NoSelect = Annotated[bool, typer.Option("--no-select", help="Do not ask which")]
 Subject = Annotated[str, typer.Option("--subject", help="Only streams that store this subject")]
 
 
@@ -45,7 +47,7 @@ async def ls(
 @command(app, "info")
 async def info(
     name: Name = "",
-    no_select: Annotated[bool, typer.Option("--no-select", help="Do not ask which")] = False,
+    no_select: NoSelect = False,
     config_only: Annotated[bool, typer.Option("--config", help="Only its configuration")] = False,
     state_only: Annotated[bool, typer.Option("--state", help="Only what it holds")] = False,
 ) -> None:
@@ -67,10 +69,10 @@ async def info(
 
 
 @command(app, "state")
-async def state(name: Name = "") -> None:
+async def state(name: Name = "", no_select: NoSelect = False) -> None:
     """Show what a stream holds."""
     async with jetstream() as js:
-        name = await choose_stream(js, name)
+        name = await choose_stream(js, name, may_ask() and not no_select)
         found = await js.stream_info(name)
     _show_state(found)
 
@@ -100,15 +102,30 @@ def _show_state(found: StreamInfo) -> None:
 
 
 @command(app, "report")
-async def report(subject: Subject = "") -> None:
-    """Compare streams."""
+async def report(
+    subject: Subject = "",
+    by_consumers: Annotated[bool, typer.Option("--consumers", "-o", help="Most first")] = False,
+    by_messages: Annotated[bool, typer.Option("--messages", "-m", help="Most first")] = False,
+    by_name: Annotated[bool, typer.Option("--name", "-n", help="In order of names")] = False,
+    by_storage: Annotated[bool, typer.Option("--storage", "-t", help="By storage")] = False,
+    raw: Annotated[bool, typer.Option("--raw", "-r", help="Sizes in bytes")] = False,
+) -> None:
+    """Compare streams, those with most bytes first."""
     async with jetstream() as js:
         infos = [info async for info in js.streams(subject)]
     infos.sort(key=lambda info: info.state.bytes, reverse=True)
+    if by_consumers:
+        infos.sort(key=lambda info: info.state.consumer_count, reverse=True)
+    if by_messages:
+        infos.sort(key=lambda info: info.state.messages, reverse=True)
+    if by_storage:
+        infos.sort(key=lambda info: info.config.storage)
+    if by_name:
+        infos.sort(key=lambda info: info.name)
     if wants_json():
         print_json(infos)
     elif infos:
-        report_streams(infos)
+        report_streams(infos, raw)
     else:
         say("No Streams defined")
 
@@ -118,18 +135,31 @@ async def subjects(
     name: Name = "",
     subject: Annotated[str, typer.Argument(metavar="FILTER", help="Only these")] = ">",
     names: Annotated[bool, typer.Option("--names", "-n", help="Without the counts")] = False,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort",
+            help="name or messages",
+            parser=one_of(*SORTS, subjects="name", count="messages"),
+        ),
+    ] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", "-R", help="The other way round")] = False,
 ) -> None:
     """Show the subjects of a stream and how many messages each has."""
     async with jetstream() as js:
         name = await choose_stream(js, name)
         found = (await js.stream_info(name, subjects_filter=subject)).state.subjects
+    rows = sorted(found.items())
+    if sort == "messages" or not (sort or names):
+        rows.sort(key=lambda pair: -pair[1])
+    if reverse:
+        rows.reverse()
     if wants_json():
-        print_json(sorted(found) if names else found)
+        print_json([one for one, _ in rows] if names else found)
     elif names:
-        for one in sorted(found):
+        for one, _ in rows:
             say(one)
     elif found:
-        rows = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
         title = f"{len(found)} Subjects in stream {name}"
         table(title, ("Subject", "Count"), [(one, f"{count:,}") for one, count in rows])
     else:
@@ -137,14 +167,20 @@ async def subjects(
 
 
 @command(app, "gaps")
-async def gaps(name: Name = "") -> None:
-    """Show the sequences without a message."""
+async def gaps(
+    name: Name = "",
+    force: Annotated[bool, typer.Option("--force", "-f", help="Nothing is asked anyway")] = False,
+    progress: Annotated[
+        bool, typer.Option("--progress/--no-progress", help="One request: there is no bar")
+    ] = True,
+) -> None:
+    """Show the sequences without a message; as JSON pairs of the first and the last."""
     async with jetstream() as js:
         name = await choose_stream(js, name)
         found = await js.stream_info(name, deleted_details=True)
     runs = _runs(found.state.deleted)
     if wants_json():
-        print_json({"stream": name, "first_seq": found.state.first_seq, "gaps": runs})
+        print_json(runs)
     elif runs:
         rows = [(f"{first:,}", f"{last:,}", f"{last - first + 1:,}") for first, last in runs]
         title = f"{found.state.num_deleted:,} messages are gone from stream {name}"

@@ -161,8 +161,8 @@ def list_streams(infos: Sequence[StreamInfo]) -> None:
     )
 
 
-def report_streams(infos: Sequence[StreamInfo]) -> None:
-    """The table of `stream report`."""
+def report_streams(infos: Sequence[StreamInfo], raw: bool = False) -> None:
+    """The table of `stream report`; sizes in bytes if they are to be `raw`."""
     table(
         "Stream Report",
         ("Stream", "Storage", "Placement", "Consumers", "Messages", "Bytes", "Lost", "Deleted"),
@@ -173,7 +173,7 @@ def report_streams(infos: Sequence[StreamInfo]) -> None:
                 info.cluster.name if info.cluster else "",
                 str(info.state.consumer_count),
                 f"{info.state.messages:,}",
-                show_size(info.state.bytes),
+                str(info.state.bytes) if raw else show_size(info.state.bytes),
                 str(len(info.state.lost.msgs)) if info.state.lost else "0",
                 f"{info.state.num_deleted:,}",
             )
