@@ -95,7 +95,10 @@ class ClusterInfo(Document, kw_only=True):
 
 
 class StreamSourceInfo(Document, kw_only=True):
-    """How far a mirror or source is; `active` is the time since the last contact, None if never."""
+    """How far a mirror or source is; `active` is the time since the last contact.
+
+    It is None if there was none.
+    """
 
     name: str = ""
     external: ExternalStream | None = None
@@ -154,7 +157,10 @@ class SequenceInfo(Document, kw_only=True):
 
 
 class PriorityGroupState(Document, kw_only=True):
-    """Which client a priority group is pinned to; `pinned_ts` is None when to none."""
+    """Which client a priority group is pinned to, and since when.
+
+    `pinned_ts` is None when it is pinned to none.
+    """
 
     group: str = ""
     pinned_client_id: str = ""

@@ -1,18 +1,19 @@
 """What an account uses and may use (docs/protocol/api.md#what-an-account-uses)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from slipstream.engine.api.dispatch import Operation, Request
+from slipstream.engine.api.dispatch import Fields, Operation, Request
 from slipstream.engine.protocol.options import API_LEVEL
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
+    from slipstream.engine.protocol.infos import AccountInfo
 
 
-def info(js: "JetStream", _request: Request) -> dict[str, Any]:
+def info(js: "JetStream", _request: Request) -> Fields:
     """`$JS.API.INFO`."""
     limits = js.limits
-    answer: dict[str, Any] = {
+    answer: AccountInfo = {
         "memory": js.used("memory"),
         "storage": js.used("file"),
         "reserved_memory": js.reserved("memory"),

@@ -1,11 +1,11 @@
 """The calls that begin the snapshot of a stream and its restore
 (docs/protocol/streams.md#snapshots-and-restores)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from slipstream.engine.api.dispatch import Done, Operation, Request, WhenDurable
+from slipstream.engine.api.dispatch import Done, Fields, Operation, Request, WhenDurable
 from slipstream.engine.api.requests import RestoreRequest, SnapshotRequest, read_body
 from slipstream.engine.api.stream_info import shown_config, stream_info, stream_state
 from slipstream.engine.protocol.errors import ApiError
@@ -57,7 +57,7 @@ def snapshot(js: "JetStream", request: Request) -> WhenDurable:
     return WhenDurable(wait, answer, ErrorCode.STREAM_SNAPSHOT)
 
 
-def restore(js: "JetStream", request: Request) -> dict[str, Any]:
+def restore(js: "JetStream", request: Request) -> Fields:
     """STREAM.RESTORE: says where the chunks go."""
     from slipstream.engine.backup.restore import Restore  # few servers need it
 

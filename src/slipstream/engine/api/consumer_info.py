@@ -1,6 +1,6 @@
 """How consumers look in responses (docs/protocol/consumers.md#info)."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.pull import PullDelivery
@@ -8,14 +8,17 @@ from slipstream.engine.consumer.push import PushDelivery
 from slipstream.engine.protocol.options import shown_metadata
 from slipstream.model.times import time_text
 
+if TYPE_CHECKING:
+    from slipstream.engine.protocol.infos import ConsumerInfo, SequenceInfo
 
-def consumer_info(consumer: Consumer, with_version: bool = True) -> dict[str, Any]:
+
+def consumer_info(consumer: Consumer, with_version: bool = True) -> "ConsumerInfo":
     """ConsumerInfo."""
     consumer.catch_up()
     config = consumer.config.emit()
     if with_version:
         config["metadata"] = shown_metadata(config["metadata"])
-    info: dict[str, Any] = {
+    info: ConsumerInfo = {
         "stream_name": consumer.stream.name,
         "name": consumer.name,
         "created": time_text(consumer.created),
@@ -44,8 +47,8 @@ def consumer_info(consumer: Consumer, with_version: bool = True) -> dict[str, An
     return info
 
 
-def _place(consumer_seq: int, stream_seq: int, at: int) -> dict[str, Any]:
-    place: dict[str, Any] = {"consumer_seq": consumer_seq, "stream_seq": stream_seq}
+def _place(consumer_seq: int, stream_seq: int, at: int) -> "SequenceInfo":
+    place: SequenceInfo = {"consumer_seq": consumer_seq, "stream_seq": stream_seq}
     if at:
         place["last_active"] = time_text(at)
     return place

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slipstream.engine.api.consumer_info import consumer_info
-from slipstream.engine.api.dispatch import Done, Operation, Request, Wait, WhenDurable, all_of, page
+from slipstream.engine.api.dispatch import (
+    Done,
+    Fields,
+    Operation,
+    Request,
+    Wait,
+    WhenDurable,
+    all_of,
+    page,
+)
 from slipstream.engine.api.requests import (
     PageRequest,
     PauseRequest,
@@ -45,6 +54,7 @@ from slipstream.model.times import ZERO, ZERO_TEXT, read_time, utc_text
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
+    from slipstream.engine.protocol.infos import ConsumerInfo, ConsumerPauseInfo
 
 NAMES_PER_PAGE = 1024
 INFOS_PER_PAGE = 256
@@ -89,7 +99,7 @@ def _identify(js: "JetStream", request: Request) -> None:
         request.answer_header = identify(stream, request.message)
 
 
-def create(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
+def create(js: "JetStream", request: Request) -> Fields | WhenDurable:
     """CONSUMER.CREATE.<stream>[.<consumer>[.<filter>]]."""
     asked, config = _read(request)
     if config.sourcing:
@@ -115,7 +125,7 @@ def create(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
     return _create(js, request.tokens[0], name, config, asked)
 
 
-def create_durable(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
+def create_durable(js: "JetStream", request: Request) -> Fields | WhenDurable:
     """CONSUMER.DURABLE.CREATE.<stream>.<consumer>."""
     asked, config = _read(request)
     if not config.durable_name:
@@ -134,7 +144,7 @@ def _create(
     config: ConsumerConfig,
     asked: CreateRequest,
     auto: bool = False,
-) -> dict[str, Any] | WhenDurable:
+) -> Fields | WhenDurable:
     stream = js.find(stream_name)
     if config.durable_name and config.name and config.durable_name != config.name:
         raise ApiError(ErrorCode.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH)
@@ -260,7 +270,7 @@ def _when_removed(stream: Stream) -> Wait:
     return stream.when_durable if stream.config.retention != "limits" else all_of()
 
 
-def info(js: "JetStream", request: Request) -> dict[str, Any]:
+def info(js: "JetStream", request: Request) -> Fields:
     """CONSUMER.INFO."""
     if not request.is_empty:
         raise ApiError(ErrorCode.NOT_EMPTY_REQUEST)
@@ -290,7 +300,7 @@ def delete(js: "JetStream", request: Request) -> WhenDurable:
     return WhenDurable(all_of(*waits), {"success": True}, ErrorCode.CONSUMER_CREATE)
 
 
-def names(js: "JetStream", request: Request) -> dict[str, Any]:
+def names(js: "JetStream", request: Request) -> Fields:
     """CONSUMER.NAMES."""
     asked = read_optional(request, PageRequest)
     stream = js.find(request.tokens[0])
@@ -298,7 +308,7 @@ def names(js: "JetStream", request: Request) -> dict[str, Any]:
     return {**paging, "consumers": shown}
 
 
-def list_infos(js: "JetStream", request: Request) -> dict[str, Any]:
+def list_infos(js: "JetStream", request: Request) -> Fields:
     """CONSUMER.LIST."""
     asked = read_optional(request, PageRequest)
     consumers = js.find(request.tokens[0]).consumers
@@ -317,8 +327,8 @@ def pause(js: "JetStream", request: Request) -> WhenDurable:
         detail = f"json: error calling MarshalJSON for type *time.Time: {error}"
         raise ApiError(ErrorCode.CONSUMER_STORE_FAILED, err=detail) from error
 
-    def answer() -> dict[str, Any]:
-        fields: dict[str, Any] = {"paused": bool(consumer.paused_until), "pause_until": shown}
+    def answer() -> "ConsumerPauseInfo":
+        fields: ConsumerPauseInfo = {"paused": bool(consumer.paused_until), "pause_until": shown}
         if consumer.paused_until:
             fields["pause_remaining"] = consumer.paused_until - consumer.clock.now
         return fields
@@ -351,7 +361,7 @@ def reset(js: "JetStream", request: Request) -> WhenDurable | None:
     else:
         seq = consumer.floor_stream_seq + 1
     consumer.life.restart_at(seq)
-    answer = {**consumer_info(consumer), "reset_seq": seq}
+    answer: ConsumerInfo = {**consumer_info(consumer), "reset_seq": seq}
 
     def wait(done: Done) -> None:
         consumer.life.when_saved(lambda: done(None), done)
@@ -359,7 +369,7 @@ def reset(js: "JetStream", request: Request) -> WhenDurable | None:
     return WhenDurable(wait, answer)
 
 
-def unpin(js: "JetStream", request: Request) -> dict[str, Any]:
+def unpin(js: "JetStream", request: Request) -> Fields:
     """CONSUMER.UNPIN: the next client that asks gets the pin."""
     try:
         asked = parse(request.body)

@@ -7,9 +7,9 @@ waits. Everything around it is done here once: the checks in their order, the en
 nats-server is silent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -54,6 +54,8 @@ class Request:
         return self.body.lstrip()[:1] in (b"{", b"[")
 
 
+Fields: TypeAlias = Mapping[str, object]
+"""What an answer holds; the types in `engine/protocol/infos.py` are of this kind."""
 Done = Callable[[Exception | None], None]
 Wait = Callable[[Done], None]
 
@@ -90,7 +92,7 @@ class WhenDurable:
     def __init__(
         self,
         wait: Wait,
-        fields: dict[str, Any] | Callable[[], dict[str, Any]],
+        fields: Fields | Callable[[], Fields],
         failure: ErrorCode = ErrorCode.STREAM_GENERAL_ERROR,
     ) -> None:
         self.wait = wait
@@ -98,7 +100,7 @@ class WhenDurable:
         self._failure = failure
 
     @property
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> Fields:
         """The answer, as things are when the change is durable."""
         return self._fields() if callable(self._fields) else self._fields
 
@@ -107,7 +109,7 @@ class WhenDurable:
         return error if isinstance(error, ApiError) else ApiError(self._failure, err=str(error))
 
 
-Handler = Callable[["JetStream", Request], dict[str, Any] | WhenDurable | None]
+Handler = Callable[["JetStream", Request], Fields | WhenDurable | None]
 
 
 @dataclass(slots=True, frozen=True)
@@ -118,7 +120,7 @@ class Operation:
     tokens: int  # how many follow; -1: at least one
     response: str  # the type, without its prefix
     handler: Handler
-    zeros: dict[str, Any]  # what the envelope holds beside an error
+    zeros: Fields  # what the envelope holds beside an error
     counted: bool = True  # in the account's API statistics, when it succeeds
 
     @property
@@ -202,8 +204,8 @@ class ApiService(Service):
         # The message is only ours during the call, and a handler may publish.
         reply, session = request.message.reply, request.message.session
 
-        def answer(fields: dict[str, Any], error: ApiError | None = None) -> None:
-            envelope: dict[str, Any] = {"type": TYPE_PREFIX + operation.response}
+        def answer(fields: Fields, error: ApiError | None = None) -> None:
+            envelope: dict[str, object] = {"type": TYPE_PREFIX + operation.response}
             if error is None:
                 envelope.update(fields)
             else:
@@ -283,14 +285,14 @@ class SystemApi(Service):
             )
         return 1
 
-    def _answer(self, reply: bytes, answer: dict[str, Any]) -> None:
+    def _answer(self, reply: bytes, answer: Fields) -> None:
         if reply:
             self._account.send(reply, b"", b"", msgspec.json.encode(answer))
 
     def _purge(self, name: str, reply: bytes) -> None:
         """Delete every stream of an account, also of one that the configuration has no more."""
         account = self._account.engine.accounts.get(name)
-        answer: dict[str, Any] = {"type": TYPE_PREFIX + "account_purge_response"}
+        answer: dict[str, object] = {"type": TYPE_PREFIX + "account_purge_response"}
 
         def purged(failure: Exception | None) -> None:
             fields = answer | {"initiated": failure is None}

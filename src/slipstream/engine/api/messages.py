@@ -4,7 +4,7 @@
 import base64
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.api.dispatch import Operation, Request, WhenDurable
+from slipstream.engine.api.dispatch import Fields, Operation, Request, WhenDurable
 from slipstream.engine.api.requests import (
     DeleteRequest,
     GetRequest,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
 
 
-def get(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
+def get(js: "JetStream", request: Request) -> Fields | WhenDurable:
     """STREAM.MSG.GET: one message by sequence, subject or time; answered once it is durable."""
     if request.is_empty:
         raise ApiError(ErrorCode.BAD_REQUEST)

@@ -1,11 +1,14 @@
 """How streams look in responses (docs/protocol/streams.md#info-and-state)."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from slipstream.engine.protocol.options import shown_metadata
 from slipstream.engine.sourcing.inflow import inflow_info
 from slipstream.engine.stream.stream import Stream
 from slipstream.model.times import time_text
+
+if TYPE_CHECKING:
+    from slipstream.engine.protocol.infos import StreamInfo, StreamState
 
 SUBJECTS_PER_PAGE = 100_000
 
@@ -16,10 +19,10 @@ def first_seq(stream: Stream) -> int:
     return stream.log.first_seq if stream.log.last_seq or stream.shows_front else 0
 
 
-def stream_state(stream: Stream) -> dict[str, Any]:
+def stream_state(stream: Stream) -> "StreamState":
     """Counts, sequences and times."""
     log = stream.log
-    state: dict[str, Any] = {
+    state: StreamState = {
         "messages": log.messages,
         "bytes": log.bytes,
         "first_seq": first_seq(stream),
@@ -37,7 +40,7 @@ def stream_state(stream: Stream) -> dict[str, Any]:
     return state
 
 
-def shown_config(stream: Stream, with_version: bool) -> dict[str, Any]:
+def shown_config(stream: Stream, with_version: bool) -> dict[str, object]:
     """The configuration with the metadata that the server adds."""
     config = stream.config.emit()
     if with_version:
@@ -45,9 +48,9 @@ def shown_config(stream: Stream, with_version: bool) -> dict[str, Any]:
     return config
 
 
-def stream_info(stream: Stream, with_version: bool = True) -> dict[str, Any]:
+def stream_info(stream: Stream, with_version: bool = True) -> "StreamInfo":
     """StreamInfo."""
-    info: dict[str, Any] = {
+    info: StreamInfo = {
         "config": shown_config(stream, with_version),
         "created": time_text(stream.created),
         "state": stream_state(stream),

@@ -1,9 +1,18 @@
 """The calls that create, show, change and delete streams
 (docs/protocol/api.md#calls-for-streams)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from slipstream.engine.api.dispatch import Done, Operation, Request, Wait, WhenDurable, all_of, page
+from slipstream.engine.api.dispatch import (
+    Done,
+    Fields,
+    Operation,
+    Request,
+    Wait,
+    WhenDurable,
+    all_of,
+    page,
+)
 from slipstream.engine.api.requests import (
     StreamInfoRequest,
     StreamPageRequest,
@@ -29,6 +38,7 @@ from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
+    from slipstream.engine.protocol.infos import StreamInfo
 
 NAMES_PER_PAGE = 1024
 INFOS_PER_PAGE = 256
@@ -51,7 +61,7 @@ def _read_checked(js: "JetStream", request: Request, is_new: bool) -> StreamConf
     return config
 
 
-def create(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
+def create(js: "JetStream", request: Request) -> Fields | WhenDurable:
     """STREAM.CREATE: succeeds again for the same configuration."""
     config = _read_checked(js, request, is_new=True)
     check_replicas(config)
@@ -59,7 +69,7 @@ def create(js: "JetStream", request: Request) -> dict[str, Any] | WhenDurable:
     if existing is not None:
         if not same(existing.config, config):
             raise ApiError(ErrorCode.STREAM_NAME_EXIST)
-        answer = {**stream_info(existing), "did_create": True}
+        answer: StreamInfo = {**stream_info(existing), "did_create": True}
         return WhenDurable(_when_kept(js, existing), answer, ErrorCode.STREAM_CREATE)
     if config.name in js.arriving:
         raise ApiError(ErrorCode.STREAM_NAME_EXIST)
@@ -140,11 +150,11 @@ def delete(js: "JetStream", request: Request) -> WhenDurable:
     return WhenDurable(_when_kept(js, stream), {"success": True}, ErrorCode.STREAM_TEMPLATE_DELETE)
 
 
-def info(js: "JetStream", request: Request) -> dict[str, Any]:
+def info(js: "JetStream", request: Request) -> Fields:
     """STREAM.INFO, with deleted sequences and subjects on demand."""
     asked = read_optional(request, StreamInfoRequest)
     stream = js.find(request.tokens[0])
-    answer: dict[str, Any] = {**_PAGE_ZEROS, **stream_info(stream)}
+    answer: StreamInfo = {"total": 0, "offset": 0, "limit": 0, **stream_info(stream)}
     answer["cluster"] = {"leader": js.engine.server_name}
     state = answer["state"]
     if asked.deleted_details:
@@ -155,7 +165,8 @@ def info(js: "JetStream", request: Request) -> dict[str, Any]:
         counts = stream.log.subject_counts(asked.subjects_filter.encode())
         if counts:
             paging, names = page(list(counts), asked.offset, SUBJECTS_PER_PAGE)
-            answer.update(paging | {"offset": max(asked.offset, 0)})
+            answer["total"], answer["limit"] = paging["total"], paging["limit"]
+            answer["offset"] = max(asked.offset, 0)
             if names:
                 state["subjects"] = {name: counts[name] for name in names}
     return answer
@@ -167,7 +178,7 @@ def _selected(js: "JetStream", subject: str) -> list[Stream]:
     return [js.streams[name] for name in names]
 
 
-def names(js: "JetStream", request: Request) -> dict[str, Any]:
+def names(js: "JetStream", request: Request) -> Fields:
     """STREAM.NAMES."""
     asked = read_optional(request, StreamPageRequest)
     found = [stream.name for stream in _selected(js, asked.subject)]
@@ -175,14 +186,14 @@ def names(js: "JetStream", request: Request) -> dict[str, Any]:
     return {**paging, "streams": shown or None}
 
 
-def list_infos(js: "JetStream", request: Request) -> dict[str, Any]:
+def list_infos(js: "JetStream", request: Request) -> Fields:
     """STREAM.LIST."""
     asked = read_optional(request, StreamPageRequest)
     paging, shown = page(_selected(js, asked.subject), asked.offset, INFOS_PER_PAGE)
     return {**paging, "streams": [stream_info(stream, with_version=False) for stream in shown]}
 
 
-def needs_cluster(_js: "JetStream", _request: Request) -> dict[str, Any]:
+def needs_cluster(_js: "JetStream", _request: Request) -> Fields:
     """Calls that make sense in a cluster only."""
     raise ApiError(ErrorCode.CLUSTER_REQUIRED)
 

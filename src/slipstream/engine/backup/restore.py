@@ -8,7 +8,7 @@ Chunks are unpacked on a thread into a directory that a crash removes. Once it i
 its name, which is one step, and the stream starts as it would with the server.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -77,7 +77,7 @@ class Restore(Service):
         config: StreamConfig,
         first_seq: int,
         session: Any,
-        show: Callable[[Stream], dict[str, Any]],
+        show: Callable[[Stream], Mapping[str, object]],
     ) -> None:
         if len([one for one in js.transfers if isinstance(one, Restore)]) >= AT_ONCE_MAX:
             raise ApiError(

@@ -27,6 +27,7 @@ from slipstream.wire.buffer import OutBuffer
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
+    from slipstream.engine.protocol.infos import StreamState
 
 CHUNK_BYTES, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX = 128 * 1024, 1024, 1024 * 1024
 WINDOW_BYTES, WINDOW_BYTES_MIN, WINDOW_BYTES_MAX = 8 * 1024 * 1024, 1024, 32 * 1024 * 1024
@@ -113,7 +114,7 @@ class Snapshot(Service):
     """One snapshot on its way. Raises `ApiError`, `StorageError` if it can not begin."""
 
     def __init__(
-        self, stream: Stream, asked: Asked, state: dict[str, Any], encoded: bytes, session: Any
+        self, stream: Stream, asked: Asked, state: "StreamState", encoded: bytes, session: Any
     ) -> None:
         js: JetStream = stream.js  # type: ignore[assignment]
         if len([one for one in js.transfers if isinstance(one, Snapshot)]) >= AT_ONCE_MAX:

@@ -22,6 +22,7 @@ from slipstream.wire.headers import with_fields
 
 if TYPE_CHECKING:
     from slipstream.engine.consumer.consumer import Consumer
+    from slipstream.engine.protocol.infos import PriorityGroupState
 
 OVERFLOW = "overflow"
 PINNED = "pinned_client"
@@ -147,9 +148,9 @@ class PriorityGroups:
             self.unpin(self._consumer.config.priority_groups[0], "timeout")
         return self._pinned_until
 
-    def shown(self) -> list[dict[str, Any]]:
+    def shown(self) -> "list[PriorityGroupState]":
         """As consumer information shows them: the first group alone."""
-        state: dict[str, Any] = {"group": self._consumer.config.priority_groups[0]}
+        state: PriorityGroupState = {"group": self._consumer.config.priority_groups[0]}
         if self._pin:
             state["pinned_client_id"] = self._pin
         state["pinned_ts"] = time_text(self._pinned_at)

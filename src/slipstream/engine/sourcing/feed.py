@@ -34,6 +34,7 @@ from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.transforms import Transform
 
 if TYPE_CHECKING:
+    from slipstream.engine.protocol.infos import StreamSourceInfo
     from slipstream.engine.stream.stream import Stream
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
@@ -434,18 +435,18 @@ class Feed(Follower):
         """Whether a consumer was asked for yet."""
         return self._asked_at > 0
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> "StreamSourceInfo":
         """StreamSourceInfo (docs/protocol/streams.md#info-and-state)."""
         source = self.source
-        shown: dict[str, Any] = {"name": source.name}
+        shown: StreamSourceInfo = {"name": source.name}
         if source.external is not None:
-            shown["external"] = msgspec.to_builtins(source.external)
+            shown["external"] = source.external.emit()
         shown["lag"] = self.lag
         shown["active"] = self.clock.now - self.heard_at if self.heard_at else -1
         if self.error is not None:
             shown["error"] = self.error
         if source.subject_transforms:
-            shown["subject_transforms"] = msgspec.to_builtins(source.subject_transforms)
+            shown["subject_transforms"] = [one.emit() for one in source.subject_transforms]
         return shown
 
 

@@ -1,11 +1,12 @@
 """Beginning, changing and showing what a stream takes over from other streams."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slipstream.engine.sourcing.mirror import Mirror
 from slipstream.engine.sourcing.sources import Sources
 
 if TYPE_CHECKING:
+    from slipstream.engine.protocol.infos import StreamInfo
     from slipstream.engine.stream.stream import Stream
 
 
@@ -36,7 +37,7 @@ def set_inflow(stream: "Stream", is_restored: bool = False) -> None:
     stream.inflow = inflow
 
 
-def inflow_info(stream: "Stream") -> dict[str, Any]:
+def inflow_info(stream: "Stream") -> "StreamInfo":
     """What StreamInfo says of a stream's mirror or sources."""
     inflow = stream.inflow
     if isinstance(inflow, Mirror):

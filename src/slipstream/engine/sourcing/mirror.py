@@ -15,6 +15,7 @@ from slipstream.model.error_codes import ErrorCode
 from slipstream.wire.headers import count_prefix
 
 if TYPE_CHECKING:
+    from slipstream.engine.protocol.infos import StreamSourceInfo
     from slipstream.engine.stream.stream import Stream
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
@@ -97,7 +98,7 @@ class Mirror(Feed):
             self._direct.stop()
             self._direct = None
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> "StreamSourceInfo":
         shown = super().info()
         if self.source.filter_subject and self.has_asked:
             shown["filter_subject"] = self.source.filter_subject

@@ -17,6 +17,7 @@ from slipstream.model.times import time_text
 from slipstream.wire.headers import count_prefix, find, with_fields
 
 if TYPE_CHECKING:
+    from slipstream.engine.protocol.infos import StreamSourceInfo
     from slipstream.engine.stream.stream import Stream
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
@@ -96,7 +97,7 @@ class Source(Feed):
         self.identity = b""
         self.from_time = 0
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> "StreamSourceInfo":
         shown = super().info()
         if self.position:
             shown["seq"] = self.position

@@ -17,6 +17,7 @@ from slipstream.model.durations import SECOND
 from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
+    from slipstream.engine.protocol.infos import StreamSourceInfo
     from slipstream.engine.stream.stream import Stream
 
 READ_PER_TURN = 2_000  # messages looked at for where sources go on
@@ -131,7 +132,7 @@ class Sources:
         feed.begin(self._begun % BEGUN_MAX * APART_NS)
         self._begun += 1
 
-    def info(self) -> list[dict[str, Any]]:
+    def info(self) -> "list[StreamSourceInfo]":
         """What is shown of the sources."""
         return [feed.info() for feed in self._feeds.values()]
 

@@ -1,7 +1,7 @@
 """`/jsz`: JetStream, its accounts, streams and consumers
 (docs/protocol/monitoring.md#endpoints)."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +17,9 @@ from slipstream.server.monitoring.varz import (
     jetstream_limits,
     jetstream_stats,
 )
+
+if TYPE_CHECKING:
+    from slipstream.engine.protocol.infos import ConsumerInfo
 
 _UINT64 = 2**64
 _NOTHING = {
@@ -145,13 +148,14 @@ def _stream_detail(monitor: Monitor, stream: Stream, options: JszOptions) -> dic
         detail["consumer_detail"] = [
             _consumer_detail(stream, name, options) for name in sorted(stream.consumers)
         ]
-    for name in ("mirror", "sources"):
-        if info.get(name):
-            detail[name] = info[name]
+    if info.get("mirror"):
+        detail["mirror"] = info["mirror"]
+    if info.get("sources"):
+        detail["sources"] = info["sources"]
     return detail
 
 
-def _consumer_detail(stream: Stream, name: str, options: JszOptions) -> dict[str, Any]:
+def _consumer_detail(stream: Stream, name: str, options: JszOptions) -> "ConsumerInfo":
     info = consumer_info(stream.consumers[name], with_version=False)
     if not options.config:
         del info["config"]

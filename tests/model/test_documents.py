@@ -1,4 +1,4 @@
-"""The engine's configurations are what the generator makes of their declarations."""
+"""The engine's configurations and infos are what the generator makes of their declarations."""
 
 import runpy
 from pathlib import Path
@@ -7,16 +7,16 @@ import msgspec
 import pytest
 
 from slipstream.engine.consumer.config import ConsumerConfig
-from slipstream.engine.protocol import configurations as made
 from slipstream.engine.stream.config import StreamConfig
 from slipstream.model import configurations as declared
 
 TOOL = Path(__file__).parents[2] / "tools" / "generate_documents.py"
 
 
-def test_the_engines_configurations_are_the_ones_that_are_generated() -> None:
-    text = Path(str(made.__file__)).read_text()
-    assert text == runpy.run_path(str(TOOL))["text"](), "run tools/generate_documents.py"
+def test_the_engines_documents_are_the_ones_that_are_generated() -> None:
+    tool = runpy.run_path(str(TOOL))
+    found = {name: (Path(tool["ENGINE"]) / name).read_text() for name in tool["MODULES"]}
+    assert found == {name: text() for name, text in tool["MODULES"].items()}, f"run {TOOL.name}"
 
 
 @pytest.mark.parametrize(
