@@ -3,6 +3,7 @@
 import ast
 import re
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ LINES_NOTABLE_FILE = 800
 LINES_NOTABLE_FUNCTION = 80
 ANY_MAX = 1000  # how often the sources say Any; to be lowered as they say it less often
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "manager", "misc", "common"}
+# Texts for people that happen to have the name of a field in them.
+OF_A_TEXT = {b"Nats-Pin-Id", b"Nats-Msg-Id", b"Nats-Sequence"}
 GENERATED = "This file is generated"
 
 pytestmark = pytest.mark.skipif(not SOURCE.exists(), reason="the sources are not beside the tests")
@@ -91,6 +94,36 @@ def test_errors_of_the_api_have_names_and_no_numbers() -> None:
         and (match := number.search(p.read_text()))
     }
     assert not found
+
+
+def test_header_fields_have_names_that_are_spelled_once() -> None:
+    """In one module a name may stand as it is; what two know stands in `header_fields`."""
+    owner = SOURCE / "model" / "header_fields.py"
+    spelled: dict[bytes, set[str]] = {}
+    for path in PYTHON_FILES:
+        for text in _texts(path):
+            for name in re.findall(rb"\bNats-(?:[A-Z][A-Za-z]+-?)+", text):
+                spelled.setdefault(name, set()).add(_relative(path))
+    named = {name: places for name, places in spelled.items() if _relative(owner) in places}
+    again = {name: places for name, places in spelled.items() if len(places) > 1}
+    assert not {name: places for name, places in again.items() if name not in OF_A_TEXT}
+    assert len(named) > 30
+
+
+def _texts(path: Path) -> Iterator[bytes]:
+    """The texts in a module's code, without those that only describe it."""
+    tree = ast.parse(path.read_text())
+    described = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in described:
+            if isinstance(node.value, str):
+                yield node.value.encode()
+            elif isinstance(node.value, bytes):
+                yield node.value
 
 
 def test_nothing_names_a_path_of_a_machine() -> None:

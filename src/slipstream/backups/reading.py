@@ -29,10 +29,18 @@ from slipstream.client.subscriptions import Sink
 from slipstream.errors import Error
 from slipstream.model.ack_subject import AckSubject
 from slipstream.model.configurations import ConsumerConfig
+from slipstream.model.header_fields import (
+    NATS_LAST_SEQUENCE,
+    NATS_NUM_PENDING,
+    NATS_SEQUENCE,
+    NATS_STREAM,
+    NATS_SUBJECT,
+    NATS_TIME_STAMP,
+)
 from slipstream.model.infos import StreamInfo
 from slipstream.model.times import stored_ns
 from slipstream.wire.buffer import OutBuffer
-from slipstream.wire.headers import fields, find
+from slipstream.wire.headers import VERSION_LINE, fields, find, status, value_end
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
@@ -45,7 +53,7 @@ ONE_BY_ONE = 64  # requests for single messages that are on their way
 HOLES_MAX = 10_000  # in one batch, that are asked about one by one
 FAILURES_MAX = 5
 CONSUMER_SECONDS = 60.0
-_ADDED_BY_DIRECT_GET = b"\r\nNats-Stream: "
+_ADDED_BY_DIRECT_GET = b"\r\n%b: " % NATS_STREAM
 
 
 class Batch(Sink):
@@ -92,15 +100,16 @@ class Batch(Sink):
         if self.ended.is_set():
             return
         data, start = frames.data, frames.header_start
-        if data[start : start + 9] == b"NATS/1.0 " and data[start + 9 : start + 12].isdigit():
-            text = data[start + 13 : data.index(b"\r\n", start)].decode("utf-8", "replace")
-            if int(data[start + 9 : start + 12]) == 204:
-                self.is_exhausted = (
-                    find(data, start, frames.body_start, b"Nats-Num-Pending") == b"0"
-                )
-                self.finish(self.is_exhausted)
-            else:
-                self.take_status(int(data[start + 9 : start + 12]), text)
+        after = start + len(VERSION_LINE)
+        code, text = 0, ""
+        if data[after : after + 1] == b" ":
+            code, text = status(data[start : value_end(data, start, frames.body_start)])
+        if code == 204:
+            self.is_exhausted = find(data, start, frames.body_start, NATS_NUM_PENDING) == b"0"
+            self.finish(self.is_exhausted)
+            return
+        if code:
+            self.take_status(code, text)
             return
         try:
             self.take(frames)
@@ -130,12 +139,12 @@ class DirectBatch(Batch):
             return
         added = data.rindex(_ADDED_BY_DIRECT_GET, start, body)
         values = dict(fields(data[added:body]))
-        self.knows_batches = b"Nats-Num-Pending" in values
-        if int(values.get(b"Nats-Last-Sequence", self.last)) != self.last:
+        self.knows_batches = NATS_NUM_PENDING in values
+        if int(values.get(NATS_LAST_SEQUENCE, self.last)) != self.last:
             self.finish(False, TimeoutError("messages were lost on their way here"))
             return
-        seq, subject = int(values[b"Nats-Sequence"]), values[b"Nats-Subject"]
-        ts = stored_ns(values[b"Nats-Time-Stamp"])
+        seq, subject = int(values[NATS_SEQUENCE]), values[NATS_SUBJECT]
+        ts = stored_ns(values[NATS_TIME_STAMP])
         if added == start + 8:  # no headers of its own
             self.add(seq, ts, subject, data, (body, body, frames.end))
         else:

@@ -20,6 +20,7 @@ from slipstream.engine.stream.ingest_checks import check_headers
 from slipstream.engine.stream.retention import check_room_for
 from slipstream.engine.stream.stream import Stream
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_fields import NATS_TRACE_DEST
 from slipstream.model.times import time_text
 from slipstream.wire.headers import fields, find, with_field
 from slipstream.wire.subjects import is_literal
@@ -27,7 +28,6 @@ from slipstream.wire.subjects import is_literal
 if TYPE_CHECKING:
     from slipstream.engine.session.session import ClientSession
 
-DESTINATION = b"Nats-Trace-Dest"
 _ONLY = b"Nats-Trace-Only"
 _DISABLED = b"trace disabled"
 _YES = frozenset({b"1", b"true", b"on"})
@@ -47,7 +47,7 @@ def trace(session: "ClientSession", published: bytes, message: Inbound, route: R
     `published` is its subject before mapping. -1: there is no destination, so that the message is
     like any other.
     """
-    destination = _value(message, DESTINATION)
+    destination = _value(message, NATS_TRACE_DEST)
     if not destination or destination == _DISABLED:
         return _NOT_TRACED
     if session.permissions is not None and not session.permissions.may_publish(destination):
@@ -220,7 +220,7 @@ class _Trace:
 
     def _disabled(self, message: Inbound) -> Inbound:
         """The message as a stream stores it."""
-        header = with_field(self._header, DESTINATION, _DISABLED)
+        header = with_field(self._header, NATS_TRACE_DEST, _DISABLED)
         return Inbound(message.subject, message.reply, header, message.body(), message.session)
 
 

@@ -13,6 +13,7 @@ have to be in one partition, in their order (``repartition("key").sortWithinPart
 from typing import TYPE_CHECKING, Any
 
 from slipstream.errors import ConfigError
+from slipstream.model.header_names import NATS_MARKER_REASON
 from slipstream.spark.sink_rows import Identity, RowReader, buffers_of
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def changed(rows: "DataFrame", bucket: str) -> "DataFrame":
 
     headers = f.col("headers")
     said = f.coalesce(headers[OPERATION_HEADER][0], f.lit("PUT"))
-    gone = headers["Nats-Marker-Reason"].isNotNull()  # a TTL ended, or a limit removed it
+    gone = headers[NATS_MARKER_REASON].isNotNull()  # a TTL ended, or a limit removed it
     return rows.select(
         f.substring(f.col("subject"), len(f"$KV.{bucket}.") + 1, 1 << 20).alias("key"),
         f.col("data").alias("value"),

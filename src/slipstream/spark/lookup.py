@@ -17,8 +17,9 @@ from pyspark.sql.pandas.functions import arrow_udf
 from slipstream.client.jetstream.errors import MessageNotFoundError
 from slipstream.client.jetstream.stored import StoredMessage
 from slipstream.client.kv.config import check_key
-from slipstream.client.kv.entries import MARKER_HEADER, OPERATION_HEADER
+from slipstream.client.kv.entries import OPERATION_HEADER
 from slipstream.client.kv.errors import InvalidKeyError
+from slipstream.model.header_names import NATS_MARKER_REASON
 from slipstream.spark.options import ServerOptions
 from slipstream.spark.streams import connect, jetstream
 
@@ -67,7 +68,7 @@ async def _values(bucket: str, keys: list[str], options: ServerOptions) -> dict[
 
 def _text(message: StoredMessage) -> str | None:
     """The value that an entry holds; None if it says that the key is gone."""
-    if message.headers.get(MARKER_HEADER) or message.headers.get(OPERATION_HEADER):
+    if message.headers.get(NATS_MARKER_REASON) or message.headers.get(OPERATION_HEADER):
         return None
     return message.data.decode(errors="replace")
 

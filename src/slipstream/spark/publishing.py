@@ -18,6 +18,7 @@ from slipstream.client.jetstream.publish import read_ack
 from slipstream.client.payload import subject_bytes
 from slipstream.errors import Error
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_names import NATS_MSG_ID, NATS_TTL
 from slipstream.spark.patient_rows import PatientPublisher, is_settled
 from slipstream.spark.sink_options import SinkOptions
 from slipstream.spark.sink_rows import RowError, name_of
@@ -189,14 +190,12 @@ class Publisher:
             ) from error
         limit = max(self._connection.max_payload - _HEADERS_BYTES, 0)
         headers = Headers.parse(b"NATS/1.0\r\n" + block.extra(row) + b"\r\n")
-        if "Nats-TTL" in headers:
-            del headers["Nats-TTL"]
+        if NATS_TTL in headers:
+            del headers[NATS_TTL]
         headers[REASON_HEADER] = " ".join(str(error).split())
         headers[ORIGIN_HEADER] = subject.decode("utf-8", "replace")
         headers[SIZE_HEADER] = str(len(body))
-        headers["Nats-Msg-Id"] = block.message_id(row).decode() or self._letter_id(
-            number, block, row
-        )
+        headers[NATS_MSG_ID] = block.message_id(row).decode() or self._letter_id(number, block, row)
         await self._js.publish(target, body[:limit], headers=headers)
         self._refused[number] = None
         self.dead += 1

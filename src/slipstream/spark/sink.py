@@ -29,6 +29,7 @@ from pyspark.sql.datasource import (
 from slipstream.client.arrow.row_block import RowBlock
 from slipstream.client.jetstream.errors import PublishError
 from slipstream.errors import ConfigError, Error
+from slipstream.model.header_names import NATS_EXPECTED_STREAM, NATS_MSG_ID
 from slipstream.spark import exactly_once, markers
 from slipstream.spark.exactly_once import Task
 from slipstream.spark.kv import KeyReader, key_columns
@@ -357,10 +358,10 @@ class Attempt:
         """Start on a connection: where there is progress, take over the partition."""
         sink, task, progress = self._sink, self._task, self._progress
         options = sink.options
-        lines = f"Nats-Expected-Stream: {options.stream}\r\n".encode() if options.stream else b""
+        lines = f"{NATS_EXPECTED_STREAM}: {options.stream}\r\n".encode() if options.stream else b""
         label = b""
         if sink.mode == DEDUPLICATED:
-            label = f"Nats-Msg-Id: {sink.scope(task)}.".encode()
+            label = f"{NATS_MSG_ID}: {sink.scope(task)}.".encode()
         if progress is not None:
             await self._presence.connect(connection)
             stream = await js.stream(sink.target)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.client.arrow.row_block import RowBlock
 from slipstream.errors import ConfigError, Error
+from slipstream.model.header_names import NATS_TTL
 from slipstream.model.times import datetime_text
 from slipstream.wire.headers import Headers
 
@@ -255,7 +256,7 @@ def _headers(value: dict[str, Any]) -> list[tuple[str, str]]:
         pairs += [(name, one or "") for one in many]
     ttl = value.get("ttl")
     if ttl is not None:
-        pairs.append(("Nats-TTL", str(ttl)))
+        pairs.append((NATS_TTL, str(ttl)))
     moment = value.get("timestamp")
     if isinstance(moment, datetime):
         utc = moment if moment.tzinfo else moment.replace(tzinfo=UTC)

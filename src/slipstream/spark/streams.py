@@ -32,6 +32,7 @@ from slipstream.client.jetstream.errors import (
 )
 from slipstream.errors import ConfigError, Error
 from slipstream.model.configurations import ConsumerConfig
+from slipstream.model.header_names import NATS_NUM_PENDING, NATS_SEQUENCE
 from slipstream.model.infos import StreamInfo
 from slipstream.model.times import datetime_text
 from slipstream.spark import markers
@@ -281,7 +282,7 @@ class StreamView:
     async def size_at(self, start: int, end: int) -> int | None:
         """Bytes of the first wanted message from `start` to before `end`; None without one."""
         answer = await self._next(start)
-        sequence = answer.header("Nats-Sequence")
+        sequence = answer.header(NATS_SEQUENCE)
         if answer.status or sequence is None or int(sequence) >= end:
             return None
         return len(answer.data) + len(answer.header_block or b"")
@@ -294,7 +295,7 @@ class StreamView:
 
     async def _count_by_direct_get(self, start: int) -> int:
         answer = await self._next(start)
-        pending = answer.header("Nats-Num-Pending")
+        pending = answer.header(NATS_NUM_PENDING)
         if answer.status == 404:
             return 0
         if answer.status or pending is None:

@@ -30,6 +30,7 @@ from slipstream.log.durability import Job
 from slipstream.log.file_log import SEGMENT_BYTES
 from slipstream.log.stream_store import Store
 from slipstream.model.durations import SECOND
+from slipstream.wire.headers import fields, status
 
 BEGIN = 1_700_000_000 * SECOND
 TURNS_MAX = 100_000  # of the engine without an end: it is busy with itself
@@ -185,13 +186,13 @@ class Message:
     @property
     def status(self) -> str:
         """Code and description of a status message; "" for an ordinary one."""
-        return self.header.split(b"\r\n", 1)[0].decode().removeprefix("NATS/1.0").strip()
+        code, text = status(self.header)
+        return f"{code} {text}".strip() if code else ""
 
     @property
     def fields(self) -> dict[str, str]:
         """The header's fields."""
-        lines = self.header.decode().split("\r\n")[1:]
-        return dict(line.split(": ", 1) for line in lines if line)
+        return {name.decode(): value.decode() for name, value in fields(self.header)}
 
     def json(self) -> Any:
         """The body, decoded."""

@@ -20,6 +20,7 @@ from typing import Any
 from slipstream.log.record import FRONT, MESSAGE, SKIP, encode
 from slipstream.log.segment import HEADER_SIZE, decode_header, first_format_salt, scan_records
 from slipstream.model.durations import SECOND
+from slipstream.model.header_names import NATS_MSG_ID, NATS_ROLLUP, NATS_TTL
 from slipstream.testing.driver import BEGIN, Client, Driver, HandRunner, Message
 from slipstream.testing.driver import encode as encode_publish
 from slipstream.testing.invariants import check_invariants
@@ -300,11 +301,11 @@ class Simulation:
         published = self.ledger.attempt(subject, body, message_id, now, rollup, ttl * SECOND)
         self._waiting[inbox] = published
         self._note(f"publish {subject} {message_id} {body[:8]!r} {rollup} {ttl or ''}")
-        headers = {"Nats-Msg-Id": message_id} if message_id else {}
+        headers = {NATS_MSG_ID: message_id} if message_id else {}
         if rollup:
-            headers["Nats-Rollup"] = rollup
+            headers[NATS_ROLLUP] = rollup
         if ttl:
-            headers["Nats-TTL"] = str(ttl)
+            headers[NATS_TTL] = str(ttl)
         frame = encode_publish(subject, body, inbox, headers or None)
         if self.neighbour.random.random() < 0.6:  # both in one turn
             frame += self.neighbour.frame()

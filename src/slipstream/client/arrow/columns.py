@@ -20,6 +20,14 @@ import struct
 from calendar import timegm
 
 from slipstream.model.ack_subject import AckSubject
+from slipstream.model.header_fields import (
+    NATS_LAST_SEQUENCE,
+    NATS_NUM_PENDING,
+    NATS_SEQUENCE,
+    NATS_STREAM,
+    NATS_SUBJECT,
+    NATS_TIME_STAMP,
+)
 
 ADDED = 1
 STATUS = 0  # not a message: a status of the server, for the caller to read
@@ -37,12 +45,12 @@ REPLY = 32
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
 _ADDED_BY_DIRECT_GET = {
-    b"Nats-Stream",
-    b"Nats-Subject",
-    b"Nats-Sequence",
-    b"Nats-Time-Stamp",
-    b"Nats-Num-Pending",
-    b"Nats-Last-Sequence",
+    NATS_STREAM,
+    NATS_SUBJECT,
+    NATS_SEQUENCE,
+    NATS_TIME_STAMP,
+    NATS_NUM_PENDING,
+    NATS_LAST_SEQUENCE,
 }
 _Fields = list[tuple[bytes, bytes]]
 
@@ -92,18 +100,18 @@ class MessageColumns:
         while fields and fields[-1][0] in _ADDED_BY_DIRECT_GET and fields[-1][0] not in found:
             name, value = fields.pop()
             found[name] = value
-        sequence = _number(found.get(b"Nats-Sequence", b""))
-        timestamp = _time(found.get(b"Nats-Time-Stamp", b""))
-        subject = found.get(b"Nats-Subject")
+        sequence = _number(found.get(NATS_SEQUENCE, b""))
+        timestamp = _time(found.get(NATS_TIME_STAMP, b""))
+        subject = found.get(NATS_SUBJECT)
         if sequence < 0 or timestamp is None or subject is None:
             return MALFORMED
-        if b"Nats-Last-Sequence" in found:
-            if _number(found[b"Nats-Last-Sequence"]) != self.expected:
+        if NATS_LAST_SEQUENCE in found:
+            if _number(found[NATS_LAST_SEQUENCE]) != self.expected:
                 return GAP
         if sequence > self.last_wanted or timestamp >= self.time_end:
             return BEYOND
         self.expected = sequence
-        self.pending = _number(found.get(b"Nats-Num-Pending", b""))
+        self.pending = _number(found.get(NATS_NUM_PENDING, b""))
         return self._add(sequence, timestamp, subject, b"", fields, data[body_start:end])
 
     def add_delivered(

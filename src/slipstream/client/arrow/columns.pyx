@@ -5,6 +5,14 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from slipstream.model.ack_subject cimport AckSubject
+from slipstream.model.header_fields import (
+    NATS_LAST_SEQUENCE,
+    NATS_NUM_PENDING,
+    NATS_SEQUENCE,
+    NATS_STREAM,
+    NATS_SUBJECT,
+    NATS_TIME_STAMP,
+)
 from slipstream.wire.ascii cimport COLON, CR, DOT, LF, MINUS, NINE, PLUS, SPACE, TAB, ZERO
 
 ADDED = 1
@@ -62,6 +70,14 @@ cdef Py_ssize_t INT32_LIMIT = 0x7FFFFFFF
 cdef Py_ssize_t CAPACITY_FIRST = 4096
 cdef char *BAD_SLICE = "slice outside of the data"
 cdef char *VERSION = "NATS/1.0"
+cdef bytes _stream = NATS_STREAM, _subject = NATS_SUBJECT, _sequence = NATS_SEQUENCE
+cdef bytes _time = NATS_TIME_STAMP, _pending = NATS_NUM_PENDING, _last = NATS_LAST_SEQUENCE
+cdef const char *STREAM_NAME = _stream
+cdef const char *SUBJECT_NAME = _subject
+cdef const char *SEQUENCE_NAME = _sequence
+cdef const char *TIME_NAME = _time
+cdef const char *PENDING_NAME = _pending
+cdef const char *LAST_NAME = _last
 
 
 cdef inline int reserve(Bytes *column, Py_ssize_t extra) except -1:
@@ -208,17 +224,17 @@ cdef int kind_of(const unsigned char *view, Field *field) noexcept:
     """Which of the headers that a direct get appends this is, as a bit; 0 for another."""
     cdef Py_ssize_t n = field.name_end - field.name
     if n == 11:
-        return OF_STREAM if spells(view, field, "Nats-Stream") else 0
+        return OF_STREAM if spells(view, field, STREAM_NAME) else 0
     if n == 12:
-        return OF_SUBJECT if spells(view, field, "Nats-Subject") else 0
+        return OF_SUBJECT if spells(view, field, SUBJECT_NAME) else 0
     if n == 13:
-        return OF_SEQUENCE if spells(view, field, "Nats-Sequence") else 0
+        return OF_SEQUENCE if spells(view, field, SEQUENCE_NAME) else 0
     if n == 15:
-        return OF_TIME if spells(view, field, "Nats-Time-Stamp") else 0
+        return OF_TIME if spells(view, field, TIME_NAME) else 0
     if n == 16:
-        return OF_PENDING if spells(view, field, "Nats-Num-Pending") else 0
+        return OF_PENDING if spells(view, field, PENDING_NAME) else 0
     if n == 18:
-        return OF_LAST if spells(view, field, "Nats-Last-Sequence") else 0
+        return OF_LAST if spells(view, field, LAST_NAME) else 0
     return 0
 
 

@@ -16,6 +16,8 @@ plain twin and test oracle.
 import struct
 from base64 import urlsafe_b64encode
 
+from slipstream.model.header_fields import NATS_MSG_ID
+
 TO_SEND = 0
 SENT = 1
 STORED = 2
@@ -152,13 +154,13 @@ class RowBlock:
     def _block(self, row: int, lines: bytes, label: bytes) -> bytes:
         own = self.message_id(row)
         fields = lines + self.extra(row)
-        is_id = label.startswith(b"Nats-Msg-Id")
+        is_id = label.startswith(NATS_MSG_ID)
         if label and not (own and is_id):
             digest = self.digests[row * 16 : row * 16 + 16]
             text = digest.hex().encode() if is_id else urlsafe_b64encode(digest)[:22]
             fields += label + text + b"\r\n"
         if own:
-            fields += b"Nats-Msg-Id: " + own + b"\r\n"
+            fields += NATS_MSG_ID + b": " + own + b"\r\n"
         return b"NATS/1.0\r\n" + fields + b"\r\n" if fields else b""
 
     def settle(self, row: int, state: int, sequence: int = 0) -> bool:

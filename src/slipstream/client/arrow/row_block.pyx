@@ -8,6 +8,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
+from slipstream.model.header_fields import NATS_MSG_ID
 from slipstream.wire.ascii cimport CR, DOT, FF, LF, SPACE, TAB
 
 TO_SEND = 0
@@ -29,7 +30,8 @@ cdef enum:
     _OVERHEAD = 192
 
 cdef char *VERSION = "NATS/1.0\r\n"
-cdef char *MESSAGE_ID = "Nats-Msg-Id: "
+cdef bytes _MESSAGE_ID = NATS_MSG_ID + b": "
+cdef const char *MESSAGE_ID = _MESSAGE_ID
 cdef char *HEX = "0123456789abcdef"
 cdef char *BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
@@ -327,7 +329,7 @@ cdef class RowBlock:
         cdef Py_ssize_t rows = 0
         cdef Py_ssize_t room = size + 65536
         cdef bint labelled
-        cdef bint is_id = label.startswith(b"Nats-Msg-Id")
+        cdef bint is_id = label.startswith(NATS_MSG_ID)
         cdef unsigned char *data
         cdef unsigned char *grown
         cdef unsigned char *to
@@ -396,7 +398,7 @@ cdef class RowBlock:
                             to = put_base64(to, digest + row * 16)
                         to = put(to, b"\r\n", 2)
                     if own.size:
-                        to = put(to, MESSAGE_ID, 13)
+                        to = put(to, MESSAGE_ID, len(_MESSAGE_ID))
                         to = put(to, own.data, own.size)
                         to = put(to, b"\r\n", 2)
                     to = put(to, b"\r\n", 2)

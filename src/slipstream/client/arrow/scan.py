@@ -46,6 +46,7 @@ from slipstream.client.message import Message
 from slipstream.extras import require
 from slipstream.model.configurations import ConsumerConfig
 from slipstream.model.durations import SECOND
+from slipstream.model.header_names import NATS_LAST_SEQUENCE, NATS_NUM_PENDING
 from slipstream.model.times import Timestamp, datetime_ns, datetime_text
 
 if TYPE_CHECKING:
@@ -184,9 +185,9 @@ class DirectReader(Reader):
         if code == 404:
             return True
         if code == 204:
-            if header_number(status, "Nats-Last-Sequence") != columns.expected:
+            if header_number(status, NATS_LAST_SEQUENCE) != columns.expected:
                 return None  # the last messages of the batch did not come
-            if status.header("Nats-Num-Pending") == "0":
+            if status.header(NATS_NUM_PENDING) == "0":
                 return True
             return False if columns.rows else None  # nothing came though something is left
         if code == 503:

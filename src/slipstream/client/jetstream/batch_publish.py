@@ -36,6 +36,7 @@ from slipstream.client.message import Message
 from slipstream.client.payload import HeadersLike
 from slipstream.client.subscriptions import Route, Sink
 from slipstream.errors import Error
+from slipstream.model.header_fields import NATS_BATCH_COMMIT, NATS_BATCH_ID, NATS_BATCH_SEQUENCE
 from slipstream.wire.headers import with_fields
 
 if TYPE_CHECKING:
@@ -132,11 +133,11 @@ class AtomicBatch:
         self, size: int, headers: HeadersLike | None, options: PublishOptions, commit: bytes
     ) -> bytes:
         fields = [
-            (b"Nats-Batch-Id", self.batch_id.encode()),
-            (b"Nats-Batch-Sequence", b"%d" % size),
+            (NATS_BATCH_ID, self.batch_id.encode()),
+            (NATS_BATCH_SEQUENCE, b"%d" % size),
         ]
         if commit:
-            fields.append((b"Nats-Batch-Commit", commit))
+            fields.append((NATS_BATCH_COMMIT, commit))
         return with_fields(block_of(headers, options), fields)
 
     async def _request(self, subject: str, body: bytes, block: bytes, *, is_commit: bool) -> bytes:

@@ -27,6 +27,7 @@ from slipstream.client.jetstream.pull import (
     group_of,
 )
 from slipstream.model.durations import to_seconds
+from slipstream.model.header_names import NATS_PIN_ID
 from slipstream.model.infos import ConsumerInfo, ConsumerPauseInfo
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ class PullConsumer(Consumer):
                 self._pin.lose(sent)  # the pin has gone to another client: wait in line for it
                 continue
             if group and found:
-                self._pin.id = found[-1].header("Nats-Pin-Id") or ""
+                self._pin.id = found[-1].header(NATS_PIN_ID) or ""
             return found
 
     def check_group(self, group: str) -> None:

@@ -16,6 +16,15 @@ from slipstream.client.jetstream.stored import StoredMessage
 from slipstream.client.jetstream.stream import Stream
 from slipstream.errors import ConfigError
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_names import (
+    NATS_BATCH_COMMIT,
+    NATS_BATCH_ID,
+    NATS_BATCH_SEQUENCE,
+    NATS_EXPECTED_PREFIX,
+    NATS_MSG_ID,
+    NATS_ROLLUP,
+    SLIPSTREAM_DEAD_PREFIX,
+)
 from slipstream.model.infos import ConsumerInfo
 from slipstream.model.times import Timestamp
 from slipstream.wire.headers import Headers
@@ -23,11 +32,9 @@ from slipstream.wire.headers import Headers
 if TYPE_CHECKING:
     from slipstream.client.jetstream.context import JetStream
 
-_PREFIX = "Slipstream-Dead-"
-_CAUSE = f"{_PREFIX}Letter"
+_CAUSE = f"{SLIPSTREAM_DEAD_PREFIX}Letter"
 # What a publisher asked for the first time, and would be refused or do harm now.
-_ONCE = ("Nats-Msg-Id", "Nats-Rollup", "Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit")
-_EXPECTED = "Nats-Expected-"
+_ONCE = (NATS_MSG_ID, NATS_ROLLUP, NATS_BATCH_ID, NATS_BATCH_SEQUENCE, NATS_BATCH_COMMIT)
 
 
 class DeadLetter(msgspec.Struct, kw_only=True):
@@ -53,9 +60,9 @@ def read_letter(message: StoredMessage) -> DeadLetter | None:
     """What a stored message says as a dead letter; None if it is none."""
     headers = message.headers.copy()
     taken: dict[str, str] = {}
-    for name in [name for name in headers if name.startswith(_PREFIX)]:
+    for name in [name for name in headers if name.startswith(SLIPSTREAM_DEAD_PREFIX)]:
         first, *others = headers.get_all(name)
-        taken[name.removeprefix(_PREFIX)] = first
+        taken[name.removeprefix(SLIPSTREAM_DEAD_PREFIX)] = first
         del headers[name]
         for value in others:  # of an earlier step
             headers.add(name, value)
@@ -131,7 +138,7 @@ async def resend(js: "JetStream", letter: DeadLetter) -> PubAck:
     """Publish a dead letter's message to its subject again, then remove the dead letter."""
     headers = letter.headers.copy()
     for name in list(headers):
-        if name in _ONCE or name.startswith(_EXPECTED):
+        if name in _ONCE or name.startswith(NATS_EXPECTED_PREFIX):
             del headers[name]
     ack = await js.publish(letter.subject, letter.data, headers=headers, message_id=letter.id)
     stream: Stream = await js.stream(letter.stream)

@@ -16,6 +16,7 @@ from slipstream.client.message import Message, message_of
 from slipstream.client.reply_future import ReplyFuture
 from slipstream.client.subscriptions import Sink
 from slipstream.model.ack_subject import is_ack_subject
+from slipstream.model.header_names import NATS_PIN_ID
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream.pull import Pin
@@ -178,7 +179,7 @@ class Delivery(Sink):
                 self.source.on_overflow()
             return
         if self.pin is not None:
-            self.pin.id = message.header("Nats-Pin-Id") or self.pin.id
+            self.pin.id = message.header(NATS_PIN_ID) or self.pin.id
         size = frames.end - frames.header_start + len(frames.subject) + len(frames.reply)
         self._ready.append(message)
         self.arrived += 1

@@ -52,6 +52,7 @@ from slipstream.client.message import Message
 from slipstream.errors import Error
 from slipstream.model.configurations import ConsumerConfig
 from slipstream.model.durations import to_seconds
+from slipstream.model.header_names import NATS_LAST_CONSUMER
 from slipstream.model.infos import ConsumerInfo
 
 if TYPE_CHECKING:
@@ -359,7 +360,7 @@ class OrderedPush(RecreatingSource, PushSource):
     def on_heartbeat(self, message: Message) -> None:
         """Besides: the sequence of the last delivery shows whether one is missing."""
         super().on_heartbeat(message)
-        last = message.header("Nats-Last-Consumer") or ""
+        last = message.header(NATS_LAST_CONSUMER) or ""
         if last.isdigit() and int(last) != self.delivery.expected - 1:
             self._recreation.start(
                 OrderedGapError(

@@ -35,6 +35,23 @@ from slipstream.client.message import Message, message_of
 from slipstream.client.payload import HeadersLike, as_headers, header_bytes, subject_bytes
 from slipstream.client.subscriptions import Sink
 from slipstream.model.durations import SECOND, to_nanoseconds
+from slipstream.model.header_names import (
+    NATS_EXPECTED_LAST_MSG_ID,
+    NATS_EXPECTED_LAST_SEQUENCE,
+    NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
+    NATS_EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT,
+    NATS_EXPECTED_STREAM,
+    NATS_INCR,
+    NATS_MSG_ID,
+    NATS_ROLLUP,
+    NATS_SCHEDULE,
+    NATS_SCHEDULE_ROLLUP,
+    NATS_SCHEDULE_SOURCE,
+    NATS_SCHEDULE_TARGET,
+    NATS_SCHEDULE_TIME_ZONE,
+    NATS_SCHEDULE_TTL,
+    NATS_TTL,
+)
 from slipstream.model.times import datetime_text
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import Headers
@@ -44,6 +61,7 @@ if TYPE_CHECKING:
     from slipstream.client.write_buffer import WriteBuffer
     from slipstream.wire.server_frames import ServerFrames
 
+_ONLY_AN_ID = f"NATS/1.0\r\n{NATS_MSG_ID}: ".encode()
 _CRON_FIELDS = 6  # seconds, minutes, hours, day of the month, month, day of the week
 
 
@@ -88,15 +106,15 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
                     f"cron is six fields, seconds first, or @daily and the like, not {self.cron!r}"
                 )
             when = self.cron
-        made = [("Nats-Schedule", when), ("Nats-Schedule-Target", self.target)]
+        made = [(NATS_SCHEDULE, when), (NATS_SCHEDULE_TARGET, self.target)]
         if self.source:
-            made.append(("Nats-Schedule-Source", self.source))
+            made.append((NATS_SCHEDULE_SOURCE, self.source))
         if self.ttl is not None:
-            made.append(("Nats-Schedule-TTL", _ttl(self.ttl)))
+            made.append((NATS_SCHEDULE_TTL, _ttl(self.ttl)))
         if self.time_zone:
-            made.append(("Nats-Schedule-Time-Zone", self.time_zone))
+            made.append((NATS_SCHEDULE_TIME_ZONE, self.time_zone))
         if self.rollup:
-            made.append(("Nats-Schedule-Rollup", "sub"))
+            made.append((NATS_SCHEDULE_ROLLUP, "sub"))
         return made
 
 
@@ -138,7 +156,7 @@ def block_of(headers: HeadersLike | None, options: PublishOptions) -> bytes:
         # The one that is given for each of many messages.
         one = options["message_id"]
         if isinstance(one, str) and "\r" not in one and "\n" not in one:
-            return b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n" % one.encode()
+            return _ONLY_AN_ID + one.encode() + b"\r\n\r\n"
     made = as_headers(headers)
     for name, value in options.items():
         if value is not None:
@@ -149,25 +167,25 @@ def block_of(headers: HeadersLike | None, options: PublishOptions) -> bytes:
 def _add(headers: Headers, name: str, value: object) -> None:
     match name:
         case "message_id":
-            headers["Nats-Msg-Id"] = str(value)
+            headers[NATS_MSG_ID] = str(value)
         case "expected_stream":
-            headers["Nats-Expected-Stream"] = str(value)
+            headers[NATS_EXPECTED_STREAM] = str(value)
         case "expected_last_sequence":
-            headers["Nats-Expected-Last-Sequence"] = str(value)
+            headers[NATS_EXPECTED_LAST_SEQUENCE] = str(value)
         case "expected_last_sequence_per_subject":
-            headers["Nats-Expected-Last-Subject-Sequence"] = str(value)
+            headers[NATS_EXPECTED_LAST_SUBJECT_SEQUENCE] = str(value)
         case "expected_last_sequence_subject":
-            headers["Nats-Expected-Last-Subject-Sequence-Subject"] = str(value)
+            headers[NATS_EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT] = str(value)
         case "expected_last_message_id":
-            headers["Nats-Expected-Last-Msg-Id"] = str(value)
+            headers[NATS_EXPECTED_LAST_MSG_ID] = str(value)
         case "ttl":
-            headers["Nats-TTL"] = _ttl(value)  # type: ignore[arg-type]
+            headers[NATS_TTL] = _ttl(value)  # type: ignore[arg-type]
         case "rollup":
-            headers["Nats-Rollup"] = str(value)
+            headers[NATS_ROLLUP] = str(value)
         case "increment":
             if not isinstance(value, Integral):
                 raise TypeError(f"increment is a whole number, not {value!r}")
-            headers["Nats-Incr"] = f"{int(value):+d}"
+            headers[NATS_INCR] = f"{int(value):+d}"
         case "schedule":
             if not isinstance(value, Schedule):
                 raise TypeError(f"schedule is a Schedule, not {value!r}")

@@ -28,6 +28,7 @@ from slipstream.client.jetstream.messages import (
     MessageSource,
 )
 from slipstream.client.message import Message
+from slipstream.model.header_names import NATS_CONSUMER_STALLED
 from slipstream.model.infos import ConsumerInfo
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class PushSource(MessageSource):
 
         Unless its question is here, after messages that were not taken yet.
         """
-        stalled = message.header("Nats-Consumer-Stalled")
+        stalled = message.header(NATS_CONSUMER_STALLED)
         if stalled and not self._flow_requests:
             self._go_on(stalled)
 

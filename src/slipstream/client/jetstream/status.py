@@ -18,6 +18,7 @@ from slipstream.client.jetstream.errors import (
     ServerShutdownError,
 )
 from slipstream.client.message import Message
+from slipstream.model.header_names import NATS_PENDING_BYTES, NATS_PENDING_MESSAGES
 
 
 class StatusMeaning(Enum):
@@ -86,9 +87,7 @@ def _conflict(text: str, said: str) -> tuple[StatusMeaning, JetStreamError | Non
 
 def pending_of(message: Message) -> tuple[int, int]:
     """Messages and bytes that the request which ended had still to get."""
-    return header_number(message, "Nats-Pending-Messages"), header_number(
-        message, "Nats-Pending-Bytes"
-    )
+    return header_number(message, NATS_PENDING_MESSAGES), header_number(message, NATS_PENDING_BYTES)
 
 
 def header_number(message: Message, name: str) -> int:

@@ -28,6 +28,15 @@ from slipstream.client.message import Message
 from slipstream.client.requests import AnswerQueue
 from slipstream.errors import ProtocolError
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_names import (
+    NATS_LAST_SEQUENCE,
+    NATS_NUM_PENDING,
+    NATS_SEQUENCE,
+    NATS_STREAM,
+    NATS_SUBJECT,
+    NATS_TIME_STAMP,
+    NATS_UPTO_SEQUENCE,
+)
 from slipstream.model.times import Timestamp, datetime_text
 from slipstream.wire.headers import Headers, find
 
@@ -40,8 +49,13 @@ T = TypeVar("T")
 # Servers refuse a multi-subject read that matches more subjects than this.
 SUBJECTS_PER_PAGE = 1000
 MESSAGES_PER_PAGE = 1000
-_ADDED = ("Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp")
-_ADDED_IN_BATCH = ("Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence")
+_ADDED = (NATS_STREAM, NATS_SUBJECT, NATS_SEQUENCE, NATS_TIME_STAMP)
+_ADDED_IN_BATCH = (NATS_NUM_PENDING, NATS_LAST_SEQUENCE, NATS_UPTO_SEQUENCE)
+
+
+_SUBJECT_LINE, _SEQUENCE_LINE, _TIME_LINE = (
+    f"\r\n{name}:".encode() for name in (NATS_SUBJECT, NATS_SEQUENCE, NATS_TIME_STAMP)
+)
 
 
 class StoredMessage(msgspec.Struct, kw_only=True):
@@ -100,8 +114,8 @@ def from_direct(message: Message) -> StoredMessage:
 def malformed(message: Message) -> InvalidAnswerError:
     """The error for what is no answer to a direct get."""
     return InvalidAnswerError(
-        "direct get: the answer has not the headers that a stream adds (Nats-Subject, "
-        f"Nats-Sequence, Nats-Time-Stamp): {message.header_block[:200]!r}"
+        "direct get: the answer has not the headers that a stream adds ("
+        f"{NATS_SUBJECT}, {NATS_SEQUENCE}, {NATS_TIME_STAMP}): {message.header_block[:200]!r}"
     )
 
 
@@ -117,13 +131,13 @@ def _read_direct(message: Message) -> StoredMessage:
             for value in values[:-1]:
                 headers.add(name, value)
     return StoredMessage(
-        stream=found.get("Nats-Stream", ""),
-        subject=found["Nats-Subject"],
-        sequence=int(found["Nats-Sequence"]),
+        stream=found.get(NATS_STREAM, ""),
+        subject=found[NATS_SUBJECT],
+        sequence=int(found[NATS_SEQUENCE]),
         data=message.data,
         headers=headers,
-        time=Timestamp.parse(found["Nats-Time-Stamp"]) if "Nats-Time-Stamp" in found else None,
-        num_pending=int(found.get("Nats-Num-Pending", "0")),
+        time=Timestamp.parse(found[NATS_TIME_STAMP]) if NATS_TIME_STAMP in found else None,
+        num_pending=int(found.get(NATS_NUM_PENDING, "0")),
     )
 
 
@@ -223,8 +237,8 @@ async def last_for(
                     end = found
         except MessageNotFoundError:
             return
-        pending = header_number(end, "Nats-Num-Pending") if end else 0
-        up_to = header_number(end, "Nats-UpTo-Sequence") if end else 0
+        pending = header_number(end, NATS_NUM_PENDING) if end else 0
+        up_to = header_number(end, NATS_UPTO_SEQUENCE) if end else 0
         if not last or not pending or not up_to:
             return
         request = {
@@ -352,11 +366,11 @@ async def _direct(
 
 def _found(message: Message) -> Found:
     block = message.header_block
-    time = Timestamp.parse(_last(block, b"\r\nNats-Time-Stamp:"))
+    time = Timestamp.parse(_last(block, _TIME_LINE))
     return Found(
-        subject=_last(block, b"\r\nNats-Subject:"),
+        subject=_last(block, _SUBJECT_LINE),
         data=message.data,
-        sequence=int(_last(block, b"\r\nNats-Sequence:")),
+        sequence=int(_last(block, _SEQUENCE_LINE)),
         timestamp_ns=0 if time is None else time.ns,
         block=block,
     )

@@ -15,6 +15,7 @@ from slipstream.client.jetstream.message import JetStreamMessage
 from slipstream.client.jetstream.ordered import EphemeralConsumers, OrderedPush
 from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
 from slipstream.client.message import Message
+from slipstream.model.header_names import NATS_CONSUMER_STALLED, NATS_LAST_CONSUMER
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream.context import JetStream
@@ -37,8 +38,8 @@ class _Source(OrderedPush):
     def on_heartbeat(self, message: Message) -> None:
         """Besides: an idle server has delivered all that there was, also if that became less."""
         super().on_heartbeat(message)
-        last, watcher = message.header("Nats-Last-Consumer"), self.watcher()
-        is_idle = not message.header("Nats-Consumer-Stalled")
+        last, watcher = message.header(NATS_LAST_CONSUMER), self.watcher()
+        is_idle = not message.header(NATS_CONSUMER_STALLED)
         if watcher is not None and is_idle and last == str(self.delivery.expected - 1):
             watcher.is_all_here()
 

@@ -50,6 +50,7 @@ from slipstream.client.kv.errors import (
 )
 from slipstream.model.durations import to_seconds
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_names import NATS_ROLLUP
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
@@ -185,7 +186,7 @@ class KeyValue:
 
         Raises `RevisionMismatchError`, and `BucketOptionError` as `create` does.
         """
-        headers = {"KV-Operation": Operation.PURGE.value, "Nats-Rollup": "sub"}
+        headers = {"KV-Operation": Operation.PURGE.value, NATS_ROLLUP: "sub"}
         try:
             await self._write(key, b"", revision, ttl=ttl, headers=headers)
         except WrongLastSequenceError as error:

@@ -19,13 +19,13 @@ from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
 from slipstream.client.jetstream.watcher import HEARTBEAT_SECONDS, Watcher
 from slipstream.client.kv.config import KeyCodec
 from slipstream.client.kv.errors import BucketOptionError
+from slipstream.model.header_names import NATS_MARKER_REASON
 from slipstream.model.times import Timestamp
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
 
 OPERATION_HEADER = "KV-Operation"
-MARKER_HEADER = "Nats-Marker-Reason"
 
 
 class Operation(StrEnum):
@@ -107,7 +107,7 @@ def operation_of(header: Callable[[str], str | None]) -> Operation:
         return Operation.DELETE
     if named == Operation.PURGE.value:
         return Operation.PURGE
-    reason = header(MARKER_HEADER)
+    reason = header(NATS_MARKER_REASON)
     if reason == "Remove":
         return Operation.DELETE
     if reason in ("MaxAge", "Purge"):

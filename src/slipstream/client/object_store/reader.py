@@ -38,6 +38,8 @@ from slipstream.client.object_store.info import ObjectInfo, same_digest
 from slipstream.client.object_store.object_bytes import ObjectBytes
 from slipstream.client.subscriptions import Sink
 from slipstream.errors import Error
+from slipstream.model import header_fields
+from slipstream.model.header_names import NATS_LAST_SEQUENCE, NATS_NUM_PENDING
 from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
@@ -193,10 +195,10 @@ class Chunks:
         )
 
     def _accept(self, block: bytes) -> bool:
-        previous = find(block, 0, len(block), b"Nats-Last-Sequence")
+        previous = find(block, 0, len(block), header_fields.NATS_LAST_SEQUENCE)
         if previous is not None and previous != b"%d" % self._previous:
             return False
-        sequence = find(block, 0, len(block), b"Nats-Sequence") or b""
+        sequence = find(block, 0, len(block), header_fields.NATS_SEQUENCE) or b""
         if not sequence.isdigit() or len(sequence) > _DIGITS_MAX:
             raise IncompleteObjectError(
                 f"read chunks on {self._subject!r} of stream {self._stream!r}: an answer has no "
@@ -252,7 +254,7 @@ class Chunks:
         if code == 404:
             return True
         if code == 204:
-            return header_number(status, "Nats-Last-Sequence") == self._previous
+            return header_number(status, NATS_LAST_SEQUENCE) == self._previous
         if code == 503 and self._unheard < _UNHEARD_MAX:
             self._unheard += 1
             return False
@@ -293,9 +295,9 @@ class Chunks:
 def _has_more(answers: _Answers) -> int:
     """The last sequence of a batch that came in full and has messages after it; else 0."""
     status = answers.status
-    if status is None or status.status != 204 or status.header("Nats-Num-Pending") == "0":
+    if status is None or status.status != 204 or status.header(NATS_NUM_PENDING) == "0":
         return 0
-    return header_number(status, "Nats-Last-Sequence")
+    return header_number(status, NATS_LAST_SEQUENCE)
 
 
 Progress: TypeAlias = Callable[[int, int], object]

@@ -22,6 +22,7 @@ from slipstream.console import reading
 from slipstream.console.pages.messages import Shown, moment, shown
 from slipstream.console.render import segment
 from slipstream.console.visit import FormError, Visit, whole_number
+from slipstream.model.header_names import NATS_EXPECTED_PREFIX, NATS_MSG_ID
 from slipstream.model.why import Facts
 
 CONSUMERS_PER_PAGE = 50
@@ -266,9 +267,9 @@ async def send_again(request: Request) -> Response:
     sequence = whole_number(visit.path("sequence"), "A sequence")
     message = await stream.get_message(sequence)
     headers = message.headers.copy()
-    if "Nats-Msg-Id" in headers:
-        del headers["Nats-Msg-Id"]  # else the stream takes it for the one it has
-    for name in [name for name in headers if name.startswith("Nats-Expected-")]:
+    if NATS_MSG_ID in headers:
+        del headers[NATS_MSG_ID]  # else the stream takes it for the one it has
+    for name in [name for name in headers if name.startswith(NATS_EXPECTED_PREFIX)]:
         del headers[name]
     ack = await visit.js.publish(message.subject, message.data, headers=headers)
     text = f"Message {sequence:,} was sent again, as message {ack.sequence:,} of {ack.stream}."

@@ -31,6 +31,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.log.record import Record
 from slipstream.model.ack_subject import ack_head
 from slipstream.model.durations import LONGEST_NS
+from slipstream.model.header_fields import NATS_MSG_SIZE
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import with_fields
 
@@ -264,7 +265,7 @@ class Consumer:
         message.end = record.end
         if self.headers_only:
             size = b"%d" % (record.end - record.body_start)
-            block = with_fields(record.header(), [(b"Nats-Msg-Size", size)])
+            block = with_fields(record.header(), [(NATS_MSG_SIZE, size)])
             message.data = block
             message.header_start = 0
             message.body_start = message.end = len(block)

@@ -5,8 +5,15 @@ from typing import Any
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
+from slipstream.model.header_fields import NATS_LAST_CONSUMER, NATS_LAST_STREAM
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
+
+# The header block of a heartbeat without its empty line, for the sequences of the last delivery.
+IDLE_HEARTBEAT = b"NATS/1.0 100 Idle Heartbeat\r\n%b: %%d\r\n%b: %%d\r\n" % (
+    NATS_LAST_CONSUMER,
+    NATS_LAST_STREAM,
+)
 
 
 class Delivery(Service):

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.ingest_checks import HEADER_BYTES_MAX
 from slipstream.log.record import Record
+from slipstream.model.header_fields import SLIPSTREAM_DEAD_PREFIX
 from slipstream.model.times import time_text
-from slipstream.wire.headers import VERSION_LINE, find
+from slipstream.wire.headers import VERSION_LINE, fields, find
 
 if TYPE_CHECKING:
     from slipstream.engine.consumer.consumer import Consumer
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
 MAX_DELIVER = "max_deliver"
 TERMINATED = "terminated"
 
-CAUSE = b"Slipstream-Dead-Letter"  # `MAX_DELIVER` or `TERMINATED`
-REASON = b"Slipstream-Dead-Reason"
-DELIVERIES = b"Slipstream-Dead-Deliveries"
-STREAM = b"Slipstream-Dead-Stream"
-CONSUMER = b"Slipstream-Dead-Consumer"
-SUBJECT = b"Slipstream-Dead-Subject"
-SEQUENCE = b"Slipstream-Dead-Sequence"
-TIME = b"Slipstream-Dead-Time"  # when the message was stored first, RFC 3339
-ID = b"Slipstream-Dead-Id"  # see `letter_id`
-LEFT_OUT = b"Slipstream-Dead-Left-Out"  # names of fields for which a block had no room
+CAUSE = SLIPSTREAM_DEAD_PREFIX + b"Letter"  # `MAX_DELIVER` or `TERMINATED`
+REASON = SLIPSTREAM_DEAD_PREFIX + b"Reason"
+DELIVERIES = SLIPSTREAM_DEAD_PREFIX + b"Deliveries"
+STREAM = SLIPSTREAM_DEAD_PREFIX + b"Stream"
+CONSUMER = SLIPSTREAM_DEAD_PREFIX + b"Consumer"
+SUBJECT = SLIPSTREAM_DEAD_PREFIX + b"Subject"
+SEQUENCE = SLIPSTREAM_DEAD_PREFIX + b"Sequence"
+TIME = SLIPSTREAM_DEAD_PREFIX + b"Time"  # when the message was stored first, RFC 3339
+ID = SLIPSTREAM_DEAD_PREFIX + b"Id"  # see `letter_id`
+LEFT_OUT = SLIPSTREAM_DEAD_PREFIX + b"Left-Out"  # names of fields for which a block had no room
 
 REASON_BYTES_MAX = 1024
 LEFT_OUT_BYTES_MAX = 1024
@@ -59,26 +60,27 @@ def write_letter(
             (ID, id),
         )
     ]
-    own = [line for line in record.header().split(b"\r\n")[1:] if line]
+    own = fields(record.header())
     return Inbound(header=_block(lines, own), body=record.body())
 
 
-def _block(lines: list[bytes], own: list[bytes]) -> bytes:
+def _block(lines: list[bytes], own: list[tuple[bytes, bytes]]) -> bytes:
     """A header block of at most `HEADER_BYTES_MAX` bytes: where there is no room for all that the
     message had, the longest of its fields stay away, and `LEFT_OUT` names them."""
-    block = b"\r\n".join((VERSION_LINE, *lines, *own, b"", b""))
+    own_lines = [b"%b: %b" % field for field in own]
+    block = b"\r\n".join((VERSION_LINE, *lines, *own_lines, b"", b""))
     if len(block) <= HEADER_BYTES_MAX:
         return block
     excess = len(block) - HEADER_BYTES_MAX + len(LEFT_OUT) + LEFT_OUT_BYTES_MAX + 4
     dropped: set[int] = set()
-    for at in sorted(range(len(own)), key=lambda at: -len(own[at])):
+    for at in sorted(range(len(own)), key=lambda at: -len(own_lines[at])):
         if excess <= 0:
             break
         dropped.add(at)
-        excess -= len(own[at]) + 2
-    names = dict.fromkeys(own[at].split(b":", 1)[0] for at in sorted(dropped))
+        excess -= len(own_lines[at]) + 2
+    names = dict.fromkeys(own[at][0] for at in sorted(dropped))
     named = b", ".join(names)[:LEFT_OUT_BYTES_MAX]
-    kept = [line for at, line in enumerate(own) if at not in dropped]
+    kept = [line for at, line in enumerate(own_lines) if at not in dropped]
     return b"\r\n".join((VERSION_LINE, *lines, b"%b: %b" % (LEFT_OUT, named), *kept, b"", b""))
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.session.message import Inbound
+from slipstream.model.header_fields import NATS_PIN_ID
 from slipstream.model.times import time_text
 from slipstream.wire.headers import with_fields
 
@@ -126,7 +127,7 @@ class PriorityGroups:
 
     def mark(self, message: Inbound) -> None:
         """Put the pin into a message that is about to be delivered."""
-        block = with_fields(message.header(), [(b"Nats-Pin-Id", self._pin.encode())])
+        block = with_fields(message.header(), [(NATS_PIN_ID, self._pin.encode())])
         message.data = block + message.body()
         message.header_start = 0
         message.body_start = len(block)

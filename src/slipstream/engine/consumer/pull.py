@@ -4,12 +4,13 @@
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.consumer.delivery import Delivery, is_denied
+from slipstream.engine.consumer.delivery import IDLE_HEARTBEAT, Delivery, is_denied
 from slipstream.engine.consumer.priority import LAST, PINNED, PriorityGroups
 from slipstream.engine.consumer.pull_request import PullRequest, read_request
 from slipstream.engine.consumer.redelivery import redeliverable
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Route
+from slipstream.model.header_names import NATS_PENDING_BYTES, NATS_PENDING_MESSAGES
 
 if TYPE_CHECKING:
     from slipstream.engine.consumer.consumer import Consumer
@@ -329,17 +330,15 @@ class PullDelivery(Delivery):
 
     def _beat(self, waiting: Waiting) -> None:
         consumer = self.consumer
-        block = (
-            b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
-        ) % (consumer.delivered_seq, consumer.delivered_stream_seq)
-        consumer.account.send(waiting.reply, b"", block, b"")
+        block = IDLE_HEARTBEAT % (consumer.delivered_seq, consumer.delivered_stream_seq)
+        consumer.account.send(waiting.reply, b"", block + b"\r\n", b"")
 
     def _status(self, reply: bytes, line: str, waiting: Waiting | None = None) -> None:
         """A status message; with what was left of a request that it ends."""
         block = f"NATS/1.0 {line}\r\n"
         if waiting is not None:
             left = max(waiting.bytes_left, 0)
-            block += f"Nats-Pending-Messages: {waiting.left}\r\nNats-Pending-Bytes: {left}\r\n"
+            block += f"{NATS_PENDING_MESSAGES}: {waiting.left}\r\n{NATS_PENDING_BYTES}: {left}\r\n"
         self.consumer.account.send(reply, b"", (block + "\r\n").encode(), b"")
 
 

@@ -7,6 +7,7 @@ from slipstream.engine.consumer.config import ConsumerConfig
 from slipstream.engine.consumer.priority import OVERFLOW, PINNED
 from slipstream.engine.protocol.json_body import Int64, go_words_lenient, read_lenient, read_number
 from slipstream.model.durations import LONGEST_NS, duration_text
+from slipstream.model.header_names import NATS_PENDING_BYTES, NATS_PENDING_MESSAGES
 
 
 class PullRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -47,7 +48,7 @@ def _expired(asked: PullRequest) -> str:
     """What a request gets whose time was over when it was made; "" for all others."""
     if asked.expires >= 0:
         return ""
-    left = f"Nats-Pending-Messages: {asked.batch}\r\nNats-Pending-Bytes: {asked.max_bytes}"
+    left = f"{NATS_PENDING_MESSAGES}: {asked.batch}\r\n{NATS_PENDING_BYTES}: {asked.max_bytes}"
     return f"408 Request Timeout\r\n{left}"
 
 

@@ -3,13 +3,18 @@
 
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.consumer.delivery import Delivery, is_denied
+from slipstream.engine.consumer.delivery import IDLE_HEARTBEAT, Delivery, is_denied
 from slipstream.engine.consumer.redelivery import make_due
 from slipstream.engine.protocol.json_body import read_number
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.session.session import BACKLOG_BYTES_MAX
 from slipstream.model.durations import SECOND
+from slipstream.model.header_fields import (
+    NATS_CONSUMER_STALLED,
+    NATS_LAST_CONSUMER,
+    NATS_LAST_STREAM,
+)
 from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
@@ -209,8 +214,8 @@ class PushDelivery(Delivery):
     def _acked(self, message: Inbound) -> None:
         """The answer says what the client is done with."""
         start, end = message.header_start, message.body_start
-        consumer_seq = read_number(find(message.data, start, end, b"Nats-Last-Consumer") or b"")
-        seq = read_number(find(message.data, start, end, b"Nats-Last-Stream") or b"")
+        consumer_seq = read_number(find(message.data, start, end, NATS_LAST_CONSUMER) or b"")
+        seq = read_number(find(message.data, start, end, NATS_LAST_STREAM) or b"")
         if seq > 0 and 0 < consumer_seq <= self.consumer.delivered_seq:
             self.consumer.acked(seq, consumer_seq)
 
@@ -242,11 +247,9 @@ class PushDelivery(Delivery):
 
     def _beat(self) -> None:
         consumer = self.consumer
-        block = (
-            b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n"
-        ) % (consumer.delivered_seq, consumer.delivered_stream_seq)
+        block = IDLE_HEARTBEAT % (consumer.delivered_seq, consumer.delivered_stream_seq)
         if self._asked and (self.is_stalled() or not consumer.has_room()):
-            block += b"Nats-Consumer-Stalled: %b\r\n" % self._asked
+            block += b"%b: %b\r\n" % (NATS_CONSUMER_STALLED, self._asked)
         self.account.send(self.subject, b"", block + b"\r\n", b"")
 
     def request(self, reply: bytes, body: bytes) -> None:

@@ -20,12 +20,11 @@ from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.upstream_checks import short_hash
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_fields import NATS_STREAM_IDENTITY
 from slipstream.wire.headers import find, with_fields
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
-
-_IDENTITY = b"Nats-Stream-Identity"
 
 
 def identity(stream: "Stream") -> str:
@@ -36,11 +35,11 @@ def identity(stream: "Stream") -> str:
 def identify(stream: "Stream", message: Inbound) -> bytes:
     """The header block that says which stream answers `message`. Raises `ApiError`
     CONSUMER_STREAM_IDENTITY_MISMATCH if its sender knows another one."""
-    known = find(message.data, message.header_start, message.body_start, _IDENTITY)
+    known = find(message.data, message.header_start, message.body_start, NATS_STREAM_IDENTITY)
     own = identity(stream)
     if known and known != own.encode():
         raise ApiError(ErrorCode.CONSUMER_STREAM_IDENTITY_MISMATCH, msg=own)
-    return with_fields(b"", [(_IDENTITY, own.encode())])
+    return with_fields(b"", [(NATS_STREAM_IDENTITY, own.encode())])
 
 
 def fit_to_retention(stream: "Stream", name: str, config: ConsumerConfig) -> str:

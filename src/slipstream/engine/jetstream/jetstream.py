@@ -32,6 +32,7 @@ from slipstream.log.stream_store import (
     StreamStore,
 )
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_fields import NATS_REQUIRED_API_LEVEL
 from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class JetStream:
         if message.body_start == message.header_start:
             return False
         asked = find(
-            message.data, message.header_start, message.body_start, b"Nats-Required-Api-Level"
+            message.data, message.header_start, message.body_start, NATS_REQUIRED_API_LEVEL
         )
         if not asked:
             return False

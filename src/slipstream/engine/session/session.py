@@ -22,6 +22,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.permissions import ResponseRights, quoted
 from slipstream.engine.session.routing import Receiver, Subscription
 from slipstream.model.ack_subject import is_ack_subject
+from slipstream.model.header_fields import NATS_SUBJECT, NATS_TRACE_DEST
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.client_frames import ClientFrames
 from slipstream.wire.headers import find
@@ -280,7 +281,7 @@ class ClientSession(Receiver):
             self.put_line(b"+OK\r\n")
         count = -1
         if message.body_start > message.header_start and (
-            find(message.data, message.header_start, message.body_start, b"Nats-Trace-Dest")
+            find(message.data, message.header_start, message.body_start, NATS_TRACE_DEST)
         ):
             count = self.engine.trace(self, frames.subject, message, route)
         if count < 0:
@@ -297,7 +298,7 @@ class ClientSession(Receiver):
 
         It does not count as a delivery: the subscription still waits for all that it asked for.
         """
-        status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+        status = b"NATS/1.0 503\r\n%b: %b\r\n\r\n" % (NATS_SUBJECT, subject)
         size = len(status)
         for subscription in self.account.route(reply).plain:
             if subscription.receiver is self:

@@ -14,14 +14,14 @@ from slipstream.engine.session.account import Account
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Route, Service
 from slipstream.engine.sharing.replies import Requests, replies_of
+from slipstream.model.header_fields import NATS_REQUEST_INFO
 from slipstream.model.times import time_text
 from slipstream.wire.headers import with_fields
 from slipstream.wire.subject_pair import SubjectPair
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
-REQUEST_INFO = b"Nats-Request-Info"
-_CLAIM = REQUEST_INFO.lower()
+_CLAIM = NATS_REQUEST_INFO.lower()
 _NESTED_MAX = 2  # calls of one import within each other, which only mappings can lead to
 
 
@@ -94,7 +94,7 @@ class ServiceImport(Service):
         """Say who asks; what a client says of itself is no proof, and goes."""
         block = _without_claims(request.header())
         info = msgspec.json.encode(self._info(session))
-        block = with_fields(block, [(REQUEST_INFO, info)])
+        block = with_fields(block, [(NATS_REQUEST_INFO, info)])
         request.data = block + request.body()
         request.header_start = 0
         request.body_start = len(block)

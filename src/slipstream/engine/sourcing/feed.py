@@ -29,6 +29,15 @@ from slipstream.log.segment import SEQUENCE_MAX
 from slipstream.model.ack_subject import NUMBERS, AckSubject, ack_head, is_ack_subject
 from slipstream.model.durations import SECOND
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_fields import (
+    NATS_BATCH_PREFIX,
+    NATS_CONSUMER_STALLED,
+    NATS_EXPECTED_PREFIX,
+    NATS_LAST_CONSUMER,
+    NATS_LAST_STREAM,
+    NATS_REQUIRED_API_LEVEL,
+    NATS_STREAM_IDENTITY,
+)
 from slipstream.wire.headers import find, with_fields, without_prefixed
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.transforms import Transform
@@ -50,7 +59,7 @@ SILENCE_NS_MAX: _int = 10 * SECOND  # after which the consumer is taken to have 
 ACK_WAIT_NS: _int = 22 * 3600 * SECOND
 TAKE_STEPS: _int = 20  # what taking a message over costs beside its delivery (see `turn`)
 
-_HEADER_NAMES_REMOVED = (b"Nats-Expected-", b"Nats-Batch-")
+_HEADER_NAMES_REMOVED = (NATS_EXPECTED_PREFIX, NATS_BATCH_PREFIX)
 
 
 _Sequence = Annotated[int, msgspec.Meta(ge=0, le=SEQUENCE_MAX)]
@@ -214,7 +223,7 @@ class Feed(Follower):
 
     def _request_header(self) -> bytes:
         level = self.levels[self._level_at]
-        return with_fields(b"", [(b"Nats-Required-Api-Level", level)]) if level else b""
+        return with_fields(b"", [(NATS_REQUIRED_API_LEVEL, level)]) if level else b""
 
     def _creation(self) -> tuple[bytes, bytes]:
         """Subject and body of a request to create a consumer."""
@@ -301,7 +310,7 @@ class Feed(Follower):
             self._again()
             return
         identity = find(
-            message.data, message.header_start, message.body_start, b"Nats-Stream-Identity"
+            message.data, message.header_start, message.body_start, NATS_STREAM_IDENTITY
         )
         if identity:
             if self.identity and identity != self.identity:
@@ -394,11 +403,11 @@ class Feed(Follower):
         if message.reply:
             self._answer_when_durable(message.reply)
             return
-        last = read_number(find(data, start, end, b"Nats-Last-Consumer") or b"")
+        last = read_number(find(data, start, end, NATS_LAST_CONSUMER) or b"")
         if last >= 0 and last != self._delivered:
             self._replace()
             return
-        stalled = find(data, start, end, b"Nats-Consumer-Stalled")
+        stalled = find(data, start, end, NATS_CONSUMER_STALLED)
         if stalled:
             self._answer_when_durable(stalled)
 
@@ -412,8 +421,8 @@ class Feed(Follower):
             block = b""
             if delivered:
                 fields = [
-                    (b"Nats-Last-Consumer", b"%d" % delivered),
-                    (b"Nats-Last-Stream", b"%d" % seq),
+                    (NATS_LAST_CONSUMER, b"%d" % delivered),
+                    (NATS_LAST_STREAM, b"%d" % seq),
                 ]
                 block = with_fields(b"", fields)
             self.account.send(reply, b"", block, b"")

@@ -12,6 +12,7 @@ from slipstream.engine.sourcing.feed import Feed, without_conditions
 from slipstream.engine.sourcing.storing import store
 from slipstream.engine.stream.direct_get import DirectGet
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_fields import NATS_PREFIX
 from slipstream.wire.headers import count_prefix
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Mirror(Feed):
             self._skip_to(seq - 1, ts)
         taken = message
         start, end = message.header_start, message.body_start
-        if end > start and count_prefix(message.data, start, end, b"Nats-"):
+        if end > start and count_prefix(message.data, start, end, NATS_PREFIX):
             block = message.header()
             kept = without_conditions(block)
             if kept is not block:

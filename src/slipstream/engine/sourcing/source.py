@@ -13,6 +13,12 @@ from slipstream.engine.sourcing.feed import Feed, without_conditions
 from slipstream.engine.sourcing.storing import store
 from slipstream.engine.stream.counters import add_sourced
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_fields import (
+    NATS_MSG_ID,
+    NATS_PREFIX,
+    NATS_STREAM_IDENTITY,
+    NATS_STREAM_SOURCE,
+)
 from slipstream.model.times import time_text
 from slipstream.wire.headers import count_prefix, find, with_fields
 
@@ -21,8 +27,6 @@ if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
-
-ORIGIN = b"Nats-Stream-Source"
 
 
 class Source(Feed):
@@ -54,7 +58,7 @@ class Source(Feed):
         block = super()._request_header()
         if self._level_at:  # an upstream's server that knows of no identities
             return block
-        return with_fields(block, [(b"Nats-Stream-Identity", self.identity)])
+        return with_fields(block, [(NATS_STREAM_IDENTITY, self.identity)])
 
     def begun(self, delivered: _int, pending: _int) -> None:
         """The position moves with what is stored."""
@@ -68,15 +72,15 @@ class Source(Feed):
         if message.body_start > message.header_start:
             block = message.header()
             start, end = message.header_start, message.body_start
-            if count_prefix(message.data, start, end, b"Nats-"):
+            if count_prefix(message.data, start, end, NATS_PREFIX):
                 if stream.dedupe.window:
-                    message_id = find(message.data, start, end, b"Nats-Msg-Id") or b""
+                    message_id = find(message.data, start, end, NATS_MSG_ID) or b""
                     if message_id and stream.dedupe.find(message_id):
                         return
-                block = without_conditions(block, ORIGIN)
+                block = without_conditions(block, NATS_STREAM_SOURCE)
         # The block's last line is empty: the origin goes before it.
         head = block[: len(block) - 2] if block else b"NATS/1.0\r\n"
-        block = b"%bNats-Stream-Source: %b\r\n\r\n" % (head, origin)
+        block = b"%b%b: %b\r\n\r\n" % (head, NATS_STREAM_SOURCE, origin)
         taken = self._taken
         taken.subject = self.subject_of(subject)
         taken.data = block + message.body()

@@ -8,12 +8,13 @@ is found.
 from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.loop.turn import ROUND
-from slipstream.engine.sourcing.source import ORIGIN, Source
+from slipstream.engine.sourcing.source import Source
 from slipstream.engine.stream.config import StreamConfig
 from slipstream.engine.stream.upstream_checks import index_name
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
 from slipstream.model.durations import SECOND
+from slipstream.model.header_fields import NATS_STREAM_SOURCE
 from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Sources:
 
     def _note(self, record: Record) -> None:
         """A message says where one of the sources goes on."""
-        origin = find(record.data, record.header_start, record.body_start, ORIGIN)
+        origin = find(record.data, record.header_start, record.body_start, NATS_STREAM_SOURCE)
         if not origin:
             return
         words = origin.decode("utf-8", "surrogateescape").split(" ")

@@ -11,6 +11,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.ingest_checks import HEADER_BYTES_MAX, Verdict
 from slipstream.engine.stream.ttl import INVALID, parse_ttl
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_fields import NATS_ROLLUP, NATS_TTL
 from slipstream.wire.headers import find
 
 if TYPE_CHECKING:
@@ -41,10 +42,10 @@ def store(
         return stream.store_message(subject, message, False, ts)
     verdict = Verdict(message_id=message_id)
     if rolls_up:
-        verdict.rollup = _rollup(_value(message, b"Nats-Rollup"))
+        verdict.rollup = _rollup(_value(message, NATS_ROLLUP))
     seq = stream.store_message(subject, message, verdict.rollup != "", ts)
     if stream.ttls is not None:
-        ttl = parse_ttl(_value(message, b"Nats-TTL"))
+        ttl = parse_ttl(_value(message, NATS_TTL))
         if ttl != INVALID:
             stream.ttls.stored(seq, ttl, ts)
     stream.finish_message(seq, subject, verdict)

@@ -24,6 +24,14 @@ from slipstream.engine.stream.ingest_checks import (
 from slipstream.engine.stream.retention import check_room_for
 from slipstream.engine.stream.staging import Staged
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_fields import (
+    NATS_BATCH_COMMIT,
+    NATS_BATCH_ID,
+    NATS_BATCH_SEQUENCE,
+    NATS_PREFIX,
+    NATS_REQUIRED_API_LEVEL,
+    NATS_TTL,
+)
 from slipstream.wire.headers import count_prefix, find, with_fields, without
 
 if TYPE_CHECKING:
@@ -70,16 +78,16 @@ class AtomicBatches:
         def value(name: bytes) -> bytes:
             return find(message.data, message.header_start, message.body_start, name) or b""
 
-        id = value(b"Nats-Batch-Id")
+        id = value(NATS_BATCH_ID)
         if len(id) > ID_BYTES_MAX:
             raise ApiError(ErrorCode.ATOMIC_PUBLISH_INVALID_BATCH_ID)
-        number = read_number(value(b"Nats-Batch-Sequence"), DIGITS_MAX)
+        number = read_number(value(NATS_BATCH_SEQUENCE), DIGITS_MAX)
         if not 0 <= number <= UINT64_MAX:
             raise ApiError(ErrorCode.ATOMIC_PUBLISH_MISSING_SEQ)
         batch = self._open.get(id)
-        said = find(message.data, message.header_start, message.body_start, b"Nats-Batch-Commit")
+        said = find(message.data, message.header_start, message.body_start, NATS_BATCH_COMMIT)
         commit = said or b""
-        most = self._stream.engine.options.jetstream_limits.batch_max_msgs
+        most = self._stream.engine.options.jetstream_limits.batch.max_msgs
         follows = batch is None or number == len(batch.messages) + 1
         if follows and number - (commit == b"eob") > most:
             if batch is not None:
@@ -90,7 +98,7 @@ class AtomicBatches:
         if said not in (None, b"1", b"eob"):
             self._close(batch)
             raise ApiError(ErrorCode.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT)
-        fields = count_prefix(message.data, message.header_start, message.body_start, b"Nats-")
+        fields = count_prefix(message.data, message.header_start, message.body_start, NATS_PREFIX)
         is_plain = fields == (2 if said is None else 3)
         if not is_plain and self._stream.js.refused_level(message):
             self._abandon(batch, "unsupported")
@@ -139,8 +147,8 @@ class AtomicBatches:
             self._abandon(batch, "large")
             raise ApiError(ErrorCode.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT)
         header = message.header()
-        if not is_plain and b"Nats-Required-Api-Level" in header:
-            header = without(header, b"Nats-Required-Api-Level")
+        if not is_plain and NATS_REQUIRED_API_LEVEL in header:
+            header = without(header, NATS_REQUIRED_API_LEVEL)
         batch.messages.append(Inbound(subject, b"", header, message.body()))
         batch.plain.append(is_plain)
         batch.size += size
@@ -192,7 +200,7 @@ class AtomicBatches:
         """Whether a message may follow those in `staged`, to which it is added."""
         stream = self._stream
         staged.check(stream.log.last_seq, message)
-        if stream.ttls is None and find(message.data, 0, message.body_start, b"Nats-TTL"):
+        if stream.ttls is None and find(message.data, 0, message.body_start, NATS_TTL):
             raise ApiError(ErrorCode.MESSAGE_TTL_DISABLED)
         verdict = check_headers(stream, message.subject, message, staged)
         if verdict.duplicate_of:
@@ -219,7 +227,7 @@ class AtomicBatches:
 
 def _end_with_commit(message: Inbound) -> None:
     """Have the last message say that the batch ends with it."""
-    block = with_fields(message.header(), [(b"Nats-Batch-Commit", b"1")])
+    block = with_fields(message.header(), [(NATS_BATCH_COMMIT, b"1")])
     message.data = block + message.body()
     message.header_start = 0
     message.body_start = len(block)

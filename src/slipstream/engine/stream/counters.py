@@ -14,6 +14,15 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.staging import Staged
 from slipstream.log.record import Record
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_fields import (
+    NATS_EXPECTED_LAST_MSG_ID,
+    NATS_EXPECTED_LAST_SEQUENCE,
+    NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
+    NATS_EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT,
+    NATS_EXPECTED_STREAM,
+    NATS_INCR,
+    NATS_ROLLUP,
+)
 from slipstream.wire.headers import find, with_field
 
 if TYPE_CHECKING:
@@ -28,12 +37,12 @@ TOTALS_MAX = 65_536  # subjects of a stream whose totals are kept in memory
 SOURCES = b"Nats-Counter-Sources"
 
 _FORBIDDEN = (
-    b"Nats-Rollup",
-    b"Nats-Expected-Last-Sequence",
-    b"Nats-Expected-Last-Subject-Sequence",
-    b"Nats-Expected-Last-Subject-Sequence-Subject",
-    b"Nats-Expected-Last-Msg-Id",
-    b"Nats-Expected-Stream",
+    NATS_ROLLUP,
+    NATS_EXPECTED_LAST_SEQUENCE,
+    NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
+    NATS_EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT,
+    NATS_EXPECTED_LAST_MSG_ID,
+    NATS_EXPECTED_STREAM,
 )
 
 
@@ -135,7 +144,7 @@ def add_sourced(stream: "Stream", message: Inbound, source: bytes, subject: byte
     each source stands in the header of a subject's last message. Raises `ApiError`.
     """
     start, end = message.header_start, message.body_start
-    increment = find(message.data, start, end, b"Nats-Incr")
+    increment = find(message.data, start, end, NATS_INCR)
     if not increment:
         raise ApiError(ErrorCode.MESSAGE_INCR_MISSING)
     read_increment(increment)
@@ -147,7 +156,7 @@ def add_sourced(stream: "Stream", message: Inbound, source: bytes, subject: byte
     name = subject.decode("utf-8", "replace")
     before = _number(of_source.get(name, "0"))
     of_source[name] = str(total)
-    data = with_field(message.header(), b"Nats-Incr", b"%d" % (total - before))
+    data = with_field(message.header(), NATS_INCR, b"%d" % (total - before))
     data = _with_seen(data, seen)
     text = b'{"val":"%d"}' % (_total(last) + total - before)
     message.data = data + text

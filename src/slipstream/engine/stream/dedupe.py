@@ -4,6 +4,7 @@ from collections import deque
 
 from slipstream.log.base import Log
 from slipstream.log.record import Record
+from slipstream.model.header_fields import NATS_MSG_ID
 from slipstream.wire.headers import find as find_header
 
 EXPIRE_AT_ONCE_MAX = 50_000  # ids that one turn lets go
@@ -60,7 +61,7 @@ class DuplicateWindow:
                 message_id = None
                 if record.body_start > record.header_start:
                     message_id = find_header(
-                        record.data, record.header_start, record.body_start, b"Nats-Msg-Id"
+                        record.data, record.header_start, record.body_start, NATS_MSG_ID
                     )
                     if message_id:
                         self.add(message_id, record.seq, record.ts)

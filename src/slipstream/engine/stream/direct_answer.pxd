@@ -12,7 +12,7 @@ cdef long long SECOND
 cdef Py_ssize_t PIECE_MESSAGES
 cdef Py_ssize_t PIECE_BYTES
 cdef Py_ssize_t BACKLOG_BYTES_MAX
-cdef bytes _ZEROS
+cdef bytes _ZEROS, _SEQUENCE, _TIME_STAMP, _NUM_PENDING, _LAST_SEQUENCE
 
 
 cdef class Answer:

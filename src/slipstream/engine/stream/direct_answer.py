@@ -10,6 +10,15 @@ from slipstream.engine.session.message import Inbound
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
 from slipstream.log.subject_index import SubjectFilter
+from slipstream.model.header_fields import (
+    NATS_LAST_SEQUENCE,
+    NATS_NUM_PENDING,
+    NATS_SEQUENCE,
+    NATS_STREAM,
+    NATS_SUBJECT,
+    NATS_TIME_STAMP,
+    NATS_UPTO_SEQUENCE,
+)
 from slipstream.model.times import time_text
 from slipstream.wire.buffer import OutBuffer
 
@@ -23,6 +32,10 @@ PIECE_MESSAGES: _int = 2048
 PIECE_BYTES: _int = 512 * 1024
 BACKLOG_BYTES_MAX: _int = 4 * 1024 * 1024
 _ZEROS = b"000000000"
+_SEQUENCE = b"\r\n%b: " % NATS_SEQUENCE
+_TIME_STAMP = b"\r\n%b: " % NATS_TIME_STAMP
+_NUM_PENDING = b"\r\n%b: " % NATS_NUM_PENDING
+_LAST_SEQUENCE = b"\r\n%b: " % NATS_LAST_SEQUENCE
 
 
 class Answer:
@@ -46,7 +59,11 @@ class Answer:
         self._up_to = 0
         self._message = Inbound(reply)
         self._scratch = OutBuffer()
-        self._stream_head = b"Nats-Stream: " + stream.name.encode() + b"\r\nNats-Subject: "
+        self._stream_head = b"%b: %b\r\n%b: " % (
+            NATS_STREAM,
+            stream.name.encode(),
+            NATS_SUBJECT,
+        )
         self._second = -1  # the second that `_second_text` says
         self._second_text = b""
 
@@ -95,9 +112,9 @@ class Answer:
         if state == 0:
             self._continue_later()
         elif state > 0:
-            fields = [(b"Nats-Num-Pending", self._pending), (b"Nats-Last-Sequence", self._last)]
+            fields = [(NATS_NUM_PENDING, self._pending), (NATS_LAST_SEQUENCE, self._last)]
             if self._sequences is not None:
-                fields.append((b"Nats-UpTo-Sequence", self._up_to))
+                fields.append((NATS_UPTO_SEQUENCE, self._up_to))
             self.status(b"204 EOB", *fields)
 
     def _piece(self) -> _int:
@@ -159,14 +176,14 @@ class Answer:
             out.put(b"NATS/1.0\r\n")
         out.put(self._stream_head)
         out.put(record.subject)
-        out.put(b"\r\nNats-Sequence: ")
+        out.put(_SEQUENCE)
         out.put_int(record.seq)
-        out.put(b"\r\nNats-Time-Stamp: ")
+        out.put(_TIME_STAMP)
         self._put_time(record.ts)
         if with_batch:
-            out.put(b"\r\nNats-Num-Pending: ")
+            out.put(_NUM_PENDING)
             out.put_int(self._pending)
-            out.put(b"\r\nNats-Last-Sequence: ")
+            out.put(_LAST_SEQUENCE)
             out.put_int(self._last)
         out.put(b"\r\n\r\n")
         message.header_start = 0

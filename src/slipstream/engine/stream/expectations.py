@@ -8,6 +8,13 @@ compiled pass. Whatever else a header asks, and whatever does not hold, is left 
 
 import slipstream.wire.ascii as char
 from slipstream.log.base import Log
+from slipstream.model.header_fields import (
+    NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
+    NATS_EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT,
+    NATS_EXPECTED_STREAM,
+    NATS_MSG_ID,
+    NATS_PREFIX,
+)
 from slipstream.wire.headers import next_field, value_end, value_start
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
@@ -26,8 +33,14 @@ _LAST_SUBJECT = 2
 _STREAM = 4
 _MESSAGE_ID = 8
 
-_PREFIX_SIZE = 5  # of Nats-
+_PREFIX_SIZE = len(NATS_PREFIX)
 _DIGITS_MAX = 18
+
+# The names of these fields after that.
+_MESSAGE_ID_NAME = NATS_MSG_ID[len(NATS_PREFIX) :]
+_LAST_SEQUENCE_NAME = NATS_EXPECTED_LAST_SUBJECT_SEQUENCE[len(NATS_PREFIX) :]
+_LAST_SUBJECT_NAME = NATS_EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT[len(NATS_PREFIX) :]
+_STREAM_NAME = NATS_EXPECTED_STREAM[len(NATS_PREFIX) :]
 
 
 def all_hold(name: bytes, log: Log, subject: bytes, data: bytes, start: _int, end: _int) -> _int:
@@ -38,7 +51,7 @@ def all_hold(name: bytes, log: Log, subject: bytes, data: bytes, start: _int, en
     of = subject
     i = next_field(data, start, end)
     while i + _PREFIX_SIZE < end:
-        if not data.startswith(b"Nats-", i):
+        if not data.startswith(NATS_PREFIX, i):
             i = next_field(data, i, end)
             continue
         i += _PREFIX_SIZE
@@ -50,9 +63,9 @@ def all_hold(name: bytes, log: Log, subject: bytes, data: bytes, start: _int, en
         if colon >= end or view[colon] != char.COLON or stop >= end or begin == stop:
             return _LOOK_CLOSER
         field = data[i:colon]
-        if field == b"Msg-Id":
+        if field == _MESSAGE_ID_NAME:
             bit = _MESSAGE_ID
-        elif field == b"Expected-Last-Subject-Sequence":
+        elif field == _LAST_SEQUENCE_NAME:
             bit = _LAST_SEQUENCE
             if stop - begin > _DIGITS_MAX:
                 return _LOOK_CLOSER
@@ -61,10 +74,10 @@ def all_hold(name: bytes, log: Log, subject: bytes, data: bytes, start: _int, en
                 if view[k] < char.ZERO or view[k] > char.NINE:
                     return _LOOK_CLOSER
                 expected = expected * 10 + (view[k] - char.ZERO)
-        elif field == b"Expected-Last-Subject-Sequence-Subject":
+        elif field == _LAST_SUBJECT_NAME:
             bit = _LAST_SUBJECT
             of = data[begin:stop]
-        elif field == b"Expected-Stream":
+        elif field == _STREAM_NAME:
             bit = _STREAM
             if data[begin:stop] != name:
                 return _LOOK_CLOSER

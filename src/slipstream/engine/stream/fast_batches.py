@@ -24,6 +24,7 @@ from slipstream.engine.stream.retention import check_room_for
 from slipstream.errors import StorageError
 from slipstream.model.durations import SECOND
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_fields import NATS_REQUIRED_API_LEVEL
 from slipstream.wire.headers import find, without
 
 if TYPE_CHECKING:
@@ -217,8 +218,8 @@ class FastBatches:
             raise ApiError(ErrorCode.STREAM_SEALED)
         if message.body_start - message.header_start > HEADER_BYTES_MAX:
             raise ApiError(ErrorCode.STREAM_HEADER_EXCEEDS_MAXIMUM)
-        if find(message.data, message.header_start, message.body_start, b"Nats-Required-Api-Level"):
-            _replace_header(message, without(message.header(), b"Nats-Required-Api-Level"))
+        if find(message.data, message.header_start, message.body_start, NATS_REQUIRED_API_LEVEL):
+            _replace_header(message, without(message.header(), NATS_REQUIRED_API_LEVEL))
         verdict = check_headers(stream, subject, message)
         if verdict.duplicate_of:
             return -verdict.duplicate_of

@@ -11,6 +11,20 @@ from slipstream.engine.stream.schedule_checks import Schedule, check_cancel, che
 from slipstream.engine.stream.staging import Staged
 from slipstream.engine.stream.ttl import INVALID, parse_ttl, raise_ttl
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_fields import (
+    NATS_EXPECTED_LAST_MSG_ID,
+    NATS_EXPECTED_LAST_SEQUENCE,
+    NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
+    NATS_EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT,
+    NATS_EXPECTED_STREAM,
+    NATS_INCR,
+    NATS_MSG_ID,
+    NATS_PREFIX,
+    NATS_REQUEST_INFO,
+    NATS_ROLLUP,
+    NATS_STREAM_SOURCE,
+    NATS_TTL,
+)
 from slipstream.wire.headers import count_prefix, find, without, without_status
 
 if TYPE_CHECKING:
@@ -43,47 +57,47 @@ def check_headers(
     """Look at every header that means something; `staged` is what the message's batch has brought
     before. Raises `ApiError`, also where the block gets too long by what is put into it here."""
     verdict = Verdict()
-    increment = _value(message, b"Nats-Incr")
+    increment = _value(message, NATS_INCR)
     if increment:
-        fields = count_prefix(message.data, message.header_start, message.body_start, b"Nats-")
+        fields = count_prefix(message.data, message.header_start, message.body_start, NATS_PREFIX)
         verdict.increment = check_increment(stream, message, increment, is_alone=fields == 1)
         if fields == 1:  # nothing else is asked for
             verdict.total = add_up(stream, subject, message, verdict.increment, staged)
             verdict.ack_end = ack_end(message)
             return _within_bounds(message, verdict)
-    expected_stream = _value(message, b"Nats-Expected-Stream")
+    expected_stream = _value(message, NATS_EXPECTED_STREAM)
     if expected_stream and expected_stream != stream.name.encode():
         raise ApiError(ErrorCode.STREAM_NOT_MATCH)
-    ttl = parse_ttl(_value(message, b"Nats-TTL"))
+    ttl = parse_ttl(_value(message, NATS_TTL))
     if ttl and ttl != INVALID and stream.ttls is None:
         raise ApiError(ErrorCode.MESSAGE_TTL_DISABLED)
     if ttl and not stream.config.allow_msg_counter:
-        fields = count_prefix(message.data, message.header_start, message.body_start, b"Nats-")
+        fields = count_prefix(message.data, message.header_start, message.body_start, NATS_PREFIX)
         if fields == 1:  # nothing else is asked for
             _take_ttl(stream, subject, message, ttl, verdict)
             return _within_bounds(message, verdict)
-    expected_of = _value(message, b"Nats-Expected-Last-Subject-Sequence")
-    of = _value(message, b"Nats-Expected-Last-Subject-Sequence-Subject")
+    expected_of = _value(message, NATS_EXPECTED_LAST_SUBJECT_SEQUENCE)
+    of = _value(message, NATS_EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT)
     _check_subject_sequence(stream, subject, expected_of, of)
-    expected = _value(message, b"Nats-Expected-Last-Sequence")
+    expected = _value(message, NATS_EXPECTED_LAST_SEQUENCE)
     if expected and read_number(expected, DIGITS_MAX) != stream.log.last_seq:
         raise ApiError(ErrorCode.STREAM_WRONG_LAST_SEQUENCE, seq=stream.log.last_seq)
     verdict.schedule = check_schedule(stream, subject, message)
     verdict.cancels = check_cancel(stream, subject, message)
-    if _value(message, b"Nats-Stream-Source"):
+    if _value(message, NATS_STREAM_SOURCE):
         raise ApiError(ErrorCode.MESSAGE_SOURCE_HDR_NOT_ALLOWED)
-    message_id = _value(message, b"Nats-Msg-Id")
+    message_id = _value(message, NATS_MSG_ID)
     if message_id:
         verdict.message_id = message_id
         verdict.duplicate_of = stream.dedupe.find(message_id)
         if verdict.duplicate_of:
             return verdict
-    last_id = _value(message, b"Nats-Expected-Last-Msg-Id")
+    last_id = _value(message, NATS_EXPECTED_LAST_MSG_ID)
     if last_id and last_id != stream.last_msg_id:
         raise ApiError(
             ErrorCode.STREAM_WRONG_LAST_MSG_ID, id=stream.last_msg_id.decode("utf-8", "replace")
         )
-    rollup = _value(message, b"Nats-Rollup")
+    rollup = _value(message, NATS_ROLLUP)
     if rollup:
         verdict.rollup = _rollup(stream, rollup)
     if stream.config.allow_msg_counter:
@@ -148,8 +162,8 @@ def remove_status(message: Inbound) -> None:
 
 def remove_request_info(message: Inbound) -> None:
     """Take out what the server itself tells the answerer of a request."""
-    if find(message.data, message.header_start, message.body_start, b"Nats-Request-Info"):
-        _replace_header(message, without(message.header(), b"Nats-Request-Info"))
+    if find(message.data, message.header_start, message.body_start, NATS_REQUEST_INFO):
+        _replace_header(message, without(message.header(), NATS_REQUEST_INFO))
 
 
 def _replace_header(message: Inbound, block: bytes) -> None:

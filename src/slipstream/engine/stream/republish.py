@@ -4,6 +4,14 @@
 from typing import TYPE_CHECKING
 
 from slipstream.engine.protocol.configurations import Republish
+from slipstream.model.header_fields import (
+    NATS_LAST_SEQUENCE,
+    NATS_MSG_SIZE,
+    NATS_SEQUENCE,
+    NATS_STREAM,
+    NATS_SUBJECT,
+    NATS_TIME_STAMP,
+)
 from slipstream.model.times import time_text
 from slipstream.wire.headers import with_fields
 from slipstream.wire.subjects import matches
@@ -34,15 +42,15 @@ class Republisher:
             return
         stream = self._stream
         fields = [
-            (b"Nats-Stream", stream.name.encode()),
-            (b"Nats-Subject", subject),
-            (b"Nats-Sequence", b"%d" % seq),
-            (b"Nats-Time-Stamp", time_text(stream.clock.now).encode()),
-            (b"Nats-Last-Sequence", b"%d" % previous),
+            (NATS_STREAM, stream.name.encode()),
+            (NATS_SUBJECT, subject),
+            (NATS_SEQUENCE, b"%d" % seq),
+            (NATS_TIME_STAMP, time_text(stream.clock.now).encode()),
+            (NATS_LAST_SEQUENCE, b"%d" % previous),
         ]
         body = message.body()
         if self._headers_only:
-            fields.append((b"Nats-Msg-Size", b"%d" % len(body)))
+            fields.append((NATS_MSG_SIZE, b"%d" % len(body)))
             body = b""
         self._noted.append((seq, subject, with_fields(message.header(), fields), body))
 

@@ -9,6 +9,17 @@ from slipstream.engine.stream.cron import Pattern, read_pattern, read_zone
 from slipstream.engine.stream.ttl import INVALID, parse_ttl
 from slipstream.log.record import Record
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_fields import (
+    NATS_ROLLUP,
+    NATS_SCHEDULE,
+    NATS_SCHEDULE_NEXT,
+    NATS_SCHEDULE_ROLLUP,
+    NATS_SCHEDULE_SOURCE,
+    NATS_SCHEDULE_TARGET,
+    NATS_SCHEDULE_TIME_ZONE,
+    NATS_SCHEDULE_TTL,
+    NATS_SCHEDULER,
+)
 from slipstream.wire.headers import find, with_fields, without
 from slipstream.wire.subjects import is_literal, matches
 
@@ -39,7 +50,7 @@ def check_schedule(stream: "Stream", subject: bytes, message: Inbound) -> Schedu
     """The schedule that a message is, whose header is made to say that it replaces the one before;
     None if it is none. Raises `ApiError`."""
     data, start, end = message.data, message.header_start, message.body_start
-    if not find(data, start, end, b"Nats-Schedule"):
+    if not find(data, start, end, NATS_SCHEDULE):
         return None
     if not stream.config.allow_msg_schedules:
         raise ApiError(ErrorCode.MESSAGE_SCHEDULES_DISABLED)
@@ -52,19 +63,19 @@ def check_schedule(stream: "Stream", subject: bytes, message: Inbound) -> Schedu
         raise ApiError(ErrorCode.MESSAGE_SCHEDULES_TTL_INVALID)
     if schedule.ttl and stream.ttls is None:
         raise ApiError(ErrorCode.MESSAGE_TTL_DISABLED)
-    if (find(data, start, end, b"Nats-Schedule-Rollup") or b"sub") != b"sub":
+    if (find(data, start, end, NATS_SCHEDULE_ROLLUP) or b"sub") != b"sub":
         raise ApiError(ErrorCode.MESSAGE_SCHEDULES_ROLLUP_INVALID)
     if schedule.target == subject or not _is_captured(stream, schedule.target):
         raise ApiError(ErrorCode.MESSAGE_SCHEDULES_TARGET_INVALID)
     source = schedule.source
     if source and (source in (subject, schedule.target) or not _is_captured(stream, source)):
         raise ApiError(ErrorCode.MESSAGE_SCHEDULES_SOURCE_INVALID)
-    rollup = find(data, start, end, b"Nats-Rollup")
+    rollup = find(data, start, end, NATS_ROLLUP)
     if (rollup or b"sub").lower() != b"sub":
         raise ApiError(ErrorCode.MESSAGE_SCHEDULES_ROLLUP_INVALID)
     if not rollup:
-        block = without(message.header(), b"Nats-Rollup")
-        block = with_fields(block, [(b"Nats-Rollup", b"sub")])
+        block = without(message.header(), NATS_ROLLUP)
+        block = with_fields(block, [(NATS_ROLLUP, b"sub")])
         message.data = block + message.body()
         message.header_start = 0
         message.body_start = len(block)
@@ -75,8 +86,8 @@ def check_schedule(stream: "Stream", subject: bytes, message: Inbound) -> Schedu
 def check_cancel(stream: "Stream", subject: bytes, message: Inbound) -> bytes:
     """The subject of the schedule that a message ends, b"" if it ends none. Raises `ApiError`."""
     data, start, end = message.data, message.header_start, message.body_start
-    scheduler = find(data, start, end, b"Nats-Scheduler") or b""
-    following = find(data, start, end, b"Nats-Schedule-Next") or b""
+    scheduler = find(data, start, end, NATS_SCHEDULER) or b""
+    following = find(data, start, end, NATS_SCHEDULE_NEXT) or b""
     if not scheduler and not following:
         return b""
     if following != b"purge" or not scheduler or scheduler == subject:
@@ -88,7 +99,7 @@ def check_cancel(stream: "Stream", subject: bytes, message: Inbound) -> bytes:
     record = Record()
     seq = stream.log.last_of(scheduler)
     if seq and stream.log.read(seq, record):
-        if not find(record.data, record.header_start, record.body_start, b"Nats-Schedule"):
+        if not find(record.data, record.header_start, record.body_start, NATS_SCHEDULE):
             raise ApiError(ErrorCode.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
     return scheduler
 
@@ -97,10 +108,10 @@ def _read(data: bytes, start: int, end: int) -> Schedule | None:
     def value(name: bytes) -> bytes:
         return find(data, start, end, name) or b""
 
-    text = value(b"Nats-Schedule")
+    text = value(NATS_SCHEDULE)
     if not text:
         return None
-    name = find(data, start, end, b"Nats-Schedule-Time-Zone")
+    name = find(data, start, end, NATS_SCHEDULE_TIME_ZONE)
     zone = None
     if name is not None:
         try:
@@ -113,10 +124,10 @@ def _read(data: bytes, start: int, end: int) -> Schedule | None:
         raise ApiError(ErrorCode.MESSAGE_SCHEDULES_PATTERN_INVALID) from None
     return Schedule(
         pattern,
-        value(b"Nats-Schedule-Target"),
-        value(b"Nats-Schedule-Source"),
-        value(b"Nats-Schedule-TTL"),
-        value(b"Nats-Schedule-Rollup") == b"sub",
+        value(NATS_SCHEDULE_TARGET),
+        value(NATS_SCHEDULE_SOURCE),
+        value(NATS_SCHEDULE_TTL),
+        value(NATS_SCHEDULE_ROLLUP) == b"sub",
     )
 
 

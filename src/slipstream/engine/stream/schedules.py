@@ -23,6 +23,15 @@ from slipstream.engine.stream.ttl import parse_ttl
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
 from slipstream.model.durations import SECOND
+from slipstream.model.header_fields import (
+    NATS_EXPECTED_PREFIX,
+    NATS_MSG_ID,
+    NATS_ROLLUP,
+    NATS_SCHEDULE,
+    NATS_SCHEDULE_NEXT,
+    NATS_SCHEDULER,
+    NATS_TTL,
+)
 from slipstream.model.times import text_ns, utc_text
 from slipstream.wire.headers import find, with_fields, without_prefixed
 
@@ -44,11 +53,11 @@ PUBLISHED = 0  # when a schedule is due of which only the removal is left
 
 # Header fields that a produced message does not take over.
 _OWN = (
-    b"Nats-Schedule",
-    b"Nats-Expected-",
-    b"Nats-Msg-Id:",
-    b"Nats-TTL:",
-    b"Nats-Rollup:",
+    NATS_SCHEDULE,
+    NATS_EXPECTED_PREFIX,
+    NATS_MSG_ID + b":",
+    NATS_TTL + b":",
+    NATS_ROLLUP + b":",
 )
 
 
@@ -151,10 +160,10 @@ class Schedules:
     def _look_at(self, record: Record) -> None:
         """A message from before the start: a schedule, or what one has published."""
         data, start, end = record.data, record.header_start, record.body_start
-        if find(data, start, end, b"Nats-Schedule"):
+        if find(data, start, end, NATS_SCHEDULE):
             self._found[record.subject] = [record.seq, record.ts, 0]
-        known = self._found.get(find(data, start, end, b"Nats-Scheduler") or b"")
-        following = find(data, start, end, b"Nats-Schedule-Next")
+        known = self._found.get(find(data, start, end, NATS_SCHEDULER) or b"")
+        following = find(data, start, end, NATS_SCHEDULE_NEXT)
         if known is not None and following:
             try:
                 known[2] = -1 if following == b"purge" else text_ns(following.decode())
@@ -288,13 +297,13 @@ class Schedules:
             if source and stream.log.read(source, self._source):
                 record = self._source
         fields = [
-            (b"Nats-Scheduler", subject),
-            (b"Nats-Schedule-Next", utc_text(following).encode() if following else b"purge"),
+            (NATS_SCHEDULER, subject),
+            (NATS_SCHEDULE_NEXT, utc_text(following).encode() if following else b"purge"),
         ]
         if schedule.ttl:
-            fields.append((b"Nats-TTL", schedule.ttl))
+            fields.append((NATS_TTL, schedule.ttl))
         if schedule.rolls_up:
-            fields.append((b"Nats-Rollup", b"sub"))
+            fields.append((NATS_ROLLUP, b"sub"))
         target = schedule.target
         if stream.transform is not None:
             target = stream.transform.map(target)

@@ -5,6 +5,13 @@ from slipstream.engine.protocol.json_body import read_number
 from slipstream.engine.session.message import Inbound
 from slipstream.log.base import Log
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_fields import (
+    NATS_EXPECTED_LAST_MSG_ID,
+    NATS_EXPECTED_LAST_SEQUENCE,
+    NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
+    NATS_EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT,
+    NATS_MSG_ID,
+)
 from slipstream.wire.headers import find
 
 
@@ -27,22 +34,22 @@ class Staged:
         def value(name: bytes) -> bytes:
             return find(message.data, message.header_start, message.body_start, name) or b""
 
-        expected = value(b"Nats-Expected-Last-Sequence")
+        expected = value(NATS_EXPECTED_LAST_SEQUENCE)
         if expected and self.total:
             last_seq += self.total
             if read_number(expected) != last_seq:
                 raise ApiError(ErrorCode.STREAM_WRONG_LAST_SEQUENCE, seq=last_seq)
             raise ApiError(ErrorCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
-        if value(b"Nats-Expected-Last-Subject-Sequence"):
-            of = value(b"Nats-Expected-Last-Subject-Sequence-Subject") or message.subject
+        if value(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE):
+            of = value(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT) or message.subject
             if of in self.on_subject:
                 raise ApiError(ErrorCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
-        if value(b"Nats-Expected-Last-Msg-Id"):
+        if value(NATS_EXPECTED_LAST_MSG_ID):
             raise ApiError(
                 ErrorCode.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH,
-                header="Nats-Expected-Last-Msg-Id",
+                header=NATS_EXPECTED_LAST_MSG_ID.decode(),
             )
-        message_id = value(b"Nats-Msg-Id")
+        message_id = value(NATS_MSG_ID)
         if message_id and message_id in self._ids:
             raise ApiError(ErrorCode.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE)
 

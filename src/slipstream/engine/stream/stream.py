@@ -40,6 +40,7 @@ from slipstream.log.base import Log
 from slipstream.log.durability import SyncBatch, call_all
 from slipstream.log.record import Record
 from slipstream.model.error_codes import ErrorCode
+from slipstream.model.header_fields import NATS_BATCH_ID, NATS_MSG_ID, NATS_PREFIX
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import count_prefix, find
 from slipstream.wire.patterns import PatternTrie
@@ -198,7 +199,7 @@ class Stream(Service):
                 if size > HEADER_BYTES_MAX:
                     raise ApiError(ErrorCode.STREAM_HEADER_EXCEEDS_MAXIMUM)
                 headers = count_prefix(
-                    message.data, message.header_start, message.body_start, b"Nats-"
+                    message.data, message.header_start, message.body_start, NATS_PREFIX
                 )
                 if size < 12 or message.data[message.header_start + 8] != char.CR:
                     remove_status(message)
@@ -210,7 +211,7 @@ class Stream(Service):
                     )  # fmt: skip
                 if verdict == HOLD_WITH_ID:
                     message_id = find(
-                        message.data, message.header_start, message.body_start, b"Nats-Msg-Id"
+                        message.data, message.header_start, message.body_start, NATS_MSG_ID
                     )
                     if message_id:
                         known = self.dedupe.find(message_id)
@@ -236,7 +237,7 @@ class Stream(Service):
 
     def _handle_headers(self, subject: bytes, message: Inbound) -> _int:
         """A message with headers that mean something to the stream."""
-        if find(message.data, message.header_start, message.body_start, b"Nats-Batch-Id"):
+        if find(message.data, message.header_start, message.body_start, NATS_BATCH_ID):
             if self.batches is None:
                 raise ApiError(ErrorCode.ATOMIC_PUBLISH_DISABLED)
             self.batches.take(subject, message)

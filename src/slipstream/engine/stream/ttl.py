@@ -24,6 +24,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
 from slipstream.model.durations import SECOND, duration_text, parse_duration
+from slipstream.model.header_fields import NATS_MARKER_REASON, NATS_ROLLUP, NATS_TTL
 from slipstream.wire.headers import find, with_fields, without
 
 if TYPE_CHECKING:
@@ -67,15 +68,15 @@ def _parse(value: bytes) -> int:
 
 def ttl_of(record: Record) -> int:
     """The seconds that a stored message lives; 0 without a TTL, or `NEVER`."""
-    value = find(record.data, record.header_start, record.body_start, b"Nats-TTL")
+    value = find(record.data, record.header_start, record.body_start, NATS_TTL)
     ttl = parse_ttl(value) if value else 0
     return 0 if ttl == INVALID else ttl
 
 
 def raise_ttl(message: Inbound, seconds: int) -> None:
     """Make a message live for `seconds`, in whatever it says."""
-    kept = without(message.header(), b"Nats-TTL")
-    block = with_fields(kept, [(b"Nats-TTL", b"%d" % seconds)])
+    kept = without(message.header(), NATS_TTL)
+    block = with_fields(kept, [(NATS_TTL, b"%d" % seconds)])
     message.data = block + message.body()
     message.header_start = 0
     message.body_start = len(block)
@@ -85,7 +86,7 @@ def raise_ttl(message: Inbound, seconds: int) -> None:
 def is_marker(record: Record) -> bool:
     """Whether a message says itself that its subject's messages have gone."""
     start, end = record.header_start, record.body_start
-    if find(record.data, start, end, b"Nats-Marker-Reason"):
+    if find(record.data, start, end, NATS_MARKER_REASON):
         return True
     return find(record.data, start, end, b"KV-Operation") == b"PURGE"
 
@@ -292,9 +293,9 @@ class MessageTtls:
         """Store a marker: also where limits refuse what is new, as it replaces what goes."""
         ttl = duration_text(self._marker_seconds * SECOND).encode()
         fields = [
-            (b"Nats-Marker-Reason", b"MaxAge"),
-            (b"Nats-TTL", ttl),
-            (b"Nats-Rollup", b"sub"),
+            (NATS_MARKER_REASON, b"MaxAge"),
+            (NATS_TTL, ttl),
+            (NATS_ROLLUP, b"sub"),
         ]
         seq = self._stream.keep(subject, Inbound(subject, b"", with_fields(b"", fields)))
         self.stored(seq, self._marker_seconds)
