@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import API_LEVEL, AccountLimits
+from slipstream.engine.protocol.options import API_LEVEL, AccountJetStreamLimits, AccountLimits
 from slipstream.testing.driver import Client, Driver
 from tests.engine.raw import Listed, Raw, connect_as, user
 
@@ -13,6 +13,11 @@ NOT_ENABLED = {
     "err_code": 10039,
     "description": "JetStream not enabled for account",
 }
+
+
+def jetstream_limits(**bounds: Any) -> AccountLimits:
+    """Limits of an account whose streams are bounded."""
+    return AccountLimits(jetstream=AccountJetStreamLimits(**bounds))
 
 
 def driver_with(**limits: AccountLimits) -> Driver:
@@ -52,7 +57,7 @@ def test_accounts_have_streams_of_their_own() -> None:
 
 
 def test_an_account_without_jetstream_is_told_so() -> None:
-    driver = driver_with(N=AccountLimits(jetstream=False))
+    driver = driver_with(N=AccountLimits(jetstream=None))
     client = client_of(driver, "N")
     assert client.api("INFO") == {
         "type": "io.nats.jetstream.api.v1.account_info_response",
@@ -207,7 +212,7 @@ def test_a_full_account_refuses_messages_until_there_is_room() -> None:
 
 
 def test_what_another_account_stores_does_not_count() -> None:
-    driver = driver_with(A=AccountLimits(max_memory=300), B=AccountLimits(max_memory=300))
+    driver = driver_with(A=jetstream_limits(max_memory=300), B=jetstream_limits(max_memory=300))
     for name in ("A", "B"):
         client = client_of(driver, name)
         client.api("STREAM.CREATE.S", {"name": "S", "storage": "memory"})
@@ -219,7 +224,7 @@ def test_what_another_account_stores_does_not_count() -> None:
 def test_the_default_of_max_ack_pending_is_the_least_of_all_bounds(
     bound: int, server: int, given: int
 ) -> None:
-    driver = driver_with(A=AccountLimits(max_ack_pending=bound))
+    driver = driver_with(A=jetstream_limits(max_ack_pending=bound))
     driver.engine.options.jetstream_limits.max_ack_pending = server
     client = client_of(driver, "A")
     client.api("STREAM.CREATE.S", {"name": "S", "storage": "memory"})

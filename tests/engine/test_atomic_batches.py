@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.protocol.options import EngineOptions, JetStreamLimits
+from slipstream.engine.protocol.options import BatchLimits, EngineOptions, JetStreamLimits
 from slipstream.engine.stream import atomic_batches
 from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver, Message
@@ -110,7 +110,7 @@ def test_the_system_account_hears_of_it_with_the_accounts_name(driver: Driver) -
 
 
 def test_the_number_of_open_batches_has_bounds() -> None:
-    limits = JetStreamLimits(batch_max_inflight_per_stream=2, batch_max_inflight_total=3)
+    limits = JetStreamLimits(batch=BatchLimits(max_inflight_per_stream=2, max_inflight_total=3))
     driver = Driver(options=EngineOptions(jetstream=True, jetstream_limits=limits)).start()
     client = driver.client()
     create(client)

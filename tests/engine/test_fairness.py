@@ -193,7 +193,7 @@ def test_a_publish_after_an_api_request_waits_for_it(driver: Driver, asked: Clie
 
 
 def test_when_too_many_api_requests_wait_all_of_them_are_dropped(driver: Driver) -> None:
-    driver.options.request_queue_limit = 3
+    driver.options.ceilings.request_queue_limit = 3
     driver.client().api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "storage": "memory"})
     watcher = driver.client(driver.engine.system_account)
     watcher.subscribe("$JS.EVENT.ADVISORY.API.LIMIT_REACHED")

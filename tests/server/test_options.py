@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from slipstream.engine.protocol.options import AccountJetStreamLimits
 from slipstream.errors import ConfigError
 from slipstream.model.durations import SECOND
 from slipstream.server.engine_options import engine_options
 from slipstream.server.options import (
-    AccountJetStreamOptions,
     AccountOptions,
     AuthorizationOptions,
     JetStreamOptions,
@@ -80,7 +80,7 @@ def test_tls_gives_clients_longer_to_authenticate() -> None:
         (
             ServerOptions(
                 system_account="S",
-                accounts={"S": AccountOptions(name="S", jetstream=AccountJetStreamOptions())},
+                accounts={"S": AccountOptions(name="S", jetstream=AccountJetStreamLimits())},
             ),
             "cannot have JetStream",
         ),

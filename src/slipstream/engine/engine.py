@@ -123,7 +123,7 @@ class Engine:
         self.observer: Observer | None = None
         self.accounts: dict[str, Account] = {}
         self.default_account = self.add_account(DEFAULT_ACCOUNT)
-        self.system_account = self.add_account(SYSTEM_ACCOUNT, AccountLimits(jetstream=False))
+        self.system_account = self.add_account(SYSTEM_ACCOUNT, AccountLimits(jetstream=None))
         self.sessions: dict[int, ClientSession] = {}
         self.leaves = Leaves(self)  # links to other servers
         self.closed_sessions: deque[SessionFacts] = deque(maxlen=options.max_closed_clients)
@@ -565,7 +565,7 @@ class Engine:
     def queue_request(self, api: ApiService, message: Inbound, began: int) -> None:
         """Answer a request in a later round; its sender is not read from until then. Too many are
         dropped as nats-server drops them: all, without an answer."""
-        limit = self.options.request_queue_limit
+        limit = self.options.ceilings.request_queue_limit
         if 0 < limit <= len(self.requests):
             publish_limit_reached(self, len(self.requests))
             self._drop_requests(list(self.requests))

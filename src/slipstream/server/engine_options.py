@@ -1,8 +1,12 @@
 """From the server's options to what the engine needs: its limits, and its accounts."""
 
 from slipstream.engine.engine import Engine
-from slipstream.engine.protocol.options import AccountLimits, EngineOptions
-from slipstream.engine.protocol.options import JetStreamLimits as EngineLimits
+from slipstream.engine.protocol.options import (
+    AccountConnectionLimits,
+    AccountLimits,
+    ConnectionLimits,
+    EngineOptions,
+)
 from slipstream.engine.session.account import Account
 from slipstream.engine.sharing.service_imports import ServiceTerms, import_services
 from slipstream.engine.sharing.stream_imports import import_streams
@@ -21,7 +25,6 @@ from slipstream.wire.transforms import Mappings
 
 def engine_options(options: ServerOptions) -> EngineOptions:
     """The engine's part."""
-    limits = options.limits
     js = options.jetstream
     tls = options.tls
     return EngineOptions(
@@ -29,18 +32,6 @@ def engine_options(options: ServerOptions) -> EngineOptions:
         host=options.host,
         port=max(options.port, 0),
         client_advertise=options.client_advertise,
-        max_payload=limits.max_payload,
-        max_control_line=limits.max_control_line,
-        max_pending=limits.max_pending,
-        max_pending_total=limits.max_pending_total,
-        no_fast_producer_stall=limits.no_fast_producer_stall,
-        max_connections=limits.max_connections,
-        max_subscriptions=limits.max_subscriptions,
-        max_sub_tokens=limits.max_sub_tokens,
-        max_closed_clients=limits.max_closed_clients,
-        no_header_support=limits.no_header_support,
-        ping_interval=limits.ping_interval,
-        ping_max=limits.ping_max,
         auth_timeout=options.auth_timeout,
         auth_required=is_auth_required(options),
         tls_required=tls is not None and not options.allow_non_tls,
@@ -51,21 +42,11 @@ def engine_options(options: ServerOptions) -> EngineOptions:
         strict=js.strict,
         sync_always=js.sync_always,
         sync_interval=0 if js.sync_always else js.sync_interval,
-        request_queue_limit=js.request_queue_limit,
-        jetstream_limits=EngineLimits(
-            max_memory=js.max_memory_store,
-            max_storage=js.max_file_store,
-            reservable_memory=memory_for_streams(options) if js.enabled else -1,
-            reservable_storage=disk_for_streams(options) if js.enabled else -1,
-            max_ack_pending=js.limits.max_ack_pending,
-            max_request_batch=js.limits.max_request_batch,
-            duplicate_window=js.limits.duplicate_window,
-            default_max_consumers=js.limits.default_max_consumers,
-            batch_max_inflight_per_stream=js.limits.batch.max_inflight_per_stream,
-            batch_max_inflight_total=js.limits.batch.max_inflight_total,
-            batch_max_msgs=js.limits.batch.max_msgs,
-            batch_timeout=js.limits.batch.timeout,
-        ),
+        ceilings=js,
+        reservable_memory=memory_for_streams(options) if js.enabled else -1,
+        reservable_storage=disk_for_streams(options) if js.enabled else -1,
+        jetstream_limits=js.limits,
+        **{name: getattr(options.limits, name) for name in ConnectionLimits.__struct_fields__},
     )
 
 
@@ -82,7 +63,9 @@ def prepare_accounts(engine: Engine, options: ServerOptions) -> None:
     """Create the accounts that are configured, or change those that are there already."""
     # Where there are other accounts, these alone have JetStream, each as its block says.
     others = set(options.accounts) - {options.system_account}
-    engine.default_account.limits = AccountLimits(jetstream=not others)
+    engine.default_account.limits = AccountLimits()
+    if others:
+        engine.default_account.limits.jetstream = None
     _map_subjects(engine, engine.default_account, options.mappings)
     if options.system_account != engine.system_account.name:
         engine.rename_system_account(options.system_account)
@@ -94,7 +77,7 @@ def prepare_accounts(engine: Engine, options: ServerOptions) -> None:
             account = engine.accounts[name]
             account.limits = limits
             if account.jetstream is not None:
-                account.jetstream.set_limits(limits)
+                account.jetstream.set_limits(limits.jetstream)
         else:
             account = engine.add_account(name, limits)
         _map_subjects(engine, account, wanted.mappings)
@@ -133,24 +116,10 @@ def _terms(name: str, wanted: ImportOptions, options: ServerOptions) -> ServiceT
 
 
 def _limits(wanted: AccountOptions) -> AccountLimits:
-    limits = AccountLimits(
-        max_connections=wanted.max_connections,
-        max_subscriptions=wanted.max_subscriptions,
-        max_payload=wanted.max_payload,
-        max_leafnodes=wanted.max_leafnodes,
-        jetstream=wanted.jetstream is not None,
+    names = AccountConnectionLimits.__struct_fields__
+    return AccountLimits(
+        jetstream=wanted.jetstream, **{name: getattr(wanted, name) for name in names}
     )
-    js = wanted.jetstream
-    if js is not None:
-        limits.max_memory = js.max_memory
-        limits.max_storage = js.max_store
-        limits.max_streams = js.max_streams
-        limits.max_consumers = js.max_consumers
-        limits.max_ack_pending = js.max_ack_pending
-        limits.max_bytes_required = js.max_bytes_required
-        limits.memory_max_stream_bytes = js.mem_max_stream_bytes
-        limits.storage_max_stream_bytes = js.disk_max_stream_bytes
-    return limits
 
 
 def _map_subjects(engine: Engine, account: Account, mappings: list[MappingOptions]) -> None:

@@ -13,6 +13,14 @@ from typing import Any
 import msgspec
 
 from slipstream.engine.leaf.compression import LinkCompression
+from slipstream.engine.protocol.options import (
+    AccountConnectionLimits,
+    AccountJetStreamLimits,
+    BatchLimits,
+    ConnectionLimits,
+    JetStreamCeilings,
+    JetStreamLimits,
+)
 from slipstream.errors import ConfigError
 from slipstream.model.durations import MINUTE, SECOND
 from slipstream.server.sharing import ExportOptions, ImportOptions, check_sharing
@@ -113,86 +121,35 @@ class MappingOptions(msgspec.Struct, kw_only=True):
     destinations: list[MappingDestination]
 
 
-class AccountJetStreamOptions(msgspec.Struct, kw_only=True):
-    """JetStream limits of one account; -1 is without bound."""
-
-    max_memory: int = -1
-    max_store: int = -1
-    max_streams: int = -1
-    max_consumers: int = -1  # per stream
-    max_ack_pending: int = -1  # per consumer
-    mem_max_stream_bytes: int = -1  # per stream
-    disk_max_stream_bytes: int = -1  # per stream
-    max_bytes_required: bool = False
-
-
-class AccountOptions(msgspec.Struct, kw_only=True):
+class AccountOptions(AccountConnectionLimits, kw_only=True):
     """One account; limits of -1 are without bound, `jetstream` None is JetStream off."""
 
     name: str
     users: list[UserOptions] = msgspec.field(default_factory=list)
-    jetstream: AccountJetStreamOptions | None = None
+    jetstream: AccountJetStreamLimits | None = None
     default_permissions: PermissionOptions | None = None
     mappings: list[MappingOptions] = msgspec.field(default_factory=list)
     exports: list[ExportOptions] = msgspec.field(default_factory=list)
     imports: list[ImportOptions] = msgspec.field(default_factory=list)
-    max_connections: int = -1
-    max_subscriptions: int = -1  # per connection
-    max_payload: int = -1
-    max_leafnodes: int = -1
 
 
-class BatchLimits(msgspec.Struct, kw_only=True):
-    """`jetstream { limits { batch {} } }`: bounds of atomic batches; the time in ns."""
-
-    max_inflight_per_stream: int = 50
-    max_inflight_total: int = 1_000
-    max_msgs: int = 1_000
-    timeout: int = 10 * SECOND
-
-
-class JetStreamLimits(msgspec.Struct, kw_only=True):
-    """`jetstream { limits {} }`: ceilings on what API requests may ask for; 0 is none."""
-
-    max_ack_pending: int = 0
-    max_request_batch: int = 0
-    duplicate_window: int = 0
-    default_max_consumers: int = 0  # of a stream that does not say
-    batch: BatchLimits = msgspec.field(default_factory=BatchLimits)
-
-
-class JetStreamOptions(msgspec.Struct, kw_only=True):
+class JetStreamOptions(JetStreamCeilings, kw_only=True):
     """`jetstream {}`. Durable before acknowledged by default, unlike nats-server's two minutes."""
 
     enabled: bool = False
     store_dir: str = ""  # a `jetstream` directory is made inside; "" lets the caller choose
     log_dir: str = ""  # for the commit log, as on another disk; "" is the store directory
-    max_memory_store: int = -1  # 0: none; -1: no bound, 75% of the machine's may be reserved
-    max_file_store: int = -1  # 0: none; -1: likewise, of the disk's free space
     sync_always: bool = True  # fdatasync before each (group of) acknowledgements
     sync_interval: int = 2 * MINUTE  # between fdatasyncs where not sync_always
     domain: str = ""
     strict: bool = True  # refuse unknown fields of API requests
-    request_queue_limit: int = 10_000  # API requests that wait for their turn; 0 is any number
     limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
 
 
-class LimitsOptions(msgspec.Struct, kw_only=True):
+class LimitsOptions(ConnectionLimits, kw_only=True):
     """What connections may cost, and how they are timed."""
 
-    max_connections: int = 65_536  # 0 refuses all, -1 is without bound
-    max_subscriptions: int = 0  # per connection; 0 is without bound
-    max_sub_tokens: int = 0  # 0 is without bound
-    max_payload: int = MIB
-    max_pending: int = 64 * MIB
-    max_pending_total: int = 0  # of all clients together; 0 is eight times max_pending
-    max_control_line: int = 4 * KIB
-    ping_interval: int = 2 * MINUTE
-    ping_max: int = 2
     write_deadline: int = 10 * SECOND
-    no_fast_producer_stall: bool = False
-    no_header_support: bool = False
-    max_closed_clients: int = 10_000  # remembered for /connz?state=closed
     lame_duck_duration: int = 2 * MINUTE
     lame_duck_grace_period: int = 10 * SECOND
 

@@ -137,7 +137,7 @@ class _Reload:
             return
         for account in engine.accounts.values():
             if account is not engine.system_account and (
-                account.limits.jetstream != (account.jetstream is not None)
+                (account.limits.jetstream is not None) != (account.jetstream is not None)
             ):
                 self._runtime.disk_thread.wait()
                 engine.stop_account(account)

@@ -21,7 +21,7 @@ from slipstream.engine.commit.commit import Batch, BatchJob
 from slipstream.engine.engine import Authenticator, Engine
 from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.loop.clock import Clock
-from slipstream.engine.protocol.options import AccountLimits, EngineOptions
+from slipstream.engine.protocol.options import AccountJetStreamLimits, AccountLimits, EngineOptions
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.session import STALL
 from slipstream.log.commit_log import FILE_BYTES
@@ -366,9 +366,10 @@ class Driver:
             self.store = Store(disk, "store", segment_bytes=segment_bytes, log_bytes=log_bytes)
 
     def start(self, **limits: Any) -> "Driver":
-        """Start JetStream, with limits (fields of `AccountLimits`) for the default account."""
+        """Start JetStream; `limits` are `AccountJetStreamLimits` of the default account."""
         if limits:
-            self.engine.default_account.limits = AccountLimits(**limits)
+            bounded = AccountLimits(jetstream=AccountJetStreamLimits(**limits))
+            self.engine.default_account.limits = bounded
         self.engine.start_jetstream(self.store)
         self.finish()
         return self

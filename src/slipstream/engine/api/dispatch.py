@@ -159,7 +159,7 @@ class ApiService(Service):
             return 0  # the consumer or stream itself answers, or nobody is there
         if self._find(rest)[0] is None:
             return 1
-        if not self.js.limits.jetstream and self._is_imported(message.subject):
+        if not self.js.account.limits.jetstream and self._is_imported(message.subject):
             return 0
         engine = self.js.engine
         began = engine.meter.begin()
@@ -226,7 +226,7 @@ class ApiService(Service):
         try:
             if js.refused_level(request.message):
                 raise ApiError(ErrorCode.REQUIRED_API_LEVEL)
-            if not js.limits.jetstream:
+            if not js.account.limits.jetstream:
                 raise ApiError(ErrorCode.NOT_ENABLED_FOR_ACCOUNT)
             found = operation.handler(js, request)
         except ApiError as refused:

@@ -76,7 +76,7 @@ def check_config(stream: "Stream", config: ConsumerConfig) -> None:
         detail = f'strconv.Atoi: parsing "{config.sample_freq}": invalid syntax'
         raise ApiError(ErrorCode.CONSUMER_INVALID_SAMPLING, err=detail)
     limit = stream.engine.options.jetstream_limits.max_ack_pending
-    account = stream.account.limits.max_ack_pending
+    account = stream.js.limits.max_ack_pending
     stream_limit = stream.config.consumer_limits.max_ack_pending
     for bound in (limit, account, stream_limit):
         if 0 < bound < config.max_ack_pending:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from slipstream.engine.protocol import configurations
 from slipstream.engine.protocol.configurations import ConsumerLimits
 from slipstream.engine.protocol.errors import pedantic_error
-from slipstream.engine.protocol.options import AccountLimits, JetStreamLimits
+from slipstream.engine.protocol.options import AccountJetStreamLimits, JetStreamLimits
 from slipstream.model.durations import SECOND
 from slipstream.model.policies import DELIVER_POLICIES
 from slipstream.model.times import ZERO, read_time
@@ -66,7 +66,7 @@ def fill_defaults(
     config: ConsumerConfig,
     limits: ConsumerLimits,
     server: JetStreamLimits,
-    account: AccountLimits,
+    account: AccountJetStreamLimits,
     pedantic: bool = False,
 ) -> None:
     """Replace what says nothing by what it means; `limits` are the stream's consumer limits.

@@ -14,7 +14,7 @@ from slipstream.engine.consumer.state import encode_state
 from slipstream.engine.jetstream.advisories import Advisories
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.json_body import read_number
-from slipstream.engine.protocol.options import API_LEVEL
+from slipstream.engine.protocol.options import API_LEVEL, AccountJetStreamLimits
 from slipstream.engine.session.host import Host
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.sourcing.inflow import set_inflow
@@ -50,7 +50,7 @@ class JetStream:
         self.claims = SubjectClaims()
         self.direct_groups: dict[str, DirectGroup] = {}
         self._stored = {"file": 0, "memory": 0}  # kept up to date where it is limited
-        self.set_limits(account.limits)
+        self.set_limits(account.limits.jetstream)
         self.api_total = 0
         self.api_errors = 0
         self.problems: list[str] = []  # for healthz
@@ -61,15 +61,15 @@ class JetStream:
         self.transfers: set[Any] = set()  # snapshots and restores that are under way
         self.arriving: set[str] = set()  # names of streams that are restored in a moment
 
-    def set_limits(self, limits: Any) -> None:
-        """What the account may use, from now on."""
-        self.limits: Any = limits
-        server = self.engine.options.jetstream_limits
+    def set_limits(self, limits: AccountJetStreamLimits | None) -> None:
+        """What the account may use, from now on; None for no bound, where it is off."""
+        limits = self.limits = limits or AccountJetStreamLimits()
+        server = self.engine.options.ceilings
         self.has_storage_limits = (
             limits.max_memory >= 0
             or limits.max_storage >= 0
-            or server.max_memory >= 0
-            or server.max_storage >= 0
+            or server.max_memory_store >= 0
+            or server.max_file_store >= 0
         )
         for stream in self.streams.values():
             stream.configure(stream.config)
@@ -151,17 +151,17 @@ class JetStream:
         account = self.limits.max_memory if storage == "memory" else self.limits.max_storage
         if 0 <= account < used:
             raise ApiError(ErrorCode.ACCOUNT_RESOURCES_EXCEEDED)
-        server = self.engine.options.jetstream_limits
-        ceiling = server.max_memory if storage == "memory" else server.max_storage
+        server = self.engine.options.ceilings
+        ceiling = server.max_memory_store if storage == "memory" else server.max_file_store
         if 0 <= ceiling < self.engine.stored[storage] + size:
             raise ApiError(ErrorCode.INSUFFICIENT_RESOURCES)
 
     def room_for(self, storage: str) -> int:
         """How many bytes more may be stored in one stream; -1 for no bound."""
-        server = self.engine.options.jetstream_limits
+        server = self.engine.options.ceilings
         memory = storage == "memory"
         account = self.limits.max_memory if memory else self.limits.max_storage
-        ceiling = server.max_memory if memory else server.max_storage
+        ceiling = server.max_memory_store if memory else server.max_file_store
         rooms = []
         if account >= 0:
             rooms.append(account - self._stored[storage])
@@ -186,10 +186,11 @@ class JetStream:
         if 0 < largest < config.max_bytes:
             raise ApiError(ErrorCode.STREAM_MAX_STREAM_BYTES_EXCEEDED)
         account = limits.max_memory if memory else limits.max_storage
-        server = self.engine.options.jetstream_limits
-        ceiling = server.max_memory if memory else server.max_storage
+        server = self.engine.options.ceilings
+        ceiling = server.max_memory_store if memory else server.max_file_store
         if ceiling < 0:
-            ceiling = server.reservable_memory if memory else server.reservable_storage
+            options = self.engine.options
+            ceiling = options.reservable_memory if memory else options.reservable_storage
         wanted = 0
         if config.max_bytes > 0:
             wanted = self.reserved(config.storage, config.name) + config.max_bytes

@@ -121,17 +121,17 @@ class AtomicBatches:
 
     def _begin(self, id: bytes, number: int) -> Batch:
         engine = self._stream.engine
-        limits = engine.options.jetstream_limits
+        limits = engine.options.jetstream_limits.batch
         if number != 1:
             raise ApiError(ErrorCode.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
         if (
-            len(self._open) >= limits.batch_max_inflight_per_stream
-            or engine.staged.batches >= limits.batch_max_inflight_total
+            len(self._open) >= limits.max_inflight_per_stream
+            or engine.staged.batches >= limits.max_inflight_total
         ):
             raise ApiError(ErrorCode.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT)
         batch = self._open[id] = Batch(id, self._stream.clock.now)
         engine.staged.batches += 1
-        batch.timer = engine.timers.after(limits.batch_timeout, lambda: self._look_at(batch))
+        batch.timer = engine.timers.after(limits.timeout, lambda: self._look_at(batch))
         return batch
 
     def _stage(self, batch: Batch, subject: bytes, message: Inbound, is_plain: bool) -> None:
@@ -158,7 +158,7 @@ class AtomicBatches:
     def _look_at(self, batch: Batch) -> None:
         """Abandon a batch for which nothing has come for a while."""
         engine = self._stream.engine
-        due = batch.touched + engine.options.jetstream_limits.batch_timeout
+        due = batch.touched + engine.options.jetstream_limits.batch.timeout
         if due <= engine.clock.now:
             self._abandon(batch, "timeout")
         else:

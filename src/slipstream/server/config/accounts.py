@@ -2,6 +2,7 @@
 
 import re
 
+from slipstream.engine.protocol.options import AccountConnectionLimits, AccountJetStreamLimits
 from slipstream.server.config.blocks import (
     Block,
     block_kind,
@@ -31,7 +32,6 @@ from slipstream.server.config.tree import Value
 from slipstream.server.options import (
     CONNECTION_TYPES,
     DEFAULT_ACCOUNT,
-    AccountJetStreamOptions,
     AccountOptions,
     AuthorizationOptions,
     MappingDestination,
@@ -344,12 +344,24 @@ ACCOUNT_JETSTREAM = Block(
     "jetstream",
     (
         optional("max_memory max_mem mem memory", Size, "Memory for its streams."),
-        optional("max_store max_file max_disk store disk", Size, "Disk for its streams."),
+        optional(
+            "max_store max_file max_disk store disk", Size, "Disk for its streams.", "max_storage"
+        ),
         optional("max_streams streams", Integer, "Streams of the account."),
         optional("max_consumers consumers", Integer, "Consumers of each stream."),
         optional("max_ack_pending", Integer, "Unacknowledged messages of each consumer."),
-        optional("mem_max_stream_bytes memory_max_stream_bytes", Size, "Bytes of a memory stream."),
-        optional("disk_max_stream_bytes store_max_stream_bytes", Size, "Bytes of a file stream."),
+        optional(
+            "mem_max_stream_bytes memory_max_stream_bytes",
+            Size,
+            "Bytes of a memory stream.",
+            "memory_max_stream_bytes",
+        ),
+        optional(
+            "disk_max_stream_bytes store_max_stream_bytes",
+            Size,
+            "Bytes of a file stream.",
+            "storage_max_stream_bytes",
+        ),
         optional(
             "max_bytes_required max_stream_bytes max_bytes", Boolean, "Streams must set max_bytes."
         ),
@@ -358,31 +370,29 @@ ACCOUNT_JETSTREAM = Block(
 )
 
 
-def _read_account_jetstream(value: Value, notes: Notes) -> AccountJetStreamOptions | None:
+def _read_account_jetstream(value: Value, notes: Notes) -> AccountJetStreamLimits | None:
     data = value.data
     if isinstance(data, str):
         word = data.lower()
         if word not in ("enabled", "enable", "disabled", "disable"):
             raise Wrong(f"expected enabled or disabled, found {value.describe()}")
-        return AccountJetStreamOptions() if word.startswith("enable") else None
+        return AccountJetStreamLimits() if word.startswith("enable") else None
     if isinstance(data, bool):
-        return AccountJetStreamOptions() if data else None
-    limits = AccountJetStreamOptions()
+        return AccountJetStreamLimits() if data else None
+    limits = AccountJetStreamLimits()
     ACCOUNT_JETSTREAM.fill(value, limits, notes)
     return limits
 
 
-def _read_account_limits(value: Value, notes: Notes) -> AccountOptions:
-    limits = AccountOptions(name="")
+def _read_account_limits(value: Value, notes: Notes) -> AccountConnectionLimits:
+    limits = AccountConnectionLimits()
     ACCOUNT_LIMITS.fill(value, limits, notes)
     return limits
 
 
-def _put_limits(target: AccountOptions, found: AccountOptions) -> None:
-    target.max_connections = found.max_connections
-    target.max_subscriptions = found.max_subscriptions
-    target.max_payload = found.max_payload
-    target.max_leafnodes = found.max_leafnodes
+def _put_limits(target: AccountOptions, found: AccountConnectionLimits) -> None:
+    for name in AccountConnectionLimits.__struct_fields__:
+        setattr(target, name, getattr(found, name))
 
 
 ACCOUNT = Block(

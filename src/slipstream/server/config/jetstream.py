@@ -1,5 +1,6 @@
 """`jetstream {}` (docs/configuration.md#jetstream)."""
 
+from slipstream.engine.protocol.options import BatchLimits, JetStreamLimits
 from slipstream.server.config.blocks import Block, block_kind, no_effect, optional, refused
 from slipstream.server.config.kinds import (
     Anything,
@@ -19,7 +20,7 @@ from slipstream.server.config.kinds import (
     read_string,
 )
 from slipstream.server.config.tree import Value
-from slipstream.server.options import BatchLimits, JetStreamLimits, JetStreamOptions
+from slipstream.server.options import JetStreamOptions
 
 ALWAYS = 0
 
