@@ -13,6 +13,11 @@ from slipstream.testing.simulated_disk import SimulatedDisk
 SECOND = 1_000_000_000
 
 
+def texts(told: dict[str, Any]) -> str:
+    """What an explanation says."""
+    return " ".join(reason["text"] for reason in told["reasons"])
+
+
 class Desk:
     """A stream S on s.>, dead letters in D on d.>, and clients."""
 
@@ -256,8 +261,8 @@ def test_a_message_that_no_stream_takes_waits_and_why_says_so() -> None:
     desk.client.publish(message.reply, b"+TERM")
     assert not desk.pull()
     told = desk.why()
-    assert told["dead_letters"]["waiting"] == 1
-    assert "no stream of the account stores the subject d.x" in told["sentence"]
+    assert told["facts"]["dead_letters"]["waiting"] == 1
+    assert "no stream of the account stores the subject d.x" in texts(told)
     desk.crash()
     assert is_delivered_again(desk), "it is to be delivered as before"
 
@@ -275,7 +280,7 @@ def test_a_stream_that_comes_later_takes_what_waits() -> None:
     desk.driver.advance(2 * SECOND)
     assert [m for m in desk.client.take() if m.subject == "_INBOX.t.9"], "answered once it is"
     assert len(desk.letters("E")) == 1
-    assert desk.why()["dead_letters"]["waiting"] == 0
+    assert desk.why()["facts"]["dead_letters"]["waiting"] == 0
 
 
 @pytest.mark.parametrize(
@@ -297,7 +302,7 @@ def test_a_stream_that_refuses_is_named_and_the_message_kept(
     (message,) = desk.pull()
     desk.client.publish(message.reply, b"+TERM")
     told = desk.why()
-    assert said in told["dead_letters"]["problem"]
+    assert said in told["facts"]["dead_letters"]["problem"]
     assert desk.info()["num_ack_pending"] == 1
     update = {"name": "D", "subjects": ["d.>"], **target}
     update |= {name: -1 for name in ("max_msgs", "max_msg_size", "max_bytes") if name in target}
@@ -317,7 +322,7 @@ def test_a_sealed_stream_is_refused_at_once_and_later() -> None:
     (message,) = desk.pull()
     desk.client.api("STREAM.UPDATE.D", {"name": "D", "subjects": ["d.>"], "sealed": True})
     desk.client.publish(message.reply, b"+TERM")
-    assert "sealed" in desk.why()["sentence"]
+    assert "sealed" in texts(desk.why())
     assert "sealed" in desk.try_consumer("other")["error"]["description"]
 
 
@@ -495,7 +500,7 @@ def test_a_failed_disk_of_the_target_keeps_the_message() -> None:
     desk.driver.runner.release(OSError(5, "broken"))
     desk.driver.runner.held = False
     desk.driver.finish()
-    assert "broken" in desk.why()["dead_letters"]["problem"]
+    assert "broken" in desk.why()["facts"]["dead_letters"]["problem"]
     desk.crash()
     again = is_delivered_again(desk)
     assert again != any(m.subject == "d.x" for m in desk.letters())
@@ -509,7 +514,7 @@ def test_without_the_field_a_message_is_given_up_as_ever() -> None:
     desk.pull()
     desk.driver.advance(2 * SECOND)
     assert not desk.letters()
-    assert desk.why()["exhausted"] == [1]
+    assert [one["seq"] for one in desk.why()["facts"]["exhausted"]] == [1]
     assert "dead_letter" not in desk.info()["config"]
 
 
@@ -664,7 +669,7 @@ def test_the_subject_may_be_mapped() -> None:
         (message,) = desk.pull()
         desk.client.publish(message.reply, b"+TERM")
     assert [m.subject for m in desk.letters()] == ["mapped.x", "mapped.x"]
-    assert desk.why()["dead_letters"]["stored"] == 2
+    assert desk.why()["facts"]["dead_letters"]["stored"] == 2
 
 
 def test_an_ephemeral_consumer_stays_while_something_waits() -> None:
@@ -675,7 +680,7 @@ def test_an_ephemeral_consumer_stays_while_something_waits() -> None:
     desk.client.api("STREAM.DELETE.D")
     desk.client.publish(message.reply, b"+TERM")
     desk.driver.advance(60 * SECOND)
-    assert desk.why()["dead_letters"]["waiting"] == 1
+    assert desk.why()["facts"]["dead_letters"]["waiting"] == 1
     desk.make("D", subjects=["d.>"])
     desk.driver.advance(2 * SECOND)
     assert len(desk.letters()) == 1
@@ -746,7 +751,7 @@ def test_a_commit_log_without_room_holds_up_nobody_else() -> None:
     desk.client.store("d.other", b"plain")
     desk.driver.advance(3 * SECOND)
     assert [m.subject for m in desk.letters()] == ["d.x", "d.other"]
-    assert "there is no room" in desk.why()["sentence"]
+    assert "there is no room" in texts(desk.why())
     state.make_room = make_room  # type: ignore[method-assign]
     desk.driver.advance(3 * SECOND)
     assert [m.subject for m in desk.letters()] == ["d.x", "d.other", "d.x"]
