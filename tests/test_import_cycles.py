@@ -69,7 +69,9 @@ def statements(
 def imports_of(package: str, source: Path = SOURCE) -> list[Import]:
     """The imports among the modules of a package.
 
-    An import of a module of another folder also imports that folder's ``__init__``.
+    An import of a module of another folder also imports that folder's ``__init__``. ``from folder
+    import module`` takes a name of the folder's ``__init__``, also in a module of that folder: it
+    is found there only once the ``__init__`` has run, or by chance.
     """
     files = modules_of(package, source)
     found = set()
@@ -79,7 +81,7 @@ def imports_of(package: str, source: Path = SOURCE) -> list[Import]:
             if isinstance(statement, ast.ImportFrom):
                 assert not statement.level, f"{importer} has a relative import"
                 whole = f"{statement.module}"
-                names = [f"{whole}.{n}" if f"{whole}.{n}" in files else whole for n in names]
+                names = [whole, *(f"{whole}.{n}" for n in names if f"{whole}.{n}" in files)]
             for name in names:
                 above = [name.rsplit(".", n)[0] for n in range(name.count("."))]
                 within = (importer, *(importer.rsplit(".", n)[0] for n in range(1, 9)))
@@ -173,6 +175,8 @@ def test_each_factory_is_there() -> None:
         ({"a": "import p.b", "b": "import p.c", "c": ""}, False, False),
         ({"a": "import p.b", "b": "import p.c", "c": "from p import a"}, True, False),
         ({"a": "import p.b", "b": "def f():\n    import p.a"}, False, False),
+        ({"__init__": "from p import a", "a": "from p import b", "b": ""}, True, False),
+        ({"__init__": "from p import a", "a": "import p.b as b", "b": ""}, False, False),
         (
             {"x.a": "from p.y import b", "y.b": "if TYPE_CHECKING:\n    from p.x.a import C"},
             False,
