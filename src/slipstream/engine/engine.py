@@ -21,6 +21,7 @@ from slipstream.engine.commit.commit import Commit, Runner
 from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.jetstream.advisories import publish_limit_reached
 from slipstream.engine.jetstream.jetstream import JetStream
+from slipstream.engine.jetstream.scrub import Scrub
 from slipstream.engine.leaf.leaves import Leaves
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.loop.meter import Meter
@@ -115,6 +116,7 @@ class Engine:
         self.turn = Turn()
         self.meter = Meter()  # how long requests take, where the driver measures it
         self.state: StateCommit | None = None  # keeps configurations and positions
+        self.scrub: Scrub | None = None  # reads again what is stored
         self.nuid = Nuid(random)
         self.started = clock.now
         key = base64.b32encode(bytes(random.randrange(256) for _ in range(35))).decode()
@@ -174,6 +176,18 @@ class Engine:
                 "lost: configurations and positions that had changed last may be older ones, see "
                 "docs/storage.md"
             )
+        self.set_scrub_rate(self.options.scrub_rate if store is not None else 0)
+
+    def set_scrub_rate(self, rate: int) -> None:
+        """Read again so many bytes a second of what is stored; 0 stops that."""
+        if self.scrub is not None and rate:
+            self.scrub.set_rate(rate)
+        elif self.scrub is not None:
+            self.scrub.stop()
+            self.scrub = None
+        elif rate:
+            self.scrub = Scrub(self, rate)
+            self.scrub.start()
 
     def start_account(self, account: Account, store: Store | None) -> None:
         """JetStream of one account; where it has none, somebody who says so. Blocks."""
@@ -215,6 +229,7 @@ class Engine:
 
     def stop_jetstream(self) -> None:
         """No JetStream in any account any more; the store may be opened by others. Blocks."""
+        self.set_scrub_rate(0)
         for account in self.accounts.values():
             self.stop_account(account)
         if self.state is not None:
@@ -244,6 +259,7 @@ class Engine:
 
     def close(self) -> None:
         """End everything: streams are synced and closed. Blocks."""
+        self.set_scrub_rate(0)
         if self.state is not None:
             self._keep_positions()
             self.state.close()

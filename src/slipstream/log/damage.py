@@ -49,6 +49,22 @@ def set_aside(
     return True
 
 
+def kept_aside(disk: Disk, directory: str, base: int, offset: int, size: int) -> bool:
+    """Whether these bytes of a segment are known to be damaged: all of them were set aside."""
+    found = []
+    aside = f"{directory}/damaged"
+    for name in disk.list(aside):
+        match = _NAME.fullmatch(name)
+        if match is not None and int(match["place"][:20]) == base:
+            length = len(disk.read(f"{aside}/{name}"))
+            found.append((int(match["place"][21:]), length))
+    at = offset
+    for start, length in sorted(found):
+        if start <= at:
+            at = max(at, start + length)
+    return at >= offset + size
+
+
 def lose(log: "FileLog", segment: Any, seq: int) -> None:
     """Go on without message `seq`, which can not be read; say so unless it was erased."""
     i = seq - segment.base

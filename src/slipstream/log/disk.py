@@ -30,6 +30,10 @@ class File(Protocol):
     def pread(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`."""
 
+    def pread_stored(self, offset: int, size: int) -> bytes:
+        """The same of what is synced: what the device has, not what the system remembers of it.
+        It is not remembered afterwards either."""
+
     def pwrite(self, offset: int, data: bytes) -> None:
         """Overwrite in place."""
 

@@ -346,6 +346,22 @@ class OsFile:
         finally:
             self._end()
 
+    def pread_stored(self, offset: int, size: int) -> bytes:
+        """The same of what is synced, from the device; it is not kept in the page cache."""
+        self._begin()
+        try:
+            self._forget(offset, size)
+            data = os.pread(self._fd, size, offset)
+            self._forget(offset, size)
+            return data
+        finally:
+            self._end()
+
+    def _forget(self, offset: int, size: int) -> None:
+        """Have the page cache drop what it has of these bytes; what waits to be written stays."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_DONTNEED)
+
     def size(self) -> int:
         """Where `append` writes next. Behind it may lie zeros that were reserved."""
         return self._size

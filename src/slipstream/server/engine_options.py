@@ -45,6 +45,7 @@ def engine_options(options: ServerOptions) -> EngineOptions:
         ceilings=js,
         reservable_memory=memory_for_streams(options) if js.enabled else -1,
         reservable_storage=disk_for_streams(options) if js.enabled else -1,
+        scrub_rate=js.scrub,
         jetstream_limits=js.limits,
         **{name: getattr(options.limits, name) for name in ConnectionLimits.__struct_fields__},
     )

@@ -133,6 +133,10 @@ class AccountOptions(AccountConnectionLimits, kw_only=True):
     imports: list[ImportOptions] = msgspec.field(default_factory=list)
 
 
+# Of the scrub: a terabyte in three days, for a hundredth of a processor (docs/storage.md).
+SCRUB_RATE = 4 * MIB
+
+
 class JetStreamOptions(JetStreamCeilings, kw_only=True):
     """`jetstream {}`. Durable before acknowledged by default, unlike nats-server's two minutes."""
 
@@ -141,6 +145,7 @@ class JetStreamOptions(JetStreamCeilings, kw_only=True):
     log_dir: str = ""  # for the commit log, as on another disk; "" is the store directory
     sync_always: bool = True  # fdatasync before each (group of) acknowledgements
     sync_interval: int = 2 * MINUTE  # between fdatasyncs where not sync_always
+    scrub: int = SCRUB_RATE  # bytes a second of what is stored that are read again; 0: none
     domain: str = ""
     strict: bool = True  # refuse unknown fields of API requests
     limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)

@@ -102,6 +102,8 @@ class _Reload:
         self._apply_accounts()
         if "jetstream.enabled" in changed and self._options.jetstream.enabled:
             engine.start_jetstream(self._runtime.store)
+        elif "jetstream.scrub" in changed and engine.state is not None:
+            engine.set_scrub_rate(engine.options.scrub_rate)
         engine.authenticator = make_authenticator(self._options, self._runtime.turn)
         for session in list(engine.sessions.values()):
             session.limit_line(engine.options.max_control_line)

@@ -404,6 +404,10 @@ class SimulatedFile:
         self._write_pending()
         return bytes(self._node.data[offset : offset + size])
 
+    def pread_stored(self, offset: int, size: int) -> bytes:
+        """The same: there is no cache."""
+        return self.pread(offset, size)
+
     def pwrite(self, offset: int, data: bytes) -> None:
         """Overwrite in place."""
         self._begin("pwrite")

@@ -92,3 +92,18 @@ async def test_publishers_are_not_slowed_down_where_that_is_off(tmp_path: Path) 
     async with Server(config=options) as one:
         assert one.runtime is not None
         assert one.runtime.engine.options.no_fast_producer_stall
+
+
+def test_a_reload_changes_the_rate_of_the_scrub_and_stops_it(tmp_path: Path) -> None:
+    with server(tmp_path, "scrub: 10MB") as running:
+        assert running.runtime is not None
+        engine = running.runtime.engine
+        first = engine.scrub
+        assert first is not None
+        assert engine.options.scrub_rate == 10 * 1024**2
+        for said, wanted in (("scrub: 20MB", 20 * 1024**2), ("scrub: off", 0)):
+            running.reload(server(tmp_path, said).options)
+            assert engine.options.scrub_rate == wanted
+            assert engine.scrub is (first if wanted else None)
+        running.reload(server(tmp_path, "").options)
+        assert engine.scrub is not None

@@ -37,6 +37,20 @@ def test_directives_fill_the_options(tmp_path: Path) -> None:
     assert options.config_digest.startswith("sha256:")
 
 
+@pytest.mark.parametrize(
+    ("said", "rate"),
+    [("50MB", 50 * MIB), ('"50M"', 50 * MIB), ("off", 0), ('"off"', 0), ("false", 0)],
+)
+def test_the_scrub_reads_so_many_bytes_a_second_or_none(said: str, rate: int) -> None:
+    assert load_text(f"jetstream {{ scrub: {said} }}", "a.conf").options.jetstream.scrub == rate
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "fast", "true"])
+def test_a_rate_of_the_scrub_that_can_not_be_is_refused(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="scrub"):
+        load_text(f"jetstream {{ scrub: {wrong} }}", "a.conf")
+
+
 def test_every_wrong_directive_is_named_with_its_place() -> None:
     with pytest.raises(ConfigError) as raised:
         load_text("port: x\n  max_paylod: 1\njetstream { domain: 3 }", "a.conf")

@@ -139,6 +139,8 @@ async def test_it_tells_of_the_process_and_its_disk() -> None:
     async with Server(monitoring_port=0) as server:
         found = samples(await asyncio.to_thread(read, server))
     assert 0 < found["slipstream_store_free_bytes", ""] <= found["slipstream_store_size_bytes", ""]
+    for name in ("read_bytes_total", "last_pass_timestamp_seconds", "damaged_segments"):
+        assert found[f"slipstream_scrub_{name}", ""] == 0  # it begins a while after the start
     assert found["process_cpu_seconds_total", ""] > 0
     assert found["process_resident_memory_bytes", ""] > 1e6
     assert 0 < found["process_open_fds", ""] < found["process_max_fds", ""]

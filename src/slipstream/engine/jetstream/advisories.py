@@ -57,6 +57,11 @@ class Advisories:
             fields["consumer"] = consumer
         self.publish(f"{PREFIX}.{kind}.FALLBACK.{name}", "advisory.v1.fallback", fields)
 
+    def damaged(self, stream: str, reason: str) -> None:
+        """The scrub has found that a stream's files are not what was written."""
+        fields = {"stream": stream, "reason": reason}
+        self.publish(f"{PREFIX}.STREAM.DAMAGED.{stream}", "advisory.v1.stream_damaged", fields)
+
     def batch_abandoned(self, stream: str, batch: str, reason: str) -> None:
         """An atomic batch was dropped; the system account hears of it as well."""
         subject = f"{PREFIX}.STREAM.BATCH_ABANDONED.{stream}"

@@ -81,6 +81,7 @@ class EngineOptions(ConnectionLimits, kw_only=True):
     ceilings: JetStreamCeilings = msgspec.field(default_factory=JetStreamCeilings)
     reservable_memory: int = -1  # what max_bytes may add up to, where the store has no bound
     reservable_storage: int = -1
+    scrub_rate: int = 0  # bytes a second; 0 reads nothing again
     jetstream_limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
 
 

@@ -17,6 +17,7 @@ from slipstream.server.config.kinds import (
     integer_between,
     one_of,
     read_duration,
+    read_store_size,
     read_string,
 )
 from slipstream.server.config.tree import Value
@@ -35,6 +36,15 @@ def _put_sync(target: JetStreamOptions, interval: int) -> None:
     target.sync_always = interval == ALWAYS
     if interval != ALWAYS:
         target.sync_interval = interval
+
+
+def _read_rate(value: Value, notes: Notes) -> int:
+    if value.data is False or (isinstance(value.data, str) and value.data.lower() == "off"):
+        return 0
+    rate = read_store_size(value, notes)
+    if rate <= 0:
+        raise Wrong(f"expected bytes a second such as 50MB, or off, found {value.describe()}")
+    return rate
 
 
 def read_store_dir(value: Value, notes: Notes) -> str:
@@ -136,6 +146,13 @@ JETSTREAM = Block(
             "How often what was stored is synced to disk; always: before it is acknowledged, "
             "which is the default here (nats-server: 2m).",
             put=_put_sync,
+        ),
+        optional(
+            "scrub",
+            Kind("size or off", _read_rate),
+            "Bytes a second of what is stored that are read again, beside all else, to find what "
+            "the disk has changed since: storage.md. A whole pass begins at most once a day.",
+            reloadable=True,
         ),
         optional(
             "request_queue_limit",

@@ -118,6 +118,25 @@ SECTIONS = (
                 "Size of the file system that has the store directory.",
                 "bytes",
             ),
+            _counter(
+                "slipstream_scrub_read_bytes_total",
+                "Bytes that the scrub has read again to look for damage.",
+                "bytes",
+            ),
+            _gauge(
+                "slipstream_scrub_pass_ratio",
+                "How much of its pass the scrub has read, from 0 to 1.",
+                on_board=False,
+            ),
+            _gauge(
+                "slipstream_scrub_last_pass_timestamp_seconds",
+                "When the scrub had last read everything; 0 if it has not since the start.",
+                "date",
+            ),
+            _gauge(
+                "slipstream_scrub_damaged_segments",
+                "Files of streams in which the scrub has found damage.",
+            ),
             _histogram(
                 "slipstream_sync_seconds",
                 "Time to write and sync one batch of messages or of configurations and positions.",
@@ -268,6 +287,14 @@ ALERTS = (
         severity="critical",
         summary="Stored messages are damaged and cannot be read.",
         action="Take them from a backup or a mirror; slipstream check says which they are.",
+    ),
+    Alert(
+        name="SlipstreamStoreDamaged",
+        expression="slipstream_scrub_damaged_segments > 0",
+        lasts="0m",
+        severity="critical",
+        summary="The scrub has found that the disk gives back other bytes than it was given.",
+        action="curl /healthz?details=true says where; back up, and replace the disk.",
     ),
     Alert(
         name="SlipstreamStreamFailed",

@@ -148,6 +148,13 @@ def _add_disk(monitor: Monitor, found: _Metrics, labels: str) -> None:
     if space is not None:
         found.add("slipstream_store_free_bytes", space[0], labels)
         found.add("slipstream_store_size_bytes", space[1], labels)
+    scrub = monitor.engine.scrub
+    if scrub is not None:
+        found.add("slipstream_scrub_read_bytes_total", scrub.read_bytes, labels)
+        found.add("slipstream_scrub_pass_ratio", round(scrub.progress, 3), labels)
+        last = scrub.last_pass / SECOND
+        found.add("slipstream_scrub_last_pass_timestamp_seconds", last, labels)
+        found.add("slipstream_scrub_damaged_segments", len(scrub.damaged), labels)
     found.add_histogram("slipstream_sync_seconds", monitor.measures.sync, labels)
     found.add_histogram("slipstream_publish_ack_seconds", monitor.measures.publish, labels)
 

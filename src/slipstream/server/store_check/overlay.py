@@ -106,6 +106,9 @@ class OverlayFile:
     def pread(self, offset: int, size: int) -> bytes:
         return self._content.read(offset, size)
 
+    def pread_stored(self, offset: int, size: int) -> bytes:
+        return self._content.read(offset, size)
+
     def pwrite(self, offset: int, data: bytes) -> None:
         self._content.write(offset, data)
 

@@ -1,0 +1,205 @@
+"""Reading a closed segment again, a piece at a time, to find what a disk has changed since.
+
+Every record's checksum is computed anew, then the checksums of the footer, and their numbers are
+compared. It changes nothing, and remembers nothing of what it reads: the pieces come from the
+device, not from the page cache, and do not stay there.
+"""
+
+import errno
+from dataclasses import dataclass, field
+
+from slipstream.errors import CorruptionError
+from slipstream.log.damage import kept_aside
+from slipstream.log.disk import Disk, File
+from slipstream.log.record import (
+    ERASED,
+    FIXED_SIZE,
+    MESSAGE,
+    Record,
+    decode,
+    length_at,
+    next_whole,
+)
+from slipstream.log.segment import HEADER_SIZE, Segment, check_columns, decode_header, read_footer
+
+PIECE_BYTES = 256 * 1024  # read at a time; its records hold up other threads for half a millisecond
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Bytes of a segment that are not what was written."""
+
+    offset: int
+    size: int
+    first_seq: int = 0  # of the messages that are or were there; 0: none
+    last_seq: int = 0
+
+    def text(self) -> str:
+        """In words."""
+        where = f"{self.size} bytes from byte {self.offset} on"
+        if not self.first_seq:
+            return f"{where}, where no message is"
+        if self.first_seq == self.last_seq:
+            return f"{where}, where message {self.first_seq} is or was"
+        return f"{where}, where messages {self.first_seq} to {self.last_seq} are or were"
+
+
+@dataclass(slots=True)
+class SegmentScrub:
+    """One segment on its way through the scrub; `read` may run on any thread."""
+
+    disk: Disk
+    directory: str  # of the log
+    file: File
+    base: int
+    salt: int
+    format: int
+    records_end: int
+    path: str
+    at: int = 0  # read so far, in bytes
+    holes: list[Hole] = field(default_factory=list)
+    is_known: bool = False  # some of it is damage that was set aside before
+    took: int = 0  # bytes, by the last `read`
+    problem: str = ""  # of the header, the footer or the disk, which do not belong to one message
+    _place: int = 0  # of the next message
+    _messages: int = 0
+
+    @staticmethod
+    def of(disk: Disk, directory: str, file: File, segment: Segment) -> "SegmentScrub":
+        """Of a closed segment with a footer, whose file is open."""
+        return SegmentScrub(
+            disk,
+            directory,
+            file,
+            segment.base,
+            segment.salt,
+            segment.format,
+            segment.records_end,
+            segment.path,
+        )
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of it was read."""
+        return self.at >= self.records_end or self.problem != ""
+
+    def read(self) -> None:
+        """Read the next piece, and after the last one the footer. Blocks; raises OSError."""
+        self.took = 0
+        try:
+            if self.at < HEADER_SIZE:
+                self._read_header()
+            if not self.problem:
+                self._read_piece()
+            if self.at >= self.records_end and not self.problem:
+                self._read_footer()
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            self.problem = f"the disk does not read it near byte {self.at}: {error.strerror}"
+
+    def _read_header(self) -> None:
+        try:
+            header = decode_header(self.file.pread_stored(0, HEADER_SIZE))
+        except CorruptionError as error:
+            self.problem = str(error)
+            return
+        if (header.base, header.salt, header.format) != (self.base, self.salt, self.format):
+            self.problem = "its header is that of another segment"
+        self.at = HEADER_SIZE
+
+    def _read_piece(self) -> None:
+        start = self.at
+        rest = self.records_end - start
+        data = self._bytes(start, PIECE_BYTES)
+        at = 0
+        record = Record()
+        while at < len(data):
+            end = decode(data, at, self.salt, 0, record)
+            if end and record.seq >= self._place:
+                if record.kind in (MESSAGE, ERASED):
+                    self._place = record.seq + 1
+                    self._messages += 1
+                at = end
+                continue
+            cut = at + max(length_at(data, at), FIXED_SIZE)
+            if not end and len(data) < cut <= rest:
+                if at:
+                    break  # the next piece begins with it
+                data = self._bytes(start, cut)
+            elif len(data) < rest:
+                data = self._bytes(start, rest)  # damage may go on for long
+            else:
+                at = self._skip(data, at, start)
+        self.at = start + at
+
+    def _skip(self, data: bytes, at: int, start: int) -> int:
+        """Note what is wrong at `at`; where the next whole record begins."""
+        following = next_whole(data, at, self.salt, self._place)
+        end = len(data) if following < 0 else following
+        first, last = self.base + self._place, 0
+        record = Record()
+        if following >= 0 and decode(data, following, self.salt, 0, record):
+            last = self.base + record.seq - 1
+            self._place = record.seq
+        elif self._place_end() > self._place:
+            last = self.base + self._place_end() - 1
+        hole = Hole(start + at, end - at, first if last >= first else 0, max(last, 0))
+        if kept_aside(self.disk, self.directory, self.base, hole.offset, hole.size):
+            self.is_known = True
+        else:
+            self.holes.append(hole)
+        return end
+
+    def _place_end(self) -> int:
+        """How many places the footer knows; 0 if it can not be read."""
+        try:
+            return read_footer(self.file, self._as_segment()).places
+        except CorruptionError:
+            return 0
+
+    def _read_footer(self) -> None:
+        try:
+            footer = read_footer(self.file, self._as_segment())
+            check_columns(self.file, footer)
+        except CorruptionError as error:
+            self.problem = str(error)
+            return
+        if footer.records_end != self.records_end:
+            self.problem = "its footer is that of another version of it"
+        elif self._messages < footer.live and not (self.holes or self.is_known):
+            self.problem = (
+                f"of {footer.live} messages that its footer knows {self._messages} are there"
+            )
+
+    def _as_segment(self) -> Segment:
+        segment = Segment(self.base, self.path)
+        segment.salt, segment.format = self.salt, self.format
+        return segment
+
+    def _bytes(self, offset: int, size: int) -> bytes:
+        data = self.file.pread_stored(offset, min(size, self.records_end - offset))
+        self.took += len(data)
+        return data
+
+    def confirm(self) -> None:
+        """Look once more at what was found, with nobody writing meanwhile: a message that was
+        being destroyed on request looked torn. Raises OSError."""
+        self.holes = [hole for hole in self.holes if not self._is_whole(hole)]
+
+    def _is_whole(self, hole: Hole) -> bool:
+        data = self.file.pread(hole.offset, hole.size)
+        at = 0
+        record = Record()
+        while at < len(data):
+            at = decode(data, at, self.salt, self.base, record)
+            if not at or record.seq < hole.first_seq:
+                return False
+        return True
+
+    def text(self) -> str:
+        """What is wrong with it, in words; "" for nothing."""
+        found = [hole.text() for hole in self.holes[:3]]
+        if len(self.holes) > 3:
+            found.append(f"{len(self.holes) - 3} more places")
+        return "; ".join([*found, *([self.problem] if self.problem else [])])
