@@ -175,8 +175,16 @@ def test_each_factory_is_there() -> None:
         ({"a": "import p.b", "b": "import p.c", "c": ""}, False, False),
         ({"a": "import p.b", "b": "import p.c", "c": "from p import a"}, True, False),
         ({"a": "import p.b", "b": "def f():\n    import p.a"}, False, False),
-        ({"__init__": "from p import a", "a": "from p import b", "b": ""}, True, False),
-        ({"__init__": "from p import a", "a": "import p.b as b", "b": ""}, False, False),
+        (
+            {"x.__init__": "from p.x import a", "x.a": "from p.x import b", "x.b": ""},
+            True,
+            False,
+        ),
+        (
+            {"x.__init__": "from p.x import a", "x.a": "import p.x.b as b", "x.b": ""},
+            False,
+            False,
+        ),
         (
             {"x.a": "from p.y import b", "y.b": "if TYPE_CHECKING:\n    from p.x.a import C"},
             False,

@@ -20,7 +20,7 @@ from slipstream.engine.stream.ingest_checks import check_headers
 from slipstream.engine.stream.retention import check_room_for
 from slipstream.engine.stream.stream import Stream
 from slipstream.model.error_codes import ErrorCode
-from slipstream.model.header_fields import NATS_TRACE_DEST
+from slipstream.model.header_fields import NATS_TRACE_DEST, NATS_TRACE_ONLY
 from slipstream.model.times import time_text
 from slipstream.wire.headers import fields, find, with_field
 from slipstream.wire.subjects import is_literal
@@ -28,7 +28,6 @@ from slipstream.wire.subjects import is_literal
 if TYPE_CHECKING:
     from slipstream.engine.session.session import ClientSession
 
-_ONLY = b"Nats-Trace-Only"
 _DISABLED = b"trace disabled"
 _YES = frozenset({b"1", b"true", b"on"})
 _NOT_TRACED = -1
@@ -69,7 +68,7 @@ class _Trace:
         self._message = message
         self._engine = session.engine
         self._account = session.account
-        self._only = _value(message, _ONLY).lower() in _YES
+        self._only = _value(message, NATS_TRACE_ONLY).lower() in _YES
         self._header = message.header()
         self._size = message.end - message.header_start
         self._events: list[dict[str, Any]] = []

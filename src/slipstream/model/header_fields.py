@@ -43,5 +43,6 @@ NATS_SUBJECT = b"Nats-Subject"
 NATS_TTL = b"Nats-TTL"
 NATS_TIME_STAMP = b"Nats-Time-Stamp"
 NATS_TRACE_DEST = b"Nats-Trace-Dest"
+NATS_TRACE_ONLY = b"Nats-Trace-Only"
 NATS_UPTO_SEQUENCE = b"Nats-UpTo-Sequence"
 SLIPSTREAM_DEAD_PREFIX = b"Slipstream-Dead-"  # of what a server adds to a dead letter
