@@ -10,7 +10,8 @@ from slipstream.engine.consumer.config import ConsumerConfig
 from slipstream.engine.stream.config import StreamConfig
 from slipstream.model import configurations as declared
 
-TOOL = Path(__file__).parents[2] / "tools" / "generate_documents.py"
+ROOT = Path(__file__).parents[2]
+TOOL = ROOT / "tools" / "generate_documents.py"
 
 
 def test_the_engines_documents_are_the_ones_that_are_generated() -> None:
@@ -51,3 +52,16 @@ def test_a_declared_configuration_is_read_and_shown_by_the_engine_as_it_is() -> 
     assert kept.max_age == 1_500_000_000
     shown = declared.StreamConfig.from_wire(kept.emit())
     assert shown.replace(metadata={}) == config
+
+
+@pytest.mark.parametrize(
+    ("kind", "pages"),
+    [
+        (declared.StreamConfig, ["protocol/streams.md"]),
+        (declared.ConsumerConfig, ["protocol/consumers.md", "dead-letters.md"]),
+    ],
+)
+def test_each_declared_field_is_on_a_page(kind: type[msgspec.Struct], pages: list[str]) -> None:
+    text = "".join((ROOT / "docs" / page).read_text() for page in pages)
+    names = set(kind.__struct_fields__) - {"extra"}
+    assert not {name for name in names if f"`{name}`" not in text}
