@@ -10,7 +10,12 @@ from typing import Any, ClassVar
 from slipstream.engine.protocol import configurations
 from slipstream.engine.protocol.configurations import ConsumerLimits
 from slipstream.engine.protocol.errors import pedantic_error
-from slipstream.engine.protocol.options import AccountJetStreamLimits, JetStreamLimits
+from slipstream.engine.protocol.options import (
+    REQUIRED_LEVEL,
+    AccountJetStreamLimits,
+    JetStreamLimits,
+    kept_metadata,
+)
 from slipstream.model.durations import SECOND
 from slipstream.model.policies import DELIVER_POLICIES
 from slipstream.model.times import ZERO, read_time
@@ -58,7 +63,7 @@ class ConsumerConfig(configurations.ConsumerConfig, kw_only=True):
         level = "1" if is_paused or self.priority_policy != "none" else "0"
         if self.ack_policy == "flow_control":
             level = "4"
-        emitted["metadata"] = {**self.metadata, "_nats.req.level": level}
+        emitted["metadata"] = {**self.metadata, REQUIRED_LEVEL: level}
         return emitted
 
 
@@ -116,8 +121,4 @@ def fill_defaults(
         config.inactive_threshold = INACTIVE_THRESHOLD
     if config.priority_policy == "pinned_client" and config.priority_timeout == 0:
         config.priority_timeout = PRIORITY_TIMEOUT
-    config.metadata = {
-        k: v
-        for k, v in config.metadata.items()
-        if k not in ("_nats.ver", "_nats.level", "_nats.req.level")
-    }
+    config.metadata = kept_metadata(config.metadata)

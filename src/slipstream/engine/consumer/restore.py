@@ -15,6 +15,7 @@ from slipstream.engine.consumer.push import PushDelivery
 from slipstream.engine.consumer.state import apply_state, encode_state
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.json_body import convert
+from slipstream.engine.protocol.options import kept_metadata
 from slipstream.engine.stream.retention import drop_settled
 from slipstream.errors import Error, StorageError
 from slipstream.log.file_log import FileLog
@@ -258,9 +259,7 @@ def _fit(consumer: Consumer) -> None:
         consumer.initial = [seq for seq in consumer.initial if seq <= last]
         if moves_back:
             _save_at_once(consumer)
-    consumer.config.metadata = {
-        k: v for k, v in consumer.config.metadata.items() if k != "_nats.req.level"
-    }
+    consumer.config.metadata = kept_metadata(consumer.config.metadata)
     consumer.recount()
     if consumer.stream.config.retention == "workqueue":
         for seq in [s for s in consumer.pending.sequences() if s < log.first_seq]:

@@ -8,12 +8,20 @@ from slipstream.model.durations import SECOND
 # use: see "What is announced" in docs/compatibility.md.
 VERSION = "2.15.1"
 API_LEVEL = 5
+# What answers add to the metadata of a stream or consumer; it is not kept with theirs.
+REQUIRED_LEVEL = "_nats.req.level"
+_VERSION, _LEVEL = "_nats.ver", "_nats.level"
 
 
 def shown_metadata(metadata: dict[str, str]) -> dict[str, str]:
     """A stream's or consumer's metadata with the above, in the order of keys, as Go writes maps."""
-    shown = {**metadata, "_nats.ver": VERSION, "_nats.level": str(API_LEVEL)}
+    shown = {**metadata, _VERSION: VERSION, _LEVEL: str(API_LEVEL)}
     return dict(sorted(shown.items()))
+
+
+def kept_metadata(metadata: dict[str, str]) -> dict[str, str]:
+    """A stream's or consumer's metadata without what the server shows in them."""
+    return {k: v for k, v in metadata.items() if k not in (_VERSION, _LEVEL, REQUIRED_LEVEL)}
 
 
 class BatchLimits(msgspec.Struct, kw_only=True):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from slipstream.engine.protocol import configurations
 from slipstream.engine.protocol.configurations import Placement
 from slipstream.engine.protocol.json_body import convert, decode
+from slipstream.engine.protocol.options import REQUIRED_LEVEL, kept_metadata
 from slipstream.model.durations import SECOND
 from slipstream.model.policies import PERSIST_MODES
 
@@ -29,7 +30,7 @@ class StreamConfig(configurations.StreamConfig, kw_only=True):
         """As it is kept and as responses show it (without the dynamic metadata)."""
         emitted = super().emit()
         emitted.pop("pedantic", None)
-        emitted["metadata"] = {**self.metadata, "_nats.req.level": str(required_level(self))}
+        emitted["metadata"] = {**self.metadata, REQUIRED_LEVEL: str(required_level(self))}
         return emitted
 
 
@@ -65,7 +66,7 @@ def fill_defaults(config: StreamConfig, window_limit: int) -> str:
         config.placement = None
     if config.persist_mode == "":
         config.persist_mode = "default"
-    config.metadata = {k: v for k, v in config.metadata.items() if not _is_dynamic(k)}
+    config.metadata = kept_metadata(config.metadata)
     shrunk = ""
     if config.duplicate_window == 0 and not takes_over:
         config.duplicate_window = DUPLICATE_WINDOW
@@ -84,10 +85,6 @@ def seal(config: StreamConfig) -> None:
     config.discard = "new"
     config.deny_delete = config.deny_purge = True
     config.allow_rollup_hdrs = False
-
-
-def _is_dynamic(key: str) -> bool:
-    return key in ("_nats.ver", "_nats.level", "_nats.req.level")
 
 
 def required_level(config: StreamConfig) -> int:
