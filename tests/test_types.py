@@ -36,6 +36,12 @@ def test_a_type_checker_knows_what_users_do_and_finds_their_mistakes() -> None:
     assert findings(TYPED) == []
 
 
+def test_the_keywords_of_configurations_are_those_that_are_generated() -> None:
+    tool = runpy.run_path(str(ROOT / "tools" / "generate_keywords.py"))
+    for path, classes in tool["FILES"].items():
+        assert path.read_text() == tool["text"](classes), "run tools/generate_keywords.py"
+
+
 def test_the_types_of_the_api_without_await_are_those_that_are_generated() -> None:
     tool = runpy.run_path(str(ROOT / "tools" / "generate_sync_types.py"))
     made = tool["TARGET"].read_text()

@@ -130,6 +130,14 @@ def _is_type_variable(node: ast.stmt | None) -> bool:
     return isinstance(value, ast.Call) and ast.unparse(value.func) in ("TypeVar", "ParamSpec")
 
 
+def _keywords(module: str, name: str) -> ast.ClassDef | None:
+    """The `TypedDict` of this name, if it is one."""
+    node = module_of(module).defined.get(name) if module.startswith("slipstream") else None
+    if not isinstance(node, ast.ClassDef):
+        return None
+    return node if "TypedDict" in map(ast.unparse, node.bases) else None
+
+
 class Types(ast.NodeTransformer):
     """Rewrites the types of one module; `imports` and `variables` are what they need."""
 
@@ -166,6 +174,9 @@ class Types(ast.NodeTransformer):
             is_short = not node.id.startswith("_") and not ast.unparse(seen).startswith("Callable")
             if not is_short or ast.unparse(seen) != ast.unparse(value):
                 return Types(where, self.stub)._seen(value)
+        definition = _keywords(where, there)
+        if definition is not None and self.stub.add_keywords(where, definition):
+            return node
         self.stub.use(where, there, node.id)
         return node
 
@@ -234,6 +245,7 @@ class Stub:
         self.names: dict[str, tuple[str, str]] = {}
         self.packages: set[str] = set()
         self.variables: dict[str, str] = {}
+        self.keywords: dict[str, list[str]] = {}  # those that are not the asyncio client's
 
     def use(self, module: str, name: str, called: str) -> None:
         """Import `name`, unless it is Python's own."""
@@ -268,7 +280,25 @@ class Stub:
         variables = "".join(f"{line}\n" for line in sorted(self.variables.values()))
         begin = f"{BEGIN}{''.join(imports)}\n{exported}\n"
         begin += f"{variables}{OWN}\n"
-        return begin + "".join(f"{line}\n" for line in self.lines) + END
+        lines = [line for written in self.keywords.values() for line in written] + self.lines
+        return begin + "".join(f"{line}\n" for line in lines) + END
+
+    def add_keywords(self, module: str, node: ast.ClassDef) -> bool:
+        """Write a `TypedDict` out, unless it is the same without await; whether that was done."""
+        fields = [one for one in node.body if isinstance(one, ast.AnnAssign)]
+        given = [_written(one.annotation) for one in fields]
+        seen = [_written(Types(module, Stub())._seen(one.annotation)) for one in fields]
+        used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        if seen == given and not used & CLASSES.keys():
+            return False
+        if node.name not in self.keywords:
+            self.use("typing", "TypedDict", "TypedDict")
+            lines = [f"class {node.name}(TypedDict, total=False):"]
+            for one in fields:
+                kind = _written(Types(module, self)._seen(one.annotation))
+                lines.append(f"    {_written(one.target)}: {kind}")
+            self.keywords[node.name] = [*lines, ""]
+        return True
 
     # -- parts ---------------------------------------------------------------------------------
 

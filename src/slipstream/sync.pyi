@@ -11,13 +11,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
+from socket import socket
+from ssl import SSLContext
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, Self, TypeVar, TypedDict, Unpack, overload
+from slipstream.client.arrow.keywords import ScanKeywords
+from slipstream.client.auth import Identity
+from slipstream.client.codecs import Codec
 from slipstream.client.connection import Status
 from slipstream.client.errors import PermissionsError
 from slipstream.client.events import Event
 from slipstream.client.jetstream.backup import BackupInfo
 from slipstream.client.jetstream.dead_letters import DeadLetter
+from slipstream.client.jetstream.keywords import (
+    ConsumerKeywords,
+    OrderedConsumerKeywords,
+    StreamKeywords,
+)
 from slipstream.client.jetstream.message import Metadata
 from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
 from slipstream.client.jetstream.publish import PubAck, PublishOptions
@@ -25,7 +35,9 @@ from slipstream.client.jetstream.pull import GroupOptions, PullOptions
 from slipstream.client.jetstream.stored import StoredMessage
 from slipstream.client.kv.config import KeyCodec, KeyValueConfig, KeyValueStatus
 from slipstream.client.kv.entries import KeyValueEntry
+from slipstream.client.kv.keywords import KeyValueKeywords
 from slipstream.client.object_store.info import ObjectInfo, ObjectStoreConfig, ObjectStoreStatus
+from slipstream.client.object_store.keywords import ObjectStoreKeywords, PutKeywords
 from slipstream.client.object_store.store import AsyncReadable, Readable
 from slipstream.client.options import ConnectOptions, Seconds
 from slipstream.client.payload import HeadersLike, Payload
@@ -40,7 +52,7 @@ from slipstream.client.services import (
     ServiceStats,
 )
 from slipstream.client.sync import PendingResult
-from slipstream.client.telemetry import Statistics
+from slipstream.client.telemetry import Statistics, TelemetryOptions
 from slipstream.model.configurations import ConsumerConfig, StreamConfig
 from slipstream.model.infos import AccountInfo, ConsumerInfo, ConsumerPauseInfo, StreamInfo
 from slipstream.model.why import Explanation
@@ -86,6 +98,78 @@ T = TypeVar("T")
 
 class Facade:
     """An object of the asyncio client, for callers without a loop."""
+
+class ServiceKeywords(TypedDict, total=False):
+    description: str
+    metadata: Mapping[str, str] | None
+    queue_group: str | None
+    stats_data: Callable[[Endpoint], Any] | None
+    on_error: Callable[[Service, Exception], Any] | None
+    on_stop: Callable[[Service], Any] | None
+
+class JetStreamKeywords(TypedDict, total=False):
+    domain: str
+    prefix: str
+    timeout: float | timedelta
+    publish_ack_timeout: float | timedelta
+    max_ack_pending: int
+    wait_when_full: bool
+    stall_timeout: float | timedelta | None
+    retry_wait: float | timedelta
+    on_publish_ack: Callable[[Message, PubAck], None] | None
+    on_publish_error: Callable[[Message, Exception], None] | None
+
+class ConnectKeywords(TypedDict, total=False):
+    name: str
+    user: str
+    password: str
+    token: str | Callable[[], str]
+    nkey_seed: str | Path
+    credentials: str | Path
+    user_jwt: str | Callable[[], str]
+    nkey: str
+    sign: Callable[[bytes], bytes] | None
+    authenticate: Callable[[bytes], Identity] | None
+    tls: bool | SSLContext
+    tls_ca: str | Path
+    tls_certificate: str | Path
+    tls_key: str | Path
+    tls_key_password: str
+    tls_hostname: str
+    tls_handshake_first: bool
+    local_address: str
+    open_socket: Callable[[str, int], socket] | None
+    websocket_compression: bool
+    websocket_headers: Mapping[str, str] | Callable[[], Mapping[str, str]]
+    connect_timeout: float | timedelta
+    wait_for_server: bool
+    reconnect: bool
+    max_reconnect_attempts: int
+    reconnect_wait: float | timedelta
+    reconnect_wait_max: float | timedelta
+    reconnect_jitter: float
+    reconnect_delay: Callable[[int], float] | None
+    ignore_authorization_errors: bool
+    choose_server: Callable[[list[str], ServerInfo], str | None] | None
+    randomize_servers: bool
+    ignore_discovered_servers: bool
+    ping_interval: float | timedelta
+    max_pings_outstanding: int
+    drain_timeout: float | timedelta
+    timeout: float | timedelta
+    echo: bool
+    inbox_prefix: str
+    pending_bytes_max: int
+    max_messages_pending: int
+    max_bytes_pending: int
+    when_full: Literal["drop_newest", "drop_oldest"]
+    codecs: Callable[[Any], Codec[Any] | None] | None
+    verbose: bool
+    pedantic: bool
+    tracer_provider: Any
+    meter_provider: Any
+    telemetry: TelemetryOptions | None
+    on_event: Callable[[Any], Any] | None
 
 class Message(Facade):
     """A message: `subject`, `reply` ("" if none), `data`, `headers`; `respond` answers it.
@@ -342,12 +426,12 @@ class Connection(Facade):
         for which `sentinel` is true. Their `value` is of `type`. Raises what `request` raises but
         for `TimeoutError`.
         """
-    def add_service(self, name: str, version: str, **options: Any) -> Service:
+    def add_service(self, name: str, version: str, **options: Unpack[ServiceKeywords]) -> Service:
         """Offer a service (ADR-32); `options` are those of `Service`. Raises `ConfigError`."""
     @property
     def services(self) -> Discovery:
         """Finds services: ``for ping in nc.services.ping(): ...``"""
-    def jetstream(self, **options: Any) -> JetStream:
+    def jetstream(self, **options: Unpack[JetStreamKeywords]) -> JetStream:
         """The JetStream context; `options` are those of `JetStream`."""
     def forbid(self, error: PermissionsError) -> None:
         """The server refused a publish or a subscription: fail the request or the subscriptions."""
@@ -1045,7 +1129,11 @@ class Stream(Facade):
         """
     def subjects(self, filter: str = ">") -> Iterator[tuple[str, int]]:
         """Each subject that matches `filter`, with the number of its messages, page by page."""
-    def update(self, config: StreamConfig | None = None, **fields: Any) -> StreamInfo:
+    def update(
+        self,
+        config: StreamConfig | None = None,
+        **fields: Unpack[StreamKeywords],
+    ) -> StreamInfo:
         """Change the configuration: some fields of the current one, or another one as a whole."""
     def delete(self) -> None:
         """Delete the stream with all its messages and consumers."""
@@ -1127,7 +1215,7 @@ class Stream(Facade):
         end: int | datetime | None = None,
         *,
         subjects: str | list[str] | None = None,
-        **options: Any,
+        **options: Unpack[ScanKeywords],
     ) -> Scan:
         """The messages from `start` to `end` as an iterator of `pyarrow.RecordBatch`.
 
@@ -1139,23 +1227,31 @@ class Stream(Facade):
         """Remove a message. Raises `MessageDeleteError` if there is none."""
     def secure_delete_message(self, sequence: int) -> None:
         """Remove a message, overwriting its bytes. Raises `MessageDeleteError` if there is none."""
-    def create_consumer(self, config: ConsumerConfig | None = None, **fields: Any) -> PullConsumer:
+    def create_consumer(
+        self,
+        config: ConsumerConfig | None = None,
+        **fields: Unpack[ConsumerKeywords],
+    ) -> PullConsumer:
         """Make a pull consumer from a `config`, from its fields, or from both.
 
         Succeeds if it exists with the same configuration, else raises `ConsumerExistsError`.
         """
-    def update_consumer(self, config: ConsumerConfig | None = None, **fields: Any) -> PullConsumer:
+    def update_consumer(
+        self,
+        config: ConsumerConfig | None = None,
+        **fields: Unpack[ConsumerKeywords],
+    ) -> PullConsumer:
         """Give a pull consumer another configuration. Raises `ConsumerNotFoundError`."""
     def create_or_update_consumer(
         self,
         config: ConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[ConsumerKeywords],
     ) -> PullConsumer:
         """Update the pull consumer if it exists, else make it."""
     def get_or_create_consumer(
         self,
         config: ConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[ConsumerKeywords],
     ) -> PullConsumer:
         """The pull consumer as it is; made if there is none."""
     def consumer(self, name: str) -> PullConsumer:
@@ -1163,25 +1259,25 @@ class Stream(Facade):
     def create_push_consumer(
         self,
         config: ConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[ConsumerKeywords],
     ) -> PushConsumer:
         """Make a push consumer; without a `deliver_subject` it sends to a new inbox."""
     def update_push_consumer(
         self,
         config: ConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[ConsumerKeywords],
     ) -> PushConsumer:
         """Give a push consumer another configuration. Raises `ConsumerNotFoundError`."""
     def create_or_update_push_consumer(
         self,
         config: ConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[ConsumerKeywords],
     ) -> PushConsumer:
         """Update the push consumer if it exists, else make it."""
     def get_or_create_push_consumer(
         self,
         config: ConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[ConsumerKeywords],
     ) -> PushConsumer:
         """The push consumer as it is; made if there is none."""
     def push_consumer(self, name: str) -> PushConsumer:
@@ -1189,7 +1285,7 @@ class Stream(Facade):
     def ordered_consumer(
         self,
         config: OrderedConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[OrderedConsumerKeywords],
     ) -> OrderedConsumer:
         """Read the stream in order, with nothing to acknowledge."""
     def consumer_info(self, name: str) -> ConsumerInfo:
@@ -1295,7 +1391,7 @@ class JetStream(Facade):
         config: StreamConfig | None = None,
         *,
         pedantic: bool = False,
-        **fields: Any,
+        **fields: Unpack[StreamKeywords],
     ) -> Stream:
         """Make a stream from a `config`, from its fields, or from both.
 
@@ -1307,7 +1403,7 @@ class JetStream(Facade):
         config: StreamConfig | None = None,
         *,
         pedantic: bool = False,
-        **fields: Any,
+        **fields: Unpack[StreamKeywords],
     ) -> Stream:
         """Give a stream another configuration: the whole of it, start from `info().config`.
 
@@ -1318,10 +1414,14 @@ class JetStream(Facade):
         config: StreamConfig | None = None,
         *,
         pedantic: bool = False,
-        **fields: Any,
+        **fields: Unpack[StreamKeywords],
     ) -> Stream:
         """Update the stream if it exists, else make it."""
-    def get_or_create_stream(self, config: StreamConfig | None = None, **fields: Any) -> Stream:
+    def get_or_create_stream(
+        self,
+        config: StreamConfig | None = None,
+        **fields: Unpack[StreamKeywords],
+    ) -> Stream:
         """The stream as it is; made if there is none."""
     def stream(self, name: str) -> Stream:
         """A stream. Raises `StreamNotFoundError`."""
@@ -1400,7 +1500,7 @@ class JetStream(Facade):
         self,
         stream: str,
         config: ConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[ConsumerKeywords],
     ) -> PullConsumer:
         """Make a pull consumer from a `config`, from its fields, or from both.
 
@@ -1410,21 +1510,21 @@ class JetStream(Facade):
         self,
         stream: str,
         config: ConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[ConsumerKeywords],
     ) -> PullConsumer:
         """Give a pull consumer another configuration. Raises `ConsumerNotFoundError`."""
     def create_or_update_consumer(
         self,
         stream: str,
         config: ConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[ConsumerKeywords],
     ) -> PullConsumer:
         """Update the pull consumer if it exists, else make it."""
     def get_or_create_consumer(
         self,
         stream: str,
         config: ConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[ConsumerKeywords],
     ) -> PullConsumer:
         """The pull consumer as it is; made if there is none."""
     def consumer(self, stream: str, name: str) -> PullConsumer:
@@ -1433,7 +1533,7 @@ class JetStream(Facade):
         self,
         stream: str,
         config: ConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[ConsumerKeywords],
     ) -> PushConsumer:
         """Make a push consumer; see `create_consumer`.
 
@@ -1443,21 +1543,21 @@ class JetStream(Facade):
         self,
         stream: str,
         config: ConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[ConsumerKeywords],
     ) -> PushConsumer:
         """Give a push consumer another configuration. Raises `ConsumerNotFoundError`."""
     def create_or_update_push_consumer(
         self,
         stream: str,
         config: ConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[ConsumerKeywords],
     ) -> PushConsumer:
         """Update the push consumer if it exists, else make it."""
     def get_or_create_push_consumer(
         self,
         stream: str,
         config: ConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[ConsumerKeywords],
     ) -> PushConsumer:
         """The push consumer as it is; made if there is none."""
     def push_consumer(self, stream: str, name: str) -> PushConsumer:
@@ -1466,7 +1566,7 @@ class JetStream(Facade):
         self,
         stream: str,
         config: OrderedConsumerConfig | None = None,
-        **fields: Any,
+        **fields: Unpack[OrderedConsumerKeywords],
     ) -> OrderedConsumer:
         """Read a stream in order, with nothing to acknowledge. The server is not asked yet."""
     def create_consumer_raw(
@@ -1505,7 +1605,7 @@ class JetStream(Facade):
         *,
         type: Any = None,
         key_codec: KeyCodec | None = None,
-        **options: Any,
+        **options: Unpack[KeyValueKeywords],
     ) -> KeyValue:
         """Make a bucket from a `KeyValueConfig`, or from its name and fields as `options`.
 
@@ -1519,7 +1619,7 @@ class JetStream(Facade):
         *,
         type: Any = None,
         key_codec: KeyCodec | None = None,
-        **options: Any,
+        **options: Unpack[KeyValueKeywords],
     ) -> KeyValue:
         """Give a bucket another configuration, the whole of it. Raises `BucketNotFoundError`."""
     def create_or_update_key_value(
@@ -1528,7 +1628,7 @@ class JetStream(Facade):
         *,
         type: Any = None,
         key_codec: KeyCodec | None = None,
-        **options: Any,
+        **options: Unpack[KeyValueKeywords],
     ) -> KeyValue:
         """A bucket with this configuration, whether there was one or not."""
     def key_value(
@@ -1548,7 +1648,7 @@ class JetStream(Facade):
     def create_object_store(
         self,
         config: ObjectStoreConfig | str | None = None,
-        **options: Any,
+        **options: Unpack[ObjectStoreKeywords],
     ) -> ObjectStore:
         """Make a store from an `ObjectStoreConfig`, or from its name and fields as `options`.
 
@@ -1558,13 +1658,13 @@ class JetStream(Facade):
     def update_object_store(
         self,
         config: ObjectStoreConfig | str | None = None,
-        **options: Any,
+        **options: Unpack[ObjectStoreKeywords],
     ) -> ObjectStore:
         """Give a store another configuration, the whole of it. Raises `StoreNotFoundError`."""
     def create_or_update_object_store(
         self,
         config: ObjectStoreConfig | str | None = None,
-        **options: Any,
+        **options: Unpack[ObjectStoreKeywords],
     ) -> ObjectStore:
         """A store with this configuration, whether there was one or not."""
     def object_store(self, bucket: str) -> ObjectStore:
@@ -1779,7 +1879,12 @@ class ObjectStore(Facade):
         removed and the former object stays; a cancellation that comes when all chunks are there
         waits until the object is. Raises `BadObjectError` and what `publish` raises.
         """
-    def put_file(self, path: Path | str, name: str = "", **options: Any) -> ObjectInfo:
+    def put_file(
+        self,
+        path: Path | str,
+        name: str = "",
+        **options: Unpack[PutKeywords],
+    ) -> ObjectInfo:
         """Store the file at `path`, as `name` or the path's text; `options` are those of `put`."""
     def open(
         self,
@@ -1892,8 +1997,12 @@ class Scan(Facade):
         trace: TracebackType | None,
     ) -> None: ...
 
-def connect(servers: str | Iterable[str] = "nats://127.0.0.1:4222", **options: Any) -> Connection:
-    """Connect to one of `servers`, with the options of `slipstream.connect`.
+def connect(
+    servers: str | Iterable[str] = "nats://127.0.0.1:4222",
+    options: ConnectOptions | None = None,
+    **by_name: Unpack[ConnectKeywords],
+) -> Connection:
+    """Connect to one of `servers`, with options as `slipstream.connect` takes them.
 
     What this gives is a `Connection` without await; leaving its ``with`` closes it. Raises
     `ConnectError` (`AuthorizationError` if it is the credentials) and `ConfigError`.

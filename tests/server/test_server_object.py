@@ -128,7 +128,7 @@ async def test_a_start_that_fails_on_the_callers_loop_leaves_the_loop_usable() -
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"nonsense": 1}, "Server has no option nonsense"),
+        ({"nonsense": 1}, "Server has no option nonsense; it has accounts, "),
         ({"no_auth_user": "nobody"}, 'no_auth_user "nobody" is not a configured user'),
         ({"limits": LimitsOptions(ping_interval=0)}, "ping_interval must be above 0"),
         ({"config": ServerOptions(), "port": 4222, "tls": None}, "a config, and port, tls beside"),

@@ -9,9 +9,11 @@ import msgspec
 
 from slipstream.cli.session import connection, jetstream
 from slipstream.cli.tally import Tally
+from slipstream.cli.values import one_of
 from slipstream.client.jetstream.context import JetStream
 from slipstream.client.jetstream.errors import StreamNotFoundError
 from slipstream.client.message import Message
+from slipstream.model.policies import STORAGES
 
 TIMEOUT = 600.0
 STEP = 500  # messages between two looks at the progress
@@ -84,7 +86,8 @@ async def through(worker: int, n: int, tally: Tally, *, subject: str, size: int)
 
 
 async def _make_stream(js: JetStream, stream: str, storage: str, subject: str = "bench.js") -> None:
-    await js.get_or_create_stream(name=stream, subjects=[subject], storage=storage)
+    kept = one_of(*STORAGES)(storage)
+    await js.get_or_create_stream(name=stream, subjects=[subject], storage=kept)
 
 
 async def purge(stream: str) -> None:

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 import typer
 
@@ -35,15 +36,19 @@ def duration(text: str) -> float:
     return ns / SECOND
 
 
-def one_of(*choices: str, **others: str) -> Callable[[str], str]:
+Word = TypeVar("Word", bound=str)
+
+
+def one_of(*choices: Word, **others: Word) -> Callable[[str], Word]:
     """Reads one of `choices`, in any case; `others` are other words for some of them."""
 
-    def read(text: str) -> str:
-        word = text.strip().lower()
-        word = others.get(word.replace(" ", "_"), word)
-        if word not in choices:
-            raise typer.BadParameter(f'"{text}" is none of {", ".join(choices)}')
-        return word
+    def read(text: str) -> Word:
+        said = text.strip().lower()
+        said = others.get(said.replace(" ", "_"), said)
+        for word in choices:
+            if word == said:
+                return word
+        raise typer.BadParameter(f'"{text}" is none of {", ".join(choices)}')
 
     return read
 

@@ -81,7 +81,7 @@ class MessageCodec(Codec[T], Protocol[T]):
 
 
 # Gives the codec for a type; None if it does not know the type. Never asked for bytes or text.
-Registry: TypeAlias = Callable[[Any], "Codec[Any] | None"]
+Registry: TypeAlias = Callable[[Any], Codec[Any] | None]
 
 
 class BytesCodec:

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iter
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from slipstream.client.codecs import encode_message
 from slipstream.client.errors import (
@@ -62,6 +62,8 @@ from slipstream.wire.nuid import Nuid
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
+    from slipstream.client.jetstream.keywords import JetStreamKeywords
+    from slipstream.client.keywords import ConnectKeywords, ServiceKeywords
     from slipstream.client.services import Discovery, Service
 
 Sentinel = Callable[[Message], bool]
@@ -406,7 +408,9 @@ class Connection:
 
     # -- services ------------------------------------------------------------------------------
 
-    async def add_service(self, name: str, version: str, **options: Any) -> "Service":
+    async def add_service(
+        self, name: str, version: str, **options: "Unpack[ServiceKeywords]"
+    ) -> "Service":
         """Offer a service (ADR-32); `options` are those of `Service`. Raises `ConfigError`."""
         from slipstream.client.services import Service
 
@@ -424,7 +428,7 @@ class Connection:
 
     # -- JetStream -----------------------------------------------------------------------------
 
-    def jetstream(self, **options: Any) -> "JetStream":
+    def jetstream(self, **options: "Unpack[JetStreamKeywords]") -> "JetStream":
         """The JetStream context; `options` are those of `JetStream`."""
         from slipstream.client.jetstream import JetStream
 
@@ -686,7 +690,7 @@ class Connecting(Coroutine[object, object, Connection]):
 def connect(
     servers: str | Iterable[str] = "nats://127.0.0.1:4222",
     options: ConnectOptions | None = None,
-    **by_name: Any,
+    **by_name: "Unpack[ConnectKeywords]",
 ) -> Connecting:
     """Connect to one of `servers`; options are those of `ConnectOptions`, whole or by name.
 
@@ -697,7 +701,7 @@ def connect(
 
 
 async def _opened(
-    servers: str | Iterable[str], options: ConnectOptions | None, by_name: dict[str, Any]
+    servers: str | Iterable[str], options: ConnectOptions | None, by_name: "ConnectKeywords"
 ) -> Connection:
     connection = Connection(servers, make_options(options, **by_name))
     await connection.start()

@@ -2,11 +2,10 @@
 
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import msgspec
 
@@ -16,18 +15,14 @@ from slipstream.client.servers import ServerInfo
 from slipstream.client.telemetry import TelemetryOptions
 from slipstream.errors import ConfigError
 from slipstream.model.durations import to_seconds
+from slipstream.model.unknown_name import unknown_name
+
+if TYPE_CHECKING:
+    from slipstream.client.keywords import ConnectKeywords
 
 Seconds: TypeAlias = float | timedelta
 
 MIB = 1024 * 1024
-
-
-def unknown_name(call: str, what: str, given: Iterable[str], known: Iterable[str]) -> str:
-    """What to say of names that a call does not know: the nearest it knows, else all of them."""
-    wrong, there = sorted(given), sorted(known)
-    near = [found for name in wrong for found in get_close_matches(name, there, 1)]
-    hint = f"did you mean {' and '.join(near)}?" if near else f"it has {', '.join(there)}"
-    return f"{call} has no {what} {', '.join(wrong)}; {hint}"
 
 
 class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -138,7 +133,9 @@ class ConnectOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             raise ConfigError("connect: max_pings_outstanding must be at least 1")
 
 
-def make_options(base: ConnectOptions | None = None, **options: Any) -> ConnectOptions:
+def make_options(
+    base: ConnectOptions | None = None, **options: "Unpack[ConnectKeywords]"
+) -> ConnectOptions:
     """Options by name, over those of `base`; raises `ConfigError` if unknown or contradictory."""
     unknown = set(options) - set(ConnectOptions.__struct_fields__)
     if unknown:

@@ -33,12 +33,16 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import AsyncGeneratorType, TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 import msgspec
 
 from slipstream.client.connection import connect as connect_async
 from slipstream.client.errors import ClientError, ConnectionClosedError, TimeoutError
+
+if TYPE_CHECKING:
+    from slipstream.client.keywords import ConnectKeywords
+    from slipstream.client.options import ConnectOptions
 
 __all__ = ["ConnectionFacade", "Facade", "PendingResult", "connect"]
 
@@ -523,9 +527,11 @@ def facade_class(kind: type) -> type[Facade]:
 
 
 def connect(
-    servers: "str | Iterable[str]" = "nats://127.0.0.1:4222", **options: Any
+    servers: "str | Iterable[str]" = "nats://127.0.0.1:4222",
+    options: "ConnectOptions | None" = None,
+    **by_name: "Unpack[ConnectKeywords]",
 ) -> ConnectionFacade:
-    """Connect to one of `servers`, with the options of `slipstream.connect`.
+    """Connect to one of `servers`, with options as `slipstream.connect` takes them.
 
     What this gives is a `Connection` without await; leaving its ``with`` closes it. Raises
     `ConnectError` (`AuthorizationError` if it is the credentials) and `ConfigError`.
@@ -533,8 +539,8 @@ def connect(
     thread = LoopThread()
     try:
         open_options = Facade(None, thread)
-        given = {name: open_options._unwrap(value, name) for name, value in options.items()}
-        return ConnectionFacade(thread.run(connect_async(servers, **given)), thread)
+        given = {name: open_options._unwrap(value, name) for name, value in by_name.items()}
+        return ConnectionFacade(thread.run(connect_async(servers, options, **given)), thread)
     except BaseException:
         thread.stop()
         raise

@@ -13,12 +13,13 @@ import threading
 import time
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
 from slipstream.errors import ConfigError, Error, StorageError
 from slipstream.model.durations import SECOND
+from slipstream.model.unknown_name import unknown_name
 from slipstream.server.auth import make_authenticator
 from slipstream.server.banner import announce, announce_jetstream, announce_listener
 from slipstream.server.engine_options import engine_options, prepare_accounts
@@ -35,6 +36,7 @@ from slipstream.server.process_files import bracketed, urls
 from slipstream.server.runtime import Runtime
 
 if TYPE_CHECKING:
+    from slipstream.server.keywords import ServerKeywords
     from slipstream.server.leaf import LeafLinks
     from slipstream.server.monitoring.console import Console
 
@@ -72,14 +74,14 @@ class Server:
         config: "ServerOptions | str | os.PathLike[str] | None" = None,
         monitoring_port: int | None = None,
         log: Logger | None = None,
-        **options: Any,
+        **options: "Unpack[ServerKeywords]",
     ) -> None:
         if config is None:
-            jetstream = options.pop("jetstream", None) or JetStreamOptions(enabled=True)
-            unknown = set(options) - set(ServerOptions.__struct_fields__)
-            if unknown:
-                raise ConfigError(f"Server has no option {', '.join(sorted(unknown))}")
-            config = ServerOptions(host=host, port=port or -1, jetstream=jetstream, **options)
+            if unknown := options.keys() - set(ServerOptions.__struct_fields__):
+                known = {"store_dir", "monitoring_port", *ServerOptions.__struct_fields__}
+                raise ConfigError(unknown_name("Server", "option", unknown, known))
+            options["jetstream"] = options.get("jetstream") or JetStreamOptions(enabled=True)
+            config = ServerOptions(host=host, port=port or -1, **options)
             if monitoring_port is not None:
                 http_port = monitoring_port or -1
                 config.monitoring = msgspec.structs.replace(config.monitoring, http_port=http_port)

@@ -51,6 +51,47 @@ def test_a_field_that_is_like_no_other_is_refused_with_all_there_are(js: JetStre
         js.ordered_consumer("ORDERS", zzz=1)
 
 
+async def test_a_name_where_a_configuration_is_expected_is_refused_with_the_keyword(
+    js: JetStream,
+) -> None:
+    with pytest.raises(TypeError) as refused:
+        await js.create_stream("ORDERS")  # type: ignore[arg-type]
+    said = "create_stream takes a StreamConfig or its fields, not 'ORDERS'; is it name='ORDERS'?"
+    assert str(refused.value) == said
+
+
+@pytest.mark.parametrize("call", ["fetch", "next", "fetch_no_wait", "fetch_bytes", "fetch_arrow"])
+async def test_an_option_of_a_fetch_that_there_is_not_is_refused_with_the_nearest_one(
+    js: JetStream, call: str
+) -> None:
+    name = js.connection.new_id()
+    stream = await js.create_stream(name=name, subjects=[name])
+    consumer = await stream.create_consumer(durable_name="c")
+    given = () if call == "next" else (1,)
+    with pytest.raises(TypeError, match=r"^fetch\w* has no option timout; did you mean timeout\?$"):
+        await getattr(consumer, call)(*given, timout=1)
+    with pytest.raises(TypeError, match=r"^batch has no option hearbeat; did you mean heartbeat"):
+        consumer.batch(1, hearbeat=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^pulling has no option expire; did you mean expires\?$"):
+        consumer.messages(expire=1)  # type: ignore[call-arg]
+    await js.delete_stream(name)
+
+
+async def test_an_option_that_a_bucket_has_not_is_refused_with_the_nearest_one(
+    js: JetStream,
+) -> None:
+    with pytest.raises(TypeError) as refused:
+        await js.create_key_value("prefs", histroy=5)  # type: ignore[call-arg]
+    said = "a key-value bucket has no option histroy; did you mean history?"
+    assert str(refused.value) == said
+    with pytest.raises(TypeError) as refused:
+        await js.create_object_store("files", max_byte=5)  # type: ignore[call-arg]
+    assert str(refused.value) == "an object store has no option max_byte; did you mean max_bytes?"
+    for make in (js.create_key_value, js.create_object_store):
+        with pytest.raises(TypeError, match="needs a name: give it first"):
+            await make()
+
+
 async def test_an_option_of_connect_that_there_is_not_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(ConfigError) as refused:
         await slipstream.connect(nmae="billing")

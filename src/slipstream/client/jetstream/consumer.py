@@ -24,6 +24,7 @@ from slipstream.client.jetstream.pull import (
     Pull,
     PullOptions,
     PullSource,
+    check_names,
     group_of,
 )
 from slipstream.model.durations import to_seconds
@@ -214,6 +215,7 @@ class PullConsumer(Consumer):
         """
         from slipstream.client.arrow import batches
 
+        check_names("fetch_arrow", group)
         self.check_group(group.get("group", ""))
         if self._info.config.priority_policy == "pinned_client":
             raise ValueError(
@@ -260,6 +262,7 @@ class PullConsumer(Consumer):
         heartbeat: float = 0.0,
         no_wait: bool = False,
     ) -> MessageBatch:
+        check_names("fetch", group)
         if count < 1 or timeout <= 0:
             raise ValueError(f"fetch {count} messages in {timeout} s: both are to be positive")
         if heartbeat < 0 or heartbeat > timeout / 2:
@@ -358,6 +361,7 @@ class PullConsumer(Consumer):
 
         Ends after `count` messages or `expires` seconds.
         """
+        check_names("batch", group)
         self.check_group(group.get("group", ""))
         pull = Pull.once(
             count,

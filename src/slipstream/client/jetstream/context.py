@@ -13,7 +13,7 @@ without it. Buckets and object stores are imported on first use.
 import asyncio
 import builtins
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -49,7 +49,6 @@ from slipstream.client.jetstream.publish import AckInbox, PubAck, PublishOptions
 from slipstream.client.jetstream.push import PushConsumer
 from slipstream.client.jetstream.stream import Stream
 from slipstream.client.message import Message
-from slipstream.client.options import unknown_name
 from slipstream.client.payload import HeadersLike, as_headers, subject_bytes
 from slipstream.client.reply_future import ReplyFuture
 from slipstream.client.subscriptions import Route
@@ -65,12 +64,20 @@ from slipstream.model.infos import (
     StreamState,
 )
 from slipstream.model.times import datetime_text
+from slipstream.model.unknown_name import unknown_name
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection
+    from slipstream.client.jetstream.keywords import (
+        ConsumerKeywords,
+        OrderedConsumerKeywords,
+        StreamKeywords,
+    )
     from slipstream.client.kv import KeyCodec, KeyValue, KeyValueConfig, KeyValueStatus
+    from slipstream.client.kv.keywords import KeyValueKeywords
     from slipstream.client.object_store import ObjectStore, ObjectStoreConfig, ObjectStoreStatus
+    from slipstream.client.object_store.keywords import ObjectStoreKeywords
 
 RETRIES = 2
 RETRY_WAIT = 0.25
@@ -320,7 +327,11 @@ class JetStream:
         return AccountInfo.from_wire(await self.api.request("INFO"))
 
     async def create_stream(
-        self, config: StreamConfig | None = None, *, pedantic: bool = False, **fields: Any
+        self,
+        config: StreamConfig | None = None,
+        *,
+        pedantic: bool = False,
+        **fields: "Unpack[StreamKeywords]",
     ) -> Stream:
         """Make a stream from a `config`, from its fields, or from both.
 
@@ -331,7 +342,11 @@ class JetStream:
         return await self._put_stream("CREATE", made, pedantic)
 
     async def update_stream(
-        self, config: StreamConfig | None = None, *, pedantic: bool = False, **fields: Any
+        self,
+        config: StreamConfig | None = None,
+        *,
+        pedantic: bool = False,
+        **fields: "Unpack[StreamKeywords]",
     ) -> Stream:
         """Give a stream another configuration: the whole of it, start from `info().config`.
 
@@ -341,7 +356,11 @@ class JetStream:
         return await self._put_stream("UPDATE", made, pedantic)
 
     async def create_or_update_stream(
-        self, config: StreamConfig | None = None, *, pedantic: bool = False, **fields: Any
+        self,
+        config: StreamConfig | None = None,
+        *,
+        pedantic: bool = False,
+        **fields: "Unpack[StreamKeywords]",
     ) -> Stream:
         """Update the stream if it exists, else make it."""
         made = _config_of(StreamConfig, config, fields, "create_or_update_stream")
@@ -351,7 +370,7 @@ class JetStream:
             return await self._put_stream("CREATE", made, pedantic)
 
     async def get_or_create_stream(
-        self, config: StreamConfig | None = None, **fields: Any
+        self, config: StreamConfig | None = None, **fields: "Unpack[StreamKeywords]"
     ) -> Stream:
         """The stream as it is; made if there is none."""
         made = _config_of(StreamConfig, config, fields, "get_or_create_stream")
@@ -522,7 +541,10 @@ class JetStream:
     # -- pull consumers ------------------------------------------------------------------------
 
     async def create_consumer(
-        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+        self,
+        stream: str,
+        config: ConsumerConfig | None = None,
+        **fields: "Unpack[ConsumerKeywords]",
     ) -> PullConsumer:
         """Make a pull consumer from a `config`, from its fields, or from both.
 
@@ -531,19 +553,28 @@ class JetStream:
         return await self._put_pull(stream, config, fields, "create")
 
     async def update_consumer(
-        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+        self,
+        stream: str,
+        config: ConsumerConfig | None = None,
+        **fields: "Unpack[ConsumerKeywords]",
     ) -> PullConsumer:
         """Give a pull consumer another configuration. Raises `ConsumerNotFoundError`."""
         return await self._put_pull(stream, config, fields, "update")
 
     async def create_or_update_consumer(
-        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+        self,
+        stream: str,
+        config: ConsumerConfig | None = None,
+        **fields: "Unpack[ConsumerKeywords]",
     ) -> PullConsumer:
         """Update the pull consumer if it exists, else make it."""
         return await self._put_pull(stream, config, fields, "")
 
     async def get_or_create_consumer(
-        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+        self,
+        stream: str,
+        config: ConsumerConfig | None = None,
+        **fields: "Unpack[ConsumerKeywords]",
     ) -> PullConsumer:
         """The pull consumer as it is; made if there is none."""
         made = _config_of(ConsumerConfig, config, fields, "get_or_create_consumer")
@@ -551,7 +582,7 @@ class JetStream:
         return there or await self._put_pull(stream, made, {}, "create")
 
     async def _put_pull(
-        self, stream: str, config: ConsumerConfig | None, fields: dict[str, Any], action: str
+        self, stream: str, config: ConsumerConfig | None, fields: "ConsumerKeywords", action: str
     ) -> PullConsumer:
         call = f"{action or 'create_or_update'}_consumer"
         made = _config_of(ConsumerConfig, config, fields, call)
@@ -569,7 +600,10 @@ class JetStream:
     # -- push consumers ------------------------------------------------------------------------
 
     async def create_push_consumer(
-        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+        self,
+        stream: str,
+        config: ConsumerConfig | None = None,
+        **fields: "Unpack[ConsumerKeywords]",
     ) -> PushConsumer:
         """Make a push consumer; see `create_consumer`.
 
@@ -578,19 +612,28 @@ class JetStream:
         return await self._put_push(stream, config, fields, "create")
 
     async def update_push_consumer(
-        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+        self,
+        stream: str,
+        config: ConsumerConfig | None = None,
+        **fields: "Unpack[ConsumerKeywords]",
     ) -> PushConsumer:
         """Give a push consumer another configuration. Raises `ConsumerNotFoundError`."""
         return await self._put_push(stream, config, fields, "update")
 
     async def create_or_update_push_consumer(
-        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+        self,
+        stream: str,
+        config: ConsumerConfig | None = None,
+        **fields: "Unpack[ConsumerKeywords]",
     ) -> PushConsumer:
         """Update the push consumer if it exists, else make it."""
         return await self._put_push(stream, config, fields, "")
 
     async def get_or_create_push_consumer(
-        self, stream: str, config: ConsumerConfig | None = None, **fields: Any
+        self,
+        stream: str,
+        config: ConsumerConfig | None = None,
+        **fields: "Unpack[ConsumerKeywords]",
     ) -> PushConsumer:
         """The push consumer as it is; made if there is none."""
         made = _config_of(ConsumerConfig, config, fields, "get_or_create_push_consumer")
@@ -598,7 +641,7 @@ class JetStream:
         return there or await self._put_push(stream, made, {}, "create")
 
     async def _put_push(
-        self, stream: str, config: ConsumerConfig | None, fields: dict[str, Any], action: str
+        self, stream: str, config: ConsumerConfig | None, fields: "ConsumerKeywords", action: str
     ) -> PushConsumer:
         call = f"{action or 'create_or_update'}_push_consumer"
         made = _config_of(ConsumerConfig, config, fields, call)
@@ -615,7 +658,10 @@ class JetStream:
         return PushConsumer(self, await self.consumer_info(stream, name))
 
     def ordered_consumer(
-        self, stream: str, config: OrderedConsumerConfig | None = None, **fields: Any
+        self,
+        stream: str,
+        config: OrderedConsumerConfig | None = None,
+        **fields: "Unpack[OrderedConsumerKeywords]",
     ) -> OrderedConsumer:
         """Read a stream in order, with nothing to acknowledge. The server is not asked yet."""
         check_stream_name(stream)
@@ -715,7 +761,7 @@ class JetStream:
         *,
         type: Any = None,
         key_codec: "KeyCodec | None" = None,
-        **options: Any,
+        **options: "Unpack[KeyValueKeywords]",
     ) -> "KeyValue":
         """Make a bucket from a `KeyValueConfig`, or from its name and fields as `options`.
 
@@ -734,7 +780,7 @@ class JetStream:
         *,
         type: Any = None,
         key_codec: "KeyCodec | None" = None,
-        **options: Any,
+        **options: "Unpack[KeyValueKeywords]",
     ) -> "KeyValue":
         """Give a bucket another configuration, the whole of it. Raises `BucketNotFoundError`."""
         from slipstream.client.kv.bucket import config_of, update_bucket
@@ -748,7 +794,7 @@ class JetStream:
         *,
         type: Any = None,
         key_codec: "KeyCodec | None" = None,
-        **options: Any,
+        **options: "Unpack[KeyValueKeywords]",
     ) -> "KeyValue":
         """A bucket with this configuration, whether there was one or not."""
         from slipstream.client.kv.bucket import config_of, create_or_update_bucket
@@ -787,7 +833,9 @@ class JetStream:
     # -- object stores -------------------------------------------------------------------------
 
     async def create_object_store(
-        self, config: "ObjectStoreConfig | str | None" = None, **options: Any
+        self,
+        config: "ObjectStoreConfig | str | None" = None,
+        **options: "Unpack[ObjectStoreKeywords]",
     ) -> "ObjectStore":
         """Make a store from an `ObjectStoreConfig`, or from its name and fields as `options`.
 
@@ -799,7 +847,9 @@ class JetStream:
         return await create_store(self, config_of(config, options))
 
     async def update_object_store(
-        self, config: "ObjectStoreConfig | str | None" = None, **options: Any
+        self,
+        config: "ObjectStoreConfig | str | None" = None,
+        **options: "Unpack[ObjectStoreKeywords]",
     ) -> "ObjectStore":
         """Give a store another configuration, the whole of it. Raises `StoreNotFoundError`."""
         from slipstream.client.object_store.store import config_of, update_store
@@ -807,7 +857,9 @@ class JetStream:
         return await update_store(self, config_of(config, options))
 
     async def create_or_update_object_store(
-        self, config: "ObjectStoreConfig | str | None" = None, **options: Any
+        self,
+        config: "ObjectStoreConfig | str | None" = None,
+        **options: "Unpack[ObjectStoreKeywords]",
     ) -> "ObjectStore":
         """A store with this configuration, whether there was one or not."""
         from slipstream.client.object_store.store import config_of, create_or_update_store
@@ -852,13 +904,19 @@ async def _if_there(
         return None
 
 
-def _config_of(kind: type[D], config: D | None, fields: dict[str, Any], call: str) -> D:
+def _config_of(kind: type[D], config: D | None, fields: Mapping[str, object], call: str) -> D:
     """The configuration given as an object, as its fields, or as both.
 
-    Raises TypeError for a field that there is not, with the name of the `call`.
+    Raises TypeError for a field that there is not, and for what is no configuration, with the name
+    of the `call`.
     """
+    given: object = config  # whatever its type says
+    if given is not None and not isinstance(given, kind):
+        hint = f"; is it name={given!r}?" if isinstance(given, str) else ""
+        raise TypeError(f"{call} takes a {kind.__name__} or its fields, not {given!r}{hint}")
     if unknown := fields.keys() - set(kind.__struct_fields__):
         raise TypeError(unknown_name(call, "field", unknown, kind.__struct_fields__))
-    if config is None:
-        return kind(**fields)
-    return config.replace(**fields) if fields else config
+    if config is not None:
+        return config.replace(**fields) if fields else config
+    make: Callable[..., D] = kind
+    return make(**fields)

@@ -49,6 +49,7 @@ from slipstream.client.jetstream.status import StatusMeaning, meaning_of, pendin
 from slipstream.client.message import Message
 from slipstream.client.reply_future import ReplyFuture
 from slipstream.model.durations import to_nanoseconds, to_seconds
+from slipstream.model.unknown_name import unknown_name
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection
@@ -136,10 +137,9 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, options: PullOptions, heartbeat_default: float | None = None) -> "Pull":
         """Fill in and check; raises ValueError for what cannot be, TypeError for what is not."""
-        known = set(PullOptions.__annotations__)
-        unknown = set(options) - known
-        if unknown:
-            raise TypeError(f"pulling has no option {', '.join(sorted(unknown))}")
+        if unknown := options.keys() - PullOptions.__annotations__.keys():
+            known = [*PullOptions.__annotations__, "type", "on_error"]
+            raise TypeError(unknown_name("pulling", "option", unknown, known))
         max_bytes = options.get("max_bytes", 0)
         max_messages = options.get("max_messages", BATCH_UNBOUNDED if max_bytes else MAX_MESSAGES)
         expires = to_seconds(options.get("expires", EXPIRES), "expires")
@@ -191,6 +191,13 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
             stop_after=count,
             group=group_of(group),
         )
+
+
+def check_names(call: str, group: GroupOptions) -> None:
+    """Raise TypeError for keywords of `call` that are none of priority groups'."""
+    if unknown := group.keys() - GroupOptions.__annotations__.keys():
+        known = [*GroupOptions.__annotations__, "timeout", "heartbeat", "max_bytes", "type"]
+        raise TypeError(unknown_name(call, "option", unknown, known))
 
 
 def group_of(options: "PullOptions | GroupOptions") -> GroupOptions:

@@ -6,7 +6,7 @@ consumer = await stream.create_consumer(durable_name="billing")
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from slipstream.client.jetstream.api import check_subject
 from slipstream.client.jetstream.consumer import PullConsumer
@@ -19,8 +19,14 @@ from slipstream.model.infos import ConsumerInfo, ConsumerPauseInfo, StreamInfo
 from slipstream.model.times import datetime_text
 
 if TYPE_CHECKING:
+    from slipstream.client.arrow.keywords import ScanKeywords
     from slipstream.client.arrow.scan import Scan
     from slipstream.client.jetstream.context import JetStream
+    from slipstream.client.jetstream.keywords import (
+        ConsumerKeywords,
+        OrderedConsumerKeywords,
+        StreamKeywords,
+    )
 
 
 class Stream:
@@ -72,10 +78,13 @@ class Stream:
         """Each subject that matches `filter`, with the number of its messages, page by page."""
         return self._js.stream_subjects(self._name, filter)
 
-    async def update(self, config: StreamConfig | None = None, **fields: Any) -> StreamInfo:
+    async def update(
+        self, config: StreamConfig | None = None, **fields: "Unpack[StreamKeywords]"
+    ) -> StreamInfo:
         """Change the configuration: some fields of the current one, or another one as a whole."""
         base = (await self.info()).config if config is None else config
-        updated = await self._js.update_stream(base, **{"name": self._name, **fields})
+        fields.setdefault("name", self._name)
+        updated = await self._js.update_stream(base, **fields)
         self._info = updated.cached_info
         return self._info
 
@@ -180,7 +189,7 @@ class Stream:
         end: "int | datetime | None" = None,
         *,
         subjects: "str | list[str] | None" = None,
-        **options: Any,
+        **options: "Unpack[ScanKeywords]",
     ) -> "Scan":
         """The messages from `start` to `end` as an iterator of `pyarrow.RecordBatch`.
 
@@ -203,7 +212,7 @@ class Stream:
     # -- consumers -----------------------------------------------------------------------------
 
     async def create_consumer(
-        self, config: ConsumerConfig | None = None, **fields: Any
+        self, config: ConsumerConfig | None = None, **fields: "Unpack[ConsumerKeywords]"
     ) -> PullConsumer:
         """Make a pull consumer from a `config`, from its fields, or from both.
 
@@ -212,19 +221,19 @@ class Stream:
         return await self._js.create_consumer(self._name, config, **fields)
 
     async def update_consumer(
-        self, config: ConsumerConfig | None = None, **fields: Any
+        self, config: ConsumerConfig | None = None, **fields: "Unpack[ConsumerKeywords]"
     ) -> PullConsumer:
         """Give a pull consumer another configuration. Raises `ConsumerNotFoundError`."""
         return await self._js.update_consumer(self._name, config, **fields)
 
     async def create_or_update_consumer(
-        self, config: ConsumerConfig | None = None, **fields: Any
+        self, config: ConsumerConfig | None = None, **fields: "Unpack[ConsumerKeywords]"
     ) -> PullConsumer:
         """Update the pull consumer if it exists, else make it."""
         return await self._js.create_or_update_consumer(self._name, config, **fields)
 
     async def get_or_create_consumer(
-        self, config: ConsumerConfig | None = None, **fields: Any
+        self, config: ConsumerConfig | None = None, **fields: "Unpack[ConsumerKeywords]"
     ) -> PullConsumer:
         """The pull consumer as it is; made if there is none."""
         return await self._js.get_or_create_consumer(self._name, config, **fields)
@@ -234,25 +243,25 @@ class Stream:
         return await self._js.consumer(self._name, name)
 
     async def create_push_consumer(
-        self, config: ConsumerConfig | None = None, **fields: Any
+        self, config: ConsumerConfig | None = None, **fields: "Unpack[ConsumerKeywords]"
     ) -> PushConsumer:
         """Make a push consumer; without a `deliver_subject` it sends to a new inbox."""
         return await self._js.create_push_consumer(self._name, config, **fields)
 
     async def update_push_consumer(
-        self, config: ConsumerConfig | None = None, **fields: Any
+        self, config: ConsumerConfig | None = None, **fields: "Unpack[ConsumerKeywords]"
     ) -> PushConsumer:
         """Give a push consumer another configuration. Raises `ConsumerNotFoundError`."""
         return await self._js.update_push_consumer(self._name, config, **fields)
 
     async def create_or_update_push_consumer(
-        self, config: ConsumerConfig | None = None, **fields: Any
+        self, config: ConsumerConfig | None = None, **fields: "Unpack[ConsumerKeywords]"
     ) -> PushConsumer:
         """Update the push consumer if it exists, else make it."""
         return await self._js.create_or_update_push_consumer(self._name, config, **fields)
 
     async def get_or_create_push_consumer(
-        self, config: ConsumerConfig | None = None, **fields: Any
+        self, config: ConsumerConfig | None = None, **fields: "Unpack[ConsumerKeywords]"
     ) -> PushConsumer:
         """The push consumer as it is; made if there is none."""
         return await self._js.get_or_create_push_consumer(self._name, config, **fields)
@@ -262,7 +271,9 @@ class Stream:
         return await self._js.push_consumer(self._name, name)
 
     def ordered_consumer(
-        self, config: OrderedConsumerConfig | None = None, **fields: Any
+        self,
+        config: OrderedConsumerConfig | None = None,
+        **fields: "Unpack[OrderedConsumerKeywords]",
     ) -> OrderedConsumer:
         """Read the stream in order, with nothing to acknowledge."""
         return self._js.ordered_consumer(self._name, config, **fields)

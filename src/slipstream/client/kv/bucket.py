@@ -51,9 +51,11 @@ from slipstream.client.kv.errors import (
 from slipstream.model.durations import to_seconds
 from slipstream.model.error_codes import ErrorCode
 from slipstream.model.header_names import NATS_ROLLUP
+from slipstream.model.unknown_name import unknown_name
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
+    from slipstream.client.kv.keywords import KeyValueKeywords
     from slipstream.model.configurations import StreamConfig
     from slipstream.model.infos import StreamInfo
 
@@ -415,14 +417,19 @@ MARKER_API_LEVEL = 1
 """The level of the server's API from which on it knows markers and TTLs (nats-server 2.11)."""
 
 
-def config_of(config: "KeyValueConfig | str | None", options: dict[str, Any]) -> KeyValueConfig:
+def config_of(config: "KeyValueConfig | str | None", options: "KeyValueKeywords") -> KeyValueConfig:
     """The configuration given as an object, or as a name and options."""
     if isinstance(config, KeyValueConfig):
         if options:
             raise BucketOptionError("give a KeyValueConfig or options, not both")
         return config
+    if unknown := options.keys() - set(KeyValueConfig.__struct_fields__):
+        known = KeyValueConfig.__struct_fields__
+        raise TypeError(unknown_name("a key-value bucket", "option", unknown, known))
     if config is not None:
-        options = {"bucket": config, **options}
+        options.setdefault("bucket", config)
+    if "bucket" not in options:
+        raise TypeError("a key-value bucket needs a name: give it first, or a KeyValueConfig")
     return KeyValueConfig(**options)
 
 

@@ -20,7 +20,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, M
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, TypeAlias, TypeVar, Unpack
 
 import msgspec
 
@@ -57,10 +57,12 @@ from slipstream.client.object_store.info import (
 from slipstream.client.object_store.reader import Chunks, Digest, ObjectReader, Progress
 from slipstream.errors import Error
 from slipstream.model.durations import to_seconds
+from slipstream.model.unknown_name import unknown_name
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
     from slipstream.client.jetstream.stream import Stream
+    from slipstream.client.object_store.keywords import ObjectStoreKeywords, PutKeywords
     from slipstream.model.infos import StreamInfo
 
 T = TypeVar("T")
@@ -368,7 +370,9 @@ class ObjectStore:
             await self._remove_chunks(info.nuid)
         return False
 
-    async def put_file(self, path: "Path | str", name: str = "", **options: Any) -> ObjectInfo:
+    async def put_file(
+        self, path: "Path | str", name: str = "", **options: "Unpack[PutKeywords]"
+    ) -> ObjectInfo:
         """Store the file at `path`, as `name` or the path's text; `options` are those of `put`."""
         return await self.put(name or str(path), Path(path), **options)
 
@@ -646,15 +650,20 @@ _ALL_SUBJECTS = "$O.*.C.>"
 
 
 def config_of(
-    config: "ObjectStoreConfig | str | None", options: dict[str, Any]
+    config: "ObjectStoreConfig | str | None", options: "ObjectStoreKeywords"
 ) -> ObjectStoreConfig:
     """The configuration given as an object, or as a name and options."""
     if isinstance(config, ObjectStoreConfig):
         if options:
             raise BadObjectError("give an ObjectStoreConfig or options, not both")
         return config
+    if unknown := options.keys() - set(ObjectStoreConfig.__struct_fields__):
+        known = ObjectStoreConfig.__struct_fields__
+        raise TypeError(unknown_name("an object store", "option", unknown, known))
     if config is not None:
-        options = {"bucket": config, **options}
+        options.setdefault("bucket", config)
+    if "bucket" not in options:
+        raise TypeError("an object store needs a name: give it first, or an ObjectStoreConfig")
     return ObjectStoreConfig(**options)
 
 
