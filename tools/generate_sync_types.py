@@ -256,7 +256,7 @@ class Stub:
         if _is_type_variable(node):
             assert node is not None
             self.variables[called] = _written(node)
-            self.names["TypeVar"] = home(module, "TypeVar")
+            self.names["TypeVar"] = ("typing_extensions", "TypeVar")
             return
         other = self.names.setdefault(called, (module, name))
         if other != (module, name):
@@ -305,20 +305,24 @@ class Stub:
     def add_class(self, module: str, node: ast.ClassDef) -> None:
         """A class: its attributes, and each method that is for callers."""
         bases = [self._base(module, base) for base in node.bases]
-        shown = [base for base in bases if base] or ["Facade"]
+        shown = [base for base in bases if base]
+        if not any(base in CLASSES for base in shown):
+            shown.insert(0, "Facade")
         self.lines += [f"class {node.name}({', '.join(shown)}):"]
-        self._add_docstring(node, "    ")
+        self._add_docstring(ast.get_docstring(node, clean=False) or "", "    ")
         self._add_attributes(module, node)
         for base in node.bases:
             self._add_items(module, base)
         hooks = _hooks(module, node)
+        texts = _docstrings(node)
         overloaded: set[str] = set()
         for method in node.body:
             if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             is_overload = any(ast.unparse(one) == "overload" for one in method.decorator_list)
             if method.name not in hooks and (is_overload or method.name not in overloaded):
-                self.add_function(module, method, "    ")
+                text = "" if method.name in overloaded else texts.get(method.name, "")
+                self.add_function(module, method, "    ", text)
             if is_overload:
                 overloaded.add(method.name)
         self.lines.append("")
@@ -343,10 +347,8 @@ class Stub:
                 continue
             self.lines.append(f"    {name}: {_written(seen)}")
 
-    def _add_docstring(self, node: ast.AST, indent: str) -> None:
-        assert isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        text = ast.get_docstring(node, clean=False)
-        if text is None:
+    def _add_docstring(self, text: str, indent: str) -> None:
+        if not text:
             self.lines[-1] += " ..."
             return
         text = re.sub(r"\basync (for|with)\b", r"\1", text)
@@ -354,7 +356,7 @@ class Stub:
         self.lines.append(f'{indent}"""{text}"""')
 
     def add_function(
-        self, module: str, node: ast.FunctionDef | ast.AsyncFunctionDef, indent: str
+        self, module: str, node: ast.FunctionDef | ast.AsyncFunctionDef, indent: str, text: str
     ) -> None:
         """A function, if it is for callers."""
         name = DUNDERS.get(node.name, node.name)
@@ -377,7 +379,7 @@ class Stub:
             self.lines += [begin, *(f"{indent}    {one}," for one in shown), indent + end]
         else:
             self.lines.append(line)
-        self._add_docstring(node, indent + "    ")
+        self._add_docstring(text, indent + "    ")
 
     def _parameters(self, module: str, given: ast.arguments) -> list[str]:
         positional = [*given.posonlyargs, *given.args]
@@ -411,6 +413,17 @@ class Stub:
 def _written(node: ast.AST) -> str:
     """The source of `node`, with the quotes that all other source has."""
     return ast.unparse(node).replace("'", '"')
+
+
+def _docstrings(node: ast.ClassDef) -> dict[str, str]:
+    """What each method says of itself; of those with overloads, the one that has the body."""
+    methods = [one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    texts = [(one.name, ast.get_docstring(one, clean=False)) for one in methods]
+    found: dict[str, str] = {}
+    for name, text in texts:
+        if text:
+            found.setdefault(name, text)
+    return found
 
 
 def _hooks(module: str, node: ast.ClassDef) -> set[str]:
@@ -472,7 +485,7 @@ def text() -> str:
     sync = "slipstream.client.sync"
     connect = module_of(sync).defined["connect"]
     assert isinstance(connect, ast.FunctionDef)
-    stub.add_function(sync, connect, "")
+    stub.add_function(sync, connect, "", ast.get_docstring(connect, clean=False) or "")
     return stub.text()
 
 

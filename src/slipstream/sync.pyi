@@ -14,10 +14,11 @@ from pathlib import Path
 from socket import socket
 from ssl import SSLContext
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, TypedDict, Unpack, overload
+from typing import Any, Generic, Literal, Self, TypedDict, Unpack, overload
+from typing_extensions import TypeVar
 from slipstream.client.arrow.keywords import ScanKeywords
 from slipstream.client.auth import Identity
-from slipstream.client.codecs import Codec
+from slipstream.client.codecs import Codec, Kind
 from slipstream.client.connection import Status
 from slipstream.client.errors import PermissionsError
 from slipstream.client.events import Event
@@ -94,7 +95,10 @@ __all__ = [
     "connect",
 ]
 
+D = TypeVar("D")
+Given = TypeVar("Given", default=bytes)
 T = TypeVar("T")
+Value_co = TypeVar("Value_co", covariant=True, default=Any)
 
 class Facade:
     """An object of the asyncio client, for callers without a loop."""
@@ -103,9 +107,9 @@ class ServiceKeywords(TypedDict, total=False):
     description: str
     metadata: Mapping[str, str] | None
     queue_group: str | None
-    stats_data: Callable[[Endpoint], Any] | None
-    on_error: Callable[[Service, Exception], Any] | None
-    on_stop: Callable[[Service], Any] | None
+    stats_data: Callable[[Endpoint], object] | None
+    on_error: Callable[[Service, Exception], object] | None
+    on_stop: Callable[[Service], object] | None
 
 class JetStreamKeywords(TypedDict, total=False):
     domain: str
@@ -203,11 +207,14 @@ class Message(Facade):
 
         Decoded at each use; raises `CodecError` if the payload is not of that type.
         """
-    def decode(self, type: type[T]) -> T:
+    @overload
+    def decode(self, type: Kind[T]) -> T:
         """`data` as a value of `type`: a Struct, dataclass, pydantic model, `str`, or a `Codec`.
 
         Raises `CodecError` if it is not.
         """
+    @overload
+    def decode(self, type: object) -> Any: ...
     def expect(self, kind: Any) -> None:
         """Let `value` be of this type."""
     @property
@@ -499,8 +506,11 @@ class Connection(Facade):
         trace: TracebackType | None,
     ) -> None: ...
 
-class ServiceRequest(Facade):
-    """What a handler gets: `data`, `headers`, `subject`; it answers by returning, or `respond`."""
+class ServiceRequest(Facade, Generic[Value_co]):
+    """What a handler gets: `data`, `headers`, `subject`; it answers by returning, or `respond`.
+
+    Type checkers know the type of `value`: with ``type=Order`` it is a `ServiceRequest[Order]`.
+    """
     message: Message
     answered: bool
     error: str
@@ -514,10 +524,13 @@ class ServiceRequest(Facade):
     def reply(self) -> str:
         """Where the answer goes; "" if none is awaited."""
     @property
-    def value(self) -> Any:
+    def value(self) -> Value_co:
         """The payload as the endpoint's `type`; raises `CodecError`, which answers with a 400."""
-    def decode(self, type: type[T]) -> T:
+    @overload
+    def decode(self, type: Kind[T]) -> T:
         """The payload as a `type`; raises `CodecError`, which answers with a 400."""
+    @overload
+    def decode(self, type: object) -> Any: ...
     @property
     def headers(self) -> Headers:
         """Its headers."""
@@ -557,17 +570,18 @@ class Group(Facade):
     """Endpoints under a common prefix of their subjects."""
     def add_group(self, prefix: str, *, queue_group: QueueGroup = "") -> Group:
         """A group inside this one."""
+    @overload
     def add_endpoint(
         self,
         name: str,
-        handler: Callable[[ServiceRequest], Answer],
+        handler: Callable[[ServiceRequest[Given]], Answer],
         *,
         subject: str = "",
         queue_group: QueueGroup = "",
         metadata: Mapping[str, str] | None = None,
         concurrency: int = 1,
-        stats_data: Callable[[Endpoint], Any] | None = None,
-        type: Any = None,
+        stats_data: Callable[[Endpoint], object] | None = None,
+        type: Kind[Given] | None = None,
         max_messages_pending: int = 0,
         max_bytes_pending: int = 0,
     ) -> Endpoint:
@@ -580,6 +594,21 @@ class Group(Facade):
         ``request.value`` is of `type`; a request that is not is answered with a 400. As many
         requests wait as `subscribe` would let. Raises `ConfigError`, `InvalidSubjectError`.
         """
+    @overload
+    def add_endpoint(
+        self,
+        name: str,
+        handler: Callable[[ServiceRequest], Answer],
+        *,
+        subject: str = "",
+        queue_group: QueueGroup = "",
+        metadata: Mapping[str, str] | None = None,
+        concurrency: int = 1,
+        stats_data: Callable[[Endpoint], object] | None = None,
+        type: object,
+        max_messages_pending: int = 0,
+        max_bytes_pending: int = 0,
+    ) -> Endpoint: ...
 
 class Service(Group):
     """A service; `Connection.add_service` makes it. Leaving the context stops it.
@@ -591,7 +620,7 @@ class Service(Group):
     name: str
     version: str
     description: str
-    stats_data: Callable[[Endpoint], Any] | None
+    stats_data: Callable[[Endpoint], object] | None
     endpoints: list[Endpoint]
     def add_group(self, prefix: str, *, queue_group: QueueGroup = "") -> Group:
         """A group whose endpoints' subjects begin with `prefix`."""
@@ -1322,7 +1351,8 @@ class JetStream(Facade):
     def timeout(self) -> float:
         """Seconds that a request to the API, or a `publish`, may take; may be set."""
     @timeout.setter
-    def timeout(self, value: float | timedelta) -> None: ...
+    def timeout(self, value: float | timedelta) -> None:
+        """Seconds that a request to the API, or a `publish`, may take; may be set."""
     def publish(
         self,
         subject: str,
@@ -1599,46 +1629,85 @@ class JetStream(Facade):
         """Names of a stream's consumers."""
     def consumers(self, stream: str) -> Iterator[ConsumerInfo]:
         """Infos of a stream's consumers."""
+    @overload
     def create_key_value(
         self,
         config: KeyValueConfig | str | None = None,
         *,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         key_codec: KeyCodec | None = None,
         **options: Unpack[KeyValueKeywords],
-    ) -> KeyValue:
+    ) -> KeyValue[Given]:
         """Make a bucket from a `KeyValueConfig`, or from its name and fields as `options`.
 
         Succeeds if it exists with the same configuration. Values come back as `type` (bytes if
         none is given); `key_codec` lets keys be any text. Raises `BucketExistsError`,
         `BucketOptionError`, `InvalidBucketNameError`.
         """
+    @overload
+    def create_key_value(
+        self,
+        config: KeyValueConfig | str | None = None,
+        *,
+        type: object,
+        key_codec: KeyCodec | None = None,
+        **options: Unpack[KeyValueKeywords],
+    ) -> KeyValue[Any]: ...
+    @overload
     def update_key_value(
         self,
         config: KeyValueConfig | str | None = None,
         *,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         key_codec: KeyCodec | None = None,
         **options: Unpack[KeyValueKeywords],
-    ) -> KeyValue:
+    ) -> KeyValue[Given]:
         """Give a bucket another configuration, the whole of it. Raises `BucketNotFoundError`."""
+    @overload
+    def update_key_value(
+        self,
+        config: KeyValueConfig | str | None = None,
+        *,
+        type: object,
+        key_codec: KeyCodec | None = None,
+        **options: Unpack[KeyValueKeywords],
+    ) -> KeyValue[Any]: ...
+    @overload
     def create_or_update_key_value(
         self,
         config: KeyValueConfig | str | None = None,
         *,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         key_codec: KeyCodec | None = None,
         **options: Unpack[KeyValueKeywords],
-    ) -> KeyValue:
+    ) -> KeyValue[Given]:
         """A bucket with this configuration, whether there was one or not."""
+    @overload
+    def create_or_update_key_value(
+        self,
+        config: KeyValueConfig | str | None = None,
+        *,
+        type: object,
+        key_codec: KeyCodec | None = None,
+        **options: Unpack[KeyValueKeywords],
+    ) -> KeyValue[Any]: ...
+    @overload
     def key_value(
         self,
         bucket: str,
         *,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         key_codec: KeyCodec | None = None,
-    ) -> KeyValue:
+    ) -> KeyValue[Given]:
         """A bucket that exists. Raises `BucketNotFoundError`, `BadBucketError`."""
+    @overload
+    def key_value(
+        self,
+        bucket: str,
+        *,
+        type: object,
+        key_codec: KeyCodec | None = None,
+    ) -> KeyValue[Any]: ...
     def delete_key_value(self, bucket: str) -> None:
         """Remove a bucket with all its values. Raises `BucketNotFoundError`."""
     def key_value_names(self) -> Iterator[str]:
@@ -1676,7 +1745,7 @@ class JetStream(Facade):
     def object_stores(self) -> Iterator[ObjectStoreStatus]:
         """The status of every store, asked for page by page."""
 
-class Watch(Facade):
+class Watch(Facade, Generic[Value_co]):
     """Entries as they come; made by `KeyValue.watch`.
 
     Iterate over it, or ask for the `next`. None comes once, when all that there was at the start
@@ -1685,7 +1754,7 @@ class Watch(Facade):
     """
     def start(self) -> None:
         """Begin; done by `KeyValue.watch`."""
-    def next(self) -> KeyValueEntry | None:
+    def next(self) -> KeyValueEntry[Value_co | None] | None:
         """The next entry; None once, after the initial values.
 
         Raises StopAsyncIteration once it is stopped.
@@ -1693,7 +1762,7 @@ class Watch(Facade):
     def stop(self) -> None:
         """End it; an iteration over it ends."""
     def __iter__(self) -> Self: ...
-    def __next__(self) -> KeyValueEntry | None: ...
+    def __next__(self) -> KeyValueEntry[Value_co | None] | None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -1702,11 +1771,12 @@ class Watch(Facade):
         trace: TracebackType | None,
     ) -> None: ...
 
-class KeyValue(Facade):
+class KeyValue(Facade, Generic[Value_co]):
     """A bucket; made by `js.key_value` and `js.create_key_value`.
 
     Keys are text; values are whatever `encode` takes, and come back as the `type` the bucket was
-    opened with (bytes if with none).
+    opened with (bytes if with none). Type checkers know that type: with ``type=Order`` it is a
+    `KeyValue[Order]`, and its entries have an Order or, where a key may be deleted, None.
     """
     @property
     def bucket(self) -> str:
@@ -1748,14 +1818,22 @@ class KeyValue(Facade):
 
         Raises `RevisionMismatchError`, and `BucketOptionError` as `create` does.
         """
-    def get(self, key: str, *, revision: int | None = None) -> KeyValueEntry:
+    def get(self, key: str, *, revision: int | None = None) -> KeyValueEntry[Value_co]:
         """The latest entry of `key`, or the one of a `revision`.
 
         Raises `KeyNotFoundError`; the more special `KeyDeletedError` if that entry is a delete.
         """
-    def get_value(self, key: str, default: Any = None) -> Any:
+    @overload
+    def get_value(self, key: str) -> Value_co | None:
         """The latest value of `key`, or `default` if it has none."""
-    def entry(self, key: str, *, revision: int | None = None) -> KeyValueEntry | None:
+    @overload
+    def get_value(self, key: str, default: D) -> Value_co | D: ...
+    def entry(
+        self,
+        key: str,
+        *,
+        revision: int | None = None,
+    ) -> KeyValueEntry[Value_co | None] | None:
         """As `get`, without its errors: a delete is an entry too, None means no entry."""
     def watch(
         self,
@@ -1767,7 +1845,7 @@ class KeyValue(Facade):
         meta_only: bool = False,
         resume_from: int = 0,
         heartbeat: float | timedelta = ...,
-    ) -> Watch:
+    ) -> Watch[Value_co]:
         """Entries of the `keys` (a key, a pattern or several) as they are, then as they change.
 
         The watch yields the latest entry of each key, then None once (all initial values are
@@ -1785,7 +1863,7 @@ class KeyValue(Facade):
         """The keys that have a value, sorted; the server applies the `filters` (patterns)."""
     def iterate_keys(self, filters: str | Iterable[str] = ">") -> Iterator[str]:
         """The keys that have a value, one by one, each once; for buckets with very many."""
-    def history(self, key: str) -> list[KeyValueEntry]:
+    def history(self, key: str) -> list[KeyValueEntry[Value_co | None]]:
         """All kept entries of `key`, the oldest first. Raises `KeyNotFoundError` if there is none.
 
         `key` may be a pattern: then of all keys that match, in the order in which they came.

@@ -45,7 +45,7 @@ async def consumers(stream: slipstream.client.jetstream.Stream) -> None:
 
 async def buckets(js: slipstream.JetStream) -> None:
     await js.create_key_value("prefs", history=5, ttl=timedelta(hours=1))
-    await js.create_key_value("prefs", histroy=5)  # type: ignore[call-arg]
+    await js.create_key_value("prefs", histroy=5)  # type: ignore[call-overload]
     store = await js.create_object_store("files", max_bytes=1 << 30)
     await js.create_object_store("files", max_byte=1 << 30)  # type: ignore[call-arg]
     await store.put_file("a.txt", chunk_size=1024)
@@ -66,5 +66,5 @@ def without_await(url: str) -> None:
         nc.add_service("calculator", "1.0.0", on_stop=stopped)
         nc.jetstream().create_stream(name="ORDERS", max_age=60)
         nc.jetstream().create_stream(nmae="ORDERS")  # type: ignore[call-arg]
-        nc.jetstream().create_key_value("prefs", histroy=5)  # type: ignore[call-arg]
+        nc.jetstream().create_key_value("prefs", histroy=5)  # type: ignore[call-overload]
     slipstream.sync.connect(url, nmae="billing")  # type: ignore[call-arg]

@@ -1,7 +1,7 @@
 """What a type checker knows of `slipstream.sync`."""
 
 from collections.abc import Iterator
-from typing import assert_type
+from typing import Any, assert_type
 
 import pyarrow
 
@@ -95,7 +95,7 @@ def buckets(kv: KeyValue, js: JetStream) -> None:
     assert_type(kv.keys(), list[str])
     with kv.watch() as watch:
         for entry in watch:
-            assert_type(entry, KeyValueEntry | None)
+            assert_type(entry, KeyValueEntry[Any | None] | None)
     store = js.object_store("files")
     with store.open("a") as reader:
         assert_type(reader, ObjectReader)

@@ -20,7 +20,7 @@ refused when the codec is asked for, not when the first message comes in.
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast, overload, runtime_checkable
 
 import msgspec
 
@@ -30,7 +30,7 @@ from slipstream.wire.headers import Headers
 T = TypeVar("T")
 R = TypeVar("R")
 
-__all__ = ["BytesCodec", "Codec", "CodecChain", "CodecError", "JsonCodec", "MessageCodec"]
+__all__ = ["BytesCodec", "Codec", "CodecChain", "CodecError", "JsonCodec", "Kind", "MessageCodec"]
 __all__ += ["MsgpackCodec", "Registry", "TextCodec", "Utf8Codec"]
 __all__ += ["codec_for", "decode", "decode_message", "encode", "encode_message"]
 
@@ -80,6 +80,10 @@ class MessageCodec(Codec[T], Protocol[T]):
         ...
 
 
+# Where type checkers know a value's type from: a class or a codec. Of anything else that is a type,
+# such as `A | B`, a value is Any to them.
+Kind: TypeAlias = type[T] | Codec[T]
+
 # Gives the codec for a type; None if it does not know the type. Never asked for bytes or text.
 Registry: TypeAlias = Callable[[Any], Codec[Any] | None]
 
@@ -107,6 +111,10 @@ class TextCodec:
 class JsonCodec(Generic[T]):
     """JSON of any type that msgspec checks: Struct, dataclass, TypedDict, numbers, lists, dicts."""
 
+    @overload
+    def __init__(self, kind: type[T]) -> None: ...
+    @overload
+    def __init__(self: "JsonCodec[Any]", kind: object) -> None: ...
     def __init__(self, kind: Any) -> None:
         self._encoder = msgspec.json.Encoder()
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
@@ -121,6 +129,10 @@ class JsonCodec(Generic[T]):
 class MsgpackCodec(Generic[T]):
     """MessagePack of the same types as `JsonCodec`: smaller and faster, for programs alone."""
 
+    @overload
+    def __init__(self, kind: type[T]) -> None: ...
+    @overload
+    def __init__(self: "MsgpackCodec[Any]", kind: object) -> None: ...
     def __init__(self, kind: Any) -> None:
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
@@ -138,6 +150,10 @@ class Utf8Codec(Generic[T]):
     What other clients write with `strconv` or `NatsUtf8PrimitivesSerializer`, and people by hand.
     """
 
+    @overload
+    def __init__(self, kind: type[T]) -> None: ...
+    @overload
+    def __init__(self: "Utf8Codec[Any]", kind: object) -> None: ...
     def __init__(self, kind: Any) -> None:
         self._kind = kind
 
@@ -272,7 +288,11 @@ def encode_message(
         raise CodecError(f"a {type(value).__name__} could not be encoded: {error}") from error
 
 
-def decode(data: bytes, kind: Any, where: str = "the payload") -> Any:
+@overload
+def decode(data: bytes, kind: "Kind[T]", where: str = "the payload") -> T: ...
+@overload
+def decode(data: bytes, kind: object, where: str = "the payload") -> Any: ...
+def decode(data: bytes, kind: object, where: str = "the payload") -> object:
     """The value in `data`: `kind` is a type or a `Codec`; `where` names the payload in errors.
 
     Raises `CodecError` with the codec's own error as its cause.

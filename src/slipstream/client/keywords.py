@@ -77,6 +77,6 @@ class ServiceKeywords(TypedDict, total=False):
     description: str
     metadata: Mapping[str, str] | None
     queue_group: str | None
-    stats_data: Callable[[Endpoint], Any] | None
-    on_error: Callable[[Service, Exception], Any] | None
-    on_stop: Callable[[Service], Any] | None
+    stats_data: Callable[[Endpoint], object] | None
+    on_error: Callable[[Service, Exception], object] | None
+    on_stop: Callable[[Service], object] | None

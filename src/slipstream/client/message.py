@@ -4,10 +4,10 @@ What a message is made of is cut out of the read once; text and headers are deco
 asked for, and then kept.
 """
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import slipstream.wire.ascii as char
-from slipstream.client.codecs import decode_message
+from slipstream.client.codecs import Kind, decode_message
 from slipstream.client.errors import NoReplySubjectError
 from slipstream.client.payload import HeadersLike, Payload, header_bytes, payload_bytes
 from slipstream.client.payload import subject_bytes as as_subject
@@ -104,13 +104,16 @@ class Message:
         """
         return self.data if self._kind is None else self._decoded(self._kind)
 
-    def decode(self, type: "type[T]") -> T:
+    @overload
+    def decode(self, type: "Kind[T]") -> T: ...
+    @overload
+    def decode(self, type: object) -> Any: ...
+    def decode(self, type: object) -> object:
         """`data` as a value of `type`: a Struct, dataclass, pydantic model, `str`, or a `Codec`.
 
         Raises `CodecError` if it is not.
         """
-        decoded: T = self._decoded(type)
-        return decoded
+        return self._decoded(type)
 
     def _decoded(self, kind: Any) -> Any:
         return decode_message(

@@ -16,16 +16,17 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 
-from slipstream.client.codecs import CodecError
+from slipstream.client.codecs import CodecError, Kind
 from slipstream.client.errors import ClientError, NoRespondersError
 from slipstream.client.message import Message
 from slipstream.client.options import Seconds
 from slipstream.client.payload import HeadersLike, Payload, subject_bytes
 from slipstream.client.subscriptions import Sink, SinkSubscription
+from slipstream.client.value_types import Given, Value_co
 from slipstream.errors import ConfigError, Error, ProtocolError
 from slipstream.wire.headers import Headers
 
@@ -128,8 +129,11 @@ class ServiceError(ClientError):
         return cls(int(code) if code.isdigit() else 0, text, answer.data)
 
 
-class ServiceRequest:
-    """What a handler gets: `data`, `headers`, `subject`; it answers by returning, or `respond`."""
+class ServiceRequest(Generic[Value_co]):
+    """What a handler gets: `data`, `headers`, `subject`; it answers by returning, or `respond`.
+
+    Type checkers know the type of `value`: with ``type=Order`` it is a `ServiceRequest[Order]`.
+    """
 
     __slots__ = ("answered", "error", "message")
 
@@ -154,11 +158,16 @@ class ServiceRequest:
         return self.message.reply
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Value_co:
         """The payload as the endpoint's `type`; raises `CodecError`, which answers with a 400."""
-        return self.message.value
+        value: Value_co = self.message.value
+        return value
 
-    def decode(self, type: "type[T]") -> T:
+    @overload
+    def decode(self, type: "Kind[T]") -> T: ...
+    @overload
+    def decode(self, type: object) -> Any: ...
+    def decode(self, type: object) -> object:
         """The payload as a `type`; raises `CodecError`, which answers with a 400."""
         return self.message.decode(type)
 
@@ -204,7 +213,7 @@ class Endpoint:
         info: EndpointInfo,
         handler: EndpointHandler,
         concurrency: int,
-        stats_data: Callable[["Endpoint"], Any] | None,
+        stats_data: Callable[["Endpoint"], object] | None,
         report: Callable[[Exception], None],
         subscription_options: Mapping[str, Any],
     ) -> None:
@@ -302,7 +311,7 @@ class Endpoint:
 
     async def _answer(self, message: "Message") -> None:
         """Let the handler answer one request, and count it."""
-        request = ServiceRequest(message)
+        request: ServiceRequest = ServiceRequest(message)
         begin = time.perf_counter_ns()
         try:
             result = self._handler(request)
@@ -368,6 +377,22 @@ class Group:
         """A group inside this one."""
         return make_group(self._service, f"{self._prefix}.{prefix}", queue_group, self)
 
+    @overload
+    async def add_endpoint(
+        self,
+        name: str,
+        handler: Callable[[ServiceRequest[Given]], Awaitable[Answer] | Answer],
+        *,
+        subject: str = "",
+        queue_group: QueueGroup = "",
+        metadata: Mapping[str, str] | None = None,
+        concurrency: int = 1,
+        stats_data: Callable[[Endpoint], object] | None = None,
+        type: "Kind[Given] | None" = None,
+        max_messages_pending: int = 0,
+        max_bytes_pending: int = 0,
+    ) -> Endpoint: ...
+    @overload
     async def add_endpoint(
         self,
         name: str,
@@ -377,7 +402,21 @@ class Group:
         queue_group: QueueGroup = "",
         metadata: Mapping[str, str] | None = None,
         concurrency: int = 1,
-        stats_data: Callable[[Endpoint], Any] | None = None,
+        stats_data: Callable[[Endpoint], object] | None = None,
+        type: object,
+        max_messages_pending: int = 0,
+        max_bytes_pending: int = 0,
+    ) -> Endpoint: ...
+    async def add_endpoint(
+        self,
+        name: str,
+        handler: EndpointHandler,
+        *,
+        subject: str = "",
+        queue_group: QueueGroup = "",
+        metadata: Mapping[str, str] | None = None,
+        concurrency: int = 1,
+        stats_data: Callable[[Endpoint], object] | None = None,
         type: Any = None,
         max_messages_pending: int = 0,
         max_bytes_pending: int = 0,
@@ -429,9 +468,9 @@ class Service(Group):
         description: str = "",
         metadata: Mapping[str, str] | None = None,
         queue_group: QueueGroup = DEFAULT_QUEUE_GROUP,
-        stats_data: Callable[[Endpoint], Any] | None = None,
-        on_error: Callable[["Service", Exception], Any] | None = None,
-        on_stop: Callable[["Service"], Any] | None = None,
+        stats_data: Callable[[Endpoint], object] | None = None,
+        on_error: Callable[["Service", Exception], object] | None = None,
+        on_stop: Callable[["Service"], object] | None = None,
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ConfigError(f"service {name!r}: a name has only A-Z, a-z, 0-9, _ and -")

@@ -81,7 +81,7 @@ async def test_an_option_that_a_bucket_has_not_is_refused_with_the_nearest_one(
     js: JetStream,
 ) -> None:
     with pytest.raises(TypeError) as refused:
-        await js.create_key_value("prefs", histroy=5)  # type: ignore[call-arg]
+        await js.create_key_value("prefs", histroy=5)  # type: ignore[call-overload]
     said = "a key-value bucket has no option histroy; did you mean history?"
     assert str(refused.value) == said
     with pytest.raises(TypeError) as refused:

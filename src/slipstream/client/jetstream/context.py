@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from slipstream.client.errors import TimeoutError
 from slipstream.client.jetstream.api import (
@@ -52,6 +52,7 @@ from slipstream.client.message import Message
 from slipstream.client.payload import HeadersLike, as_headers, subject_bytes
 from slipstream.client.reply_future import ReplyFuture
 from slipstream.client.subscriptions import Route
+from slipstream.client.value_types import Given
 from slipstream.model.configurations import ConsumerConfig, StreamConfig
 from slipstream.model.documents import Document
 from slipstream.model.durations import to_seconds
@@ -68,6 +69,7 @@ from slipstream.model.unknown_name import unknown_name
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
+    from slipstream.client.codecs import Kind
     from slipstream.client.connection import Connection
     from slipstream.client.jetstream.keywords import (
         ConsumerKeywords,
@@ -755,14 +757,32 @@ class JetStream:
 
     # -- key-value buckets ---------------------------------------------------------------------
 
+    @overload
     async def create_key_value(
         self,
         config: "KeyValueConfig | str | None" = None,
         *,
-        type: Any = None,
+        type: "Kind[Given] | None" = None,
         key_codec: "KeyCodec | None" = None,
         **options: "Unpack[KeyValueKeywords]",
-    ) -> "KeyValue":
+    ) -> "KeyValue[Given]": ...
+    @overload
+    async def create_key_value(
+        self,
+        config: "KeyValueConfig | str | None" = None,
+        *,
+        type: object,
+        key_codec: "KeyCodec | None" = None,
+        **options: "Unpack[KeyValueKeywords]",
+    ) -> "KeyValue[Any]": ...
+    async def create_key_value(
+        self,
+        config: "KeyValueConfig | str | None" = None,
+        *,
+        type: object = None,
+        key_codec: "KeyCodec | None" = None,
+        **options: "Unpack[KeyValueKeywords]",
+    ) -> "KeyValue[Any]":
         """Make a bucket from a `KeyValueConfig`, or from its name and fields as `options`.
 
         Succeeds if it exists with the same configuration. Values come back as `type` (bytes if
@@ -774,37 +794,81 @@ class JetStream:
         made = config_of(config, options)
         return await create_bucket(self, made, type=type, key_codec=key_codec)
 
+    @overload
     async def update_key_value(
         self,
         config: "KeyValueConfig | str | None" = None,
         *,
-        type: Any = None,
+        type: "Kind[Given] | None" = None,
         key_codec: "KeyCodec | None" = None,
         **options: "Unpack[KeyValueKeywords]",
-    ) -> "KeyValue":
+    ) -> "KeyValue[Given]": ...
+    @overload
+    async def update_key_value(
+        self,
+        config: "KeyValueConfig | str | None" = None,
+        *,
+        type: object,
+        key_codec: "KeyCodec | None" = None,
+        **options: "Unpack[KeyValueKeywords]",
+    ) -> "KeyValue[Any]": ...
+    async def update_key_value(
+        self,
+        config: "KeyValueConfig | str | None" = None,
+        *,
+        type: object = None,
+        key_codec: "KeyCodec | None" = None,
+        **options: "Unpack[KeyValueKeywords]",
+    ) -> "KeyValue[Any]":
         """Give a bucket another configuration, the whole of it. Raises `BucketNotFoundError`."""
         from slipstream.client.kv.bucket import config_of, update_bucket
 
         made = config_of(config, options)
         return await update_bucket(self, made, type=type, key_codec=key_codec)
 
+    @overload
     async def create_or_update_key_value(
         self,
         config: "KeyValueConfig | str | None" = None,
         *,
-        type: Any = None,
+        type: "Kind[Given] | None" = None,
         key_codec: "KeyCodec | None" = None,
         **options: "Unpack[KeyValueKeywords]",
-    ) -> "KeyValue":
+    ) -> "KeyValue[Given]": ...
+    @overload
+    async def create_or_update_key_value(
+        self,
+        config: "KeyValueConfig | str | None" = None,
+        *,
+        type: object,
+        key_codec: "KeyCodec | None" = None,
+        **options: "Unpack[KeyValueKeywords]",
+    ) -> "KeyValue[Any]": ...
+    async def create_or_update_key_value(
+        self,
+        config: "KeyValueConfig | str | None" = None,
+        *,
+        type: object = None,
+        key_codec: "KeyCodec | None" = None,
+        **options: "Unpack[KeyValueKeywords]",
+    ) -> "KeyValue[Any]":
         """A bucket with this configuration, whether there was one or not."""
         from slipstream.client.kv.bucket import config_of, create_or_update_bucket
 
         made = config_of(config, options)
         return await create_or_update_bucket(self, made, type=type, key_codec=key_codec)
 
+    @overload
     async def key_value(
-        self, bucket: str, *, type: Any = None, key_codec: "KeyCodec | None" = None
-    ) -> "KeyValue":
+        self, bucket: str, *, type: "Kind[Given] | None" = None, key_codec: "KeyCodec | None" = None
+    ) -> "KeyValue[Given]": ...
+    @overload
+    async def key_value(
+        self, bucket: str, *, type: object, key_codec: "KeyCodec | None" = None
+    ) -> "KeyValue[Any]": ...
+    async def key_value(
+        self, bucket: str, *, type: object = None, key_codec: "KeyCodec | None" = None
+    ) -> "KeyValue[Any]":
         """A bucket that exists. Raises `BucketNotFoundError`, `BadBucketError`."""
         from slipstream.client.kv.bucket import open_bucket
 

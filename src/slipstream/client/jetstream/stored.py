@@ -10,11 +10,11 @@ of a direct get's answer are searched, not parsed.
 import base64
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
-from slipstream.client.codecs import decode
+from slipstream.client.codecs import Kind, decode
 from slipstream.client.errors import ConnectionLostError, NoRespondersError, TimeoutError
 from slipstream.client.jetstream.errors import (
     ApiError,
@@ -69,10 +69,13 @@ class StoredMessage(msgspec.Struct, kw_only=True):
     time: Timestamp | None = None
     num_pending: int = 0
 
-    def decode(self, type: "type[T]") -> T:
+    @overload
+    def decode(self, type: "Kind[T]") -> T: ...
+    @overload
+    def decode(self, type: object) -> Any: ...
+    def decode(self, type: object) -> object:
         """The payload as a `type`; raises `CodecError` if it is not one."""
-        decoded: T = decode(self.data, type, f"message {self.sequence} of {self.stream!r}")
-        return decoded
+        return decode(self.data, type, f"message {self.sequence} of {self.stream!r}")
 
 
 def from_api(stream: str, answer: dict[str, Any]) -> StoredMessage:

@@ -14,7 +14,7 @@ answered by any replica or mirror of the bucket: a value just written may show a
 from collections.abc import AsyncIterator, Iterable
 from datetime import timedelta
 from time import time_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from slipstream.client.codecs import Codec, codec_for, encode
 from slipstream.client.jetstream.errors import (
@@ -48,6 +48,7 @@ from slipstream.client.kv.errors import (
     KeyNotFoundError,
     RevisionMismatchError,
 )
+from slipstream.client.value_types import Value_co
 from slipstream.model.durations import to_seconds
 from slipstream.model.error_codes import ErrorCode
 from slipstream.model.header_names import NATS_ROLLUP
@@ -65,11 +66,15 @@ MARKERS_KEPT_SECONDS = 30 * 60.0
 """Delete markers younger than this survive `purge_deletes`: watchers may not have seen them."""
 
 
-class KeyValue:
+D = TypeVar("D")
+
+
+class KeyValue(Generic[Value_co]):
     """A bucket; made by `js.key_value` and `js.create_key_value`.
 
     Keys are text; values are whatever `encode` takes, and come back as the `type` the bucket was
-    opened with (bytes if with none).
+    opened with (bytes if with none). Type checkers know that type: with ``type=Order`` it is a
+    `KeyValue[Order]`, and its entries have an Order or, where a key may be deleted, None.
     """
 
     def __init__(
@@ -221,7 +226,7 @@ class KeyValue:
 
     # -- reading -------------------------------------------------------------------------------
 
-    async def get(self, key: str, *, revision: int | None = None) -> KeyValueEntry:
+    async def get(self, key: str, *, revision: int | None = None) -> "KeyValueEntry[Value_co]":
         """The latest entry of `key`, or the one of a `revision`.
 
         Raises `KeyNotFoundError`; the more special `KeyDeletedError` if that entry is a delete.
@@ -238,27 +243,33 @@ class KeyValue:
                 f"{entry.revision}",
                 entry.revision,
             )
-        return entry
+        return cast("KeyValueEntry[Value_co]", entry)  # one that has a value
 
-    async def get_value(self, key: str, default: Any = None) -> Any:
+    @overload
+    async def get_value(self, key: str) -> Value_co | None: ...
+    @overload
+    async def get_value(self, key: str, default: D) -> Value_co | D: ...
+    async def get_value(self, key: str, default: object = None) -> object:
         """The latest value of `key`, or `default` if it has none."""
         entry = await self._latest(key)
         return default if entry is None or entry.is_deleted else entry.value
 
-    async def entry(self, key: str, *, revision: int | None = None) -> KeyValueEntry | None:
+    async def entry(
+        self, key: str, *, revision: int | None = None
+    ) -> "KeyValueEntry[Value_co | None] | None":
         """As `get`, without its errors: a delete is an entry too, None means no entry."""
         if revision is None:
             return await self._latest(key)
         return await self._at(key, revision)
 
-    async def _latest(self, key: str) -> KeyValueEntry | None:
+    async def _latest(self, key: str) -> "KeyValueEntry[Value_co | None] | None":
         try:
             found = await last_message(self._js, self._stream, self._from(key), self._is_direct)
         except StreamNotFoundError as error:
             raise self._is_gone() from error
         return None if found is None else self._entry(found, key)
 
-    async def _at(self, key: str, revision: int) -> KeyValueEntry | None:
+    async def _at(self, key: str, revision: int) -> "KeyValueEntry[Value_co | None] | None":
         try:
             found = await message_at(self._js, self._stream, revision, self._is_direct)
         except StreamNotFoundError as error:
@@ -267,7 +278,7 @@ class KeyValue:
             return None
         return self._entry(found, key)
 
-    def _entry(self, message: Found, key: str) -> KeyValueEntry:
+    def _entry(self, message: Found, key: str) -> "KeyValueEntry[Value_co | None]":
         return KeyValueEntry(
             bucket=self._bucket,
             key=key,
@@ -290,7 +301,7 @@ class KeyValue:
         meta_only: bool = False,
         resume_from: int = 0,
         heartbeat: "float | timedelta" = HEARTBEAT_SECONDS,
-    ) -> Watch:
+    ) -> "Watch[Value_co]":
         """Entries of the `keys` (a key, a pattern or several) as they are, then as they change.
 
         The watch yields the latest entry of each key, then None once (all initial values are
@@ -316,7 +327,7 @@ class KeyValue:
         if not patterns:
             raise BucketOptionError("watch: no keys were given; leave them out to watch all")
         checked = [check_pattern(self._keys.encode_filter(pattern)) for pattern in patterns]
-        watch = Watch(
+        watch: Watch[Value_co] = Watch(
             self._js,
             stream=self._stream,
             bucket=self._bucket,
@@ -348,12 +359,12 @@ class KeyValue:
                     seen.add(entry.key)
                     yield entry.key
 
-    async def history(self, key: str) -> list[KeyValueEntry]:
+    async def history(self, key: str) -> "list[KeyValueEntry[Value_co | None]]":
         """All kept entries of `key`, the oldest first. Raises `KeyNotFoundError` if there is none.
 
         `key` may be a pattern: then of all keys that match, in the order in which they came.
         """
-        entries: list[KeyValueEntry] = []
+        entries: list[KeyValueEntry[Value_co | None]] = []
         async with await self.watch(key, include_history=True) as watch:
             async for entry in watch:
                 if entry is None:
@@ -372,7 +383,7 @@ class KeyValue:
         who watch can still learn of the delete; a negative time removes all of them.
         """
         seconds = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
-        deleted: list[KeyValueEntry] = []
+        deleted: list[KeyValueEntry[Value_co | None]] = []
         async with await self.watch(meta_only=True) as watch:
             async for entry in watch:
                 if entry is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
 import msgspec
 
@@ -19,6 +19,7 @@ from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
 from slipstream.client.jetstream.watcher import HEARTBEAT_SECONDS, Watcher
 from slipstream.client.kv.config import KeyCodec
 from slipstream.client.kv.errors import BucketOptionError
+from slipstream.client.value_types import Value_co
 from slipstream.model.header_names import NATS_MARKER_REASON
 from slipstream.model.times import Timestamp
 
@@ -39,7 +40,7 @@ class Operation(StrEnum):
     """The key was deleted with its history, or its last value expired."""
 
 
-class KeyValueEntry:
+class KeyValueEntry(Generic[Value_co]):
     """One revision of a key.
 
     `revision` is its sequence in the bucket's stream, `created` when it was stored (UTC, with the
@@ -70,15 +71,18 @@ class KeyValueEntry:
         self._kind = kind
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Value_co:
         """What was stored, as the type the bucket was opened with; bytes if with none.
 
         None for a delete or purge. Decoded at each use; raises `CodecError` for another type.
         """
-        if self.operation is not Operation.PUT:
-            return None
-        if self._kind is None:
-            return self.data
+        value: Any = None
+        if self.operation is Operation.PUT:
+            value = self.data if self._kind is None else self._decoded()
+        found: Value_co = value
+        return found
+
+    def _decoded(self) -> object:
         return decode(self.data, self._kind, f"key {self.key!r} of bucket {self.bucket!r}")
 
     @property
@@ -142,7 +146,7 @@ class WatchOptions(msgspec.Struct, frozen=True):
         return "by_start_sequence" if self.resume_from else "last_per_subject"
 
 
-class Watch:
+class Watch(Generic[Value_co]):
     """Entries as they come; made by `KeyValue.watch`.
 
     Iterate over it, or ask for the `next`. None comes once, when all that there was at the start
@@ -187,7 +191,7 @@ class Watch:
         """Begin; done by `KeyValue.watch`."""
         await self._watcher.start()
 
-    async def next(self) -> KeyValueEntry | None:
+    async def next(self) -> "KeyValueEntry[Value_co | None] | None":
         """The next entry; None once, after the initial values.
 
         Raises StopAsyncIteration once it is stopped.
@@ -200,7 +204,7 @@ class Watch:
             if not (entry.is_deleted and self._options.ignore_deletes):
                 return entry
 
-    def _entry(self, message: JetStreamMessage) -> KeyValueEntry:
+    def _entry(self, message: JetStreamMessage) -> "KeyValueEntry[Value_co | None]":
         metadata = message.metadata
         return KeyValueEntry(
             bucket=self._bucket,
@@ -220,7 +224,7 @@ class Watch:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> KeyValueEntry | None:
+    async def __anext__(self) -> "KeyValueEntry[Value_co | None] | None":
         return await self.next()
 
     async def __aenter__(self) -> Self:
