@@ -1,5 +1,6 @@
 """What the type checkers of users see: mypy reads programs as users write them."""
 
+import ast
 import os
 import runpy
 import subprocess
@@ -10,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TYPED = ROOT / "tests" / "typed"
+# Arguments that are lengths of time, wherever they stand in the API.
+TIMES = {"delay", "expires", "heartbeat", "older_than", "stall", "timeout", "ttl", "until"}
 
 pytestmark = [
     pytest.mark.skipif(not (ROOT / "src").exists(), reason="the sources are not beside the tests"),
@@ -46,3 +49,16 @@ def test_the_types_of_the_api_without_await_are_those_that_are_generated() -> No
     tool = runpy.run_path(str(ROOT / "tools" / "generate_sync_types.py"))
     made = tool["TARGET"].read_text()
     assert made == tool["text"](), "run tools/generate_sync_types.py"
+
+
+def test_every_length_of_time_is_seconds_or_a_timedelta() -> None:
+    tree = ast.parse((ROOT / "src" / "slipstream" / "sync.pyi").read_text())
+    given = [
+        (function.name, one.arg, ast.unparse(one.annotation))
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        for one in [*function.args.args, *function.args.kwonlyargs]
+        if one.arg in TIMES and one.annotation is not None
+    ]
+    assert len(given) > 30
+    assert [one for one in given if not {"Seconds", "timedelta"} & set(one[2].split(" | "))] == []

@@ -275,7 +275,7 @@ class Subscription(Facade):
         """No further message comes; what waits can still be taken."""
     def __iter__(self) -> Subscription: ...
     def __next__(self) -> Message: ...
-    def next(self, timeout: float | None = None) -> Message:
+    def next(self, timeout: float | timedelta | None = None) -> Message:
         """The next message, after at most `timeout` seconds (None: as long as it takes).
 
         Raises `TimeoutError`, or `SubscriptionClosedError` if there will be none.
@@ -444,8 +444,8 @@ class Connection(Facade):
         """The server refused a publish or a subscription: fail the request or the subscriptions."""
     def report_slow(self, subscription: Subscription) -> None:
         """A subscription drops messages."""
-    def report_error(self, error: Exception) -> None:
-        """An error that no call could raise."""
+    def report_error(self, error: Exception, *, is_logged: bool = False) -> None:
+        """An error that no call could raise; `is_logged` if the log has it already."""
     @property
     def status(self) -> Status:
         """Where it is in its life; `events` report every change."""
@@ -710,7 +710,7 @@ class JetStreamMessage(Message):
         """Never deliver it again, though it is not done; `reason` goes into the advisory."""
     def in_progress(self) -> None:
         """Still at work: the consumer's `ack_wait` starts again. May be called repeatedly."""
-    def ack_sync(self, timeout: float | None = None) -> None:
+    def ack_sync(self, timeout: float | timedelta | None = None) -> None:
         """Done, and the server has confirmed it (a double ack): it will not come again.
 
         Waits `timeout` seconds (the context's default if None). Raises `TimeoutError` if the server
@@ -720,12 +720,12 @@ class JetStreamMessage(Message):
         self,
         delay: float | timedelta | None = None,
         *,
-        timeout: float | None = None,
+        timeout: float | timedelta | None = None,
     ) -> None:
         """As `nak`, and the server has confirmed it; see `ack_sync`."""
-    def term_sync(self, reason: str = "", *, timeout: float | None = None) -> None:
+    def term_sync(self, reason: str = "", *, timeout: float | timedelta | None = None) -> None:
         """As `term`, and the server has confirmed it; see `ack_sync`."""
-    def in_progress_sync(self, *, timeout: float | None = None) -> None:
+    def in_progress_sync(self, *, timeout: float | timedelta | None = None) -> None:
         """As `in_progress`, and the server has confirmed it; see `ack_sync`."""
 
 class Iteration(Facade):
@@ -1412,7 +1412,12 @@ class JetStream(Facade):
         allow_gaps: bool = False,
     ) -> FastBatch:
         """A stream of messages stored at full speed; it needs `allow_batched` (server 2.14)."""
-    def request_ack(self, message: JetStreamMessage, word: bytes, timeout: float | None) -> None:
+    def request_ack(
+        self,
+        message: JetStreamMessage,
+        word: bytes,
+        timeout: float | timedelta | None,
+    ) -> None:
         """Acknowledge `message` and await the server's confirmation; see `ack_sync`."""
     def account_info(self) -> AccountInfo:
         """What the account uses and may use. Raises `JetStreamNotEnabledError`."""

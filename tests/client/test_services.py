@@ -97,6 +97,10 @@ async def test_statistics_count_and_can_be_reset(nc: slipstream.Connection) -> N
         counted = raw["endpoints"][0]
         assert (counted["num_requests"], counted["num_errors"], counted["last_error"]) == (3, 0, "")
         assert counted["processing_time"] >= counted["average_processing_time"] * 3 > 0
+        spent = endpoint.stats()
+        assert spent.processing_time == counted["processing_time"] / 1e9
+        assert spent.average_processing_time == counted["average_processing_time"] / 1e9
+        assert 0 < spent.processing_time < 60
         assert counted["data"] == {"of": "e"}
         service.reset()
         found = [s async for s in nc.services.stats(name)]

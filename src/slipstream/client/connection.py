@@ -454,9 +454,9 @@ class Connection:
         )
         self.events_hub.emit(SlowConsumer(subscription, error))
 
-    def report_error(self, error: Exception) -> None:
-        """An error that no call could raise."""
-        self.events_hub.emit(ErrorEvent(error))
+    def report_error(self, error: Exception, *, is_logged: bool = False) -> None:
+        """An error that no call could raise; `is_logged` if the log has it already."""
+        self.events_hub.emit(ErrorEvent(error), is_logged=is_logged)
 
     # -- status and counts ---------------------------------------------------------------------
 

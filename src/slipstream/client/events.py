@@ -185,8 +185,8 @@ class Events:
             self.iterators.add(iterator)
         return iterator
 
-    def emit(self, event: Event) -> None:
-        """An event has happened."""
+    def emit(self, event: Event, *, is_logged: bool = False) -> None:
+        """An event has happened; an error that nobody hears is logged, unless it is already."""
         logger.debug("%s", event)
         self._ended = self._ended or isinstance(event, Closed)
         self.last_error = getattr(event, "error", None) or self.last_error
@@ -195,7 +195,7 @@ class Events:
         for kind, callback in list(self._callbacks):
             if isinstance(event, kind):
                 self.call(callback, event)
-        if isinstance(event, ErrorEvent) and not self._heard(ErrorEvent):
+        if isinstance(event, ErrorEvent) and not (is_logged or self._heard(ErrorEvent)):
             logger.warning("%s", event.error)
 
     def _heard(self, kind: type[Event]) -> bool:

@@ -28,6 +28,7 @@ from slipstream.client.payload import HeadersLike, Payload, subject_bytes
 from slipstream.client.subscriptions import Sink, SinkSubscription
 from slipstream.client.value_types import Given, Value_co
 from slipstream.errors import ConfigError, Error, ProtocolError
+from slipstream.model.durations import SECOND
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class ServiceInfo(ServicePing, kw_only=True):
 
 
 class EndpointStats(msgspec.Struct, kw_only=True):
-    """What an endpoint has done; times are nanoseconds, `data` is the service's own."""
+    """What an endpoint has done; `data` is the service's own."""
 
     name: str
     subject: str
@@ -89,9 +90,19 @@ class EndpointStats(msgspec.Struct, kw_only=True):
     num_requests: int = 0
     num_errors: int = 0
     last_error: str = ""
-    processing_time: int = 0
-    average_processing_time: int = 0
+    processing_time_ns: int = msgspec.field(default=0, name="processing_time")
+    average_processing_time_ns: int = msgspec.field(default=0, name="average_processing_time")
     data: Any = None
+
+    @property
+    def processing_time(self) -> float:
+        """Seconds that the handler has taken in all."""
+        return self.processing_time_ns / SECOND
+
+    @property
+    def average_processing_time(self) -> float:
+        """Seconds that the handler has taken for a request."""
+        return self.average_processing_time_ns / SECOND
 
 
 class ServiceStats(ServicePing, kw_only=True):
@@ -252,8 +263,8 @@ class Endpoint:
             num_requests=self._requests,
             num_errors=self._errors,
             last_error=self._last_error,
-            processing_time=self._nanoseconds,
-            average_processing_time=self._nanoseconds // self._requests if self._requests else 0,
+            processing_time_ns=self._nanoseconds,
+            average_processing_time_ns=self._nanoseconds // max(self._requests, 1),
             data=self._stats_data(self) if self._stats_data is not None else None,
         )
 

@@ -16,6 +16,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from slipstream.client.errors import (
@@ -28,6 +29,7 @@ from slipstream.client.errors import (
 )
 from slipstream.client.message import Message, message_of
 from slipstream.client.payload import subject_bytes
+from slipstream.model.durations import to_seconds
 
 if TYPE_CHECKING:
     from slipstream.client.connection import Connection
@@ -261,18 +263,19 @@ class Subscription(Sink):
             await self._arrival()
         return self._take()
 
-    async def next(self, timeout: float | None = None) -> Message:
+    async def next(self, timeout: "float | timedelta | None" = None) -> Message:
         """The next message, after at most `timeout` seconds (None: as long as it takes).
 
         Raises `TimeoutError`, or `SubscriptionClosedError` if there will be none.
         """
         if not self._messages:
+            limit = None if timeout is None else to_seconds(timeout, "timeout")
             try:
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout(limit):
                     await self._some()
             except builtins.TimeoutError:
                 raise TimeoutError(
-                    f"next message of {self.subject!r}: none came within {timeout} s"
+                    f"next message of {self.subject!r}: none came within {limit} s"
                 ) from None
         return self._take()
 
@@ -344,7 +347,7 @@ class Subscription(Sink):
                                 await result
                 except Exception as error:
                     logger.exception("the handler of %r raised", self.subject)
-                    self._connection.report_error(error)
+                    self._connection.report_error(error, is_logged=True)
                 since_rest += 1
                 if (
                     since_rest >= 256

@@ -39,10 +39,11 @@ import msgspec
 
 from slipstream.client.connection import connect as connect_async
 from slipstream.client.errors import ClientError, ConnectionClosedError, TimeoutError
+from slipstream.model.durations import to_seconds
 
 if TYPE_CHECKING:
     from slipstream.client.keywords import ConnectKeywords
-    from slipstream.client.options import ConnectOptions
+    from slipstream.client.options import ConnectOptions, Seconds
 
 __all__ = ["ConnectionFacade", "Facade", "PendingResult", "connect"]
 
@@ -423,11 +424,11 @@ class PendingResult(Generic[T]):
         """Whether it has come, or failed."""
         return self._future.done()
 
-    def result(self, timeout: float | None = None) -> T:
+    def result(self, timeout: "Seconds | None" = None) -> T:
         """Wait for it; raises what went wrong, or `TimeoutError` after `timeout` seconds."""
         return self._thread.run(self._wait(timeout))
 
-    def exception(self, timeout: float | None = None) -> BaseException | None:
+    def exception(self, timeout: "Seconds | None" = None) -> BaseException | None:
         """Wait for it; what went wrong, or None. Raises `TimeoutError` after `timeout` seconds."""
         try:
             self.result(timeout)
@@ -444,14 +445,15 @@ class PendingResult(Generic[T]):
     async def _when_done(self, function: Callable[[object], object]) -> None:
         self._future.add_done_callback(function)
 
-    async def _wait(self, timeout: float | None) -> T:
+    async def _wait(self, timeout: "Seconds | None") -> T:
+        limit = None if timeout is None else to_seconds(timeout, "timeout")
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit):
                 return await asyncio.shield(self._future)
         except builtins.TimeoutError as error:
             if self._future.done():
                 raise  # its own
-            raise TimeoutError(f"the result did not come within {timeout} s") from error
+            raise TimeoutError(f"the result did not come within {limit} s") from error
 
     def __repr__(self) -> str:
         return f"<sync {self._future!r}>"

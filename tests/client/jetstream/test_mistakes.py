@@ -109,6 +109,9 @@ async def test_lengths_of_time_are_numbers_or_timedeltas(js: JetStream) -> None:
         await js.publish_async("mistake", timeout="5s")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"^timeout is seconds or a timedelta, not '5s'$"):
         await js.connection.request("mistake", timeout="5s")  # type: ignore[arg-type]
+    subscription = await js.connection.subscribe("mistake")
+    with pytest.raises(TypeError, match=r"^timeout is seconds or a timedelta, not '5s'$"):
+        await subscription.next(timeout="5s")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"^connect_timeout is seconds or a timedelta, not '5s'$"):
         await slipstream.connect(connect_timeout="5s")
 

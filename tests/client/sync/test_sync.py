@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from importlib import import_module
 from itertools import islice
 from typing import Any
@@ -40,7 +41,7 @@ def test_messages_are_published_and_taken(nc: Any, name: str) -> None:
     subscription = nc.subscribe(name)
     for i in range(3):
         nc.publish(name, str(i), headers={"N": str(i)})
-    first = subscription.next(timeout=5)
+    first = subscription.next(timeout=timedelta(seconds=5))
     assert (first.subject, first.data, first.headers["N"]) == (name, b"0", "0")
     rest = iter(subscription)
     assert [next(rest).data, next(rest).data] == [b"1", b"2"]
@@ -238,7 +239,7 @@ def test_what_is_still_to_come_can_tell_when_it_has(nc: Any, name: str) -> None:
     js.create_stream(name=name, subjects=[name])
     told: queue.Queue[Any] = queue.Queue()
     js.publish_async(name, b"1").add_done_callback(told.put)
-    assert told.get(timeout=5).result().sequence == 1
+    assert told.get(timeout=5).result(timedelta(seconds=5)).sequence == 1
     wrong = js.publish_async(name, b"2", expected_last_sequence=7)
     assert isinstance(wrong.exception(timeout=5), WrongLastSequenceError)
     assert js.publish_async(name, b"3").exception(timeout=5) is None

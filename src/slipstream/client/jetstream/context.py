@@ -315,7 +315,7 @@ class JetStream:
     # -- acknowledging -------------------------------------------------------------------------
 
     async def request_ack(
-        self, message: JetStreamMessage, word: bytes, timeout: float | None
+        self, message: JetStreamMessage, word: bytes, timeout: "float | timedelta | None"
     ) -> None:
         """Acknowledge `message` and await the server's confirmation; see `ack_sync`."""
         await self.connection.request(

@@ -159,7 +159,7 @@ class JetStreamMessage(Message):
         write_buffer.put_message(self._reply, b"", b"", b"+WPI")
         return Sent(write_buffer)
 
-    async def ack_sync(self, timeout: "float | None" = None) -> None:
+    async def ack_sync(self, timeout: "float | timedelta | None" = None) -> None:
         """Done, and the server has confirmed it (a double ack): it will not come again.
 
         Waits `timeout` seconds (the context's default if None). Raises `TimeoutError` if the server
@@ -168,21 +168,26 @@ class JetStreamMessage(Message):
         await self._confirm(b"+ACK", timeout)
 
     async def nak_sync(
-        self, delay: "float | timedelta | None" = None, *, timeout: "float | None" = None
+        self,
+        delay: "float | timedelta | None" = None,
+        *,
+        timeout: "float | timedelta | None" = None,
     ) -> None:
         """As `nak`, and the server has confirmed it; see `ack_sync`."""
         await self._confirm(_nak(delay), timeout)
 
-    async def term_sync(self, reason: _str = "", *, timeout: "float | None" = None) -> None:
+    async def term_sync(
+        self, reason: _str = "", *, timeout: "float | timedelta | None" = None
+    ) -> None:
         """As `term`, and the server has confirmed it; see `ack_sync`."""
         await self._confirm(_term(reason), timeout)
 
-    async def in_progress_sync(self, *, timeout: "float | None" = None) -> None:
+    async def in_progress_sync(self, *, timeout: "float | timedelta | None" = None) -> None:
         """As `in_progress`, and the server has confirmed it; see `ack_sync`."""
         self._way_back()
         await self._context.request_ack(self, b"+WPI", timeout)
 
-    async def _confirm(self, word: bytes, timeout: "float | None") -> None:
+    async def _confirm(self, word: bytes, timeout: "float | timedelta | None") -> None:
         self._way_back()
         if self._acknowledged:
             raise self._twice()
