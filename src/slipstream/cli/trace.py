@@ -16,7 +16,7 @@ from slipstream.cli.session import command, connection, new_app, wants_json
 from slipstream.client.connection import Connection
 from slipstream.client.errors import TimeoutError
 from slipstream.errors import ConfigError
-from slipstream.model.header_fields import NATS_TRACE_DEST, NATS_TRACE_ONLY
+from slipstream.model.header_names import NATS_TRACE_DEST, NATS_TRACE_ONLY
 
 app = new_app(group=False)
 
@@ -58,9 +58,9 @@ async def _events(
 ) -> list[Event]:
     """What the servers send, in the order in which it came. Raises `ConfigError` without any."""
     inbox = nc.new_inbox()
-    asked = {NATS_TRACE_DEST.decode(): inbox}
+    asked = {NATS_TRACE_DEST: inbox}
     if not deliver:
-        asked[NATS_TRACE_ONLY.decode()] = "true"
+        asked[NATS_TRACE_ONLY] = "true"
     found: list[Event] = []
     async with await nc.subscribe(inbox) as events:
         await nc.publish(subject, body, headers=headers | asked)
