@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import slipstream
 from slipstream import build
 from slipstream.archive.s2 import S2Reader, S2Writer
 from slipstream.engine.leaf.compression import (
@@ -24,8 +23,8 @@ from slipstream.engine.leaf.compression import (
 from slipstream.engine.leaf.link_bytes import LinkBytes
 from slipstream.errors import CorruptionError
 from slipstream.model.durations import MILLISECOND, SECOND
-from tests.leaf.servers import NATS, PAIRS, SLIPSTREAM, Pair, linked, running, until
-from tests.leaf.test_core import knows
+from tests.leaf.servers import NATS, PAIRS, SLIPSTREAM, linked, running, until
+from tests.leaf.test_core import carries
 from tests.leaf.test_hostile import Stranger, a_hub, is_well, stranger
 
 compresses = pytest.mark.skipif(
@@ -33,26 +32,6 @@ compresses = pytest.mark.skipif(
 )
 each_pair = pytest.mark.parametrize("kinds", PAIRS, ids=lambda kinds: "-".join(kinds))
 MODES = [OFF, ACCEPT, AUTO, FAST, BEST]
-
-
-async def carries(pair: Pair, bodies: list[bytes]) -> None:
-    """Messages of these bodies go both ways, in order."""
-    async with (
-        await slipstream.connect(pair.hub.url) as hub,
-        await slipstream.connect(pair.leaf.url) as leaf,
-    ):
-        for here, there, node in ((hub, leaf, pair.hub), (leaf, hub, pair.leaf)):
-            got = await there.subscribe("both.ways")
-            await there.flush()
-            await knows(node, "both.ways")
-            for body in bodies:
-                await here.publish("both.ways", body, headers={"Size": str(len(body))})
-            for body in bodies:
-                message = await got.next(timeout=30)
-                assert message.data == body
-                assert message.headers["Size"] == str(len(body))
-            await got.unsubscribe()
-            await there.flush()
 
 
 @each_pair

@@ -8,7 +8,7 @@ import pytest
 
 import slipstream
 from slipstream.engine.leaf.compression import LEVELS
-from tests.leaf.servers import PAIRS, Node, linked, make_pair, running, until
+from tests.leaf.servers import PAIRS, Node, Pair, linked, make_pair, running, until
 
 pytestmark = pytest.mark.parametrize("kinds", PAIRS, ids=lambda kinds: "-".join(kinds))
 
@@ -21,6 +21,26 @@ async def knows(node: Node, subject: str, count: int = 1) -> None:
         return bool(sum(subjects.count(subject) for subjects in lists) >= count)
 
     await until(told, f"{node.name} is not told of {subject}")
+
+
+async def carries(pair: Pair, bodies: list[bytes]) -> None:
+    """Messages of these bodies go both ways, in order."""
+    async with (
+        await slipstream.connect(pair.hub.url) as hub,
+        await slipstream.connect(pair.leaf.url) as leaf,
+    ):
+        for here, there, node in ((hub, leaf, pair.hub), (leaf, hub, pair.leaf)):
+            got = await there.subscribe("both.ways")
+            await there.flush()
+            await knows(node, "both.ways")
+            for body in bodies:
+                await here.publish("both.ways", body, headers={"Size": str(len(body))})
+            for body in bodies:
+                message = await got.next(timeout=30)
+                assert message.data == body
+                assert message.headers["Size"] == str(len(body))
+            await got.unsubscribe()
+            await there.flush()
 
 
 async def test_a_message_reaches_who_listens_on_the_other_side_once(

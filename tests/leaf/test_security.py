@@ -2,7 +2,6 @@
 
 import ipaddress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -14,26 +13,10 @@ from slipstream.wire.nkeys import KeyPair
 from tests.client.jwts import new_seed
 from tests.fix_certificates import Authority
 from tests.leaf.servers import NATS, PAIRS, SLIPSTREAM, linked, make_pair, running, until
-from tests.leaf.test_core import knows
+from tests.leaf.test_core import carries, knows
 
 LOOPBACK = ipaddress.ip_address("127.0.0.1")
 each_pair = pytest.mark.parametrize("kinds", PAIRS, ids=lambda kinds: "-".join(kinds))
-
-
-async def carries_messages(pair: Any) -> None:
-    """Messages go both ways."""
-    async with (
-        await slipstream.connect(pair.hub.url) as hub,
-        await slipstream.connect(pair.leaf.url) as leaf,
-    ):
-        for here, there, node in ((hub, leaf, pair.hub), (leaf, hub, pair.leaf)):
-            subscription = await there.subscribe("both.ways")
-            await there.flush()
-            await knows(node, "both.ways")
-            await here.publish("both.ways", b"y" * 200_000)
-            assert len((await subscription.next(timeout=10)).data) == 200_000
-            await subscription.unsubscribe()
-            await there.flush()
 
 
 @each_pair
@@ -54,7 +37,7 @@ async def test_tls_with_certificates_of_both(
         key_file: "{shown_key}"
         {more} }}"""
     async with linked(kinds, tmp_path, hub=hub, remote=remote) as pair:
-        await carries_messages(pair)
+        await carries(pair, [b"y" * 200_000])
 
 
 @each_pair
@@ -74,7 +57,7 @@ async def test_a_hub_whose_certificate_nobody_knows_is_not_trusted(
         assert not await pair.hub.links()
     insecure = "tls { insecure: true }"
     async with linked(kinds, tmp_path, hub=hub, remote=insecure) as pair:
-        await carries_messages(pair)
+        await carries(pair, [b"y" * 200_000])
 
 
 @each_pair
