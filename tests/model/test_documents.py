@@ -7,8 +7,10 @@ import msgspec
 import pytest
 
 from slipstream.engine.consumer.config import ConsumerConfig
+from slipstream.engine.sourcing.feed import ConsumerAnswer
 from slipstream.engine.stream.config import StreamConfig
 from slipstream.model import configurations as declared
+from slipstream.model.infos import ConsumerInfo
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "generate_documents.py"
@@ -65,3 +67,12 @@ def test_each_declared_field_is_on_a_page(kind: type[msgspec.Struct], pages: lis
     text = "".join((ROOT / "docs" / page).read_text() for page in pages)
     names = set(kind.__struct_fields__) - {"extra"}
     assert not {name for name in names if f"`{name}`" not in text}
+
+
+def test_what_a_mirror_reads_of_its_consumer_is_declared() -> None:
+    read = {field.name: field.type for field in msgspec.structs.fields(ConsumerAnswer)}
+    assert read.keys() - {"error"} <= set(ConsumerInfo.__struct_fields__)
+    for field in msgspec.structs.fields(ConsumerInfo):
+        if field.name in ("config", "delivered"):
+            names = set(read[field.name].__struct_fields__)
+            assert names <= set(field.type.__struct_fields__)
