@@ -43,7 +43,7 @@ RATE_GOALS = {
 
 
 def measure(python: str, module: str, client: str, load: str, url: str, n: int) -> Figures | None:
-    """One figure from a fresh process; None, with a word why, if the client can not do it."""
+    """One figure from a fresh process; None, with a word why, if the client cannot do it."""
     command = [python, "-m", module, client, load, url, str(n)]
     try:
         done = subprocess.run(command, capture_output=True, timeout=LOAD_SECONDS_MAX)

@@ -18,7 +18,7 @@ def seeds() -> list[bytes]:
 def make(plain: Build, compiled: Build) -> OneInput:
     """Do the same with a buffer of each build."""
     out = [build("slipstream.wire.buffer").OutBuffer for build in (plain, compiled)]
-    intake = [build("slipstream.wire.intake").Intake for build in (plain, compiled)]
+    read_buffer = [build("slipstream.wire.read_buffer").ReadBuffer for build in (plain, compiled)]
     whole = [
         build("slipstream.client.object_store.object_bytes").ObjectBytes
         for build in (plain, compiled)
@@ -29,10 +29,10 @@ def make(plain: Build, compiled: Build) -> OneInput:
         if kind == 0:
             found = [_out(one(), Choices(data[1:])) for one in out]
         elif kind == 1:
-            found = [_intake(one(), Choices(data[1:])) for one in intake]
+            found = [_read_buffer(one(), Choices(data[1:])) for one in read_buffer]
         else:
             found = [_whole(one, Choices(data[1:])) for one in whole]
-        agree(("OutBuffer", "Intake", "ObjectBytes")[kind], found[0], found[1])
+        agree(("OutBuffer", "ReadBuffer", "ObjectBytes")[kind], found[0], found[1])
 
     return one_input
 
@@ -76,22 +76,22 @@ def _out(buffer: Any, choices: Choices) -> list[object]:
     return found
 
 
-def _intake(intake: Any, choices: Choices) -> list[object]:
+def _read_buffer(read_buffer: Any, choices: Choices) -> list[object]:
     found: list[object] = []
     for _ in range(STEPS_MAX):
         if not choices.left():
             break
         if choices.below(4) == 0:
             start, size = choices.text(40), choices.below(300_000)
-            found.append(outcome(ValueError, intake.expect, start, size))
-        room = intake.room()
+            found.append(outcome(ValueError, read_buffer.expect, start, size))
+        room = read_buffer.room()
         found.append(len(room))
         count = choices.pick((len(room), 0, 1, len(room) // 2, len(room) + 1, -1))
         fill = choices.byte()
         if count > 0:
             usable = min(count, len(room))
             room[:usable] = bytes([fill]) * usable
-        found.append(outcome(IndexError, intake.take, count))
+        found.append(outcome(IndexError, read_buffer.take, count))
     return found
 
 

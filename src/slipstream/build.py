@@ -11,7 +11,7 @@ from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 
 COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.wire.buffer",
-    "slipstream.wire.intake",
+    "slipstream.wire.read_buffer",
     "slipstream.wire.frames",
     "slipstream.wire.client_frames",
     "slipstream.wire.leaf_frames",

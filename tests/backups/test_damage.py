@@ -137,9 +137,9 @@ async def test_a_manifest_that_names_other_files_is_refused(
     found = await place.manifest()
     run = found.generations[0].runs[0]
     found.generations[0].runs[0] = msgspec.structs.replace(run, name="runs/../../secret")
-    with pytest.raises(CorruptionError, match="names an object that can not be"):
+    with pytest.raises(CorruptionError, match="names an object that cannot be"):
         await manifests.commit(place.store, found)
-    with pytest.raises(CorruptionError, match="names an object that can not be"):
+    with pytest.raises(CorruptionError, match="names an object that cannot be"):
         await place.check()
 
 

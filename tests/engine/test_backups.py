@@ -466,9 +466,9 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "no end": (GOOD[: GOOD.index(b"\xff", 1)] if b"\xff" in GOOD[1:] else GOOD[:20], "cut off"),
     "out of order": (archive([(5, b"s.1", b"a"), (5, b"s.2", b"b")]), "out of order"),
     "a subject with a space": (archive([(5, b"s. x", b"a")]), "no valid subject"),
-    "a sequence beyond all": (archive([(1 << 62, b"s.1", b"a")], 1 << 63), "can not be"),
-    "a consumer that can not be": (
-        archive([], c={"config": {"durable_name": "c", "max_deliver": "x"}}), "can not be read",
+    "a sequence beyond all": (archive([(1 << 62, b"s.1", b"a")], 1 << 63), "cannot be"),
+    "a consumer that cannot be": (
+        archive([], c={"config": {"durable_name": "c", "max_deliver": "x"}}), "cannot be read",
     ),
     "a consumer of another name": (
         archive([], d={"config": {"durable_name": "c"}}), "another name",
@@ -477,7 +477,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
         archive([], c={"config": {"durable_name": "c", "filter_subject": "a..b"}}), "consumer c",
     ),
     "a consumer at no place": (
-        archive([], c=CONSUMER | {"state": {"delivered": {"consumer_seq": -1}}}), "can not be",
+        archive([], c=CONSUMER | {"state": {"delivered": {"consumer_seq": -1}}}), "cannot be",
     ),
 }  # fmt: skip
 

@@ -135,7 +135,7 @@ def test_a_deletion_that_the_log_can_not_record_is_an_error(
     consume(client, "C")
     disk.fail("sync")
     assert "Input/output error" in client.api(DELETIONS[what])["error"]["description"]
-    assert any("can not be written" in problem for problem in driver.js.problems)
+    assert any("cannot be written" in problem for problem in driver.js.problems)
     survivor = again(driver, disk).client()
     assert "error" not in survivor.api("CONSUMER.INFO.S.C")
 

@@ -115,7 +115,7 @@ def test_a_removal_from_a_failed_stream_is_answered_with_why_it_failed(
     client.ask("$JS.API." + subject, body)
     driver.runner.release()
     driver.finish()
-    assert "can not be written" in answered(client)[-1]["error"]["description"]
+    assert "cannot be written" in answered(client)[-1]["error"]["description"]
 
 
 def test_removals_share_the_sync_of_what_is_published_with_them(driver: Driver) -> None:

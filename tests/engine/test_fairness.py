@@ -103,7 +103,7 @@ def test_publishes_to_one_subscriber_fit_into_a_read(driver: Driver) -> None:
     for body in (b"", b"x" * 16, b"x" * 128, b"x" * 1024):
         frame = b"PUB a %d\r\n%b\r\n" % (len(body), body)
         publisher.session.receive(frame * (READ // len(frame)))
-        assert not publisher.session.holding
+        assert not publisher.session.stopped_by
         driver.engine.finish_turn()
         driver.engine.go_on()
 

@@ -268,7 +268,7 @@ def test_a_log_that_fails_while_batches_wait_for_it_lets_them_down(
 
     monkeypatch.setattr(CommitLog, "_reserve", refuse_second)
     assert sorted(publish_to_all(client, b"second")) == [0, 2, 2]
-    assert "can not be written any more" in " ".join(client.driver.js.problems)
+    assert "cannot be written any more" in " ".join(client.driver.js.problems)
     assert sum("error" not in client.store(f"{name}.x", b"third") for name in NAMES) == 2
 
 

@@ -64,7 +64,7 @@ def test_a_batch_behind_one_that_failed_has_failed_too(disk: SimulatedDisk) -> N
     second.run()
     assert second.error is None  # and yet what it stands on is not there
     for batch in (first, second):
-        with pytest.raises(StorageError, match="can not be written any more"):
+        with pytest.raises(StorageError, match="cannot be written any more"):
             log.finish_sync(batch)
     assert log.durable_seq == 3
 

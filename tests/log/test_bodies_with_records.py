@@ -1,5 +1,5 @@
 """What a client stores is never taken for a record of the log, and no number on disk is believed
-that can not be."""
+that cannot be."""
 
 import struct
 import zlib
@@ -240,7 +240,7 @@ def closed_log() -> tuple[SimulatedDisk, str]:
 
 HEAD = struct.Struct("<IIQqqQQQQBIIIIII")
 NUMBERS = ("places", "live", "bytes", "first_ts", "last_ts", "records_end", "front", "last_seq",
-           "as_of", "width", "names", "stats", "tombs", "ids", "steps", "crc")  # fmt: skip
+           "as_of", "width", "names", "stats", "removed_ranges", "ids", "steps", "crc")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -259,7 +259,7 @@ def test_a_footer_that_checks_out_and_says_what_can_not_be_costs_nothing(
     fields[NUMBERS.index(name)] = value & ((1 << 8 * size) - 1)
     head = HEAD.pack(*fields)
     first = head + data[at + HEAD.size : at + HEAD.size + sum(HEAD.unpack_from(data, at)[10:13])]
-    if name in ("names", "stats", "tombs"):
+    if name in ("names", "stats", "removed_ranges"):
         first = (head + data[at + HEAD.size : -20])[: HEAD.size + sum(fields[10:13])]
     crc = zlib.crc32(first, salt)
     disk.overwrite(path, at, head)
@@ -274,9 +274,9 @@ def test_a_width_of_nothing_is_an_error_in_both_builds() -> None:
     _, twin, _ = load_twins()
     for column in (Column, twin.Column):
         for width in (0, 3, 8, -1):
-            with pytest.raises(ValueError, match="can not have"):
+            with pytest.raises(ValueError, match="cannot have"):
                 column.unpack(b"12345678", width)
-        with pytest.raises(ValueError, match="can not have"):
+        with pytest.raises(ValueError, match="cannot have"):
             column.unpack(b"123", 2)
 
 

@@ -130,7 +130,7 @@ class World:
 
     def stop(self) -> None:
         """An orderly stop: what is on its way ends."""
-        self.log.settle()
+        self.log.apply_all()
         assert self.log.is_applied()
         self.start()
 
@@ -333,9 +333,9 @@ def test_a_disk_that_cannot_say_whether_there_is_room_ends_the_log_in_order() ->
     log.erase()
     disk.fail("reserve")
     assert log.checkpoint() is None
-    assert "can not be written any more" in log.failed
-    with pytest.raises(StorageError, match="can not be written any more"):
-        log.settle()
+    assert "cannot be written any more" in log.failed
+    with pytest.raises(StorageError, match="cannot be written any more"):
+        log.apply_all()
 
 
 def test_nothing_deep_in_a_directory_is_applied_before_the_removal_that_comes_first() -> None:
@@ -346,7 +346,7 @@ def test_nothing_deep_in_a_directory_is_applied_before_the_removal_that_comes_fi
     log.begin()
     log.remove(Removal(LeavingDirectory(disk, "root/a"), 1))
     below = ConfigurationFile(disk, "root/a/consumers/c/meta")
-    below.incarnation = 2
+    below.stream_created = 2
     log.keep(below, b"of the next one")
     batch = log.prepare_sync()
     assert batch is not None

@@ -169,7 +169,7 @@ def test_tombstones_go_when_nothing_needs_them() -> None:
                 kept.append(seq)
         settle(log)
     assert readable(log) == kept
-    told = sum(len(segment.tombs) for segment in log.blocks) // 12
+    told = sum(len(segment.removed_ranges) for segment in log.blocks) // 12
     assert told < len(kept)
     log.close()
     assert readable(reopen(disk)) == kept

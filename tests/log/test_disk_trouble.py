@@ -93,7 +93,7 @@ def test_a_position_is_not_lost_when_it_can_not_be_saved() -> None:
     free = disk.capacity
     disk.capacity = disk.used()
     for _ in range(5):
-        assert client.ask(second.reply, b"+WPI")  # positions change, and can not be saved
+        assert client.ask(second.reply, b"+WPI")  # positions change, and cannot be saved
         driver.advance(SECOND)
     disk.capacity = free
     disk.crash()
@@ -154,7 +154,7 @@ def test_a_log_that_failed_refuses_at_once() -> None:
     batch = log.prepare_sync()
     assert batch is not None
     batch.run()
-    with pytest.raises(StorageError, match="can not be written any more"):
+    with pytest.raises(StorageError, match="cannot be written any more"):
         log.finish_sync(batch)
     with pytest.raises(StorageError, match="restart the server"):
         put(log, b"s", b"body")

@@ -228,7 +228,7 @@ def test_the_record_of_the_end_is_read_as_it_was_written_or_not_at_all(
 
 
 def test_a_record_of_the_end_that_can_not_be_is_refused() -> None:
-    with pytest.raises(CorruptionError, match="can not be"):
+    with pytest.raises(CorruptionError, match="cannot be"):
         EndRecord.decode(EndRecord(last_seq=2**64 - 1).encode())
     with pytest.raises(CorruptionError, match="too short"):
         EndRecord.decode(b"")

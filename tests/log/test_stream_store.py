@@ -145,7 +145,7 @@ def test_what_a_power_failure_tears_after_an_orderly_stop_is_not_taken_for_damag
 def change(store: Store, stream: StreamStore, content: bytes) -> None:
     """A configuration goes into the commit log and from there to its files. Raises OSError."""
     store.commit_log.keep(stream.meta, content)
-    store.commit_log.settle()
+    store.commit_log.apply_all()
 
 
 @pytest.mark.parametrize("operation", ["open", "append", "sync", "sync_dir", "rename", "truncate"])

@@ -167,7 +167,7 @@ async def test_what_cannot_be_read_costs_no_other_row_and_has_its_reason() -> No
         "the registry has no schema 99",
         f"schema {other}: it was written with a schema of JSON, not of AVRO",
         "it cannot be read: cannot read double from the body",
-        "4 bytes are left behind its end",
+        "4 bytes are left after its end",
     ]
 
 

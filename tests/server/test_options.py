@@ -1,4 +1,4 @@
-"""Options that can not work are refused with words that help."""
+"""Options that cannot work are refused with words that help."""
 
 from pathlib import Path
 

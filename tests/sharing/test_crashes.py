@@ -17,7 +17,7 @@ from tests.engine.sourcing.conftest import SEGMENT_BYTES, World
 from tests.engine.sourcing.test_crashes import Plan
 
 SEEDS = range(25)
-TERMS = ServiceTerms(is_single=False, patience=120 * SECOND)
+TERMS = ServiceTerms(is_single=False, response_threshold=120 * SECOND)
 UPSTREAM = {"name": "U", "external": {"api": "other.API", "deliver": "deliver.here"}}
 
 

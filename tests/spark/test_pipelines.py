@@ -143,7 +143,7 @@ def test_a_master_and_a_remote_contradict_each_other(cli: Cli, tmp_path: Path) -
 
 
 def test_a_cluster_is_not_sent_to_a_server_that_it_cannot_reach() -> None:
-    with pytest.raises(ConfigError, match="can not reach the server"):
+    with pytest.raises(ConfigError, match="cannot reach the server"):
         check("sc://spark.example:15002", "nats://127.0.0.1:4222")
     check("sc://spark.example:15002", "nats://nats.example:4222")
 
@@ -158,7 +158,7 @@ def test_a_specification_that_says_too_little_is_named(tmp_path: Path) -> None:
 def test_a_run_that_is_stopped_leaves_no_process_behind(tmp_path: Path) -> None:
     stubborn = "trap '' INT TERM; sleep 300"
     line = ["sh", "-c", f"sh -c \"{stubborn}\" & trap 'exit 0' INT; echo ready; wait"]
-    run = Run(line, dict(os.environ), tmp_path, patience=0.2)
+    run = Run(line, dict(os.environ), tmp_path, retry_timeout=0.2)
     assert next(run.lines(lambda: None)) == "ready\n"
     run.stop()
     assert not run.is_running

@@ -104,7 +104,7 @@ def records(data: bytes) -> Iterator[StoredRecord]:
             header_size = int.from_bytes(data[header_start - 4 : header_start], "little")
             body_start = header_start + header_size
         if size > _RECORD_BYTES_MAX or at + size > len(data) or not start <= body_start <= end:
-            raise CorruptionError(f"a block has a record that can not be, at byte {at}")
+            raise CorruptionError(f"a block has a record that cannot be, at byte {at}")
         number = seq & ~(_ERASED | _TOMBSTONE)
         yield StoredRecord(
             number,
@@ -137,7 +137,7 @@ def store_blocks(files: StreamFiles, log: Log, first_seq: int) -> Iterator[int]:
     for name in names:
         for record in records(unpacked(files.read(name))):
             if record.seq > SEQUENCE_MAX:
-                raise CorruptionError(f"{name} names a sequence that can not be")
+                raise CorruptionError(f"{name} names a sequence that cannot be")
             if record.is_tombstone:
                 removed.add(record.seq)
         yield 0  # nothing is appended yet
@@ -190,7 +190,7 @@ def consumers(files: StreamFiles) -> Iterator[tuple[str, bytes]]:
         try:
             config: dict[str, Any] = msgspec.json.decode(files.read(path), type=dict)
         except msgspec.MsgspecError as error:
-            raise CorruptionError(f"{path} can not be read: {error}") from error
+            raise CorruptionError(f"{path} cannot be read: {error}") from error
         known = {key: value for key, value in config.items() if key not in ("Created", "Name")}
         position = f"obs/{name}/o.dat"
         state: dict[str, Any] = {}

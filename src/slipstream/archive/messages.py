@@ -16,7 +16,7 @@ SKIPPED_ONE_BY_ONE_MAX: _int = 4096  # missing sequences; more of them are left 
 
 
 class DamagedMessageError(CorruptionError):
-    """Message `seq` can not be read."""
+    """Message `seq` cannot be read."""
 
     def __init__(self, seq: _int) -> None:
         super().__init__(f"message {seq} is damaged")

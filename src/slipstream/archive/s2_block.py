@@ -9,7 +9,7 @@ plain twin and test oracle.
 
 from slipstream.errors import CorruptionError
 
-_WHAT = "the archive is damaged: a block can not be decompressed"
+_WHAT = "the archive is damaged: a block cannot be decompressed"
 
 
 def encode_block(data: bytes) -> bytes:

@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from slipstream.errors import CorruptionError
 
-_WHAT = "the archive is damaged: a block can not be decompressed"
+_WHAT = "the archive is damaged: a block cannot be decompressed"
 
 cdef extern from *:
     """

@@ -106,7 +106,7 @@ class TarFiles:
             file = self._archive.extractfile(self._members[name])
             data = file.read() if file is not None else b""
         except (tarfile.TarError, KeyError) as error:
-            raise CorruptionError(f"{name} can not be read from the archive") from error
+            raise CorruptionError(f"{name} cannot be read from the archive") from error
         if len(data) != self._members[name].size:
             raise CorruptionError(f"{name} is cut off in the archive")
         return data

@@ -112,7 +112,7 @@ def decode(name: str, data: bytes) -> Manifest:
             raise CorruptionError(f"{name} is damaged: its checksum does not match")
         manifest = msgspec.json.decode(raw, type=Manifest)
         if not all(map(_NAME.fullmatch, manifest.objects)):
-            raise CorruptionError(f"{name} names an object that can not be")
+            raise CorruptionError(f"{name} names an object that cannot be")
         return manifest
     except msgspec.MsgspecError as error:
         raise CorruptionError(f"{name} is damaged: {error}") from error

@@ -31,7 +31,7 @@ from slipstream.wire.buffer import OutBuffer
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
 
-PATIENCE_SECONDS = 2.0  # while a part is fetched; servers wait 5
+SIGN_OF_LIFE_SECONDS = 2.0  # between pieces while a part is fetched; servers wait 5
 Progress = Callable[[int, int], None]
 
 
@@ -147,7 +147,7 @@ class _Archive:
         for part in parts:
             fetching = asyncio.create_task(self._piece(part))
             try:
-                while not (await asyncio.wait({fetching}, timeout=PATIENCE_SECONDS))[0]:
+                while not (await asyncio.wait({fetching}, timeout=SIGN_OF_LIFE_SECONDS))[0]:
                     yield rest[:1]  # or the server takes the client for gone
                     rest = rest[1:]
                 rest += await fetching

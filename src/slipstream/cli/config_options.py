@@ -100,5 +100,5 @@ def read_config(path: Path, kind: type[D]) -> D:
     try:
         found = msgspec.json.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError) as error:
-        raise ConfigError(f"the configuration {path} can not be read: {error}") from error
+        raise ConfigError(f"the configuration {path} cannot be read: {error}") from error
     return kind.from_wire(found.get("config", found))

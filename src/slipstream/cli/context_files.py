@@ -39,9 +39,9 @@ def config_home() -> Path:
 
 
 def path_of(name: str) -> Path:
-    """The file of a context; raises `ConfigError` for a name that can not be one."""
+    """The file of a context; raises `ConfigError` for a name that cannot be one."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", name) or ".." in name:
-        raise ConfigError(f'"{name}" can not name a context; use letters, digits, "-", "_" and "."')
+        raise ConfigError(f'"{name}" cannot name a context; use letters, digits, "-", "_" and "."')
     return config_home() / "context" / f"{name}.json"
 
 
@@ -81,7 +81,7 @@ def load(name: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"the context file {path} can not be read: {error}") from error
+        raise ConfigError(f"the context file {path} cannot be read: {error}") from error
     return found
 
 

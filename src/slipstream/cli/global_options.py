@@ -10,11 +10,11 @@ MORE_HELP = "(`slipstream --help` says more)"
 
 
 class UsageError(Error):
-    """The line can not be understood."""
+    """The line cannot be understood."""
 
 
 def did_you_mean(names: Sequence[str]) -> str:
-    """The end of a complaint about an unknown name: `names` that are close; "" for none."""
+    """The end of an error about an unknown name: `names` that are close; "" for none."""
     return f"; did you mean {' or '.join(names)}?" if names else ""
 
 

@@ -122,9 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         _complain(one_line(error))
         return FAILED
-    except OSError as error:  # a file that can not be read or written
+    except OSError as error:  # a file that cannot be read or written
         if isinstance(error, BrokenPipeError):
-            # Whoever read our output has seen enough.
+            # The reader of our output has seen enough.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
         _complain(str(error))
@@ -238,7 +238,7 @@ def run(name: str, words: list[str], given: dict[str, Any]) -> int:
 
 
 def _where_to_look(error: Exception, name: str) -> str:
-    """The end of a complaint of Typer's: the option of the connection that was meant, or help."""
+    """The end of one of Typer's errors: the option of the connection that was meant, or help."""
     if hasattr(error, "possibilities"):  # there is no such option
         close = close_options(getattr(error, "option_name", ""))
         if close:

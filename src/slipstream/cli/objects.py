@@ -294,7 +294,7 @@ async def seal(bucket: Bucket, force: Force = False) -> None:
     async with jetstream() as js:
         store = await js.object_store(bucket)
         confirm(
-            f"Really seal Bucket {bucket}? Sealed buckets can not be unsealed or modified.", force
+            f"Really seal Bucket {bucket}? Sealed buckets cannot be unsealed or modified.", force
         )
         await store.seal()
     done(f"Bucket {bucket} was sealed", success=True)

@@ -64,7 +64,7 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} can not be read: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(found, dict):
         raise ConfigError(f"{path} is no pipeline specification: it has no fields")
     return found

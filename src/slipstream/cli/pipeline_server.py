@@ -106,7 +106,7 @@ def _embedded(project: Project) -> Iterator[str]:
         server = Server(store_dir=str(store)).start()
     except Error as error:
         raise ConfigError(
-            f"the development server can not start: {error}. If one runs there already "
+            f"the development server cannot start: {error}. If one runs there already "
             "(`slipstream serve`), name it: --server nats://127.0.0.1:4222"
         ) from error
     address = project.state / "url"
@@ -153,5 +153,5 @@ def _samples(path: Path) -> list[_Sample]:
         return []
     except msgspec.MsgspecError as error:
         raise ConfigError(
-            f"{path} can not be read: {error}. Each line is an object with a subject and data"
+            f"{path} cannot be read: {error}. Each line is an object with a subject and data"
         ) from error

@@ -110,7 +110,7 @@ def check(remote: str, servers: str) -> None:
         check_java()
     elif not remote.startswith("local") and not _is_here(remote) and _is_here(servers):
         raise ConfigError(
-            f"the Spark at {remote} can not reach the server at {servers}, which is on this "
+            f"the Spark at {remote} cannot reach the server at {servers}, which is on this "
             "machine: give --server with an address that the cluster reaches"
         )
 
@@ -147,13 +147,13 @@ def environment(
 class Run:
     """One run of `spark-pipelines`: its lines as they come, its exit status at the end.
 
-    `patience` is how many seconds `stop` gives a process to end by itself, for each signal.
+    `stop_timeout` is how many seconds `stop` gives a process to end by itself, for each signal.
     """
 
     def __init__(
-        self, line: list[str], env: dict[str, str], folder: Path, *, patience: float = 15.0
+        self, line: list[str], env: dict[str, str], folder: Path, *, stop_timeout: float = 15.0
     ) -> None:
-        self._patience = patience
+        self._stop_timeout = stop_timeout
         self._process = subprocess.Popen(
             line,
             env=env,
@@ -211,7 +211,7 @@ class Run:
         return self._process.poll() is None or _has_living(self._process.pid)
 
     def _has_ended(self) -> bool:
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._stop_timeout
         while self.is_running:
             if time.monotonic() > deadline:
                 return False

@@ -13,7 +13,7 @@ from slipstream.server.flags import FLAGS, FlagError, parse
 
 
 def serve(words: Sequence[str]) -> int:
-    """Run a server; the exit status. Raises `UsageError` for flags that can not be read."""
+    """Run a server; the exit status. Raises `UsageError` for flags that cannot be read."""
     try:
         parse(words)
     except FlagError as error:

@@ -103,7 +103,7 @@ async def check_exposure() -> None:
             listens = "on all interfaces" if everywhere else f"on {where}"
             if not _is_loopback(where):
                 check.fail(
-                    f"the server listens {listens} and lets in whoever comes: configure users, "
+                    f"the server listens {listens} and lets in everybody: configure users, "
                     "or let it listen on 127.0.0.1",
                     CRITICAL if everywhere else WARNING,
                 )

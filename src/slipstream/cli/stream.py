@@ -157,7 +157,7 @@ async def seal(name: OptionalName = "", force: Force = False) -> None:
     async with jetstream() as js:
         name = await choose_stream(js, name)
         stream = await js.stream(name)
-        confirm(f"Really seal Stream {name}? Sealed streams can not be modified again.", force)
+        confirm(f"Really seal Stream {name}? Sealed streams cannot be modified again.", force)
         info = await stream.update(stream.config.replace(sealed=True))
     if wants_json():
         print_json(info)

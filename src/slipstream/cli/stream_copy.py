@@ -13,7 +13,7 @@ from slipstream.errors import ConfigError
 from slipstream.model.configurations import StreamSource
 
 LOOK_SECONDS = 0.1
-SILENCE_SECONDS = 30.0  # without progress for so long, it is given up
+STALLED_SECONDS = 30.0  # without progress for so long, it is given up
 
 
 async def copy_messages(js: JetStream, source: Stream, made: StreamConfig) -> None:
@@ -33,7 +33,7 @@ async def copy_messages(js: JetStream, source: Stream, made: StreamConfig) -> No
             idle = 0.0 if now > have else idle + LOOK_SECONDS
             have = now
             bar.update(task, completed=have)
-            if idle >= SILENCE_SECONDS:
+            if idle >= STALLED_SECONDS:
                 raise ConfigError(
                     f"stream copy: {made.name} has {have:,} of {wanted:,} messages and gets no "
                     f"more; `slipstream stream info {made.name}` shows what holds it up"

@@ -209,7 +209,7 @@ async def _from_subjects(
     for subject in subjects:
         await nc.subscribe(subject, queue=queue, handler=inbox.put_nowait)
     if matching:
-        # Of whoever asks, with the prefix that is usual or that is said.
+        # Of the client that asks, with the prefix that is usual or that is said.
         answers = settings().inbox_prefix or "_INBOX"
         await nc.subscribe(f"{answers}.>", handler=inbox.put_nowait)
     if not wants_json():

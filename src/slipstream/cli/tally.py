@@ -1,7 +1,7 @@
 """How far the workers of a benchmark are, told across processes at next to no cost.
 
 A file of eight bytes for each worker, mapped into every process: a worker writes its own eight,
-whoever draws the progress bars reads all of them.
+the one that draws the progress bars reads all of them.
 """
 
 import mmap

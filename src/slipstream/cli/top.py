@@ -68,7 +68,7 @@ class Look:
         self.headline = ""
 
     async def refresh(self) -> None:
-        """Ask the server. What can not be asked is said in the headline; the rows stay."""
+        """Ask the server. What cannot be asked is said in the headline; the rows stay."""
         try:
             await self._refresh()
         except Error as error:

@@ -4,7 +4,7 @@ cimport slipstream.wire.operations as operations
 from slipstream.client.reply_future cimport ReplyFuture
 from slipstream.client.write_buffer cimport WriteBuffer
 from slipstream.client.subscriptions cimport Route, Sink
-from slipstream.wire.intake cimport Intake
+from slipstream.wire.read_buffer cimport ReadBuffer
 from slipstream.wire.server_frames cimport ServerFrames
 
 
@@ -19,7 +19,7 @@ cdef class Link:
     cdef public long long bytes_read
     cdef public long long payload_bytes
     cdef ServerFrames _frames
-    cdef Intake _intake
+    cdef ReadBuffer _read_buffer
     cdef list _woken
 
     cpdef get_buffer(self, Py_ssize_t size_hint)

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 import slipstream.wire.operations as operations
-from slipstream.wire.intake import Intake
+from slipstream.wire.read_buffer import ReadBuffer
 from slipstream.wire.server_frames import ServerFrames
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Link:
         self.bytes_read = 0
         self.payload_bytes = 0
         self._frames = ServerFrames()
-        self._intake = Intake()
+        self._read_buffer = ReadBuffer()
         self._woken: list[ReplyFuture] = []
 
     # -- what asyncio calls --------------------------------------------------------------------
@@ -81,19 +81,19 @@ class Link:
 
     def get_buffer(self, size_hint: _int) -> memoryview:
         """Where the next read goes."""
-        return self._intake.room()
+        return self._read_buffer.room()
 
     def buffer_updated(self, count: _int) -> None:
         """A read brought so much: act on it, unless it is the middle of a large frame."""
         self.active = True
         self.bytes_read += count
-        data = self._intake.take(count)
+        data = self._read_buffer.take(count)
         if data:
             self._act(data)
             missing = self._frames.missing()
             if LARGE_FRAME_BYTES_MIN <= missing <= LARGE_FRAME_BYTES_MAX:
                 start = self._frames.give_up()
-                self._intake.expect(start, len(start) + missing)
+                self._read_buffer.expect(start, len(start) + missing)
 
     def _act(self, data: bytes) -> None:
         """Act on every frame that is whole."""

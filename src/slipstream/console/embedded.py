@@ -59,7 +59,7 @@ class _Faults(logging.Handler):
 
 
 class EmbeddedConsole:
-    """Pages for whoever comes to `options.base`; `url` is the server's, once it listens.
+    """Pages for browsers that come to `options.base`; `url` is the server's, once it listens.
 
     `elsewhere` answers what a browser asks for on a connection that was handed over before, and
     `fault` hears of the console's own mistakes. What a browser does wrong is answered, not logged.

@@ -1,9 +1,9 @@
 """Who looks at the console: sessions, and the connections behind them.
 
-Three ways lead to a session. A server that takes anybody: whoever opens the console has one. The
-command was started with credentials: the address that it prints has a key, and whoever brings it
-acts as that user. And on any server a user may log in with a password or token of their own; such a
-session has a connection of its own, so that the server decides what it may do.
+Three ways lead to a session. A server that takes anybody: to open the console is enough. The
+command was started with credentials: the address that it prints has a key, and a browser that
+brings it acts as that user. And on any server a user may log in with a password or token of their
+own; such a session has a connection of its own, so that the server decides what it may do.
 """
 
 import asyncio

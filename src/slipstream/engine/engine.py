@@ -1,7 +1,7 @@
 """The engine: accounts, sessions, timers, and the end of each turn. No sockets, no clock, no
 threads.
 
-Whoever drives it sets `clock.now`, calls `session.receive` with what was read (or `tick` when a
+Its driver sets `clock.now`, calls `session.receive` with what was read (or `tick` when a
 timer is due, or `stream.synced` when a disk is done) and then `finish_turn`. While that returns
 True, `go_on` and `finish_turn` follow once the sockets were looked at again.
 """
@@ -74,7 +74,7 @@ class Authenticator(Protocol):
 
 
 class Observer(Protocol):
-    """Whoever wants to know of clients that come and go, and of new accounts."""
+    """What is told of clients that come and go, and of new accounts."""
 
     def account_added(self, account: Account) -> None:
         """There is one more account."""
@@ -217,7 +217,7 @@ class Engine:
         try:
             if self.state is not None:
                 self._keep_positions()
-                self.state.settle()
+                self.state.apply_all()
         except StorageError as error:
             self.problem(str(error))
 
@@ -371,7 +371,7 @@ class Engine:
             self._admit(session, user)
             if not session.closed:
                 accept(session)
-            if session.holding & LOGIN:
+            if session.stopped_by & LOGIN:
                 session.release(LOGIN)
 
         self.authenticator.authenticate(session, done)
@@ -530,7 +530,7 @@ class Engine:
         if not turn.laden:
             for _ in range(len(turn.waiting)):
                 session = turn.waiting.popleft()
-                session.holding &= ~WRITES
+                session.stopped_by &= ~WRITES
                 session.park()
 
     def _pump(self, turn: Turn) -> None:
@@ -604,7 +604,7 @@ class Engine:
             self._let_go_on(item[1].session)
 
     def _let_go_on(self, session: ClientSession) -> None:
-        session.holding &= ~API
+        session.stopped_by &= ~API
         session.park()
 
     # -- output --------------------------------------------------------------------------------

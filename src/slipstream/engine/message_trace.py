@@ -1,4 +1,4 @@
-"""Message tracing: where a message goes, or would go, as one event for whoever asked (ADR-41).
+"""Message tracing: where a message goes, or would go, as one event for its publisher (ADR-41).
 
 A message with ``Nats-Trace-Dest`` makes the server publish an event to that subject: that it
 came in, how its subject was mapped, and each subscription, stream and service that it reached. With

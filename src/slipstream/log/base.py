@@ -8,7 +8,7 @@ in a column (`GONE` where nothing lives), so finding the next message of a filte
 block by block, and looks at no message that does not match.
 
 Appending never touches the disk: it puts the record into a buffer. Making it durable takes three
-steps, so that whoever owns the event loop decides where the blocking one runs:
+steps, so that the owner of the event loop decides where the blocking one runs:
 
 1. ``batch = log.prepare_sync()``  on the loop: hands the buffer to the operating system (`write`),
 2. ``batch.run()``                 on the loop or on any thread: the fdatasync,
@@ -80,7 +80,7 @@ class Log:
 
         `size` is how many bytes their subjects, header blocks and bodies have. Raises
         `DiskFullError` (nothing has happened) or `StorageError` once failed; appending them does
-        neither then. Whoever cannot append all of them calls `break_group`.
+        neither then. A caller that cannot append all of them calls `break_group`.
         """
 
     def break_group(self) -> None:
@@ -486,10 +486,10 @@ class Log:
         while self.next(seq, matching, record) and record.seq < limit:
             found.append(record.seq)
             seq = record.seq + 1
-        doomed = found[: max(len(found) - keep, 0)] if keep else found
-        for seq in doomed:
+        removed = found[: max(len(found) - keep, 0)] if keep else found
+        for seq in removed:
             self.remove(seq, False)
-        return len(doomed)
+        return len(removed)
 
     # -- finding blocks ------------------------------------------------------------------------
 
@@ -540,7 +540,7 @@ class Log:
         self.first_ts = 0
 
     def _ts_at(self, block: Block, i: _int) -> _int:
-        """When the message at place `i` was stored; 0 if that can not be read."""
+        """When the message at place `i` was stored; 0 if that cannot be read."""
         try:
             self._fill(block, i, self._scratch)
         except (StorageError, OSError):
@@ -548,7 +548,7 @@ class Log:
         return self._scratch.ts
 
     def _lose(self, seq: _int) -> None:
-        """Message `seq` can not be read: count it as lost, and go on without it."""
+        """Message `seq` cannot be read: count it as lost, and go on without it."""
         raise NotImplementedError
 
     def _seek_first(self, id: _int, start: _int) -> _int:

@@ -16,7 +16,7 @@ class BlockCache:
         self._capacity = max(bytes_max // WINDOW_BYTES, 1)
 
     def window(self, file: File, path: str, offset: int, keep: bool) -> tuple[int, bytes]:
-        """Where the window around `offset` begins, and its bytes. Kept only if it can not grow."""
+        """Where the window around `offset` begins, and its bytes. Kept only if it cannot grow."""
         start = offset - offset % WINDOW_BYTES
         key = (path, start)
         found = self._windows.get(key)

@@ -95,7 +95,7 @@ class Column:
         Raises ValueError for a width other than 1, 2 and 4, and for a number without a name.
         """
         if width not in (1, 2, 4) or len(packed) % width:
-            raise ValueError(f"a column can not have {len(packed)} bytes of numbers of {width}")
+            raise ValueError(f"a column cannot have {len(packed)} bytes of numbers of {width}")
         column = Column()
         gone = (1 << (8 * width)) - 1
         for at in range(0, len(packed), width):

@@ -139,7 +139,7 @@ cdef class Column:
     @staticmethod
     def unpack(bytes packed, int width, list names=None):
         if width not in (1, 2, 4) or PyBytes_GET_SIZE(packed) % width:
-            raise ValueError(f"a column can not have {len(packed)} bytes of numbers of {width}")
+            raise ValueError(f"a column cannot have {len(packed)} bytes of numbers of {width}")
         cdef Column column = Column()
         cdef Py_ssize_t n = PyBytes_GET_SIZE(packed) // width
         cdef const unsigned char *view = <const unsigned char *> PyBytes_AS_STRING(packed)

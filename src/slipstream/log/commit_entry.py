@@ -4,7 +4,7 @@
                       once more 4096 bytes later; entries begin after as many bytes again
     entry             magic "SLEN", length u32, index u64, floor u64, durable u64, epoch u32,
                       CRC-32 of the entry before, CRC-32 of the rest, begun with the salt, records
-    record            kind u8, incarnation u64, length of the path u16, of the content u32, path,
+    record            kind u8, stream_created u64, length of the path u16, of the content u32, path,
                       content
     content           of a small file, as it is; for bytes of a segment: its salt u32, offset u64,
                       the bytes (see `segment_bytes`)
@@ -41,11 +41,11 @@ HEAD_SIZE = 2 * _COPY_AT
 
 @dataclass(slots=True, frozen=True)
 class Record:
-    """One change: `path` is relative to the store directory, `incarnation` says when the stream was
-    created that it lies in (ns since the epoch)."""
+    """One change: `path` is relative to the store directory, `stream_created` says when the stream
+    that it lies in was created (ns since the epoch)."""
 
     kind: int
-    incarnation: int
+    stream_created: int
     path: str
     content: bytes = b""
 
@@ -113,7 +113,7 @@ def encode_entry(
     parts = []
     for record in records:
         path = record.path.encode("utf-8", "surrogateescape")
-        head = _RECORD.pack(record.kind, record.incarnation, len(path), len(record.content))
+        head = _RECORD.pack(record.kind, record.stream_created, len(path), len(record.content))
         parts += [head, path, record.content]
     body = b"".join(parts)
     size = _ENTRY.size + len(body)
@@ -143,13 +143,13 @@ def _decode_records(body: bytes) -> list[Record]:
     records = []
     at = 0
     while at < len(body):
-        kind, incarnation, path_size, size = _RECORD.unpack_from(body, at)
+        kind, stream_created, path_size, size = _RECORD.unpack_from(body, at)
         at += _RECORD.size
         end = at + path_size + size
         if kind not in (KEEP, REMOVE, STANDS, WRITE) or end > len(body):
-            raise CorruptionError("a record of the commit log says what can not be")
+            raise CorruptionError("a record of the commit log says what cannot be")
         path = body[at : at + path_size].decode("utf-8", "surrogateescape")
-        records.append(Record(kind, incarnation, path, body[at + path_size : end]))
+        records.append(Record(kind, stream_created, path, body[at + path_size : end]))
         at = end
     return records
 

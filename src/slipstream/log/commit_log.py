@@ -53,7 +53,7 @@ class Kept(Protocol):
     appended to a segment."""
 
     path: str
-    incarnation: int  # when its stream was created: another one may have had the name before
+    stream_created: int  # when its stream was created: another one may have had the name before
     retired: bool  # its owner was deleted: it is written no more
     written: int  # the number of the change that its files have
 
@@ -83,9 +83,9 @@ class Removal:
     """The removal of a directory, which happens on a thread; its name is free before that if it is
     wanted."""
 
-    def __init__(self, directory: Leaving, incarnation: int) -> None:
+    def __init__(self, directory: Leaving, stream_created: int) -> None:
         self.path = directory.path
-        self.incarnation = incarnation
+        self.stream_created = stream_created
         self.retired = False
         self.written = 0
         self.is_free = False  # the name
@@ -122,7 +122,10 @@ class Change:
     def __init__(self, number: int, kept: Kept, record: Record) -> None:
         self.number = number  # of two changes of one file the later one has the higher one
         self.path = kept.path
-        self.key = (record.incarnation, kept.path)  # of two with the same one the later one counts
+        self.key = (
+            record.stream_created,
+            kept.path,
+        )  # of two with one key the later one counts
         self.kept = kept
         self.record = record  # what the log says of it
 
@@ -139,7 +142,7 @@ class Change:
         """Whether its file has not gone meanwhile."""
         return not self.kept.retired
 
-    def settle(self) -> bool:
+    def synced(self) -> bool:
         """It has been synced where it belongs; False if it is to be written once more."""
         if self.kept.applied():
             return True
@@ -247,7 +250,7 @@ class CommitLog:
         if not self._size:
             self._salt = self._new_salt()
             self._version = VERSION
-        file.truncate(self._size)  # what may be torn behind goes
+        file.truncate(self._size)  # what may be torn after it goes
         if self._unapplied:
             self._applied = self._floor - 1
             self._write_again()
@@ -316,7 +319,7 @@ class CommitLog:
     def write(self, copy: Kept, content: bytes, done: Done) -> bool:
         """Have a copy of what was appended to a segment; `done` is called as by `keep`. False if
         there is no room for it in the next entry, or none before a checkpoint has ended."""
-        record = Record(WRITE, copy.incarnation, copy.path.removeprefix(self._root), content)
+        record = Record(WRITE, copy.stream_created, copy.path.removeprefix(self._root), content)
         size = self._bytes + self._copied + record.size
         if self._version < WRITES_SINCE:  # an earlier build would take it for a torn end
             return False
@@ -365,7 +368,7 @@ class CommitLog:
         return self._number
 
     def _take(self, kind: int, kept: Kept, content: bytes, done: Done | None) -> None:
-        record = Record(kind, kept.incarnation, kept.path.removeprefix(self._root), content)
+        record = Record(kind, kept.stream_created, kept.path.removeprefix(self._root), content)
         self._make_room(self._bytes + self._copied + record.size)
         change = Change(self.next_number(), kept, record)
         if change.key in self._changes:
@@ -564,7 +567,7 @@ class CommitLog:
     def _fail(self, error: Exception) -> StorageError:
         if not self.failed:
             self.failed = (
-                f"the commit log in {self._directory} can not be written any more: {error}; what "
+                f"the commit log in {self._directory} cannot be written any more: {error}; what "
                 "was answered is safe, look after the disk and restart the server"
             )
         return StorageError(self.failed)
@@ -632,7 +635,7 @@ class CommitLog:
         self._checkpoint = None
         for path in [path for path, one in self._removals.items() if one.is_free]:
             del self._removals[path]
-        checkpoint.settle()
+        checkpoint.finish()
         refused = {change.key: change for change in checkpoint.refused if change.is_wanted}
         if refused and not self._say_again(refused):
             newer, self._unapplied = self._unapplied, refused
@@ -659,7 +662,7 @@ class CommitLog:
                 self._bytes += change.record.size
         return True
 
-    def settle(self) -> None:
+    def apply_all(self) -> None:
         """Make all durable, apply it, and leave an empty log. Nobody else may work on it. Blocks;
         raises `StorageError`.
 
@@ -783,9 +786,9 @@ class Checkpoint:
             self.is_final = segments and is_final(error)
             self._applied = []
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """It has run, and what ran before it was finished: those whose files are synced know."""
-        lost = [change for change in self._applied if not change.settle()]
+        lost = [change for change in self._applied if not change.synced()]
         if lost:
             self.error = self.error or StorageError("the disk has failed meanwhile")
             self.refused += lost

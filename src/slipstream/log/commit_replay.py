@@ -120,14 +120,14 @@ def _gather(found: dict[int, _Place], newest: Head, outcome: Replay) -> None:
 
 def _last_of_each(records: list[Record]) -> tuple[list[Record], list[Record]]:
     """The records that count: the last one about each small file, all bytes of segments, nothing
-    from before its directory went. What is of another incarnation of a stream is about something
+    from before its directory went. What is of another stream_created of a stream is about something
     else."""
     found = []
     writes = []
     settled: set[tuple[int, str]] = set()  # nothing earlier about these paths counts
     gone: set[tuple[int, str]] = set()  # ... nor about what lies in these
     for record in reversed(records):
-        own = record.incarnation
+        own = record.stream_created
         parts = record.path.split("/")
         above = ("/".join(parts[:n]) for n in range(1, len(parts) + 1))
         if (own, record.path) in settled or any((own, path) in gone for path in above):

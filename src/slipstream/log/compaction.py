@@ -41,10 +41,10 @@ class Neighbours:
         """The segments as they are now, in order."""
         return Neighbours([s.base for s in segments], [s.as_of for s in segments])
 
-    def needed(self, tombs: bytes, told_by: int) -> bytes:
-        """The packed ranges among `tombs`, told by segment `told_by`, that still say something."""
+    def needed(self, removed_ranges: bytes, told_by: int) -> bytes:
+        """Those packed ranges, told by segment `told_by`, that still say something."""
         kept = bytearray()
-        for first, count in RANGE.iter_unpack(tombs):
+        for first, count in RANGE.iter_unpack(removed_ranges):
             at = max(bisect_right(self.bases, first) - 1, 0)
             while at < len(self.bases) and self.bases[at] < first + count:
                 if self.bases[at] != told_by and self.as_of[at] <= told_by:
@@ -133,7 +133,7 @@ class Compactor:
         if segment.ids is not None:
             segment.offsets = job.offsets
         segment.records_end = segment.written = job.records_end
-        segment.tombs = bytearray(job.draft.tombs)
+        segment.removed_ranges = bytearray(job.draft.removed_ranges)
         segment.last_seq = job.draft.last_seq
         segment.as_of = job.draft.as_of
         self.watch(segment)
@@ -184,9 +184,9 @@ class CompactionJob:
         fresh.format, fresh.salt, fresh.rewritten = self.segment.format, self.segment.salt, True
         out.put(encode_header(fresh))
         self.offsets = copy_used(data, draft.dense, self._old_offsets, out, 0)
-        draft.tombs = self._neighbours.needed(draft.tombs, self.segment.base)
-        if draft.tombs:
-            self._put_control(out, TOMBSTONE, draft.tombs)
+        draft.removed_ranges = self._neighbours.needed(draft.removed_ranges, self.segment.base)
+        if draft.removed_ranges:
+            self._put_control(out, TOMBSTONE, draft.removed_ranges)
         if draft.front:
             self._put_control(out, FRONT, draft.front.to_bytes(8, "little"))
         if self.segment.format > 1:  # all of it is durable once the file has its name

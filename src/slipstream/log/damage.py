@@ -1,4 +1,4 @@
-"""Damaged bytes, kept aside for whoever wants to look at them, and the list of what they cost.
+"""Damaged bytes, kept aside for inspection, and the list of what they cost.
 
     <directory>/damaged/<base>-<offset>                         bytes that were no whole record, or
                                                                 none where a file is missing
@@ -66,7 +66,7 @@ def kept_aside(disk: Disk, directory: str, base: int, offset: int, size: int) ->
 
 
 def lose(log: "FileLog", segment: Any, seq: int) -> None:
-    """Go on without message `seq`, which can not be read; say so unless it was erased."""
+    """Go on without message `seq`, which cannot be read; say so unless it was erased."""
     i = seq - segment.base
     if segment.ids is None:
         log.reader.load(segment)

@@ -44,7 +44,7 @@ class File(Protocol):
         """
 
     def truncate(self, size: int) -> None:
-        """Cut to `size` bytes, giving back what was reserved behind it; `append` goes on there."""
+        """Cut to `size` bytes, giving back what was reserved after it; `append` goes on there."""
 
     def rewind(self) -> None:
         """Have `append` go on at the beginning, over what the file holds, which keeps its space."""

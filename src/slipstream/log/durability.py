@@ -106,7 +106,7 @@ class SyncBatch:
         self.proves = (0, 0)  # up to here, what was durable before is said to be so in it
         self.first_seq = 0  # what lies below was removed durably then
         self.segments: list[Segment] = []  # pinned until it is finished
-        self.doomed: list[Segment] = []  # their files go then
+        self.emptied: list[Segment] = []  # their files go then
         self.jobs: list[Job] = []  # they may begin then
         self.copy: BatchCopy | None = None  # of it, if the commit log may keep it instead
         self._disk = disk
@@ -118,7 +118,7 @@ class SyncBatch:
         self._files = list(dict.fromkeys([*earlier._files, *self._files]))
         self._directories = list(dict.fromkeys([*earlier._directories, *self._directories]))
         self.segments = [*earlier.segments, *self.segments]
-        self.doomed = [*earlier.doomed, *self.doomed]
+        self.emptied = [*earlier.emptied, *self.emptied]
         self.jobs = [*earlier.jobs, *self.jobs]
 
     def flush(self) -> None:

@@ -66,7 +66,7 @@ class EndRecord:
                     f"the record of a log's end has the unknown version {version}"
                 )
             if max(last_seq, first_seq, base) > SEQUENCE_MAX:
-                raise CorruptionError("the record of a log's end names sequences that can not be")
+                raise CorruptionError("the record of a log's end names sequences that cannot be")
             at = _HEAD.size
             behind = at + salts * _SALT.size
             if behind + gaps * _GAP.size > len(content):

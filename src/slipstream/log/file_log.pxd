@@ -20,7 +20,7 @@ cdef class FileLog(Log):
     cdef Segment _active
     cdef unsigned long long _recorded_seq
     cdef unsigned long long _recorded_first
-    cdef list _tombs
+    cdef list _removed_ranges
     cdef list _unsynced
     cdef list _emptied
     cdef list _jobs
@@ -30,7 +30,7 @@ cdef class FileLog(Log):
     cdef public list unsynced_above
     cdef bint _written
     cdef list _handed
-    cdef public unsigned long long incarnation
+    cdef public unsigned long long stream_created
     cdef object _lost
     cdef Py_ssize_t _reserved
     cdef Py_ssize_t _group

@@ -87,9 +87,9 @@ class FileLog(Log):
         self._active: Segment | None = None
         self._recorded_seq = self.last_seq  # what the records on disk say about last_seq ...
         self._recorded_first = self.first_seq  # ... and about the front
-        self._tombs: list[list[int]] = []  # removed ranges not yet written: [first, count]
+        self._removed_ranges: list[list[int]] = []  # removed ranges not yet written: [first, count]
         self._unsynced: list[Segment] = []
-        self._emptied: list[Segment] = []  # dropped; doomed with the next batch
+        self._emptied: list[Segment] = []  # dropped; emptied with the next batch
         self.compactor = Compactor(self)
         self._jobs: list[Job] = []
         self._footers: list[Job] = []  # of segments that are not synced yet
@@ -98,7 +98,7 @@ class FileLog(Log):
         self.unsynced_above: list[str] = []  # directories that the first batch makes durable
         self._written = False  # something was handed over that is not synced yet
         self._handed: list[bytes] = []  # ... what, since the last batch
-        self.incarnation = 0  # when the stream was created, if the commit log may have batches
+        self.stream_created = 0  # when the stream was created, if the commit log may have batches
         self._lost = Lost()
         self._reserved = 0  # how far the active segment can surely grow; 0 once failed
         self._group = 0  # messages of a group that are still to come
@@ -304,17 +304,17 @@ class FileLog(Log):
 
         False on a full disk: that waits, and what was removed might come back after a crash.
         """
-        size = 4 * CONTROL_SIZE + RANGE.size * len(self._tombs) + 2 * COMMIT_SIZE
+        size = 4 * CONTROL_SIZE + RANGE.size * len(self._removed_ranges) + 2 * COMMIT_SIZE
         try:
             if segment.records_end + size >= self._reserved:
                 self._reserve(segment, segment.records_end + size)
         except DiskFullError:
             return False
-        if self._tombs:
-            ranges = b"".join(RANGE.pack(first, count) for first, count in self._tombs)
-            segment.tombs += ranges
+        if self._removed_ranges:
+            ranges = b"".join(RANGE.pack(first, count) for first, count in self._removed_ranges)
+            segment.removed_ranges += ranges
             self._put_control(segment, TOMBSTONE, ranges)
-            self._tombs = []
+            self._removed_ranges = []
         if self.first_seq > self._recorded_first:
             self._put_control(segment, FRONT, self.first_seq.to_bytes(8, "little"))
             self._recorded_first = segment.front = self.first_seq
@@ -379,7 +379,7 @@ class FileLog(Log):
         """Write nothing any more, for a reason that does not go away."""
         if not self.failed:
             self.failed = (
-                f"the log in {self.directory} can not be written any more: {error}; "
+                f"the log in {self.directory} cannot be written any more: {error}; "
                 "what was acknowledged is safe, look after the disk and restart the server"
             )
         self._reserved = 0  # so that the next append asks, and hears of it
@@ -420,7 +420,7 @@ class FileLog(Log):
         batch.proves = self._claimed
         batch.first_seq = self.first_seq if told else self._durable_first
         batch.segments, self._unsynced = self._unsynced, []
-        batch.doomed = self._take_doomed(told)
+        batch.emptied = self._take_emptied(told)
         batch.jobs, self._footers = self._footers, []
         if told:
             batch.jobs += self.compactor.draw_up()
@@ -437,7 +437,7 @@ class FileLog(Log):
         """Let the commit log keep a batch that does nothing but append to the active segment."""
         segment = self._active
         size = sum(map(len, handed))
-        if segment is None or not self.incarnation or size > COPIED_MAX:
+        if segment is None or not self.stream_created or size > COPIED_MAX:
             return
         if segment.copy is None:
             segment.copy = SegmentCopy(self, segment)
@@ -449,7 +449,7 @@ class FileLog(Log):
         try:
             if active is not None and active.live == 0 and active.records_end > self._close_early:
                 self._fresh_segment(self.last_seq + 1, 0)
-            changed = self._tombs or self.first_seq > self._recorded_first
+            changed = self._removed_ranges or self.first_seq > self._recorded_first
             if changed or self.last_seq > self._recorded_seq:
                 segment = self._active or self._fresh_segment(self.last_seq + 1, 0)
                 return self._write_controls(segment)
@@ -457,7 +457,7 @@ class FileLog(Log):
             return False
         return True
 
-    def _take_doomed(self, told: bool) -> list[Segment]:
+    def _take_emptied(self, told: bool) -> list[Segment]:
         """Emptied segments whose files go once this batch is durable.
 
         If what was removed could not be told, only those that no older segment depends on.
@@ -480,16 +480,16 @@ class FileLog(Log):
         self._durable_first = max(self._durable_first, batch.first_seq)
         self._jobs += batch.jobs
         self.keep_end_later()
-        for segment in batch.doomed:
+        for segment in batch.emptied:
             segment.let_go()
             if segment.copy is not None:
                 segment.copy.retire()
-        if self._end_due or batch.doomed:
+        if self._end_due or batch.emptied:
             self._end_due = False
-            self._keep_end(True, batch.doomed)
+            self._keep_end(True, batch.emptied)
 
     def owes_removals(self) -> bool:
-        return bool(self._tombs) or self.first_seq > self._recorded_first
+        return bool(self._removed_ranges) or self.first_seq > self._recorded_first
 
     def take_jobs(self) -> list[Job]:
         jobs, self._jobs = self._jobs, []
@@ -518,8 +518,8 @@ class FileLog(Log):
         if not self.failed:
             self._keep_end(False, [])
 
-    def _keep_end(self, sync: bool, doomed: list[Segment]) -> None:
-        """Keep where the log ends; then, and not before, the files of `doomed` go: a file that is
+    def _keep_end(self, sync: bool, emptied: list[Segment]) -> None:
+        """Keep where the log ends; then, and not before, the files of `emptied` go: a file that is
         missed at the next start has not been removed by the log."""
 
         def done(error: Exception | None) -> None:
@@ -529,16 +529,16 @@ class FileLog(Log):
                 self._saved = b""
                 self._end_due = True
             if error is None or isinstance(error, DiskFullError):  # space counts for more
-                for segment in doomed:
+                for segment in emptied:
                     self.reader.unlink(segment)
             else:
-                self._emptied += doomed
+                self._emptied += emptied
 
         if self._copies is None:
             done(None)
             return
         content = self._end().encode()
-        if doomed or content != self._saved:
+        if emptied or content != self._saved:
             self._saved = content if sync else b""
             self._jobs.append(EndJob(self._copies, content, sync, done))
 
@@ -661,7 +661,7 @@ class FileLog(Log):
         segment = block
         seq = segment.base + i
         if erase:
-            self._tombs.append([seq, 1])
+            self._removed_ranges.append([seq, 1])
             self._erase(segment, i)
         if segment.closed:
             segment.bury(i)
@@ -669,10 +669,13 @@ class FileLog(Log):
                 self.compactor.add(segment)
         if erase or self.replaying or seq == self.first_seq:
             return  # it stands on disk already, or the moved front will say it
-        if self._tombs and self._tombs[-1][0] + self._tombs[-1][1] == seq:
-            self._tombs[-1][1] += 1
+        if (
+            self._removed_ranges
+            and self._removed_ranges[-1][0] + self._removed_ranges[-1][1] == seq
+        ):
+            self._removed_ranges[-1][1] += 1
         else:
-            self._tombs.append([seq, 1])
+            self._removed_ranges.append([seq, 1])
 
     def _erase(self, segment: Segment, i: _int) -> None:
         """Destroy a message's bytes; the record stays whole, so that the next one is found."""
@@ -728,9 +731,11 @@ class FileLog(Log):
     def _dropped(self, block: Any) -> None:
         segment = block
         # Its tombstones may still hold for older segments: tell them again.
-        if segment.tombs:
-            needed = Neighbours.of(self.blocks).needed(bytes(segment.tombs), segment.base)
-            self._tombs.extend([first, count] for first, count in RANGE.iter_unpack(needed))
+        if segment.removed_ranges:
+            needed = Neighbours.of(self.blocks).needed(bytes(segment.removed_ranges), segment.base)
+            self._removed_ranges.extend(
+                [first, count] for first, count in RANGE.iter_unpack(needed)
+            )
         self._recorded_first = 0  # its records may be what told of the front: tell it again
         self.reader.forget(segment)
         self._emptied.append(segment)
@@ -757,8 +762,8 @@ class FileLog(Log):
         self._release()
 
     def _release(self) -> None:
-        doomed = [segment for batch in self._batches for segment in batch.doomed]
-        for segment in [*self.blocks, *self._emptied, *doomed]:
+        emptied = [segment for batch in self._batches for segment in batch.emptied]
+        for segment in [*self.blocks, *self._emptied, *emptied]:
             if segment.file is not None:
                 segment.file.close()
                 segment.file = None

@@ -132,7 +132,7 @@ def _part(segment: Segment) -> _Part:
     copy.salt = segment.salt
     copy.records_end = segment.records_end
     copy.places = segment.places
-    copy.tombs = bytearray(segment.tombs)
+    copy.removed_ranges = bytearray(segment.removed_ranges)
     if segment.ids is not None:
         return _Part(copy, segment.ids.pack(4), segment.offsets, None, segment.file)
     dead = bytearray(segment.dead) if segment.dead is not None else None
@@ -140,7 +140,7 @@ def _part(segment: Segment) -> _Part:
 
 
 def find_damage(log: Log, seq: int) -> None:
-    """Message `seq` can not be read from its file: have the log see that, and count it as lost."""
+    """Message `seq` cannot be read from its file: have the log see that, and count it as lost."""
     if isinstance(log, FileLog):
         for segment in [one for one in log.blocks if one.base <= seq][-1:]:
             log.reader.changed(segment)  # what is kept of it in memory may be well

@@ -217,7 +217,7 @@ class OsFile:
                 raise
 
     def _write_parts(self, parts: list[bytes]) -> None:
-        """Write `parts` behind what was flushed."""
+        """Write `parts` after what was flushed."""
         begin = self._flushed - len(self._tail)
         buffer = self._buffers.take()
         try:
@@ -317,7 +317,7 @@ class OsFile:
             self._direct = -1
 
     def truncate(self, size: int) -> None:
-        """Cut to `size` bytes and give back what was reserved behind; `append` goes on there."""
+        """Cut to `size` bytes and give back what was reserved after it; `append` goes on there."""
         self._begin()
         try:
             self._end_direct()

@@ -44,7 +44,7 @@ def inflate(packed: bytes, size_max: int, what: str) -> bytes:
     try:
         data = stream.decompress(packed, size_max + 1)  # 0 would be no bound
     except zlib.error as error:
-        raise CorruptionError(f"{what} can not be inflated") from error
+        raise CorruptionError(f"{what} cannot be inflated") from error
     if len(data) > size_max or not stream.eof:
-        raise CorruptionError(f"{what} can not be inflated, or to more than it may have")
+        raise CorruptionError(f"{what} cannot be inflated, or to more than it may have")
     return data

@@ -283,7 +283,7 @@ def copy_used(data: bytes, ids: Column, offsets: Column, out: OutBuffer, start: 
     """Append to `out` the records of the used places of `ids`, byte for byte, in order.
 
     `offsets` says where in `data` they are. Returns where they are in a file that has `start` bytes
-    before those of `out`. A record whose length can not be true is copied as far as it may reach,
+    before those of `out`. A record whose length cannot be true is copied as far as it may reach,
     so that what is damaged stays to be looked at.
     """
     fresh = Column()

@@ -94,7 +94,7 @@ def open_log(
     found = _Found(log, log.recall_end(), has_first_format)
     for name, following in pairwise([*names, ""]):
         _open_segment(log, found, name, following)
-    found.settle()
+    found.fill_log()
     return log
 
 
@@ -130,7 +130,7 @@ class _Scan:
         """What was removed by the records before `end` is removed."""
         for _, kind, body, _ in (removal for removal in self.removals if removal[0] < end):
             if kind == TOMBSTONE:
-                self.segment.tombs += body
+                self.segment.removed_ranges += body
             else:
                 self.segment.front = max(self.segment.front, int.from_bytes(body, "little"))
         self.removals = [removal for removal in self.removals if removal[0] >= end]
@@ -219,17 +219,18 @@ class _Found:
         gone = [(1, self.front - 1)]
         for segment in self.log.blocks:
             gone += [
-                (first, first + count - 1) for first, count in RANGE.iter_unpack(segment.tombs)
+                (first, first + count - 1)
+                for first, count in RANGE.iter_unpack(segment.removed_ranges)
             ]
             gone.append((1, segment.front - 1))
         return _merged(gone)
 
-    def settle(self) -> None:
+    def fill_log(self) -> None:
         """Apply removals and fill in the log's state."""
         log = self.log
         self._decide()
         for segment in log.blocks:
-            for first, count in RANGE.iter_unpack(segment.tombs):
+            for first, count in RANGE.iter_unpack(segment.removed_ranges):
                 self.removed.append((first, first + count, segment.base))
             self.front = max(self.front, segment.front)
         log.last_seq = log.durable_seq = self.last_seq
@@ -384,7 +385,7 @@ def _check_columns(file: File, footer: Footer) -> None:
     try:
         check_columns(file, footer)
     except OSError:
-        pass  # a bad sector: whoever needs what is there gets the error
+        pass  # a bad sector: a reader of what is there gets the error
 
 
 def _find_salt(log: FileLog, segment: Segment, found: _Found) -> None:
@@ -392,7 +393,7 @@ def _find_salt(log: FileLog, segment: Segment, found: _Found) -> None:
 
     Without that, the salt is the one of the first format if the first record says so, which no
     client has placed, or if there is no record of the log's end, which the second format always
-    has. Otherwise records can not be told from other bytes, and are lost.
+    has. Otherwise records cannot be told from other bytes, and are lost.
     """
     assert segment.file is not None
     end = found.end
@@ -602,7 +603,7 @@ def _set_aside(
             is_new = damage.set_aside(
                 log.disk, log.directory, segment.base, start, part, first, last
             )
-        except DiskFullError:  # what can be read is worth more than what can not
+        except DiskFullError:  # what can be read is worth more than what cannot
             is_new = True
         if is_new:
             if first:

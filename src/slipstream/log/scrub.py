@@ -152,7 +152,7 @@ class SegmentScrub:
         return end
 
     def _place_end(self) -> int:
-        """How many places the footer knows; 0 if it can not be read."""
+        """How many places the footer knows; 0 if it cannot be read."""
         try:
             return read_footer(self.file, self._as_segment()).places
         except CorruptionError:

@@ -14,7 +14,7 @@ cdef class Segment(Block):
     cdef public Py_ssize_t records_end
     cdef public Py_ssize_t places
     cdef public bytearray dead
-    cdef public bytearray tombs
+    cdef public bytearray removed_ranges
     cdef public unsigned long long front
     cdef public unsigned long long last_seq
     cdef public unsigned long long as_of
@@ -24,7 +24,7 @@ cdef class Segment(Block):
     cdef public object file
     cdef public bint closed
     cdef public bint footed
-    cdef public tuple signposts
+    cdef public tuple offset_samples
     cdef public list chunks
     cdef public object copy
 

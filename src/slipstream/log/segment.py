@@ -3,7 +3,7 @@
     header   "SLIPSEG2", base sequence (u64), salt (u32), whether it was
              rewritten (u8), zeros (7 bytes), CRC-32                                  32 bytes
     records  see `record`
-    footer   head, names, stats, tombs | ids, steps       each but the head packed by zlib
+    footer   head, names, stats, removed_ranges | ids, steps       each but the head packed by zlib
     trailer  offset of the footer (u64), salt (u32), CRC-32 of the first part, "SLF2" 20 bytes
 
 All checksums but the header's begin with the salt, a random number. A client does not know it, so
@@ -61,7 +61,7 @@ _FIRST_HEADER_MAGIC = b"SLIPSEG1"
 _FIRST_TRAILER_MAGIC = b"SLFT"
 _FIRST_TRAILER = struct.Struct("<QI4s")
 # places, live, bytes, first ts, last ts, end of records, front, last sequence, as of, width of ids,
-# sizes of: names, stats, tombs, ids, steps; CRC-32 of the second part
+# sizes of: names, stats, removed_ranges, ids, steps; CRC-32 of the second part
 _HEAD = struct.Struct("<IIQqqQQQQBIIIIII")
 _WITH_HEADERS = 0x80  # beside the width: a message in the segment has had a header block
 RANGE = struct.Struct("<QI")  # a removed range: first sequence, how many
@@ -81,7 +81,7 @@ class Segment(Block):
         self.records_end = HEADER_SIZE  # where the footer is, or will be
         self.places = 0  # sequences covered, once closed
         self.dead: bytearray | None = None  # bits of places removed since it was closed
-        self.tombs = bytearray()  # removed ranges that its own records tell of, packed (`RANGE`),
+        self.removed_ranges = bytearray()  # that its own records tell of, packed (`RANGE`),
         self.front = 0  # the last moved front,
         self.last_seq = 0  # and how far sequences were used without a record
         self.as_of = 0  # its footer knows what segments with a lower base removed
@@ -91,7 +91,7 @@ class Segment(Block):
         self.closed = False
         self.footed = False
         self.compact_below = 0  # live bytes below which rewriting it is worth while
-        self.signposts: tuple[int, array[_int]] | None = None  # see `segment_reader`
+        self.offset_samples: tuple[int, array[_int]] | None = None  # see `segment_reader`
         self.chunks: list[tuple[int, bytes]] = []  # what was last written, by offset
         self.copy: Any = None  # what the commit log has of it, a `SegmentCopy`
 
@@ -169,7 +169,7 @@ class FooterDraft:
     as_of: int
     names: list[bytes]
     dense: Column
-    tombs: bytes
+    removed_ranges: bytes
     has_headers: bool
 
     @staticmethod
@@ -188,7 +188,7 @@ class FooterDraft:
             as_of,
             [subjects.subject(id) for id in ids],
             dense,
-            bytes(segment.tombs),
+            bytes(segment.removed_ranges),
             segment.has_headers,
         )
 
@@ -199,7 +199,7 @@ class FooterDraft:
         raw = (
             b"\n".join(self.names),
             self.dense.stats(count),
-            self.tombs,
+            self.removed_ranges,
             self.dense.pack(width),
             offsets.pack_steps(HEADER_SIZE),
         )
@@ -279,7 +279,7 @@ class Footer:
     as_of: int
     names: bytes
     stats: bytes
-    tombs: bytes
+    removed_ranges: bytes
     has_headers: bool
     second: tuple[int, tuple[int, ...], int, int]  # where the second part is, sizes, width, CRC
     salt: int  # what the checksum of the second part begins with
@@ -292,7 +292,7 @@ class Footer:
         segment.first_ts = self.first_ts
         segment.last_ts = self.last_ts
         segment.records_end = segment.written = self.records_end
-        segment.tombs = bytearray(self.tombs)
+        segment.removed_ranges = bytearray(self.removed_ranges)
         segment.front = self.front
         segment.last_seq = self.last_seq
         segment.as_of = self.as_of
@@ -328,7 +328,7 @@ def read_trailer(file: File) -> Trailer:
 def read_footer(file: File, segment: Segment) -> Footer:
     """The first part of the footer; raises `CorruptionError` if there is no whole one.
 
-    Nothing is believed that can not be: a footer of the first format may have been stored by a
+    Nothing is believed that cannot be: a footer of the first format may have been stored by a
     client as the end of a body.
     """
     held = file.size()
@@ -357,14 +357,14 @@ def read_footer(file: File, segment: Segment) -> Footer:
         or max(size, front, last_seq, as_of, behind) > SEQUENCE_MAX
         or front > max(behind, last_seq + 1)
     ):
-        raise CorruptionError("a segment's footer says what can not be")
+        raise CorruptionError("a segment's footer says what cannot be")
     ends = [_HEAD.size + sum(sizes[:n]) for n in range(4)]
     limits = (records_end, 12 * live, records_end)
-    names, stats, tombs = (
+    names, stats, removed_ranges = (
         inflate(first[ends[n] : ends[n + 1]], limits[n], "a segment's footer") for n in range(3)
     )
     _check_names(names, stats, live, places)
-    check_ranges(tombs, max(behind, last_seq + 1))
+    check_ranges(removed_ranges, max(behind, last_seq + 1))
     return Footer(
         places,
         live,
@@ -377,7 +377,7 @@ def read_footer(file: File, segment: Segment) -> Footer:
         as_of,
         names,
         stats,
-        tombs,
+        removed_ranges,
         fields[9] & _WITH_HEADERS != 0,
         (at + first_size, sizes[3:], width, fields[15]),
         salt,
@@ -403,7 +403,7 @@ def check_ranges(packed: bytes, end: _int) -> None:
         raise CorruptionError("a list of removed ranges is cut off")
     for first, count in RANGE.iter_unpack(packed):
         if not first or not count or first + count > end:
-            raise CorruptionError("a removed range can not be")
+            raise CorruptionError("a removed range cannot be")
 
 
 def check_columns(file: File, footer: Footer) -> bytes:
@@ -467,7 +467,7 @@ def scan_records(data: bytes, base: int, salt: int) -> Iterator[tuple[Record, in
             place = record.seq - base + (record.kind in (MESSAGE, ERASED))
             at = end
         elif end:
-            at = end  # a copy of an earlier record, or what can not be
+            at = end  # a copy of an earlier record, or what cannot be
         else:
             at = next_whole(data, at, salt, place)
 
@@ -489,7 +489,7 @@ def scan_columns(data: bytes, segment: Segment, subjects: SubjectIndex) -> tuple
     while ids.size < segment.places:
         ids.append(GONE)
         offsets.append(segment.records_end)
-    for first, count in RANGE.iter_unpack(segment.tombs):
+    for first, count in RANGE.iter_unpack(segment.removed_ranges):
         for seq in range(max(first, segment.base), min(first + count, segment.base + ids.size)):
             ids.set(seq - segment.base, GONE)
     for place in range(min(max(segment.front - segment.base, 0), ids.size)):

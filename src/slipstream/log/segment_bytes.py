@@ -36,7 +36,7 @@ class SegmentCopy:
     def __init__(self, log: "FileLog", segment: Segment) -> None:
         assert segment.file is not None
         self.path: str = segment.path
-        self.incarnation: int = log.incarnation
+        self.stream_created: int = log.stream_created
         self.retired = False
         self.written = 0
         self._log = log
@@ -112,9 +112,11 @@ class UnwrittenSegment:
 
     retired = False
 
-    def __init__(self, disk: Disk, path: str, incarnation: int, contents: Sequence[bytes]) -> None:
+    def __init__(
+        self, disk: Disk, path: str, stream_created: int, contents: Sequence[bytes]
+    ) -> None:
         self.path = path
-        self.incarnation = incarnation
+        self.stream_created = stream_created
         self.written = 0
         self._disk = disk
         self._contents = contents

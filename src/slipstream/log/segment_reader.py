@@ -3,7 +3,8 @@
 Reads in order cost one look at the disk for each window, or none for what was just written. What
 stays in memory is bounded: the cache's windows, and the columns of a few closed segments.
 
-Of the others, once their columns were in memory, *signposts* stay: where every so manyth record is.
+Of the others, once their columns were in memory, a sample of the offsets stays: where every so
+manyth record is.
 From there a message is found by its sequence within a few kilobytes, however many segments there
 are. Only a segment without holes has them; in any other the columns say what is gone.
 """
@@ -33,13 +34,13 @@ from slipstream.log.subject_index import SubjectIndex
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 COLUMNS_LOADED_MAX: _int = 6  # closed segments whose columns stay in memory
-SIGNPOST_BYTES: _int = 8 * 1024  # how far apart signposts are, about
-SIGNPOST_RECORDS: _int = 64  # ... but not more records than this
+SAMPLE_BYTES: _int = 8 * 1024  # how far apart offset_samples are, about
+SAMPLE_RECORDS: _int = 64  # ... but not more records than this
 
 
 @dataclass
 class Remains:
-    """A message that can not be read: where it was, its bytes, its size as clients count it."""
+    """A message that cannot be read: where it was, its bytes, its size as clients count it."""
 
     offset: int
     data: bytes
@@ -96,13 +97,13 @@ class SegmentReader:
     def find(self, segment: Segment, i: _int, record: Record) -> bool:
         """Fill `record` with the message at place `i` of a segment whose columns are not in memory;
         False if only they can tell."""
-        if segment.signposts is None or i >= segment.places:
+        if segment.offset_samples is None or i >= segment.places:
             return False
-        step, offsets = segment.signposts
+        step, offsets = segment.offset_samples
         at = offsets[i // step]
         seq = segment.base + i
         try:
-            data = self.file_of(segment).pread(at, 2 * SIGNPOST_BYTES)
+            data = self.file_of(segment).pread(at, 2 * SAMPLE_BYTES)
         except OSError:
             return False
         start = at
@@ -219,7 +220,7 @@ class SegmentReader:
         self._loaded.append(segment)
         while len(self._loaded) > COLUMNS_LOADED_MAX:
             old = self._loaded.pop(0)
-            old.signposts = signposts_of(old)
+            old.offset_samples = samples_of(old)
             old.ids = None
             old.offsets = None
             old.let_go()
@@ -227,7 +228,7 @@ class SegmentReader:
     def changed(self, segment: Segment) -> None:
         """Bytes of the file are not what they were."""
         segment.chunks = []
-        segment.signposts = None
+        segment.offset_samples = None
         if self._window_of is segment:
             self._window_of = None
         self._cache.forget(segment.path)
@@ -269,12 +270,12 @@ def _is(record: Record, segment: Segment, i: _int) -> bool:
     return record.kind == MESSAGE and record.seq == segment.base + i
 
 
-def signposts_of(segment: Segment) -> "tuple[int, array[_int]] | None":
+def samples_of(segment: Segment) -> "tuple[int, array[_int]] | None":
     """Where every so manyth record of a segment is; None if it has holes."""
     ids: Any = segment.ids
     offsets: Any = segment.offsets
     n = segment.places
     if not n or ids.size != n or ids.count_used(0, n) != n:
         return None
-    step = min(max(SIGNPOST_BYTES * n // segment.records_end, 1), SIGNPOST_RECORDS)
+    step = min(max(SAMPLE_BYTES * n // segment.records_end, 1), SAMPLE_RECORDS)
     return step, array("Q", [offsets.get(i) for i in range(0, n, step)])

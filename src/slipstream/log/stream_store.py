@@ -67,7 +67,7 @@ class TwinFile:
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
-        self.incarnation = 0  # when its stream was created
+        self.stream_created = 0  # when its stream was created
         self.to_come: bytes | None = None  # what the commit log has for it, when it was opened
         self.written = 0  # the number of the change that was written last; see `commit_log`
         self._generation = 0  # of the newest content
@@ -212,7 +212,7 @@ class ConfigurationFile:
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
-        self.incarnation = 0  # when its stream was created
+        self.stream_created = 0  # when its stream was created
         self.to_come: bytes | None = None  # what the commit log has for it, when it was opened
         self.written = 0  # the number of the change that was written last; see `commit_log`
         self.content = b""  # as it was read or written last
@@ -303,7 +303,7 @@ class ConfigurationFile:
             pass  # the next attempt overwrites it
 
 
-_STAGED = ".new"  # behind the name of a file that is about to replace it
+_STAGED = ".new"  # after the name of a file that is about to replace it
 
 
 def _slot(path: str, slot: int) -> str:
@@ -484,7 +484,7 @@ class ConsumerStore:
         disk: Disk,
         path: str,
         late: Late,
-        incarnation: int = 0,
+        stream_created: int = 0,
         is_ephemeral: bool = False,
     ) -> None:
         self._disk = disk
@@ -492,7 +492,7 @@ class ConsumerStore:
         self.is_ephemeral = is_ephemeral
         self.meta = late.configuration(f"{path}/meta")
         self.state = late.position(f"{path}/state")
-        self.meta.incarnation = self.state.incarnation = incarnation
+        self.meta.stream_created = self.state.stream_created = stream_created
 
     def check_free(self) -> None:
         """Raises `StorageError` if there are files of a consumer that could not be read."""
@@ -558,7 +558,7 @@ class StreamStore:
 
     def belongs_to(self, created: int) -> None:
         """It is of the stream that was created then (ns since the epoch)."""
-        self.meta.incarnation = self.letters.incarnation = created
+        self.meta.stream_created = self.letters.stream_created = created
 
     def make(self) -> None:
         """Make the directory of a new stream, whose configuration is on its way to the commit log;
@@ -569,7 +569,7 @@ class StreamStore:
         self._make_free()
         self._disk.makedirs(os.path.dirname(self.path))
         self._disk.mkdir(self.path)
-        self._disk.mkdir(f"{self.path}/{_CREATED}{self.meta.incarnation}")
+        self._disk.mkdir(f"{self.path}/{_CREATED}{self.meta.stream_created}")
         self._disk.mkdir(f"{self.path}/msgs")
 
     def create(self, meta: bytes) -> None:
@@ -590,7 +590,7 @@ class StreamStore:
 
     def leaving(self) -> LeavingDirectory:
         """Its directory, to be removed."""
-        return LeavingDirectory(self._disk, self.path, self.meta.incarnation)
+        return LeavingDirectory(self._disk, self.path, self.meta.stream_created)
 
     def stage(self, id: str, created: int) -> "StreamStore":
         """A directory for a stream that is to come to this place by `adopt`, and that a crash
@@ -666,7 +666,7 @@ class StreamStore:
         used = cache or self._cache
         is_young = any(name.startswith(_CREATED) for name in self._disk.list(self.path))
         log = open_log(self._disk, path, used, first_seq, self._segment_bytes, end, not is_young)
-        log.incarnation = self.meta.incarnation
+        log.stream_created = self.meta.stream_created
         return log
 
     def begin_log(self, first_seq: int = 1) -> FileLog:
@@ -684,7 +684,7 @@ class StreamStore:
         """The files of the consumer with this name, there or not."""
         kind = "ephemeral" if is_ephemeral else "consumers"
         path = f"{self.path}/{kind}/{_escape(name)}"
-        return ConsumerStore(self._disk, path, self._late, self.meta.incarnation, is_ephemeral)
+        return ConsumerStore(self._disk, path, self._late, self.meta.stream_created, is_ephemeral)
 
     def consumers(self) -> Iterator[tuple[str, ConsumerStore]]:
         """Name and files of every consumer that has left any, ephemeral ones last."""
@@ -788,7 +788,7 @@ class Store:
         for record in records:
             path = f"{os.path.dirname(self.root)}/{record.path}"
             directory = self._stream_of(path)
-            if record.incarnation == created and os.path.dirname(directory) == above:
+            if record.stream_created == created and os.path.dirname(directory) == above:
                 if path == directory:
                     return ""  # its removal
                 if path == f"{directory}/meta":
@@ -804,10 +804,10 @@ class Store:
 
     def _apply(self, path: str, record: Record, touched: Touched) -> None:
         """Apply what the commit log held of an earlier process. What the disk does not take now
-        stays in the log, and counts for whoever loads it."""
+        stays in the log, and counts when it is loaded."""
         if record.kind == REMOVE:
-            created = record.incarnation if path == self._stream_of(path) else 0
-            removal = Removal(LeavingDirectory(self.disk, path, created), record.incarnation)
+            created = record.stream_created if path == self._stream_of(path) else 0
+            removal = Removal(LeavingDirectory(self.disk, path, created), record.stream_created)
             try:
                 removal.apply(b"", touched)
             except (OSError, StorageError):
@@ -827,12 +827,12 @@ class Store:
                 raise StorageError(f"{directory} has to be removed first")
             if directory == self._stream_of(path) and not self.disk.exists(directory):
                 stream = self._stream_at(directory)
-                stream.belongs_to(record.incarnation)
+                stream.belongs_to(record.stream_created)
                 stream.make()
             kept.apply(record.content, touched)
         except (OSError, StorageError):
             kept.to_come = record.content
-            kept.incarnation = record.incarnation
+            kept.stream_created = record.stream_created
             if isinstance(kept, TwinFile):
                 late.positions[path] = kept
             else:
@@ -863,7 +863,7 @@ class Store:
         False."""
         last = records[-1]
         contents = [record.content for record in records]
-        missing = UnwrittenSegment(self.disk, path, last.incarnation, contents)
+        missing = UnwrittenSegment(self.disk, path, last.stream_created, contents)
         if self._late.is_removed(self._stream_of(path)):
             return False
         try:
@@ -889,15 +889,15 @@ class Store:
         if record.kind != KEEP or path != f"{directory}/meta":
             return False
         created = self._created_at(directory) if self.disk.exists(directory) else 0
-        if created > record.incarnation:
+        if created > record.stream_created:
             return False
-        if created != record.incarnation and not self._late.is_removed(directory):
+        if created != record.stream_created and not self._late.is_removed(directory):
             if created or not self._stream_at(directory).is_begun():
                 try:
                     _discard(self.disk, directory, sync=False)
                 except OSError:
                     self._remove_later(directory, created)
-        known[directory] = record.incarnation
+        known[directory] = record.stream_created
         return True
 
     def _is_of_that_stream(self, path: str, record: Record, known: dict[str, int]) -> bool:
@@ -913,7 +913,7 @@ class Store:
             known[directory] = self._created_at(directory)
         if not known[directory]:
             return record.kind != REMOVE
-        return known[directory] == record.incarnation
+        return known[directory] == record.stream_created
 
     def _created_at(self, directory: str) -> int:
         """When the stream was created that a directory is of; 0 if that cannot be read."""

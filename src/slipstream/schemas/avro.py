@@ -112,7 +112,7 @@ def reader(writer: AvroSchema, wanted: AvroSchema) -> Callable[[bytes], object]:
         value: object = read(stream, wrote, same)
         left = len(body) - stream.tell()
         if left:
-            raise SchemaError(f"{left} bytes are left behind its end")
+            raise SchemaError(f"{left} bytes are left after its end")
         return value
 
     return value_of

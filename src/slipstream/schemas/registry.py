@@ -8,7 +8,7 @@ These two say where a registry is; they can be pickled, so that a Spark worker o
     async with BucketRegistry("schemas").open() as registry:
         identity = await registry.register("orders", Schema("AVRO", text))
 
-An id stands for one schema for ever, so whoever has read a schema may keep it.
+An id stands for one schema for ever, so a schema that was read may be kept.
 """
 
 import base64

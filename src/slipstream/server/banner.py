@@ -37,7 +37,7 @@ def warn_about(log: Logger, options: ServerOptions) -> None:
     """What is allowed but unwise."""
     if options.is_open_to_all:
         log.warn(
-            "No users are configured and the server listens on all interfaces: whoever reaches it "
+            "No users are configured and the server listens on all interfaces: who reaches it "
             "can read, change and delete everything. Configure authorization or accounts, or "
             "listen on one address (-a 127.0.0.1, host)"
         )

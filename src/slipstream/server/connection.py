@@ -99,7 +99,7 @@ class Connection(asyncio.Protocol):
             session.close("Internal Error")
         if self.log.tracing:
             self.log.show_received()
-        if session.closed or session.holding:
+        if session.closed or session.stopped_by:
             self.log.ended_by(data)
         runtime.leave()
         if runtime.busy_poll is not None:

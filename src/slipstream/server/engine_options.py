@@ -110,7 +110,7 @@ def _terms(name: str, wanted: ImportOptions, options: ServerOptions) -> ServiceT
         return ServiceTerms(share=wanted.share)  # refused by `validate`
     return ServiceTerms(
         is_single=export.response_type == SINGLETON,
-        patience=export.response_threshold or RESPONSE_THRESHOLD,
+        response_threshold=export.response_threshold or RESPONSE_THRESHOLD,
         share=wanted.share,
         allow_trace=export.allow_trace,
     )

@@ -21,7 +21,7 @@ _INT64 = 1 << 63
 
 
 class FlagError(ConfigError):
-    """The command line can not be read. nats-server shows its help and ends with status 0."""
+    """The command line cannot be read. nats-server shows its help and ends with status 0."""
 
 
 class Flag(msgspec.Struct, frozen=True):

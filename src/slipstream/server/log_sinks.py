@@ -204,7 +204,7 @@ class SyslogSink:
         self._handler.handleError = _ignore  # type: ignore[method-assign]
 
     def put(self, level: str, text: str) -> None:
-        """Send; what can not be sent is lost."""
+        """Send; what cannot be sent is lost."""
         standard = _STANDARD_LEVELS[level]
         self._handler.emit(logging.LogRecord("", standard, "", 0, text, None, None))
 

@@ -82,7 +82,7 @@ class Logger:
 
 
 def open_sink(options: LoggingOptions) -> Sink:
-    """Where `options` want the lines. Raises `ConfigError` if that can not be opened."""
+    """Where `options` want the lines. Raises `ConfigError` if that cannot be opened."""
     try:
         if options.log_file:
             return FileSink(options)
@@ -94,7 +94,7 @@ def open_sink(options: LoggingOptions) -> Sink:
 
 
 def open_logger(options: LoggingOptions) -> Logger:
-    """The logger of a server process. Raises `ConfigError` if its file can not be opened."""
+    """The logger of a server process. Raises `ConfigError` if its file cannot be opened."""
     return Logger(open_sink(options), options)
 
 

@@ -1,7 +1,7 @@
 """Everything a server can be told, typed once.
 
 A configuration file (`slipstream.server.config`), the command line and `slipstream.Server(...)`
-all fill the same `ServerOptions`; whoever filled it calls `validate` once, before anything is
+all fill the same `ServerOptions`; each of them calls `validate` once, before anything is
 opened. The field names are NATS's directives. Throughout: sizes are in bytes, times in nanoseconds,
 counts plain; what a special value means stands beside its field.
 """
@@ -298,7 +298,7 @@ class ServerOptions(msgspec.Struct, kw_only=True):
 
     @property
     def is_open_to_all(self) -> bool:
-        """Whether whoever reaches any address of the machine may do everything."""
+        """Whether any client that reaches an address of the machine may do everything."""
         has_certificates = self.tls is not None and self.tls.verify and not self.allow_non_tls
         return self.host in EVERY_ADDRESS and not self.has_users and not has_certificates
 
@@ -355,7 +355,7 @@ def _limits(options: ServerOptions) -> Iterator[str]:
             "a message could never be sent; raise max_pending"
         )
     if limits.max_payload < 0 or limits.max_pending < 0:
-        yield "max_payload and max_pending are sizes in bytes and can not be negative"
+        yield "max_payload and max_pending are sizes in bytes and cannot be negative"
     if limits.max_pending_total and limits.max_pending_total < limits.max_pending:
         yield (
             f"max_pending_total ({limits.max_pending_total}) is below max_pending "
@@ -440,9 +440,9 @@ def _jetstream(options: ServerOptions) -> Iterator[str]:
             yield f"jetstream: {name} must be a size, 0 for none or -1 for what the machine has"
     for what, value in _counts(jetstream):
         if value < 0:
-            yield f"jetstream: {what} can not be negative"
+            yield f"jetstream: {what} cannot be negative"
     if jetstream.request_queue_limit < 0:
-        yield "jetstream: request_queue_limit can not be negative; 0 is any number"
+        yield "jetstream: request_queue_limit cannot be negative; 0 is any number"
     if jetstream.sync_interval < 0:
         yield 'jetstream: sync_interval must be a duration such as "2m", or always'
 

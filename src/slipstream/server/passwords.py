@@ -2,9 +2,10 @@
 
 A check takes a tenth of a second by design, so strangers who try passwords must not keep others
 from logging in, nor learn who exists. Checks have threads of their own, no more than leave the
-server a processor. What waits for them stands in line by address, and addresses take turns: whoever
-sends many passwords waits for himself. Whoever gives up, or runs out of time, is not checked any
-more. A name that nobody has costs as much as one that somebody has (`Passwords.refuse`).
+server a processor. What waits for them stands in line by address, and addresses take turns: an
+address that sends many passwords waits for itself. A client that gives up, or runs out
+of time, is not checked any more. A name that nobody has costs as much as one that somebody has
+(`Passwords.refuse`).
 """
 
 import asyncio
@@ -83,7 +84,7 @@ class Passwords:
             line = self._lines.pop(address)
             check = line.popleft()
             if line:
-                self._lines[address] = line  # behind all the others
+                self._lines[address] = line  # after all the others
             if not check.session.closed:
                 return check
         return None

@@ -1,7 +1,7 @@
 """Taking over a changed configuration while the server runs (docs/configuration.md#reload).
 
 All or nothing: what can go wrong (a bad file, an option that needs a restart, a certificate that
-can not be read) goes wrong before anything is changed. Clients are then held to the new rules: who
+cannot be read) goes wrong before anything is changed. Clients are then held to the new rules: who
 is no longer let in is cut off, and subscriptions that are no longer allowed end.
 """
 
@@ -59,7 +59,7 @@ def _open_store(runtime: Runtime, options: ServerOptions) -> None:
     try:
         runtime.open_store(options.jetstream.store_dir, options.jetstream.log_dir)
     except (OSError, StorageError) as error:
-        raise ConfigError(f"JetStream can not be turned on: {error}") from error
+        raise ConfigError(f"JetStream cannot be turned on: {error}") from error
 
 
 def _follow_log(runtime: Runtime, options: ServerOptions, sink: Sink | None) -> None:

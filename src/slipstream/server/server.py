@@ -62,7 +62,7 @@ class Server:
     whole one or the path of a configuration file. What the server has to say goes to the `logging`
     module's ``slipstream.server``, or to `log`.
 
-    Raises `ConfigError` for wrong options and `Error` if it can not start.
+    Raises `ConfigError` for wrong options and `Error` if it cannot start.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class Server:
             address = f"{bracketed(options.host)}:{options.port}"
             raise Error(
                 f'Error listening on port: {address}, "{_reason(error)}"; '
-                "stop whoever uses it, or choose another port (-1: any free one)"
+                "stop the process that uses it, or choose another port (-1: any free one)"
             ) from error
 
     async def _open_links(self, runtime: Runtime) -> "LeafLinks | None":

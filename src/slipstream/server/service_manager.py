@@ -14,7 +14,7 @@ READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
 
 
 class ServiceManager:
-    """Whoever is named in the environment; without one nothing is sent."""
+    """The one that the environment names; without one nothing is sent."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         address = environment.get("NOTIFY_SOCKET", "")

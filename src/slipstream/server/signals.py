@@ -38,7 +38,7 @@ _PROGRAMS = ("slipstream-server", "slipstream")
 def send_signal(command: str) -> None:
     """``CMD`` or ``CMD=PID``, where PID is a number, the path of a pid file, or a prefix of pids
     followed by ``*``. Without it there must be one running server. Raises `ConfigError` if the
-    command or the pid makes no sense and `Error` if a signal can not be sent."""
+    command or the pid makes no sense and `Error` if a signal cannot be sent."""
     name, has_pid, expression = command.partition("=")
     if name not in COMMANDS:
         known = ", ".join(COMMANDS)

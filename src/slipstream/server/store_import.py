@@ -120,7 +120,7 @@ def import_store(
             stream = _take_over(account, path, kept, taken)
             report.streams.append(stream)
             progress(stream)
-        kept.commit_log.settle()
+        kept.commit_log.apply_all()
         kept.commit_log.close()
     finally:
         lock.release()

@@ -29,7 +29,7 @@ class Tls:
     """What the server needs to speak TLS with clients; made anew on each reload."""
 
     def __init__(self, options: TlsOptions) -> None:
-        """Raises `ConfigError` if a file can not be used."""
+        """Raises `ConfigError` if a file cannot be used."""
         self.options = options
         self.context = server_context(options)
         self.timeout_seconds = options.timeout / SECOND
@@ -42,7 +42,7 @@ class Tls:
 
 
 def server_context(options: TlsOptions) -> ssl.SSLContext:
-    """The context for accepting clients. Raises `ConfigError` if a file can not be used."""
+    """The context for accepting clients. Raises `ConfigError` if a file cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.minimum_version = _VERSIONS[options.min_version]
@@ -51,7 +51,7 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
             f"tls: error parsing X509 certificate/key pair: {options.cert_file} and "
-            f"{options.key_file} can not be used: {error}"
+            f"{options.key_file} cannot be used: {error}"
         ) from error
     if options.verify or options.verify_and_map:
         context.verify_mode = ssl.CERT_REQUIRED
@@ -74,7 +74,7 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
 
 
 def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
-    """Those of TLS 1.2; the suites of TLS 1.3 are all good and can not be chosen."""
+    """Those of TLS 1.2; the suites of TLS 1.3 are all good and cannot be chosen."""
     chosen = [openssl_cipher(name) for name in names if "_WITH_" in name]
     if not chosen:
         return
@@ -145,7 +145,7 @@ class TlsLayer:
         """What TLS itself wants to send."""
         return self._outgoing.read()
 
-    def farewell(self) -> bytes:
+    def close_notify(self) -> bytes:
         """The bytes that tell the client that this was all."""
         try:
             self._ssl.unwrap()

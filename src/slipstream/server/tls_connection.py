@@ -214,5 +214,5 @@ class TlsConnection(Connection):
     def close(self) -> None:
         """Send what is pending, say goodbye, close."""
         if self._state == SECURE and not self._ending:
-            super().put(self._layer.farewell())
+            super().put(self._layer.close_notify())
         super().close()

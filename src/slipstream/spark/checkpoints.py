@@ -63,7 +63,7 @@ def flows(storage: str) -> list[Flow]:
             for versions in _queries(system, f"{path.rstrip('/')}/{ROOT}", 0)
         ]
     except (OSError, ValueError, msgspec.MsgspecError) as error:
-        raise ConfigError(f"the pipeline's storage {storage} can not be read: {error}") from error
+        raise ConfigError(f"the pipeline's storage {storage} cannot be read: {error}") from error
     return sorted(found, key=lambda flow: (flow.dataset, flow.name))
 
 

@@ -1,6 +1,6 @@
 """Telling ordinary tools how far a query has come; the checkpoint alone decides where it resumes.
 
-`commitDurable` names a consumer on each stream that is moved behind the last sequence that the
+`commitDurable` names a consumer on each stream that is moved past the last sequence that the
 query is done with: its pending count is the query's lag, in any tool. `commitBucket` names a
 key-value bucket, which gets an entry per stream with the offset as JSON.
 """

@@ -185,9 +185,9 @@ class Progress:
     With `finds` false rows are not looked for: writing one twice changes nothing.
     """
 
-    def __init__(self, task: Task, patience: float, *, finds: bool = True) -> None:
+    def __init__(self, task: Task, retry_timeout: float, *, finds: bool = True) -> None:
         self._task = task
-        self._patience = patience
+        self._retry_timeout = retry_timeout
         self._finds = finds
         self._writer: Writer | None = None
         self._presence: Presence | None = None
@@ -286,9 +286,10 @@ class Progress:
                 self._earlier_tokens.add(token_of(at))
                 left.setdefault(subject, {})[at] = marker
             else:
-                left[subject] = {}  # whoever put this has outlived those before
+                left[subject] = {}  # the attempt that put this has outlived those before
         await presence.outlive(
-            (marker.inbox for begun in left.values() for marker in begun.values()), self._patience
+            (marker.inbox for begun in left.values() for marker in begun.values()),
+            self._retry_timeout,
         )
         fence = Marker(task.batch, FENCED, task.run)
         for subject in (subject for subject, begun in left.items() if begun):
@@ -325,7 +326,7 @@ class Progress:
         begun = {at: marker for at, marker in history if marker.state == BEGUN}
         self._own_tokens |= {token_of(at) for at in (*begun, self._fence)}
         left = [marker.inbox for at, marker in begun.items() if at not in self._gone]
-        await self._presence.outlive(left, self._patience)
+        await self._presence.outlive(left, self._retry_timeout)
         self._gone |= set(begun)
 
     async def _recall(self, history: list[tuple[int, Marker]]) -> bool:
@@ -415,7 +416,7 @@ class Progress:
         same for all tasks, and those that this run has stored for this partition."""
         writer, task = self._writer, self._task
         assert writer is not None
-        end = await presence.settled(writer.js, writer.rows, self._subjects, self._patience)
+        end = await presence.settled(writer.js, writer.rows, self._subjects, self._retry_timeout)
         self.floor = end
         inherited: list[bytes] = []
         earlier: list[bytes] = []

@@ -6,7 +6,7 @@ it was read. It shows as this:
 
 * the stream was made anew: its creation time is another one;
 * the stream ends before the sequence that was reached: it was restored from something older;
-* the front of the stream is behind a sequence that is still to be read: messages expired, were
+* the front of the stream is after a sequence that is still to be read: messages expired, were
   pushed out by a limit, or were purged.
 
 Where the front moves by right (work-queue and interest retention, a limit per subject, TTLs) the

@@ -74,21 +74,21 @@ class Presence:
         assert self._connection is not None
         self._closing = asyncio.create_task(self._connection.close())
 
-    async def outlive(self, inboxes: Iterable[str], patience: float) -> None:
+    async def outlive(self, inboxes: Iterable[str], retry_timeout: float) -> None:
         """Wait until nobody listens on these inboxes.
 
-        Raises `PresentError` after `patience` s, and `OverheardError`.
+        Raises `PresentError` after `retry_timeout` s, and `OverheardError`.
         """
         inboxes = list(inboxes)
         if not inboxes:
             return
         assert self._connection is not None
-        await check_unheard(self._connection, min(patience, _PROBE_SECONDS))
-        await asyncio.gather(*(self._outlive(inbox, patience) for inbox in inboxes))
+        await check_unheard(self._connection, min(retry_timeout, _PROBE_SECONDS))
+        await asyncio.gather(*(self._outlive(inbox, retry_timeout) for inbox in inboxes))
 
-    async def _outlive(self, inbox: str, patience: float) -> None:
+    async def _outlive(self, inbox: str, retry_timeout: float) -> None:
         assert self._connection is not None
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + retry_timeout
         unheard = 0
         while True:
             try:
@@ -103,9 +103,9 @@ class Presence:
             if time.monotonic() > deadline:
                 raise PresentError(
                     f"an earlier attempt at this task is still connected (it listens on {inbox}) "
-                    f"and has not answered for {patience:g} s: its process may be stopped, or its "
-                    "host gone. The batch goes on when that connection ends: end the process, or "
-                    "wait until the server drops the connection (see its ping_interval)"
+                    f"and has not answered for {retry_timeout:g} s: its process may be stopped, or "
+                    "its host gone. The batch goes on when that connection ends: end the process, "
+                    "or wait until the server drops the connection (see its ping_interval)"
                 )
             await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
@@ -153,29 +153,31 @@ async def check_inboxes(connection: "Connection") -> None:
         raise ConfigError(f"jetstream: {error}") from error
 
 
-async def settled(js: "JetStream", stream: "Stream", subjects: list[str], patience: float) -> int:
+async def settled(
+    js: "JetStream", stream: "Stream", subjects: list[str], retry_timeout: float
+) -> int:
     """The last sequence of a stream once all is stored that its server has received so far.
 
     A message with a condition that cannot hold takes its turn after what the server has received,
     and is refused with the last sequence, that of writes under way included. `subjects` are tried
     in turn: one may be denied.
     """
-    last = await _last_received(js, stream, subjects, patience)
-    deadline = time.monotonic() + patience
+    last = await _last_received(js, stream, subjects, retry_timeout)
+    deadline = time.monotonic() + retry_timeout
     while (await stream.info()).state.last_seq < last:
         if time.monotonic() > deadline:
             raise TimeoutError(
                 f"stream {stream.name} has not stored up to its sequence {last} within "
-                f"{patience:g} s: is its disk slow, or a majority of its replicas away?"
+                f"{retry_timeout:g} s: is its disk slow, or a majority of its replicas away?"
             )
         await asyncio.sleep(_POLL_SECONDS)
     return last
 
 
 async def _last_received(
-    js: "JetStream", stream: "Stream", subjects: list[str], patience: float
+    js: "JetStream", stream: "Stream", subjects: list[str], retry_timeout: float
 ) -> int:
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + retry_timeout
     left = list(subjects)
     while True:
         try:

@@ -19,7 +19,7 @@ from slipstream.client.payload import subject_bytes
 from slipstream.errors import Error
 from slipstream.model.error_codes import ErrorCode
 from slipstream.model.header_names import NATS_MSG_ID, NATS_TTL
-from slipstream.spark.patient_rows import PatientPublisher, is_settled
+from slipstream.spark.retried_rows import RetryingPublisher, is_settled
 from slipstream.spark.sink_options import SinkOptions
 from slipstream.spark.sink_rows import RowError, name_of
 from slipstream.wire.headers import Headers
@@ -72,14 +72,14 @@ class Publisher:
         self._denied: set[str] = set()
         self._refused = refused
         self._task = task
-        self._rows = PatientPublisher(
+        self._rows = RetryingPublisher(
             connection,
             lines,
             label,
             in_flight_max=options.max_ack_pending,
             quiet=options.request_timeout,
             subjects=subjects,
-            patience=options.retry_timeout,
+            retry_timeout=options.retry_timeout,
             keeps_order=bool(options.bucket),
         )
         self.dead = 0

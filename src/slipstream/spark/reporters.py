@@ -43,7 +43,7 @@ class PrometheusReporter:
     """Metrics `slipstream_spark_*` by query (its name, else its id) and by stream.
 
     With a `port` they are served over HTTP at `address` (0: any free port, which `port` then is);
-    else `registry` is for whoever serves it. Needs `prometheus_client`.
+    else serve `registry` yourself. Needs `prometheus_client`.
     """
 
     def __init__(self, port: int | None = None, *, address: str = "127.0.0.1") -> None:

@@ -33,9 +33,9 @@ from slipstream.model.header_names import NATS_EXPECTED_STREAM, NATS_MSG_ID
 from slipstream.spark import exactly_once, markers
 from slipstream.spark.exactly_once import Task
 from slipstream.spark.kv import KeyReader, key_columns
-from slipstream.spark.patient_rows import send_all_after_a_missing_one
 from slipstream.spark.presence import Presence, check_inboxes, some_subject
 from slipstream.spark.publishing import FencedError, Publisher
+from slipstream.spark.retried_rows import send_all_after_a_missing_one
 from slipstream.spark.sink_options import SinkOptions, check_sink
 from slipstream.spark.sink_rows import (
     Identity,

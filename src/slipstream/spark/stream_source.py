@@ -9,7 +9,7 @@ is written down is read the same way after any failure. How far a micro-batch go
 * `minMessagesPerTrigger` holds it back until so many wait or `maxTriggerDelay` has passed;
 * `Trigger.AvailableNow` freezes the ends as they are at the start.
 
-What waits behind shows in the query's progress: `latestOffset` of the source has, per stream, the
+What waits after it shows in the query's progress: `latestOffset` of the source has, per stream, the
 last offset there is, the backlog in messages and bytes, and what was lost in messages.
 """
 

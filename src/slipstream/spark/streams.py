@@ -1,6 +1,6 @@
 """A connection for planning, and what planning asks of a stream: counts, sequences, times.
 
-How many messages lie behind a sequence, holes not counted, one request tells: the first answer of a
+How many messages come after a sequence, holes not counted, one request tells: the first answer of a
 batched direct get carries `Nats-Num-Pending` (docs/protocol/streams.md#direct-get), and where
 direct gets are not allowed, or for several filters, so does the answer to creating a consumer. So a
 range is cut by count with a few requests, whatever was deleted within it.
@@ -223,7 +223,7 @@ class StreamView:
         return bool(self.info.config.allow_direct) and len(self.subjects) <= 1
 
     async def count_from(self, sequence: int) -> int:
-        """Wanted messages at or behind a sequence."""
+        """Wanted messages at or after a sequence."""
         start = max(sequence, self.first, 1)
         if start >= self.next or not self.info.state.messages:
             return 0
@@ -272,7 +272,7 @@ class StreamView:
         return low
 
     async def sequence_at(self, moment: datetime) -> int:
-        """The first sequence stored at or after a time; behind the last if there is none."""
+        """The first sequence stored at or after a time; the one after the last if there is none."""
         try:
             found = await (await self._js.stream(self.name)).get_at(moment)
         except MessageNotFoundError:

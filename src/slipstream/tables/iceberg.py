@@ -7,9 +7,9 @@ commits one table at a time, so a commit of both is two, and a writer may be kil
 2. rows are appended to `<table>` with N. This is the commit that counts: the position is the
    sequence that `<table>` says.
 
-Whoever goes on after a kill between 1 and 2 reads the same messages again. Those that are already
-among the rejected ones (after the position; the table is asked once) are left out, whether they
-would fit now or not. So no message is in both, and none is twice in one.
+A writer that goes on after a kill between 1 and 2 reads the same messages again. Those
+that are already among the rejected ones (after the position; the table is asked once) are left out,
+whether they would fit now or not. So no message is in both, and none is twice in one.
 
 A writer that begins takes both tables over: it commits an empty snapshot to each, with a writer
 name of its own, first to `<table>`. pyiceberg commits on condition that the table's snapshot is the
@@ -177,7 +177,7 @@ def rows_of(stream: str) -> BooleanExpression:
 def rejected_after(table: "Table", stream: str, position: Position) -> frozenset[int]:
     """Sequences of messages after a position that were rejected, though no commit of rows came.
 
-    They have their place: whoever reads them again leaves them out. Raises `TableError`.
+    They have their place: a writer that reads them again leaves them out. Raises `TableError`.
     """
     with said(".".join(table.name()), "reading it"):
         wanted = And(rows_of(stream), _EQUAL("_created", position.created))

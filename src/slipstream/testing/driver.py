@@ -230,7 +230,7 @@ class Client:
 
         If the client had to rest because others do not keep up, that is over now.
         """
-        if self.session.holding & STALL and not self.driver.engine.is_crowded:
+        if self.session.stopped_by & STALL and not self.driver.engine.is_crowded:
             self.session.release(STALL)
         self.session.receive(data)
         self.driver.finish()

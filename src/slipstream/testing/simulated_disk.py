@@ -8,7 +8,7 @@ goes with the process. On `crash` the power goes:
 * changes of size that were not synced are there up to some point in time, so a file may be shorter
   than what was written, or as long and full of zeros;
 * names that were created, removed or renamed without `sync_dir` are so up to some point in time;
-* files that were open are so no more: whoever still uses one gets `CrashedError`.
+* files that were open are so no more: what still uses one gets `CrashedError`.
 
 Beside that `fail` makes the nth call of an operation fail, `capacity` bounds the space, and `flip`
 and `overwrite` damage what is stored. A sync that fails loses what it should have written, also for

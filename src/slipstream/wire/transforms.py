@@ -18,7 +18,7 @@ _NUMBER_MAX = 2**31 - 1
 
 
 class TransformError(ConfigError):
-    """A source or destination that can not be."""
+    """A source or destination that cannot be."""
 
 
 Part = Callable[[str, list[str]], str]  # (whole subject, matched tokens) -> text of the token

@@ -268,9 +268,9 @@ def test_a_stream_tells_only_those_of_a_message_who_can_take_it(bench: Bench) ->
         bench.consumer(name)
     bench.pull("waiting", batch=3)
     stream = bench.driver.js.streams["S"]
-    assert [consumer.name for consumer in stream.expecting] == ["waiting"]
+    assert [consumer.name for consumer in stream.awaiting_next] == ["waiting"]
     bench.publish("s.a")
-    assert [consumer.name for consumer in stream.expecting] == ["waiting"]
+    assert [consumer.name for consumer in stream.awaiting_next] == ["waiting"]
     assert [bench.info(name)["num_pending"] for name in ("idle", "waiting")] == [1, 0]
 
 
@@ -290,7 +290,7 @@ def test_a_full_consumer_is_told_of_nothing_until_it_has_room(bench: Bench) -> N
     bench.publish("s.a")
     [first] = bench.pull(batch=3)
     stream = bench.driver.js.streams["S"]
-    assert stream.expecting == []
+    assert stream.awaiting_next == []
     bench.publish("s.b")
     bench.client.publish(first.reply)
     assert sequences(bench.client.take()) == [2]

@@ -29,7 +29,7 @@ META, DATA = "backup.json", "stream.tar.s2"
 CHUNK_BYTES = 512 * 1024
 WINDOW_BYTES = 16 * 1024 * 1024
 SENT_AHEAD = 16  # chunks of a restore that are on their way
-SILENCE_SECONDS = 20.0  # of a server, which itself waits 5 for a client
+ANSWER_SECONDS_MAX = 20.0  # of a server, which itself waits 5 for a client
 COMPLETE_SECONDS = 600.0  # for a server that has all of a restore to make it durable
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
@@ -136,7 +136,7 @@ async def _receive(
     written = 0
     while True:
         try:
-            async with asyncio.timeout(SILENCE_SECONDS):
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 messages = [await chunks.get()]
         except TimeoutError:
             raise BackupError(f"backup of stream {name}: the server has stopped sending") from None
@@ -247,14 +247,14 @@ class _Upload:
         try:
             async for chunk in chunks:
                 while self._waiting >= SENT_AHEAD:
-                    await self._answered(SILENCE_SECONDS)
+                    await self._answered(ANSWER_SECONDS_MAX)
                 await self._connection.publish(self._subject, chunk, reply=inbox)
                 self._waiting += 1
                 sent += len(chunk)
                 if progress is not None:
                     progress(sent, size)
             while self._waiting:
-                await self._answered(SILENCE_SECONDS)
+                await self._answered(ANSWER_SECONDS_MAX)
             await self._connection.publish(self._subject, b"", reply=inbox)
             return await self._final()
         finally:

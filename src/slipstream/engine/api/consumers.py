@@ -208,7 +208,7 @@ def _check_count(js: "JetStream", stream: Stream) -> None:
 def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> WhenDurable:
     old = consumer.life.newest_config
     config.pause_until = old.pause_until
-    # Whoever listens where it delivered keeps it there, also if it does not deliver to him.
+    # A listener where it delivered keeps it there, also one that it does not deliver to.
     is_bound = old.is_push and stream.account.has_interest(old.deliver_subject.encode())
     check_retention(stream, config, consumer.name)
     check_update(old, config, is_bound)
@@ -247,7 +247,7 @@ def _change(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> None:
     if refiltered:
         stream.link_filters(consumer)
         if consumer.pending.size:
-            stream.strays[consumer] = None
+            stream.refiltered[consumer] = None
         consumer.recount()
         if stream.config.retention == "interest":
             drop_unneeded(stream)

@@ -37,7 +37,7 @@ _CHANGES = ("CREATE", "UPDATE", "DELETE", "PURGE", "RESTORE", "PAUSE", "RESET")
 class Request:
     """One API call."""
 
-    tokens: list[str]  # of the subject, behind the operation: the stream, the consumer ...
+    tokens: list[str]  # of the subject, after the operation: the stream, the consumer ...
     body: bytes
     message: Inbound
     strict: bool = True  # unknown fields are errors
@@ -116,7 +116,7 @@ Handler = Callable[["JetStream", Request], Fields | WhenDurable | None]
 class Operation:
     """An entry of the API."""
 
-    name: str  # the subject behind $JS.API., without stream and consumer
+    name: str  # the subject after $JS.API., without stream and consumer
     tokens: int  # how many follow; -1: at least one
     response: str  # the type, without its prefix
     handler: Handler

@@ -135,7 +135,7 @@ class ArchivedConsumer:
                 initial,
             )
         except struct.error as error:
-            raise CorruptionError(f"consumer {self.name} has a position that can not be") from error
+            raise CorruptionError(f"consumer {self.name} has a position that cannot be") from error
 
     def meta(self, position: bytes, created: int) -> bytes:
         """What is kept of it beside its position."""
@@ -152,7 +152,7 @@ def read_entry(name: str, content: bytes) -> ArchivedConsumer:
         entry = msgspec.json.decode(content, type=_Entry)
         config: ConsumerConfig = convert(entry.config, ConsumerConfig, ConsumerConfig.words, False)
     except (msgspec.MsgspecError, ApiError) as error:
-        raise CorruptionError(f"{what} can not be read: {error}") from error
+        raise CorruptionError(f"{what} cannot be read: {error}") from error
     if {name, config.durable_name or name, config.name or name} != {name}:
         raise CorruptionError(f"{what} has another name in its configuration")
     config.name = name
@@ -160,5 +160,5 @@ def read_entry(name: str, content: bytes) -> ArchivedConsumer:
     if entry.slipstream is not None:
         numbers += [entry.slipstream.next_seq, *entry.slipstream.initial]
     if any(not 0 <= number <= SEQUENCE_MAX for number in numbers):
-        raise CorruptionError(f"{what} names a sequence that can not be")
+        raise CorruptionError(f"{what} names a sequence that cannot be")
     return ArchivedConsumer(name, config, entry.state, entry.slipstream)

@@ -111,7 +111,7 @@ class _PieceJob:
 
 
 class Snapshot(Service):
-    """One snapshot on its way. Raises `ApiError`, `StorageError` if it can not begin."""
+    """One snapshot on its way. Raises `ApiError`, `StorageError` if it cannot begin."""
 
     def __init__(
         self, stream: Stream, asked: Asked, state: "StreamState", encoded: bytes, session: Any

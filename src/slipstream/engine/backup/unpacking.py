@@ -131,9 +131,9 @@ class Unpacked:
             self._last_seq = state.last_seq
             self._last_ts = max(text_ns(state.last_ts), 0) if state.last_ts else 0
         except (msgspec.MsgspecError, ValueError) as error:
-            raise CorruptionError(f"the archive's state can not be read: {error}") from error
+            raise CorruptionError(f"the archive's state cannot be read: {error}") from error
         if not 0 <= self._last_seq <= SEQUENCE_MAX:
-            raise CorruptionError("the archive's state names a sequence that can not be")
+            raise CorruptionError("the archive's state names a sequence that cannot be")
         self._has_state = True
 
     def _take_consumer(self, record: Record) -> None:

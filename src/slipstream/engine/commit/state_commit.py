@@ -115,10 +115,10 @@ class StateCommit:
         self.log.erase()
         self._checkpoint_later()
 
-    def remove(self, directory: Leaving, incarnation: int) -> None:
+    def remove(self, directory: Leaving, stream_created: int) -> None:
         """Have a directory removed, which is or lies in that of a stream which was created then (ns
         since the epoch). Raises as `keep`."""
-        self.log.remove(Removal(directory, incarnation))
+        self.log.remove(Removal(directory, stream_created))
         self._wants_checkpoint = True
         self.mark_dirty()
 
@@ -253,11 +253,11 @@ class StateCommit:
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def apply_all(self) -> None:
         """Make all durable, and apply it: files may be read or written by others from then on.
         Nothing may be running on the disk's thread. Blocks; raises `StorageError`."""
         self._running = None
-        self.log.settle()
+        self.log.apply_all()
 
     def close(self) -> None:
         """The same, as the last thing. What cannot be applied is for the next start."""
@@ -266,7 +266,7 @@ class StateCommit:
             if timer is not None:
                 timer.cancel()
         try:
-            self.settle()
+            self.apply_all()
         except StorageError as error:
             self._reports.problem(str(error))
         self.log.close()

@@ -44,11 +44,11 @@ cdef class Consumer:
     cdef public list initial
     cdef public Py_ssize_t initial_at
     cdef public bint queued
-    cdef public bint expects
+    cdef public bint awaits_next
     cdef public bint stopped
     cdef public bint unsaved
     cdef public bint took_removals
-    cdef public bint holds
+    cdef public bint has_outstanding
     cdef public long long paused_until
     cdef public long long last_activity
     cdef public object timer

@@ -79,9 +79,9 @@ class Consumer:
         self.initial: list[int] = []  # with last_per_subject: what comes first
         self.initial_at = 0  # how many of them are done with
         self.queued = False  # whether it stands in the turn's list
-        self.expects = False  # whether it stands in the stream's list of those who can take more
+        self.awaits_next = False  # whether it stands in `Stream.awaiting_next`
         self.stopped = False
-        self.holds = False  # whether it stands in the stream's list of those with messages out
+        self.has_outstanding = False  # whether it stands in `Stream.with_outstanding`
         self.unsaved = False  # the state on disk is out of date
         # It has taken note of messages that were removed, which a crash may bring back.
         self.took_removals = False
@@ -170,9 +170,9 @@ class Consumer:
 
     def _expect(self) -> None:
         """Have the stream say when its next message is there; with filters it does so anyway."""
-        if not self.filters and not self.expects:
-            self.expects = True
-            self.stream.expecting.append(self)
+        if not self.filters and not self.awaits_next:
+            self.awaits_next = True
+            self.stream.awaiting_next.append(self)
 
     def find_next(self) -> _int:
         """Bring the next message to deliver into the record; 0 if there is none now."""
@@ -301,9 +301,9 @@ class Consumer:
             if self.acks:
                 deadline = self.deadline(now, 1)
                 self.pending.add(seq, self.delivered_seq, now, deadline)
-                if not self.holds:
-                    self.holds = True
-                    self.stream.holding[self] = None
+                if not self.has_outstanding:
+                    self.has_outstanding = True
+                    self.stream.with_outstanding[self] = None
                 if not self.timer_at or self.timer_at > deadline:
                     self.watch(deadline)
             else:
@@ -396,7 +396,7 @@ class Consumer:
 
     def come(self) -> None:
         """What it expected, the next message of the stream, is there; for one without filters."""
-        self.expects = False
+        self.awaits_next = False
         self.wake()
 
     def removed(self, seq: _int) -> None:
@@ -459,8 +459,8 @@ class Consumer:
         while place >= 0 and pending.seq(place) < self.log.first_seq:
             vanished(self, pending.seq(place))
             place = pending.first()
-        self.holds = place >= 0
-        return self.holds
+        self.has_outstanding = place >= 0
+        return self.has_outstanding
 
     def look_again(self) -> None:
         """Any messages may have gone: settle those that are out, and count."""

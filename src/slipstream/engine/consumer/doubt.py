@@ -36,8 +36,8 @@ class Doubts:
         self._js.problem(text)
         self._advise()
 
-    def settle(self, stream: str, consumer: str = "") -> None:
-        """It is settled."""
+    def resolved(self, stream: str, consumer: str = "") -> None:
+        """A doubt has ended."""
         found = self._reports.pop((stream, consumer), None)
         if found is not None:
             self._js.resolve(found[0])
@@ -46,7 +46,7 @@ class Doubts:
         """A stream was deleted, with its consumers."""
         for of_stream, consumer in list(self._reports):
             if of_stream == stream:
-                self.settle(stream, consumer)
+                self.resolved(stream, consumer)
 
     def _advise(self) -> None:
         if self._timer is None:
@@ -84,7 +84,7 @@ def trust_stream(stream: "Stream") -> None:
     if stream.doubt:
         stream.doubt = ""
         stream.configure(stream.config)
-        stream.js.doubts.settle(stream.name)
+        stream.js.doubts.resolved(stream.name)
         remove_acknowledged(stream)
 
 
@@ -103,7 +103,7 @@ def trust_consumer(stream: "Stream", name: str) -> None:
     """Somebody has created, updated or deleted the consumer."""
     if name in stream.doubtful:
         stream.doubtful.discard(name)
-        stream.js.doubts.settle(stream.name, name)
+        stream.js.doubts.resolved(stream.name, name)
         if not stream.doubtful:
             remove_acknowledged(stream)
 

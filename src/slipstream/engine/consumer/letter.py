@@ -1,7 +1,7 @@
 """A dead letter as bytes: the message that it was, with fields in front that say what became of it.
 
 The fields of the last step come first. A dead letter that itself becomes one keeps those that it
-had behind them, so whoever takes the first of each name away has the message as it was.
+had after them, so without the first of each name the message is as it was.
 """
 
 from typing import TYPE_CHECKING

@@ -416,7 +416,7 @@ class ConsumerLife:
     def stop(self, reason: str, delete: bool) -> None:
         """Deliver no more. With `delete` the consumer and its files go.
 
-        Raises OSError, `StorageError` when the files can not go: nothing has changed then.
+        Raises OSError, `StorageError` when the files cannot go: nothing has changed then.
         """
         consumer = self.consumer
         if consumer.stopped:

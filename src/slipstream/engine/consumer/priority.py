@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OVERFLOW = "overflow"
 PINNED = "pinned_client"
 PRIORITIZED = "prioritized"
-LAST = 10  # behind every priority that a request can have
+LAST = 10  # after every priority that a request can have
 
 
 class PriorityGroups:

@@ -37,7 +37,7 @@ def after_purge(consumer: "Consumer", pattern: bytes) -> None:
 
 
 def _first_match(log: Log, pattern: bytes) -> int:
-    """The first message that matches; behind the last one if none does."""
+    """The first message that matches; the sequence after the last one if none does."""
     record = Record()
     found = log.next(log.first_seq, log.filter((pattern,)), record)
     return record.seq if found else log.last_seq + 1

@@ -119,9 +119,9 @@ def _hold(consumer: Consumer) -> None:
     if consumer.letters is not None:
         consumer.letters.take_exhausted()
     if consumer.pending.size:
-        consumer.holds = True
-        consumer.stream.holding[consumer] = None
-        consumer.stream.strays[consumer] = None
+        consumer.has_outstanding = True
+        consumer.stream.with_outstanding[consumer] = None
+        consumer.stream.refiltered[consumer] = None
 
 
 def restore_consumers(stream: "Stream") -> None:
@@ -229,7 +229,7 @@ def _lose_what_was_delivered(stream: "Stream", consumers: list[Consumer]) -> Non
     except (OSError, StorageError) as error:
         stream.js.problem(
             f"stream '{stream.account.name} > {stream.name}' ends before message {last}, which was "
-            f"delivered, and can not note that: {error}"
+            f"delivered, and cannot note that: {error}"
         )
 
 

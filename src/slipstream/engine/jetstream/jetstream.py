@@ -273,7 +273,7 @@ class JetStream:
         return stream
 
     def _abandon(self, stream: Stream, error: Exception) -> None:
-        """A stream could not be made durable: it goes, and whoever has published to it is told."""
+        """A stream could not be made durable: it goes, and its publishers are told."""
         assert stream.store is not None
         stream.refuse_waiting(str(error))
         stream.store.meta.retire()

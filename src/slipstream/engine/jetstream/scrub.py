@@ -152,7 +152,7 @@ class Scrub:
                 return
 
     def _open(self, stream: Stream, segment: Segment) -> bool:
-        """Begin with a segment; False if its file can not be opened."""
+        """Begin with a segment; False if its file cannot be opened."""
         log = stream.log
         assert isinstance(log, FileLog), "what is in memory is not read again"
         self._opened = segment.file is None

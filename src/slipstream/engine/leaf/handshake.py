@@ -89,7 +89,7 @@ class LeafConnect(ConnectOptions, kw_only=True):
 def handle_line(session: "LeafSession", op: int, frames: LeafFrames) -> None:
     """Act on an operation other than a message."""
     if op == ERR:
-        _complaint(session, frames.argument())
+        _reported_error(session, frames.argument())
     elif op == INFO:
         _info(session, frames.argument())
     elif op == CONNECT:
@@ -282,7 +282,7 @@ def _introduction(session: "LeafSession", remote: Remote, info: LeafInfo) -> byt
 # -- both ends -----------------------------------------------------------------------------------
 
 
-def _complaint(session: "LeafSession", argument: bytes) -> None:
+def _reported_error(session: "LeafSession", argument: bytes) -> None:
     """-ERR: the other server has refused something, and most likely closes the link."""
     text = argument.decode("utf-8", "replace").strip("'")
     session.watcher.complained(session, text, False)

@@ -113,7 +113,7 @@ class Leaves:
                 return
             session.user = user
             self._admit(session, self._engine.accounts[user.account], user.permissions)
-            if session.holding & LOGIN:
+            if session.stopped_by & LOGIN:
                 session.release(LOGIN)
 
         self.authenticator.authenticate(session, done)

@@ -38,7 +38,7 @@ def config_error(text: str) -> ApiError:
 
 
 def bad_json(detail: str) -> ApiError:
-    """A request's body can not be read."""
+    """A request's body cannot be read."""
     return ApiError(ErrorCode.INVALID_JSON, err=detail)
 
 

@@ -23,7 +23,7 @@ INT64_MAX = 2**63 - 1
 INT32_MAX = 2**31 - 1
 Int64 = Annotated[int, msgspec.Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
 DIGITS_MAX = 18  # of a number that surely fits into 64 bits
-FIRST_SEQ_MAX = 2**62  # of a stream's first sequence, so that those behind it fit into 64 bits
+FIRST_SEQ_MAX = 2**62  # of a stream's first sequence, so that those after it fit into 64 bits
 SEVERAL_MAX = 1000  # objects in one body
 _UNSIGNED = UNSIGNED | {"seq", "up_to_seq", "keep"}
 _HIGHEST = {**dict.fromkeys(INT32, INT32_MAX), "first_seq": FIRST_SEQ_MAX}

@@ -289,7 +289,7 @@ class Account:
         return count
 
     def _one_of(self, group: list[Subscription], message: Inbound) -> _int:
-        """One member of a queue group, by chance; the next one if it can not take the message."""
+        """One member of a queue group, by chance; the next one if it cannot take the message."""
         n = len(group)
         start = int(self.random.random() * n) if n > 1 else 0
         i = 0

@@ -10,7 +10,7 @@ RIGHTS_KEPT = 4096  # before those that have run out are looked for
 
 
 def quoted(name: bytes) -> bytes:
-    """`name` in double quotes as Go's %q writes it: what can not be printed is escaped."""
+    """`name` in double quotes as Go's %q writes it: what cannot be printed is escaped."""
     if name.isascii() and name.isalnum():
         return b'"%b"' % name
     parts = []

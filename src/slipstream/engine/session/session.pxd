@@ -42,7 +42,7 @@ cdef class ClientSession(Receiver):
     cdef public bint behind
     cdef public bint ready
     cdef bint _greeted
-    cdef public int holding
+    cdef public int stopped_by
     cdef long long _round
     cdef public bint verbose
     cdef public bint pedantic

@@ -8,7 +8,7 @@ output refers to; what many of them are sent is written in slices, one in each r
 
 A session may have to stop before it has acted on all that was read: until it is known who the
 client is, until an API request is answered, because a subscriber does not keep up, or because its
-quantum is used (`turn`). Each is a reason in `holding`; as long as there is one, nothing is read.
+quantum is used (`turn`). Each is a reason in `stopped_by`; while there is one, nothing is read.
 """
 
 from typing import Any, Protocol
@@ -32,7 +32,7 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 
 DROPPED_AT_ONCE = 256  # subscriptions of a client that has gone
 
-# Why a session does not act on what it was sent, as bits of `holding`.
+# Why a session does not act on what it was sent, as bits of `stopped_by`.
 LOGIN = 1  # the authenticator has not decided yet
 API = 2  # an API request of its waits for its turn
 STALL = 4  # somebody whom it writes to does not keep up
@@ -113,7 +113,7 @@ class ClientSession(Receiver):
         self.behind = False  # so far that what other clients publish is dropped
         self.ready = False  # may do more than CONNECT
         self._greeted = False  # has sent its first byte
-        self.holding = 0  # why it does not act on what it was sent
+        self.stopped_by = 0  # why it does not act on what it was sent
         self._round = 0  # in which it acted last
         self.verbose = True
         self.pedantic = True
@@ -166,7 +166,7 @@ class ClientSession(Receiver):
                 self.fail(b"Authorization Violation", "Authentication Failure")
                 return
         self._frames.feed(data)
-        if self.holding:
+        if self.stopped_by:
             return
         turn = self.turn
         if turn.spent < ROUND:
@@ -179,19 +179,19 @@ class ClientSession(Receiver):
 
     def hold(self, reason: _int) -> None:
         """Act on nothing more, and read nothing more, until `release`."""
-        if not self.holding and not self.closed:
+        if not self.stopped_by and not self.closed:
             self.transport.pause_reading()
-        self.holding |= reason
+        self.stopped_by |= reason
 
     def release(self, reason: _int) -> None:
         """The reason is gone: if it was the last, go on with what came in meanwhile."""
-        self.holding &= ~reason
-        if self.holding or self.closed:
+        self.stopped_by &= ~reason
+        if self.stopped_by or self.closed:
             return
         turn = self.turn
         turn.limit = turn.spent + QUANTUM_MIN
         self._act()
-        if not self.holding and not self.closed:
+        if not self.stopped_by and not self.closed:
             self.transport.resume_reading()
 
     def park(self) -> None:
@@ -205,7 +205,7 @@ class ClientSession(Receiver):
         self._round = turn.round
         turn.congested = False
         turn.shared = 0
-        while not self.closed and not self.holding:
+        while not self.closed and not self.stopped_by:
             if turn.spent >= turn.limit:
                 self.park()
                 break
@@ -317,7 +317,7 @@ class ClientSession(Receiver):
     # -- output --------------------------------------------------------------------------------
 
     def deliver(self, subscription: Subscription, subject: bytes, message: Inbound) -> bool:
-        """Write `message` for `subscription`; False if this session can not take it."""
+        """Write `message` for `subscription`; False if this session cannot take it."""
         if self.closed or subscription.closed:
             return False
         if message.session is self and not self.echo:

@@ -18,7 +18,7 @@ cdef class Open:
 cdef class Requests:
     cdef public Replies replies
     cdef public bint is_single
-    cdef public long long patience
+    cdef public long long response_threshold
     cdef public object open
     cdef public long long bytes
     cdef object _timer

@@ -60,10 +60,10 @@ class Open:
 class Requests:
     """The open requests of one import, the next to run out first."""
 
-    def __init__(self, replies: "Replies", is_single: bool, patience: _int) -> None:
+    def __init__(self, replies: "Replies", is_single: bool, response_threshold: _int) -> None:
         self.replies = replies
         self.is_single = is_single
-        self.patience = patience  # ns
+        self.response_threshold = response_threshold  # ns
         # A plain dict would have to pass over all that was taken from its beginning.
         self.open: OrderedDict[bytes, Open] = OrderedDict()
         self.bytes = 0  # of their reply subjects
@@ -85,11 +85,11 @@ class Requests:
     def touch(self, entry: Open) -> None:
         """The entry has all its time again."""
         engine = self.replies.account.engine
-        entry.deadline = engine.clock.now + self.patience
+        entry.deadline = engine.clock.now + self.response_threshold
         self.open[entry.id] = entry
         self.open.move_to_end(entry.id)
         if self._timer is None:
-            self._timer = engine.timers.after(self.patience, self._expire)
+            self._timer = engine.timers.after(self.response_threshold, self._expire)
 
     def _expire(self) -> None:
         engine = self.replies.account.engine

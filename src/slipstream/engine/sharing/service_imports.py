@@ -29,7 +29,7 @@ class ServiceTerms(msgspec.Struct, frozen=True):
     """How an export answers, and what an import tells of who asks."""
 
     is_single: bool = True  # one answer; otherwise any number
-    patience: int = 0  # ns between answers
+    response_threshold: int = 0  # ns that may pass between answers
     share: bool = False
     allow_trace: bool = False  # traces go on in the exporting account
 
@@ -87,7 +87,7 @@ class ServiceImport(Service):
     def _open(self) -> Requests:
         if self._requests is None:
             replies = replies_of(self.source)
-            self._requests = Requests(replies, self.terms.is_single, self.terms.patience)
+            self._requests = Requests(replies, self.terms.is_single, self.terms.response_threshold)
         return self._requests
 
     def _inform(self, request: Inbound, session: Any) -> None:

@@ -55,7 +55,7 @@ AGAIN_AFTER_NS_MAX: _int = 30 * SECOND
 ANSWER_NS_MAX: _int = 30 * SECOND  # what an answer may take
 RESET_ANSWER_NS_MAX: _int = 5 * SECOND  # ... where somebody else has made the consumer
 HEARTBEAT_NS: _int = SECOND
-SILENCE_NS_MAX: _int = 10 * SECOND  # after which the consumer is taken to have gone
+INACTIVE_NS_MAX: _int = 10 * SECOND  # after which the consumer is taken to have gone
 ACK_WAIT_NS: _int = 22 * 3600 * SECOND
 TAKE_STEPS: _int = 20  # what taking a message over costs beside its delivery (see `turn`)
 
@@ -244,7 +244,7 @@ class Feed(Follower):
             "flow_control": True,
             "deliver_subject": self._subject.decode(),
             "idle_heartbeat": HEARTBEAT_NS,
-            "inactive_threshold": SILENCE_NS_MAX,
+            "inactive_threshold": INACTIVE_NS_MAX,
             "direct": True,
             "sourcing": True,
             "metadata": {f"{self.metadata}.{key}": value for key, value in metadata.items()},
@@ -329,11 +329,11 @@ class Feed(Follower):
             self._refused(error)
             return
         self.account.add_service(self._subject, self)
-        self._set(SILENCE_NS_MAX, self._check_health)
+        self._set(INACTIVE_NS_MAX, self._check_health)
 
     def _check_health(self) -> None:
         """A consumer from which nothing was heard for a while has gone."""
-        silent_at = self.heard_at + SILENCE_NS_MAX
+        silent_at = self.heard_at + INACTIVE_NS_MAX
         if self.clock.now >= silent_at:
             self._replace()
         else:

@@ -1,6 +1,6 @@
 """The sources of a stream, and where each of them goes on.
 
-After a restart the stream's own messages tell that: behind the last message that came from a
+After a restart the stream's own messages tell that: after the last message that came from a
 source. They are read from the last one backwards, a bounded number in each turn, until every source
 is found.
 """

@@ -47,9 +47,9 @@ cdef class Stream(Service):
     cdef public set doubtful
     cdef public PatternTrie filters
     cdef public dict unfiltered
-    cdef public list expecting
-    cdef public dict holding
-    cdef public dict strays
+    cdef public list awaiting_next
+    cdef public dict with_outstanding
+    cdef public dict refiltered
     cdef list _joined
     cdef public object transform
     cdef public object republisher
@@ -97,7 +97,7 @@ cdef class Stream(Service):
     cpdef unsigned long long keep(self, bytes subject, Inbound message, long long ts=*) except? 0
     cpdef void mark_dirty(self) except *
     @cython.locals(change="long long")
-    cpdef settle(self)
+    cpdef report_use(self)
     @cython.locals(seq="unsigned long long", id="long long")
     cpdef void enforce_limits(self, bytes subject) except *
     @cython.locals(entry=tuple, n=Py_ssize_t, durable="unsigned long long", cover="unsigned long long")

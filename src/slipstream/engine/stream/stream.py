@@ -94,9 +94,9 @@ class Stream(Service):
         self.doubtful: set[str] = set()  # names of consumers of which that holds, or of lost ones
         self.filters = PatternTrie()  # consumers with filters, by filter
         self.unfiltered: dict[Reader, None] = {}
-        self.expecting: list[Reader] = []  # of these, who can take the next message at once
-        self.holding: dict[Reader, None] = {}  # consumers that may have messages out
-        self.strays: dict[Reader, None] = {}  # of these, whose filters may not match what is out
+        self.awaiting_next: list[Reader] = []  # of these, who can take the next message at once
+        self.with_outstanding: dict[Reader, None] = {}  # consumers that may have messages out
+        self.refiltered: dict[Reader, None] = {}  # of these, where filters may not match that
         self._joined: list[Reader] = []  # consumers that began while messages were on their way
         self.transform: Transform | None = None
         self.republisher: Republisher | None = None
@@ -157,7 +157,7 @@ class Stream(Service):
         self._plain = config.discard == "old" and not self.js.has_storage_limits
         self._counts = self.js.has_storage_limits
         if self._counts:
-            self.settle()
+            self.report_use()
         if config.allow_msg_ttl:
             if self.ttls is None:
                 self.ttls = MessageTtls(self)
@@ -301,7 +301,7 @@ class Stream(Service):
         if self._max_age > 0 and self._age_timer is None:
             self.watch_age()
         if self._counts:
-            self.settle()
+            self.report_use()
         return seq
 
     def _append_group(self, messages: list[Inbound], stored: _int, size: _int) -> list[_int]:
@@ -391,12 +391,12 @@ class Stream(Service):
             if self._max_age > 0 and self._age_timer is None:
                 self.watch_age()
         if self._counts:
-            self.settle()
+            self.report_use()
         if not self.dirty:
             self.mark_dirty()
         return seq
 
-    def settle(self) -> None:
+    def report_use(self) -> None:
         """Tell the account, whose storage is limited, how much more or less is stored here."""
         change = self.log.bytes - self.counted
         if change:
@@ -406,7 +406,7 @@ class Stream(Service):
     def mark_dirty(self) -> None:
         """Have the log committed at the end of the turn."""
         if self._counts:
-            self.settle()
+            self.report_use()
         if not self.dirty and not self.closed:
             self.dirty = True
             self.turn.streams.append(self)
@@ -663,7 +663,7 @@ class Stream(Service):
         """Tell consumers what became visible and what has gone."""
         if self._front_moved:
             self._front_moved = False
-            self.holding = {c: None for c in self.holding if c.front_moved()}
+            self.with_outstanding = {c: None for c in self.with_outstanding if c.front_moved()}
         last = self.log.last_seq if self.ack_at_once else self.log.durable_seq
         if self.held_seq and last >= self.held_seq:
             last = self.held_seq - 1
@@ -672,9 +672,9 @@ class Stream(Service):
         self.visible_seq = last
         if self.republisher is not None:
             self.republisher.publish(last)
-        expecting = self.expecting
-        self.expecting = []
-        for consumer in expecting:
+        readers = self.awaiting_next
+        self.awaiting_next = []
+        for consumer in readers:
             consumer.come()
         if self._fresh:
             n = 0
@@ -699,8 +699,8 @@ class Stream(Service):
             consumer.removed(seq)
         for consumer in self.unfiltered:
             consumer.removed(seq)
-        if self.strays:
-            self.strays = {c: None for c in self.strays if c.lost(seq)}
+        if self.refiltered:
+            self.refiltered = {c: None for c in self.refiltered if c.lost(seq)}
 
     def every_consumer(self) -> list[Any]:
         """The consumers, also those of mirrors and sources, which nobody is shown."""
@@ -734,8 +734,8 @@ class Stream(Service):
         if group.pop(consumer.name, None) is None:
             return
         self.unlink_filters(consumer)
-        self.holding.pop(consumer, None)
-        self.strays.pop(consumer, None)
+        self.with_outstanding.pop(consumer, None)
+        self.refiltered.pop(consumer, None)
         if self._interest and not self.closed:
             drop_unneeded(self, consumer.matching)
 

@@ -7,7 +7,7 @@
 
 A bare word becomes a boolean, number or time if it is spelled like one, else it is a string. The
 parser is a plain recursive descent over the text; every key and value keeps its place, so that
-whoever reads the tree can say where something is wrong. See docs/configuration.md#the-format.
+a reader of the tree can say where something is wrong. See docs/configuration.md#the-format.
 """
 
 import os

@@ -21,7 +21,7 @@ TIMEOUT_HIGH = MINUTE
 
 
 class Wrong(Exception):
-    """A value can not be what it should; `place` where it is not the value's own."""
+    """A value cannot be what it should; `place` where it is not the value's own."""
 
     def __init__(self, text: str, place: Place | None = None) -> None:
         super().__init__(text)

@@ -1,7 +1,7 @@
 """What a reload changes (docs/configuration.md#reload): all of it or nothing.
 
 `plan_reload` compares the running options with new ones. Either each difference can be taken over
-by a running server, and the plan lists them with the lines to log, or one can not, and the reload
+by a running server, and the plan lists them with the lines to log, or one cannot, and the reload
 is refused in nats-server's words, which scripts look for:
 
     config reload not supported for ServerName: old=, new=new
@@ -93,7 +93,7 @@ class Change:
 
     @property
     def refused(self) -> str:
-        """Why a reload can not take it over."""
+        """Why a reload cannot take it over."""
         what = "config reload not supported for"
         if self.option in _SIZES:
             fewer = self.new >= 0 and self.old >= 0

@@ -120,7 +120,7 @@ class LinkConnection(Connection):
         """Have the session act on what came in, until it is to wait."""
         session = self.session
         try:
-            while not session.holding and not self._ending:
+            while not session.stopped_by and not self._ending:
                 block = session.packing.next_block()
                 if not block:
                     return
@@ -138,7 +138,7 @@ class LinkConnection(Connection):
 
     def _unpack_and_read(self) -> None:
         self._unpack()
-        if not self.session.holding:
+        if not self.session.stopped_by:
             super().resume_reading()
 
     def write(self, data: bytes) -> None:

@@ -57,7 +57,7 @@ class LeafLinks:
             address = f"{bracketed(options.host)}:{options.port}"
             raise Error(
                 f'Error listening on leafnode port: {address}, "{error.strerror}"; '
-                "stop whoever uses it, or choose another port (-1: any free one)"
+                "stop the process that uses it, or choose another port (-1: any free one)"
             ) from error
         self.port = listeners[0].getsockname()[1]
         leaves.listener = self._described(options)

@@ -90,7 +90,7 @@ def _jsz(monitor: Monitor, options: JszOptions) -> dict[str, Any]:
 
 
 def _hide_directory(found: dict[str, Any]) -> None:
-    """Whoever asks over HTTP need not log in: where the store lies is for the system account."""
+    """Nobody has to log in over HTTP: where the store lies is for the system account."""
     config = found.get("config", {})
     if "store_dir" in config:
         config["store_dir"] = os.path.basename(config["store_dir"])

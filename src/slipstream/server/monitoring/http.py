@@ -67,7 +67,7 @@ Handler = Callable[[Request], Response]
 
 
 class Guest(Protocol):
-    """Whoever answers some paths in another way, and goes on with their connections."""
+    """What answers some paths in another way, and goes on with their connections."""
 
     def wants(self, path: str) -> bool:
         """Whether a path is the guest's."""
@@ -175,7 +175,7 @@ class HttpConnection(asyncio.Protocol):
             return
         request = Request(path, query)
         response = self._handle(request)
-        # A body is not read, so what follows it can not be understood.
+        # A body is not read, so what follows it cannot be understood.
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         kept = headers.get("connection", "close" if words[2] == "HTTP/1.0" else "keep-alive")
         only_head, close = words[0] == "HEAD", has_body or kept != "keep-alive"

@@ -2,7 +2,7 @@
 
 What the prometheus-nats-exporter derives from the other endpoints has the same names here
 (`gnatsd_varz_...`, `jetstream_...`), so boards made for it work without it. `slipstream_...` are
-what it can not know: how far a consumer is behind, for how long nothing has moved, how long things
+what it cannot know: how far a consumer is behind, for how long nothing has moved, how long things
 take. `metric_list` has them all.
 
 The text is made here, and only read by `prometheus_client` in the tests: that library takes 250 µs

@@ -64,7 +64,7 @@ async def start_monitoring(
         if wanted.https_port and options.tls is not None:
             from slipstream.server.tls import server_context
 
-            # Whoever reads the endpoints shows no certificate.
+            # Readers of the endpoints show no certificate.
             context = server_context(replace(options.tls, verify=False, verify_and_map=False))
             await _listen(listener, options, wanted.https_port, context, log)
     except BaseException:
@@ -87,7 +87,7 @@ async def _listen(
         raise Error(
             f"Can't listen to the monitor port: {bracketed(host)}:{port}, "
             f'"{(error.strerror or str(error)).lower()}"; '
-            "stop whoever uses it, or choose another port (-1: any free one)"
+            "stop the process that uses it, or choose another port (-1: any free one)"
         ) from error
     kind = "http" if context is None else "https"
     log.info(f"Starting {kind} monitor on {bracketed(host)}:{found}")

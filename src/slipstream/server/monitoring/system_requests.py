@@ -121,7 +121,7 @@ class SystemRequests:
     # -- finding the handler -------------------------------------------------------------------
 
     def handle(self, tokens: list[str], message: Inbound, own: Account | None) -> Any:
-        """The answer to the request behind `$SYS.REQ.`; None: there is no such request, and
+        """The answer to the request after `$SYS.REQ.`; None: there is no such request, and
         "": this server is not meant, or there is nothing to say. `own` bounds what is told."""
         body = message.body()
         if tokens == ["USER", "INFO"]:

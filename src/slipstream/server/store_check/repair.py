@@ -32,7 +32,7 @@ def repair_store(checked: Checked, directory: str) -> None:
         store = Store(disk, partial)
         for stream in checked.streams():
             _copy_stream(stream, store, disk)
-        store.commit_log.settle()
+        store.commit_log.apply_all()
         store.commit_log.close()
     finally:
         lock.release()

@@ -1,4 +1,4 @@
-"""Where reads land, on raw memory; `intake.py` is its plain twin and says what it means."""
+"""Where reads land, on raw memory; `read_buffer.py` is its plain twin and says what it means."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -9,7 +9,7 @@ cdef Py_ssize_t READ_BYTES_C = 64 * 1024
 READ_BYTES = READ_BYTES_C
 
 
-cdef class Landing:
+cdef class LargeFrame:
     """A large frame on its way: bytes that nobody else has seen yet; exports what is missing."""
 
     def __getbuffer__(self, Py_buffer *view, int flags):
@@ -17,7 +17,7 @@ cdef class Landing:
         PyBuffer_FillInfo(view, self, rest, PyBytes_GET_SIZE(self._data) - self._have, 0, flags)
 
 
-cdef class Intake:
+cdef class ReadBuffer:
     def __cinit__(self):
         self._buffer = bytearray(READ_BYTES)
         self._small = memoryview(self._buffer)
@@ -27,18 +27,18 @@ cdef class Intake:
         return self._small if self._large is None else memoryview(self._large)
 
     cpdef void expect(self, bytes start, Py_ssize_t size) except *:
-        cdef Landing large
+        cdef LargeFrame large
         cdef Py_ssize_t have = len(start)
         if size <= have:
             raise ValueError("nothing is missing of this frame")
-        large = Landing.__new__(Landing)
+        large = LargeFrame.__new__(LargeFrame)
         large._data = PyBytes_FromStringAndSize(NULL, size)
         large._have = have
         memcpy(PyBytes_AS_STRING(large._data), PyBytes_AS_STRING(start), have)
         self._large = large
 
     cpdef bytes take(self, Py_ssize_t count):
-        cdef Landing large = self._large
+        cdef LargeFrame large = self._large
         cdef Py_ssize_t room = READ_BYTES_C
         if large is not None:
             room = PyBytes_GET_SIZE(large._data) - large._have

@@ -10,8 +10,8 @@ import pytest
 import slipstream.sync
 from slipstream.client.arrow import row_publisher
 from slipstream.client.arrow.row_block import RowBlock
-from slipstream.spark import patient_rows
-from slipstream.spark.patient_rows import PatientPublisher, UnheardError
+from slipstream.spark import retried_rows
+from slipstream.spark.retried_rows import RetryingPublisher, UnheardError
 from slipstream.spark.sink import Attempt, Task
 from tests.spark import test_bucket_sink as buckets
 from tests.spark.test_bucket_sink import bucket_of, entries, table_of
@@ -34,17 +34,17 @@ def listen(url: str, stream: str, *subjects: str) -> None:
 
 def wake_after(monkeypatch: pytest.MonkeyPatch, times: int, wake: Any) -> None:
     """Call `wake` when rows have been unheard and are about to be sent again for the nth time."""
-    send = PatientPublisher._send_again
+    send = RetryingPublisher._send_again
     left = [times]
 
-    async def send_again(self: PatientPublisher, block: RowBlock) -> None:
+    async def send_again(self: RetryingPublisher, block: RowBlock) -> None:
         left[0] -= 1
         if left[0] == 0:
             await asyncio.to_thread(wake)
         await send(self, block)
 
-    monkeypatch.setattr(PatientPublisher, "_send_again", send_again)
-    monkeypatch.setattr(patient_rows, "UNHEARD_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(RetryingPublisher, "_send_again", send_again)
+    monkeypatch.setattr(retried_rows, "UNHEARD_WAIT_SECONDS", 0.01)
 
 
 def test_rows_that_nobody_listens_to_for_a_while_are_no_dead_letters(
@@ -82,10 +82,10 @@ def test_a_connection_that_breaks_after_rows_were_not_heard_loses_no_equal_row(
         await begin(self, connection, js)
 
     monkeypatch.setattr(Attempt, "begin", remembered)
-    send = PatientPublisher.send
+    send = RetryingPublisher.send
     sent = 0
 
-    async def send_heard_late(self: PatientPublisher, block: RowBlock) -> None:
+    async def send_heard_late(self: RetryingPublisher, block: RowBlock) -> None:
         nonlocal sent
         sent += 1
         if sent == 2:  # the first block was not heard, the second one is
@@ -93,7 +93,7 @@ def test_a_connection_that_breaks_after_rows_were_not_heard_loses_no_equal_row(
             await asyncio.to_thread(listen, either_url, name, f"{name}.>")
         await send(self, block)
 
-    monkeypatch.setattr(PatientPublisher, "send", send_heard_late)
+    monkeypatch.setattr(RetryingPublisher, "send", send_heard_late)
 
     def batches() -> Iterator[pa.RecordBatch]:
         listen(either_url, name, f"off.{name}.>")
@@ -126,10 +126,10 @@ def test_the_last_value_of_a_key_wins_when_an_earlier_one_was_not_heard(
     bucket = bucket_of(either_url)
     sink = buckets.sink_of(either_url, bucket)
     own = [f"$KV.{bucket}.>"]
-    send = PatientPublisher.send
+    send = RetryingPublisher.send
     sent = 0
 
-    async def send_heard_late(self: PatientPublisher, block: RowBlock) -> None:
+    async def send_heard_late(self: RetryingPublisher, block: RowBlock) -> None:
         nonlocal sent
         sent += 1
         if sent == 2:  # the first block was not heard, the second one is
@@ -137,7 +137,7 @@ def test_the_last_value_of_a_key_wins_when_an_earlier_one_was_not_heard(
             await asyncio.to_thread(listen, either_url, f"KV_{bucket}", *own)
         await send(self, block)
 
-    monkeypatch.setattr(PatientPublisher, "send", send_heard_late)
+    monkeypatch.setattr(RetryingPublisher, "send", send_heard_late)
 
     def batches() -> Iterator[pa.RecordBatch]:
         listen(either_url, f"KV_{bucket}", f"off.{bucket}.>")
@@ -154,10 +154,10 @@ def test_a_connection_that_breaks_in_between_lets_the_last_value_of_a_key_win_to
     bucket = bucket_of(either_url)
     sink = buckets.sink_of(either_url, bucket)
     listen(either_url, f"KV_{bucket}", f"off.{bucket}.>")
-    send = PatientPublisher.send
+    send = RetryingPublisher.send
     sent = 0
 
-    async def send_and_break(self: PatientPublisher, block: RowBlock) -> None:
+    async def send_and_break(self: RetryingPublisher, block: RowBlock) -> None:
         nonlocal sent
         sent += 1
         if sent == 2:  # the first block was not heard, the second one is stored
@@ -168,7 +168,7 @@ def test_a_connection_that_breaks_in_between_lets_the_last_value_of_a_key_win_to
             await self._is_answered(block)
             self._acks.error = ConnectionError("it broke")
 
-    monkeypatch.setattr(PatientPublisher, "send", send_and_break)
+    monkeypatch.setattr(RetryingPublisher, "send", send_and_break)
     batches = iter([entries(price="old"), entries(price="new")])
     sink.commit([sink.run(batches, Task("q", 0, 0, "run"))])
     assert table_of(either_url, bucket) == {"price": b"new"}

@@ -2,8 +2,8 @@
 
 A stream that changes its leader, or whose server starts again, listens to nothing for a moment, and
 the server answers `503 No Responders`. There is nothing wrong with such a row, and it is not
-stored: it is sent again until the patience ends. In a bucket the last value of a key has to win, so
-all rows after it are sent again as well, also those that are stored.
+stored: it is sent again until `retry_timeout` is over. In a bucket the last value of a key has
+to win, so all rows after it are sent again as well, also those that are stored.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ class UnheardError(Error):
     """The stream has not listened on its own subject for as long as is waited for it."""
 
 
-class PatientPublisher(RowPublisher):
-    """A `RowPublisher` that waits up to `patience` seconds until one of `subjects` is listened to.
+class RetryingPublisher(RowPublisher):
+    """A `RowPublisher` that waits up to `retry_timeout` s until one of `subjects` is listened to.
 
     With `keeps_order` rows are stored in their order, some of them perhaps more than once.
     """
@@ -39,18 +39,18 @@ class PatientPublisher(RowPublisher):
         in_flight_max: int,
         quiet: float,
         subjects: Iterable[str],
-        patience: float,
+        retry_timeout: float,
         keeps_order: bool,
     ) -> None:
         super().__init__(connection, lines, label, in_flight_max=in_flight_max, quiet=quiet)
         self._subjects = [subject.encode() for subject in subjects]
-        self._patience = patience
+        self._retry_timeout = retry_timeout
         self._keeps_order = keeps_order
         self.has_resent = False  # rows have sequences in another order than the blocks
 
     async def settle(self, block: RowBlock) -> list[tuple[int, bytes]]:
         """As `RowPublisher.settle`. Raises `UnheardError`."""
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._retry_timeout
         before = block.count + 1
         while await self._is_answered(block):
             unheard = self._unheard(block)
@@ -58,12 +58,12 @@ class PatientPublisher(RowPublisher):
                 break
             if len(unheard) < before:
                 before = len(unheard)
-                deadline = time.monotonic() + self._patience
+                deadline = time.monotonic() + self._retry_timeout
             elif time.monotonic() > deadline:
                 subject = block.subject(unheard[0]).decode("utf-8", "replace")
                 raise UnheardError(
-                    f"nobody has listened on {subject!r} for {self._patience:g} s, which was a "
-                    "subject of the stream when the write began: is the stream still there, with "
+                    f"nobody has listened on {subject!r} for {self._retry_timeout:g} s, which was "
+                    "a subject of the stream when the write began: is the stream still there, with "
                     "this subject and a leader? The option retryTimeout sets the wait"
                 )
             self.has_resent = True

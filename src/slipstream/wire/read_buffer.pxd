@@ -1,12 +1,12 @@
-cdef class Landing:
+cdef class LargeFrame:
     cdef bytes _data
     cdef Py_ssize_t _have
 
 
-cdef class Intake:
+cdef class ReadBuffer:
     cdef object _buffer
     cdef object _small
-    cdef Landing _large
+    cdef LargeFrame _large
 
     cpdef object room(self)
     cpdef void expect(self, bytes start, Py_ssize_t size) except *

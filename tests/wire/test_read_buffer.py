@@ -6,27 +6,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.wire.intake import READ_BYTES, Intake
+from slipstream.wire.read_buffer import READ_BYTES, ReadBuffer
 from tests.plain_twin import plain_twin
 
 BUILDS = pytest.mark.parametrize(
-    "kind", [Intake, plain_twin("slipstream.wire.intake").Intake], ids=["this build", "plain"]
+    "kind",
+    [ReadBuffer, plain_twin("slipstream.wire.read_buffer").ReadBuffer],
+    ids=["this build", "plain"],
 )
 
 
-def read(intake: Any, data: bytes) -> bytes:
+def read(buffer: Any, data: bytes) -> bytes:
     """One read that brings `data`; what is to be looked at then."""
-    intake.room()[: len(data)] = data
-    taken: bytes = intake.take(len(data))
+    buffer.room()[: len(data)] = data
+    taken: bytes = buffer.take(len(data))
     return taken
 
 
 @BUILDS
 def test_small_reads_are_looked_at_one_by_one(kind: Any) -> None:
-    intake = kind()
-    first = read(intake, b"first")
-    assert (first, read(intake, b"other"), first) == (b"first", b"other", b"first")
-    assert len(intake.room()) == READ_BYTES
+    buffer = kind()
+    first = read(buffer, b"first")
+    assert (first, read(buffer, b"other"), first) == (b"first", b"other", b"first")
+    assert len(buffer.room()) == READ_BYTES
 
 
 @BUILDS
@@ -34,35 +36,35 @@ def test_small_reads_are_looked_at_one_by_one(kind: Any) -> None:
 def test_a_frame_that_is_awaited_is_looked_at_when_it_is_whole(
     kind: Any, start: bytes, reads: list[bytes]
 ) -> None:
-    intake = kind()
+    buffer = kind()
     whole = start + b"".join(reads)
-    intake.expect(start, len(whole))
-    taken = [read(intake, data) for data in reads]
+    buffer.expect(start, len(whole))
+    taken = [read(buffer, data) for data in reads]
     assert taken == [b""] * (len(reads) - 1) + [whole]
-    assert read(intake, b"next") == b"next"
+    assert read(buffer, b"next") == b"next"
 
 
 @BUILDS
 def test_a_read_brings_no_more_than_there_was_room_for(kind: Any) -> None:
-    intake = kind()
+    buffer = kind()
     for wrong in (-1, READ_BYTES + 1):
         with pytest.raises(IndexError):
-            intake.take(wrong)
-    intake.expect(b"ab", 5)
-    assert len(intake.room()) == 3
+            buffer.take(wrong)
+    buffer.expect(b"ab", 5)
+    assert len(buffer.room()) == 3
     for wrong in (-1, 4):
         with pytest.raises(IndexError):
-            intake.take(wrong)
+            buffer.take(wrong)
     with pytest.raises(ValueError):
-        intake.expect(b"abc", 3)
+        buffer.expect(b"abc", 3)
 
 
 @BUILDS
 def test_where_a_read_landed_outlives_the_frame(kind: Any) -> None:
-    intake = kind()
-    intake.expect(b"a", 3)
-    room = intake.room()
+    buffer = kind()
+    buffer.expect(b"a", 3)
+    room = buffer.room()
     room[:] = b"bc"
-    whole = intake.take(2)
-    del intake
+    whole = buffer.take(2)
+    del buffer
     assert (bytes(room), whole) == (b"bc", b"abc")

@@ -4,15 +4,15 @@ Most reads bring many small frames; they go through one buffer and leave it as b
 takes many reads. As soon as its size is known (`expect`), what follows of it is read straight to
 its place, so that its bytes are moved once on their way from the system to whoever gets them.
 
-The compiled build replaces this module by `intake.pyx`, where a frame of 1 MiB takes 26 µs and one
-of 4 MiB 0.13 ms; with the standard library its bytes are cleared before and copied once more:
+The compiled build replaces this module by `read_buffer.pyx`, where a frame of 1 MiB takes 26 µs and
+one of 4 MiB 0.13 ms; with the standard library its bytes are cleared before and copied once more:
 67 µs and 5.7 ms. This is its plain twin and test oracle.
 """
 
 READ_BYTES = 64 * 1024
 
 
-class Intake:
+class ReadBuffer:
     """Memory for reads: the next one goes to `room()`, `take` says how much it brought."""
 
     def __init__(self) -> None:
