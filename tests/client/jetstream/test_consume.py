@@ -28,7 +28,7 @@ async def fill(js: JetStream, stream: Stream, count: int) -> None:
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Wait for something that the server does in its own time."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not await condition():  # noqa: ASYNC110 - only asking the server tells
             await asyncio.sleep(0.005)
 
@@ -40,6 +40,15 @@ async def has_received(nc: "slipstream.Connection", total: int) -> bool:
 
 async def waiting(consumer: PullConsumer) -> int:
     return (await consumer.info()).num_waiting
+
+
+async def until_waiting(consumer: PullConsumer, count: int = 1) -> None:
+    """Until so many pull requests wait on the server."""
+
+    async def are_waiting() -> bool:
+        return await waiting(consumer) >= count
+
+    await until(are_waiting)
 
 
 # -- fetch -------------------------------------------------------------------------------------

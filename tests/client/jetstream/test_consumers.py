@@ -14,7 +14,7 @@ from slipstream.client.jetstream.errors import (
     InvalidNameError,
     StreamNotFoundError,
 )
-from tests.client.jetstream.test_consume import fill
+from tests.client.jetstream.test_consume import fill, until_waiting
 
 
 async def test_a_consumer_is_what_it_was_asked_to_be(stream: Stream) -> None:
@@ -161,8 +161,9 @@ async def test_a_pinned_client_gets_everything_until_it_is_unpinned(
         assert await second.fetch(1, timeout=0.1, group="A") == []
         (state,) = (await first.info()).priority_groups
         assert state.pinned_client_id
-        waiting = asyncio.ensure_future(second.fetch(1, timeout=5, group="A"))
-        await asyncio.sleep(0.05)
+        already = (await second.info()).num_waiting
+        waiting = asyncio.ensure_future(second.fetch(1, timeout=20, group="A"))
+        await until_waiting(second, already + 1)
         await first.unpin("A")
         assert len(await waiting) == 1
 
@@ -188,10 +189,10 @@ async def test_priorities_put_one_request_before_another(js: JetStream, stream: 
     consumer = await stream.create_consumer(
         durable_name="c", priority_policy="prioritized", priority_groups=["A"]
     )
-    late = asyncio.ensure_future(consumer.fetch(1, timeout=2, group="A", priority=5))
-    await asyncio.sleep(0.05)
-    early = asyncio.ensure_future(consumer.fetch(1, timeout=2, group="A", priority=0))
-    await asyncio.sleep(0.05)
+    late = asyncio.ensure_future(consumer.fetch(1, timeout=20, group="A", priority=5))
+    await until_waiting(consumer, 1)
+    early = asyncio.ensure_future(consumer.fetch(1, timeout=20, group="A", priority=0))
+    await until_waiting(consumer, 2)
     await fill(js, stream, 1)
     assert len(await early) == 1
     late.cancel()

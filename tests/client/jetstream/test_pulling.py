@@ -23,7 +23,7 @@ from slipstream.client.jetstream.errors import (
     PinMismatchError,
     ServerShutdownError,
 )
-from tests.client.jetstream.test_consume import fill, until, waiting
+from tests.client.jetstream.test_consume import fill, until, until_waiting, waiting
 
 SECOND = 1_000_000_000
 Pulling = Callable[[PullConsumer], Awaitable[object]]
@@ -42,7 +42,7 @@ async def _drained(consumer: PullConsumer) -> None:
 
 async def _handled(consumer: PullConsumer) -> None:
     async with consumer.consume(print):
-        await asyncio.sleep(0.05)
+        await until_waiting(consumer)
 
 
 async def _batch(consumer: PullConsumer) -> None:
@@ -56,7 +56,7 @@ async def _sequence(consumer: PullConsumer) -> None:
                 pass
 
     task = asyncio.ensure_future(taking())
-    await asyncio.sleep(0.05)
+    await until_waiting(consumer)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -330,7 +330,7 @@ async def test_an_outdated_pin_does_not_end_a_batch(stream: Stream, pinned: Pull
     assert len(await other.fetch(1, timeout=5, group="A")) == 1
     batch = pinned.batch(1, expires=5, group="A")
     taking = asyncio.ensure_future(anext(batch))
-    await asyncio.sleep(0.05)
+    await until_waiting(pinned)
     await other.unpin("A")
     assert (await taking).data
 

@@ -12,7 +12,7 @@ from slipstream.client.jetstream.errors import (
     PublishInterruptedError,
 )
 from tests.client.jetstream.conftest import MakeStream
-from tests.client.jetstream.test_consume import fill, until
+from tests.client.jetstream.test_consume import fill, until, until_waiting
 from tests.client.own_server import OwnServer
 from tests.client.proxy import Proxy
 
@@ -87,8 +87,8 @@ async def test_a_fetch_that_waits_goes_on_when_the_server_returns(own_server: Ow
         js: JetStream = nc.jetstream()
         stream = await js.create_stream(name="S", subjects=["s.>"])
         consumer = await stream.create_consumer(durable_name="c")
-        fetching = asyncio.ensure_future(consumer.fetch(5, timeout=15))
-        await asyncio.sleep(0.05)
+        fetching = asyncio.ensure_future(consumer.fetch(5, timeout=60))
+        await until_waiting(consumer)
         await own_server.astop()
         await own_server.astart()
         await until(lambda: _connected(nc))
