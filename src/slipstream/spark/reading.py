@@ -6,8 +6,6 @@ scan's business; here progress is watched (`retryTimeout`), and losses are told 
 
 import asyncio
 import builtins
-import functools
-import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,7 @@ import msgspec
 import uvloop
 
 from slipstream.client.errors import TimeoutError
-from slipstream.spark import earlier_markers, loss
+from slipstream.spark import earlier_markers, loss, workers
 from slipstream.spark.options import SourceOptions
 from slipstream.spark.ranges import Part
 from slipstream.spark.rows import RowMaker, scan_columns
@@ -34,7 +32,7 @@ def read_part(
 ) -> "Iterator[pyarrow.RecordBatch]":
     """The rows of a part. Two fetches are in memory at a time."""
     rows = RowMaker(schema, options.key_token)
-    spare_the_collector()
+    workers.spare()
     columns = scan_columns(schema.fieldNames())
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         batches = scan_part(part, columns, options)
@@ -47,16 +45,6 @@ def read_part(
                 yield rows.convert(batch, part.stream)
         finally:
             runner.run(batches.aclose())
-
-
-@functools.cache
-def spare_the_collector() -> None:
-    """Take what a worker has loaded out of the garbage collector's sight, once per process.
-
-    Spark has its workers collect garbage after each task, which goes through the objects of every
-    module there is: a multiple of what a task of a small micro-batch needs otherwise.
-    """
-    gc.freeze()
 
 
 async def scan_part(

@@ -30,7 +30,7 @@ from slipstream.client.arrow.row_block import RowBlock
 from slipstream.client.jetstream.errors import PublishError
 from slipstream.errors import ConfigError, Error
 from slipstream.model.header_names import NATS_EXPECTED_STREAM, NATS_MSG_ID
-from slipstream.spark import exactly_once, markers
+from slipstream.spark import exactly_once, markers, workers
 from slipstream.spark.exactly_once import Task
 from slipstream.spark.kv import KeyReader, key_columns
 from slipstream.spark.presence import Presence, check_inboxes, some_subject
@@ -118,6 +118,7 @@ class StreamSink:
 
     def run(self, batches: "Iterator[pyarrow.RecordBatch]", task: Task) -> Written:
         """Write the rows of one task."""
+        workers.spare()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(self._run(batches, task))
 
