@@ -2,12 +2,16 @@
 
 import ast
 import os
+import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent, indent
 
 import pytest
+
+from tests.pages import blocks
 
 ROOT = Path(__file__).parents[1]
 TYPED = ROOT / "tests" / "typed"
@@ -18,6 +22,38 @@ pytestmark = [
     pytest.mark.skipif(not (ROOT / "src").exists(), reason="the sources are not beside the tests"),
     pytest.mark.xdist_group("mypy"),
 ]
+
+
+# What the tests that run a page's examples have given them, too.
+GIVEN = """\
+import typing
+import slipstream
+from slipstream import Server
+
+js: slipstream.JetStream
+connection: slipstream.Connection
+url: str
+port: int
+folder: str
+checkpoint: str
+text: str
+spark: typing.Any  # Spark's frames are of any type to a checker
+accounts: typing.Any
+orders: typing.Any
+parcels: typing.Any
+payments: typing.Any
+prices: typing.Any
+rows: typing.Any
+
+class Order: ...
+
+async def page() -> None:
+"""
+
+
+def page_of(examples: list[str]) -> str:
+    """The examples of a page as one program."""
+    return GIVEN + "".join(indent(dedent(example), "    ") for example in examples)
 
 
 def findings(*paths: Path) -> list[str]:
@@ -35,8 +71,19 @@ def findings(*paths: Path) -> list[str]:
 
 
 @pytest.mark.timeout(600)
-def test_a_type_checker_knows_what_users_do_and_finds_their_mistakes() -> None:
-    assert findings(TYPED) == []
+def test_a_type_checker_knows_what_users_do_and_finds_their_mistakes(tmp_path: Path) -> None:
+    """One run, of the programs in tests/typed and of every page's examples."""
+    documented = tmp_path / "documented"
+    documented.mkdir()
+    (documented / "__init__.py").touch()
+    pages = [page.name for page in (ROOT / "docs").glob("*.md") if blocks(page.name)]
+    assert len(pages) > 7
+    for page in pages:
+        name = page.removesuffix(".md").replace("-", "_")
+        (documented / f"{name}.py").write_text(page_of(blocks(page)))
+    readme = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (documented / "readme.py").write_text(page_of(readme))
+    assert findings(TYPED, documented) == []
 
 
 def test_the_keywords_of_configurations_are_those_that_are_generated() -> None:
