@@ -40,6 +40,11 @@ sys.meta_path.insert(0, Missing())
         ),
         ("tables", ["pyiceberg"], "import slipstream.tables"),
         (
+            "otel",
+            ["opentelemetry"],
+            "from slipstream.client.telemetry import telemetry_for; telemetry_for(object())",
+        ),
+        (
             "schemas",
             ["fastavro"],
             "from slipstream.schemas import Avro; Avro(schema='\"int\"').arrow_type()",

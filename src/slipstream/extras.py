@@ -6,7 +6,12 @@ from types import ModuleType
 from slipstream.errors import Error
 
 # What each extra brings packages for, as messages call it.
-_USERS = {"arrow": "Arrow batches", "schemas": "schemas", "tables": "tables"}
+_USERS = {
+    "arrow": "Arrow batches",
+    "otel": "traces and metrics",
+    "schemas": "schemas",
+    "tables": "tables",
+}
 
 
 class MissingPackageError(Error, ImportError):

@@ -53,7 +53,7 @@ from slipstream.client.services import (
     ServiceStats,
 )
 from slipstream.client.sync import PendingResult
-from slipstream.client.telemetry import Statistics, TelemetryOptions
+from slipstream.client.telemetry import Statistics, TelemetryOptions, Traceable
 from slipstream.model.configurations import ConsumerConfig, StreamConfig
 from slipstream.model.infos import AccountInfo, ConsumerInfo, ConsumerPauseInfo, StreamInfo
 from slipstream.model.why import Explanation
@@ -486,8 +486,11 @@ class Connection(Facade):
     @property
     def stats(self) -> Statistics:
         """What it has carried."""
-    def processing(self, message: Message) -> AbstractContextManager[None]:
-        """A span around what is done with `message`; nothing without OpenTelemetry."""
+    def processing(self, *messages: Traceable) -> AbstractContextManager[None]:
+        """A span around what is done with messages; nothing without OpenTelemetry.
+
+        That of one goes on with its publisher's trace; that of several has a link to each.
+        """
     def drain(self) -> None:
         """Stop services and unsubscribe, let what has come be handled, send what waits, close.
 

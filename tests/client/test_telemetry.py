@@ -108,3 +108,57 @@ async def test_a_stored_message_carries_its_publishers_context(server_url: str) 
     parent = spans[f"{name} process"].parent
     assert parent is not None
     assert parent.span_id == spans[f"{name} publish"].context.span_id
+
+
+def test_a_batch_is_one_span_with_a_link_to_each_publisher() -> None:
+    traces = Traces()
+    sent = []
+    for subject in ("orders.new", "orders.paid"):
+        with traces.telemetry.publish(subject, 5, None) as headers:
+            pass
+        sent.append(Received(subject, headers))
+    sent.append(Received("orders.new", Headers()))  # of somebody who does not trace
+    with traces.telemetry.process_batch(sent):
+        pass
+    first, second, batch = traces.exporter.get_finished_spans()
+    assert (batch.name, batch.kind, batch.parent) == ("process", SpanKind.CONSUMER, None)
+    linked = [link.context.span_id for link in batch.links]
+    assert linked == [first.context.span_id, second.context.span_id]
+    attributes = dict(batch.attributes or {})
+    assert attributes["messaging.batch.message_count"] == 3
+    assert attributes["messaging.operation.type"] == "process"
+    assert attributes["messaging.message.body.size"] == 15
+
+
+def test_operations_have_the_names_and_types_of_the_conventions() -> None:
+    traces = Traces()
+    traces.telemetry.describe_connection(host="h", port=1, client_id=7)
+    with traces.telemetry.publish("a", 0, None):
+        pass
+    with traces.telemetry.publish("a", 0, None, operation="request"):
+        pass
+    traces.telemetry.subscribed("a", "")
+    said = [dict(span.attributes or {}) for span in traces.exporter.get_finished_spans()]
+    assert [one["messaging.operation.name"] for one in said] == ["publish", "request", "subscribe"]
+    assert [one.get("messaging.operation.type") for one in said] == ["send", "send", None]
+    assert {one["messaging.client.id"] for one in said} == {"7"}
+
+
+async def test_a_fetch_is_processed_under_one_span(server_url: str) -> None:
+    traces = Traces()
+    async with slipstream.connect(server_url, tracer_provider=traces.provider) as nc:
+        js = nc.jetstream()
+        name = f"batch_{nc.new_inbox().rpartition('.')[2]}"
+        stream = await js.create_stream(name=name, subjects=[name])
+        for _ in range(3):
+            await js.publish(name, b"x")
+        consumer = await stream.create_consumer(durable_name="c")
+        with nc.processing(*await consumer.fetch(3)):
+            pass
+        with nc.processing():
+            pass
+        await js.delete_stream(name)
+    spans = traces.exporter.get_finished_spans()
+    published = [span.context.span_id for span in spans if span.name == f"{name} publish"]
+    (batch,) = (span for span in spans if span.name == f"{name} process")
+    assert [link.context.span_id for link in batch.links] == published

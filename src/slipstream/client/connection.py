@@ -54,7 +54,13 @@ from slipstream.client.subscriptions import (
     Subscriptions,
     wait_ended,
 )
-from slipstream.client.telemetry import NO_SPAN, Statistics, metrics_for, telemetry_for
+from slipstream.client.telemetry import (
+    NO_SPAN,
+    Statistics,
+    Traceable,
+    metrics_for,
+    telemetry_for,
+)
 from slipstream.client.write_buffer import WriteBuffer
 from slipstream.model.durations import to_seconds
 from slipstream.wire.headers import Headers
@@ -543,9 +549,16 @@ class Connection:
             dropped=self.dropped,
         )
 
-    def processing(self, message: "Message") -> AbstractContextManager[None]:
-        """A span around what is done with `message`; nothing without OpenTelemetry."""
-        return NO_SPAN if self.telemetry is None else self.telemetry.process(message)
+    def processing(self, *messages: Traceable) -> AbstractContextManager[None]:
+        """A span around what is done with messages; nothing without OpenTelemetry.
+
+        That of one goes on with its publisher's trace; that of several has a link to each.
+        """
+        if self.telemetry is None or not messages:
+            return NO_SPAN
+        if len(messages) == 1:
+            return self.telemetry.process(messages[0])
+        return self.telemetry.process_batch(messages)
 
     # -- the end -------------------------------------------------------------------------------
 

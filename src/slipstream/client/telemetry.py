@@ -3,7 +3,8 @@
 A program that has set a tracer or meter provider gets spans or metrics without asking:
 `telemetry_for` finds them when a connection opens. A program that has not pays nothing, not even
 the import of opentelemetry. Names and attributes are those of OpenTelemetry's messaging
-conventions, with the additions that NATS.Net made.
+conventions, with the additions that NATS.Net made: what these have renamed since, such as
+`messaging.operation` (now `.name` and `.type`) and `messaging.client_id`, has both names.
 
     publish     orders.new publish     PRODUCER   the context goes out in `traceparent`
     request     orders.new request     CLIENT
@@ -16,6 +17,12 @@ Handlers are called inside a `process` span. A program that iterates says where 
     async for message in subscription:
         with nc.processing(message):
             ...
+
+and one that takes a batch does so for all of them: the span of several has no publisher for a
+parent, but a link to each one's span.
+
+    with nc.processing(*await consumer.fetch(100)):
+        ...
 
 `TelemetryOptions` chooses, names and adds to spans, and says which baggage travels.
 
@@ -37,22 +44,25 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from slipstream.client.codecs import Readable
+from slipstream.extras import require
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.metrics import Counter, Histogram
-    from opentelemetry.trace import Span, SpanKind
+    from opentelemetry.trace import Link, Span, SpanKind
 
 NAME = "slipstream"
 NO_SPAN: AbstractContextManager[None] = nullcontext()  # where there is no telemetry
 DURATION = "messaging.client.operation.duration"
+# What the conventions call operations; the others have no type.
+_TYPES = {"publish": "send", "request": "send", "process": "process"}
 _CONTEXT_FIELDS = ("traceparent", "tracestate", "baggage")
 logger = logging.getLogger("slipstream.client")
 
@@ -75,6 +85,7 @@ class Operation:
     template: str = ""  # the subject that was subscribed to
     body_size: int = 0  # bytes
     headers: Headers | None = None
+    batch: int = 0  # messages that are processed together; 0: it is one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +131,9 @@ class Telemetry:
         options: TelemetryOptions | None = None,
         meter_provider: Any = None,
     ) -> None:
+        require("opentelemetry.trace", extra="otel")
         from opentelemetry import baggage, context, metrics, propagate, trace
-        from opentelemetry.trace import SpanKind
+        from opentelemetry.trace import Link, SpanKind
 
         self._tracer = trace.get_tracer(NAME, tracer_provider=tracer_provider)
         meter = metrics.get_meter(NAME, meter_provider=meter_provider)
@@ -130,7 +142,10 @@ class Telemetry:
         )
         self._options = options or TelemetryOptions()
         self._baggage, self._context, self._propagate = baggage, context, propagate
+        self._nothing = context.Context()  # in which no span is
         self._kinds = SpanKind
+        self._link = Link
+        self._span_of = trace.get_current_span
         # OpenTelemetry asks for subclasses of its own; what it calls are these methods.
         self._setter: Any = _Setter()
         self._getter: Any = _Getter()
@@ -154,6 +169,7 @@ class Telemetry:
         self._connection = {
             "messaging.system": "nats",
             "messaging.client_id": str(client_id),
+            "messaging.client.id": str(client_id),
             "server.address": host,
             "server.port": port,
             "network.protocol.name": "nats",
@@ -218,6 +234,29 @@ class Telemetry:
             if token is not None:
                 self._context.detach(token)
 
+    @contextmanager
+    def process_batch(self, messages: Sequence[Traceable]) -> Iterator[None]:
+        """A span around the processing of several messages, with a link to each publisher's span.
+
+        It goes on with the trace that the program is in, if it is in one. No baggage is taken over.
+        """
+        subjects = {message.subject for message in messages}
+        about = Operation(
+            name="process",
+            subject=subjects.pop() if len(subjects) == 1 else "",
+            body_size=sum(len(message.data) for message in messages),
+            batch=len(messages),
+        )
+        links = [link for message in messages if (link := self._link_to(message)) is not None]
+        with self._span(about, self._kinds.CONSUMER, links=links):
+            yield
+
+    def _link_to(self, message: Traceable) -> "Link | None":
+        """To the span of who published a message; None if none travelled with it."""
+        publisher = self._propagate.extract(message.headers, self._nothing, self._getter)
+        context = self._span_of(publisher).get_span_context()
+        return self._link(context) if context.is_valid else None
+
     def subscribed(self, subject: str, queue: str) -> None:
         """A span for a subscription that was just asked for."""
         about = Operation(name="subscribe", subject=subject, queue=queue, template=subject)
@@ -232,7 +271,11 @@ class Telemetry:
 
     @contextmanager
     def _span(
-        self, about: Operation, kind: "SpanKind", parent: "Context | None" = None
+        self,
+        about: Operation,
+        kind: "SpanKind",
+        parent: "Context | None" = None,
+        links: "Sequence[Link]" = (),
     ) -> "Iterator[Span | None]":
         """A span and its duration; None if the filter is against it."""
         if not self._wanted(about):
@@ -243,7 +286,11 @@ class Telemetry:
         try:
             attributes = self._attributes(about)
             with self._tracer.start_as_current_span(
-                self._span_name(about), context=parent, kind=kind, attributes=attributes
+                self._span_name(about),
+                context=parent,
+                kind=kind,
+                attributes=attributes,
+                links=links,
             ) as span:
                 self._enrich(span, about)
                 try:
@@ -255,7 +302,7 @@ class Telemetry:
         finally:
             facts = ("messaging.system", "server.address", "server.port")
             labels = {key: self._connection[key] for key in facts if key in self._connection}
-            labels["messaging.operation"] = about.name
+            labels |= _operation(about.name)
             if failed:
                 labels["error.type"] = failed
             self._durations.record(time.perf_counter() - begin, labels)
@@ -295,7 +342,10 @@ class Telemetry:
             return subject
 
     def _attributes(self, about: Operation) -> dict[str, Any]:
-        attributes = {**self._connection, "messaging.operation": about.name}
+        attributes = {**self._connection, **_operation(about.name)}
+        if about.batch:
+            attributes["messaging.batch.message_count"] = about.batch
+            attributes["messaging.message.body.size"] = about.body_size
         if not about.subject:
             return attributes
         name = self._destination(about.subject)
@@ -308,7 +358,7 @@ class Telemetry:
             attributes["messaging.destination.template"] = name
         if about.name == "process":
             attributes["messaging.destination_publish.name"] = about.subject
-        if about.name != "subscribe":
+        if about.name != "subscribe" and not about.batch:
             block = about.headers.encode() if about.headers is not None and about.headers else b""
             envelope = len(about.subject.encode()) + len(about.reply.encode()) + len(block)
             attributes["messaging.message.body.size"] = about.body_size
@@ -350,6 +400,14 @@ class Telemetry:
         for key, value in found.items():
             context = self._baggage.set_baggage(key, value, context)
         return context
+
+
+def _operation(name: str) -> dict[str, str]:
+    """What attributes say of an operation."""
+    said = {"messaging.operation": name, "messaging.operation.name": name}
+    if name in _TYPES:
+        said["messaging.operation.type"] = _TYPES[name]
+    return said
 
 
 def telemetry_for(
@@ -395,7 +453,7 @@ def processing(
     `Connection.processing` does the same with the connection's own options and attributes.
     """
     found = telemetry or telemetry_for()
-    return nullcontext() if found is None else found.process(message)
+    return NO_SPAN if found is None else found.process(message)
 
 
 def has_context(headers: Headers) -> bool:
