@@ -15,7 +15,9 @@ import slipstream
 from slipstream.cli.account_report import ranked
 from slipstream.cli.completion import complete
 from slipstream.cli.main import COMMANDS
+from slipstream.cli.service import stats_rows
 from slipstream.cli.spellings import SPELLINGS, respelt
+from slipstream.client.services import EndpointStats, ServiceStats
 from slipstream.server.config.load import load_options
 from tests.cli.conftest import Cli
 from tests.fix_certificates import make_authority
@@ -150,6 +152,13 @@ def test_services_are_found_measured_and_asked(cli: Cli, calculator: str) -> Non
     wrong = cli("service", "request", "calculator", "triple", "x", status=1).err
     assert 'no endpoint "triple"; it has double' in wrong
     assert 'no instance of "none" answered' in cli("service", "info", "none", status=1).err
+
+
+def test_the_times_of_endpoints_are_shown_in_their_unit() -> None:
+    endpoint = EndpointStats(name="double", subject="double", processing_time_ns=3_000_000_000,
+                             average_processing_time_ns=1_500_000)  # fmt: skip
+    (row,) = stats_rows(ServiceStats(name="s", id="i", version="1.0.0", endpoints=[endpoint]))
+    assert row[5:7] == ("3.00s", "1.5ms")
 
 
 def test_the_certificate_of_a_server_is_shown_and_its_end_told(tmp_path: Path) -> None:

@@ -92,13 +92,14 @@ async def stats(name: Name, id: Id = "") -> None:
     if wants_json():
         print_json([msgspec.to_builtins(one) for one in found])
         return
-    rows = [row for one in found for row in _rows(one)]
+    rows = [row for one in found for row in stats_rows(one)]
     columns = ("ID", "Endpoint", "Requests", "Queue Group", "Errors", "Processing Time",
                "Average Time", "Uptime")  # fmt: skip
     table(f"{name} Service Statistics", columns, rows)
 
 
-def _rows(found: ServiceStats) -> list[tuple[str, ...]]:
+def stats_rows(found: ServiceStats) -> list[tuple[str, ...]]:
+    """A row for each endpoint of an instance."""
     began = Timestamp.parse(found.started) if found.started else None
     uptime = show_duration(max((datetime.now(UTC) - began).total_seconds(), 0)) if began else ""
     return [
@@ -108,8 +109,8 @@ def _rows(found: ServiceStats) -> list[tuple[str, ...]]:
             f"{one.num_requests:,}",
             one.queue_group,
             f"{one.num_errors:,}",
-            show_duration(one.processing_time / 1e9),
-            show_duration(one.average_processing_time / 1e9),
+            show_duration(one.processing_time),
+            show_duration(one.average_processing_time),
             uptime,
         )
         for one in found.endpoints
