@@ -73,6 +73,25 @@ def _written_word(words: tuple[str, ...], name: str, value: Any) -> str:
     return str(value)
 
 
+def _written_time(name: str, value: datetime) -> str:
+    given: object = value  # whatever its type says
+    if not isinstance(given, datetime):
+        raise TypeError(f"{name} is a datetime, not {given!r}")
+    return datetime_text(value)
+
+
+def _written_document(kind: "type[Document]", name: str, value: "Document") -> dict[str, Any]:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} takes a {kind.__name__}, not {value!r}")
+    return value.to_wire()
+
+
+def _listed(name: str, value: T) -> T:
+    if isinstance(value, str):
+        raise TypeError(f"{name} is a list, not {value!r}; is it [{value!r}]?")
+    return value
+
+
 class Document(msgspec.Struct, kw_only=True, repr_omit_defaults=True):
     """A JSON object of the API; `extra` keeps the fields that have no name here."""
 
@@ -162,15 +181,18 @@ def _codec(hint: Any, name: str) -> _Codec:
     if origin is Literal:
         return partial(_read_word, arguments), partial(_written_word, arguments, name)
     if hint is datetime:
-        return Timestamp.parse, datetime_text
+        return Timestamp.parse, partial(_written_time, name)
     if isinstance(hint, type) and issubclass(hint, Document):
-        return hint.from_wire, lambda document: document.to_wire()
+        return hint.from_wire, partial(_written_document, hint, name)
     if origin in (list, dict):
         read, write = _codec(arguments[-1], name)
         if read is None or write is None:
-            return _PLAIN
+            return (None, partial(_listed, name)) if origin is list else _PLAIN
         if origin is list:
-            return (lambda items: [read(i) for i in items]), lambda items: [write(i) for i in items]
+            return (
+                lambda items: [read(i) for i in items],
+                lambda items: [write(i) for i in _listed(name, items)],
+            )
         return (
             lambda items: {k: read(v) for k, v in items.items()},
             lambda items: {k: write(v) for k, v in items.items()},

@@ -60,6 +60,28 @@ async def test_a_name_where_a_configuration_is_expected_is_refused_with_the_keyw
     assert str(refused.value) == said
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"subjects": "a.>"}, "subjects is a list, not 'a.>'; is it ['a.>']?"),
+        ({"mirror": "ORDERS"}, "mirror takes a StreamSource, not 'ORDERS'"),
+        ({"sources": ["ORDERS"]}, "sources takes a StreamSource, not 'ORDERS'"),
+        ({"sources": "ORDERS"}, "sources is a list, not 'ORDERS'; is it ['ORDERS']?"),
+        ({"placement": {"cluster": "a"}}, "placement takes a Placement, not {'cluster': 'a'}"),
+    ],
+)
+async def test_a_value_of_another_kind_is_refused_with_what_the_field_takes(
+    js: JetStream, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(TypeError) as refused:
+        await js.create_stream(name="MISTAKE", **given)
+    assert str(refused.value) == said
+    with pytest.raises(TypeError, match=r"^opt_start_time is a datetime, not '2030-01-01'$"):
+        await js.create_consumer("ORDERS", opt_start_time="2030-01-01")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^filter_subjects is a list, not 'a'; is it \['a'\]\?$"):
+        await js.create_consumer("ORDERS", filter_subjects="a")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("call", ["fetch", "next", "fetch_no_wait", "fetch_bytes", "fetch_arrow"])
 async def test_an_option_of_a_fetch_that_there_is_not_is_refused_with_the_nearest_one(
     js: JetStream, call: str
