@@ -1,6 +1,7 @@
 """What is compressed comes back, on both builds, and nothing damaged comes back at all."""
 
 import random
+import tracemalloc
 from types import ModuleType
 
 import pytest
@@ -142,3 +143,38 @@ def test_what_may_be_passed_over_is() -> None:
         read(IDENTIFIER + b"\x02\x01\x00\x00x")
     with pytest.raises(CorruptionError, match="larger"):
         read(IDENTIFIER + b"\x00\xff\xff\xff")
+
+
+def most_allocated(reader: S2Reader, pieces: list[bytes]) -> int:
+    """The most bytes that reading so many pieces, which complete no chunk, takes at a time."""
+    tracemalloc.start()
+    try:
+        for piece in pieces:
+            assert list(reader.feed(piece)) == []
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_chunk_that_comes_in_small_pieces_is_not_copied_for_each() -> None:
+    reader = S2Reader()
+    for piece in (IDENTIFIER + b"\x01\x00\x00\x40", bytes(3_000_000), b"x"):
+        assert list(reader.feed(piece)) == []
+    assert most_allocated(reader, [b"x"] * 10) < 100_000
+
+
+def test_what_may_be_passed_over_is_not_kept() -> None:
+    reader = S2Reader()
+    assert (
+        most_allocated(reader, [IDENTIFIER + b"\x80\xff\xff\xff", *[bytes(1 << 20)] * 15]) < 100_000
+    )
+    with pytest.raises(CorruptionError, match="cut off"):
+        reader.finish()
+    packed = bytes((1 << 20) - 1) + S2Writer().write(b"data")
+    assert list(reader.feed(packed)) == [b"data"]
+    reader.finish()
+
+
+def test_no_name_is_as_long_as_a_chunk_can_be() -> None:
+    with pytest.raises(CorruptionError, match="not its name"):
+        list(S2Reader().feed(b"\xff\xff\xff\xff"))

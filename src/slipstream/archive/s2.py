@@ -17,8 +17,10 @@ BLOCK_BYTES = 1024 * 1024  # of what is written
 BLOCK_BYTES_MAX = 4 * 1024 * 1024  # of what a chunk holds when it is decompressed
 CHUNK_BYTES_MAX = BLOCK_BYTES_MAX + BLOCK_BYTES_MAX // 6 + 64  # the most that a block grows to
 _COMPRESSED, _PLAIN, _IDENTIFIER = 0x00, 0x01, 0xFF
+_HEAD = 4  # bytes of a chunk's type and size
 _SKIPPED_FROM = 0x80  # chunks of these types may be left out by who does not know them
 _NAMES = (b"S2sTwO", b"sNaPpY")
+_NO_NAME = "this is no archive: s2 is expected, and not its name"
 
 
 def _masked(checksum: int) -> int:
@@ -51,44 +53,60 @@ class S2Reader:
     """Decompresses a stream of frames that comes in pieces."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()  # the beginning of a chunk
+        self._needed = 0  # bytes of it without which nothing is to be done
+        self._skipped = 0  # bytes to come that nobody looks at
         self._is_begun = False
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """What `piece` completes, in order, a block at a time: all of them may be a thousand times
-        as much. They have to be taken before the next piece. Raises `CorruptionError`."""
-        data = self._rest + piece if self._rest else piece
-        at = 0
-        while len(data) - at >= 4:
+        as much. They have to be taken before the next piece. Raises `CorruptionError`.
+
+        However small the pieces are, a chunk is copied twice."""
+        data = piece
+        if self._rest:
+            self._rest += piece
+            if len(self._rest) < self._needed:
+                return
+            data = bytes(self._rest)
+            self._rest.clear()
+        at, self._skipped = self._skipped, max(self._skipped - len(data), 0)
+        self._needed = _HEAD
+        while len(data) - at >= _HEAD:
             size = int.from_bytes(data[at + 1 : at + 4], "little")
             kind = data[at]
             self._check(kind, size)
-            if len(data) - at < 4 + size:
+            start, end = at + _HEAD, at + _HEAD + size
+            if _SKIPPED_FROM <= kind < _IDENTIFIER:
+                self._skipped = max(end - len(data), 0)
+            elif end > len(data):
+                self._needed = _HEAD + size
                 break
-            block = self._chunk(kind, data, at + 4, at + 4 + size)
-            if block:
-                yield block
-            at += 4 + size
-        self._rest = data[at:]
+            else:
+                block = self._chunk(kind, data, start, end)
+                if block:
+                    yield block
+            at = end
+        self._rest += data[at:]
 
     def finish(self) -> None:
         """There is no more. Raises `CorruptionError` if the last chunk is not whole."""
-        if self._rest or not self._is_begun:
+        if self._rest or self._skipped or not self._is_begun:
             raise CorruptionError("the archive is cut off")
 
     def _check(self, kind: int, size: int) -> None:
         if not self._is_begun and kind != _IDENTIFIER:
             raise CorruptionError("this is no archive: s2 is expected, and its first bytes are not")
+        if kind == _IDENTIFIER and size != len(_NAMES[0]):
+            raise CorruptionError(_NO_NAME)
         if size > CHUNK_BYTES_MAX and kind < _SKIPPED_FROM:
             raise CorruptionError("the archive is damaged: a chunk is larger than one can be")
 
     def _chunk(self, kind: int, data: bytes, start: int, end: int) -> bytes:
         if kind == _IDENTIFIER:
             if data[start:end] not in _NAMES:
-                raise CorruptionError("this is no archive: s2 is expected, and not its name")
+                raise CorruptionError(_NO_NAME)
             self._is_begun = True
-            return b""
-        if kind >= _SKIPPED_FROM:
             return b""
         if kind > _PLAIN or end - start < 4:
             raise CorruptionError("the archive is damaged: it has a chunk of an unknown type")
