@@ -112,6 +112,7 @@ def _spark_section(part: Row) -> str:
     text += (
         f"{part['kafka']}. {part['rounds']} rounds, {part['messages']:,} messages of 200 bytes, "
         f"`local[2]`; the load average before a round was {low:.1f} to {high:.1f}. "
+        "A session writes at least once first, and exactly once when it is warmer. "
         "`python -m bench.spark_kafka` writes this.\n\n"
         "| | Slipstream | Kafka | ratio | 95% interval | goal | |\n"
         "|---|---:|---:|---:|---:|---:|---|\n"
