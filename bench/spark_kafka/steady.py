@@ -1,8 +1,9 @@
 """A steady load: how far a continuous query is behind, and what everybody holds, second by second.
 
-20,000 messages of 200 bytes a second come from a process of their own. The lag of a micro-batch is
-the age of its oldest row, by the time that the server has given it, when the batch is done. The
-first seconds, in which Spark warms up, are drawn and not judged.
+20,000 messages of 200 bytes a second come from a process of their own, once the query has seen a
+first row. The lag of a micro-batch is the age of its oldest row, by the time that the server has
+given it, when the batch is done; while none is done it is the age of the newest row of the last
+one. The first seconds, in which Spark warms up, are drawn and not judged.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from bench import report
 from bench.plots import COLORS, PLOTS
 from bench.spark_kafka import fetch
 from bench.spark_kafka.sides import Side
+from bench.spark_latency import PATIENCE_SECONDS
 from bench.spark_memory import workers
 
 if TYPE_CHECKING:
@@ -49,15 +51,27 @@ class Watch:
     """Hears of each micro-batch."""
 
     def __init__(self) -> None:
-        self.lag = 0.0  # the largest since it was last asked for
         self.rows = 0
+        self.first_row = threading.Event()
+        self._lag = 0.0
+        self._newest = time.time()
 
     def take(self, batch: "DataFrame", number: int) -> None:
         """A micro-batch; what `foreachBatch` is given."""
-        oldest, count = batch.selectExpr("min(unix_micros(timestamp))", "count(*)").collect()[0]
+        found = batch.selectExpr(
+            "min(unix_micros(timestamp))", "max(unix_micros(timestamp))", "count(*)"
+        )
+        oldest, newest, count = found.collect()[0]
         if count:
-            self.lag = max(self.lag, time.time() - oldest / 1e6)
+            self._newest = newest / 1e6
+            self._lag = max(self._lag, time.time() - oldest / 1e6)
             self.rows += count
+            self.first_row.set()
+
+    def lag(self) -> float:
+        """The largest since it was last asked for."""
+        found, self._lag = self._lag, 0.0
+        return max(found, time.time() - self._newest)
 
 
 def run(
@@ -71,23 +85,25 @@ def run(
     query = writer.option("checkpointLocation", checkpoint)
     running = query.trigger(processingTime="0 seconds").start()
     found: list[Sample] = []
-    publishing = _publisher(name, address, int(seconds * RATE))
-    ended = threading.Event()
-    begin = time.monotonic()
+    count = int(seconds * RATE)
     try:
+        side.publisher(STREAM)(bytes(SIZE))
+        if not watch.first_row.wait(PATIENCE_SECONDS):
+            raise RuntimeError(f"no row came in {PATIENCE_SECONDS:g} s: {running.exception()}")
+        publishing = _publisher(name, address, count)
+        begin = time.monotonic()
         while time.monotonic() - begin < seconds and running.isActive:
-            ended.wait(SAMPLE_SECONDS)
-            lag, watch.lag = watch.lag, 0.0
+            time.sleep(SAMPLE_SECONDS)
             held = sum(_resident(worker) for worker in workers(spark))
-            sample = Sample(time.monotonic() - begin, lag, _resident(pid), held, watch.rows)
-            found.append(sample)
+            at = time.monotonic() - begin
+            found.append(Sample(at, watch.lag(), _resident(pid), held, watch.rows))
         publishing()
         running.processAllAvailable()
     finally:
         running.stop()
         shutil.rmtree(checkpoint, ignore_errors=True)
-    if watch.rows != int(seconds * RATE):
-        raise SystemExit(f"{watch.rows} rows came of {int(seconds * RATE)} that were published")
+    if watch.rows != count + 1:
+        raise SystemExit(f"{watch.rows} rows came of {count + 1} that were published")
     side.drop(STREAM)
     return found
 
