@@ -16,7 +16,7 @@ SOURCE = ROOT / "src" / "slipstream"
 PYTHON_FILES = sorted(SOURCE.rglob("*.py"))
 LINES_NOTABLE_FILE = 800
 LINES_NOTABLE_FUNCTION = 80
-ANY_MAX = 1000  # how often the sources say Any; to be lowered as they say it less often
+ANY_MAX = 942  # how often the sources say Any; to be lowered as they say it less often
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "manager", "misc", "common"}
 # Texts for people that happen to have the name of a field in them.
 OF_A_TEXT = {b"Nats-Pin-Id", b"Nats-Msg-Id", b"Nats-Sequence"}
