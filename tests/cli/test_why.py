@@ -98,6 +98,12 @@ def test_nothing_is_pending_when_everything_was_given(why: Why) -> None:
     assert "everything up to sequence 2 of 2" in why.text("nothing_pending")
 
 
+def test_a_consumer_that_begins_with_what_is_still_to_come_was_given_nothing(why: Why) -> None:
+    why.scene(messages=2, deliver_policy="new")
+    assert why.blocking() == ["nothing_pending", "deliver_new", "nobody_asks"]
+    assert "none of the 2 messages" in why.text("nothing_pending")
+
+
 def test_messages_out_for_acknowledgement_are_named_with_the_time_they_went_out(why: Why) -> None:
     why.scene(messages=3, taken=2, max_ack_pending=2)
     assert why.blocking()[0] == "max_ack_pending"

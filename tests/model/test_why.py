@@ -115,6 +115,17 @@ def test_when_it_comes_again_is_exact_or_an_upper_bound() -> None:
     )
 
 
+def test_what_may_be_delivered_once_alone_does_not_come_again() -> None:
+    once = {"max_deliver": 1, "ack_wait": 30 * SECOND, "num_pending": 0}
+    out = {**once, "redelivery_at": NOW + SECOND, "num_ack_pending": 1}
+    found = reason("redelivery", **out, is_redelivery_exact=True).text
+    assert "the first is given up (max_deliver) when its ack wait is over" in found
+    found = reason("max_ack_pending", **out, max_ack_pending=1).text
+    assert "after ack wait (30.00s) it is given up" in found
+    found = reason("max_ack_pending", **once, num_ack_pending=2, max_ack_pending=2).text
+    assert "after ack wait (30.00s) they are given up" in found
+
+
 def test_what_used_up_its_deliveries_is_named() -> None:
     spent = {"max_deliver": 3, "exhausted": [KnownMessage(1, "s.1", NOW)]}
     one = reason("max_deliver", **spent, num_exhausted=1, is_exhausted_exact=True)

@@ -100,7 +100,7 @@ class Facts(msgspec.Struct, kw_only=True):
     rate_limit_bps: int = 0
     # -- where it is
     paused_until: int = 0
-    delivered_seq: int = 0  # highest stream sequence that it was given
+    delivered_seq: int = 0  # highest stream sequence that it was given; 0 if it was given nothing
     delivered_at: int = 0
     next_seq: int = 0  # first sequence that it looks at; 0 if that is the one after `delivered_seq`
     num_pending: int = 0
@@ -238,6 +238,8 @@ def _outstanding(facts: Facts) -> Iterator[Reason]:
     since = f" since {_moment(facts.delivered_at)}, {_span(facts.now - facts.delivered_at)} ago"
     again = ""
     come = "they come again" if most > 1 else "it comes again"
+    if facts.max_deliver == 1:
+        come = "they are given up" if most > 1 else "it is given up"
     if facts.has_backoff:
         again = f"; after the backoff {come}"
     elif 0 < facts.ack_wait < LONGEST_NS:
@@ -282,10 +284,11 @@ def _redelivery(facts: Facts) -> Iterator[Reason]:
     before = f"{_messages(many)} {'was' if many == 1 else 'were'} delivered more than once. "
     kind = "backoff" if facts.has_backoff else "ack wait"
     when = f"{_moment(facts.redelivery_at)} (in {_span(max(facts.redelivery_at - facts.now, 0))})"
+    comes = "is given up (max_deliver)" if facts.max_deliver == 1 else "comes again"
     if facts.is_redelivery_exact:
-        what = f"the first comes again when its {kind} is over, at {when}"
+        what = f"the first {comes} when its {kind} is over, at {when}"
     else:
-        what = f"what is out comes again when its {kind} is over, at {when} at the latest"
+        what = f"what is out {comes} when its {kind} is over, at {when} at the latest"
     text = f"{before if many else ''}Unless it is acknowledged, {what}."
     yield Reason(ReasonCode.REDELIVERY, text, blocks=False)
 

@@ -1,6 +1,7 @@
 """A consumer says why it does not deliver."""
 
 import msgspec
+import pytest
 
 from slipstream.engine.consumer.explain import facts_of
 from slipstream.model.times import time_text
@@ -59,6 +60,23 @@ def test_it_says_that_no_stored_subject_matches(bench: Bench) -> None:
     assert codes(bench) == ["nothing_pending", "filter_matches_nothing"]
     assert facts(bench).unmatched_filters == ["s.nobody"]
     assert '"s.nobody" matches no subject' in text(bench, "filter_matches_nothing")
+
+
+@pytest.mark.parametrize(
+    ("start", "reason"),
+    [
+        ({"deliver_policy": "new"}, "deliver_new"),
+        ({"deliver_policy": "by_start_sequence", "opt_start_seq": 10}, "starts_later"),
+    ],
+)
+def test_it_says_that_it_begins_with_what_is_still_to_be_published(
+    bench: Bench, start: dict[str, str | int], reason: str
+) -> None:
+    bench.publish("s.a", "s.a")
+    bench.consumer(**start)
+    bench.pull(expires=SECOND)
+    assert codes(bench) == ["nothing_pending", reason]
+    assert "none of the 2 messages in stream S is for it" in text(bench, "nothing_pending")
 
 
 def test_it_names_the_messages_that_fill_max_ack_pending_and_since_when(bench: Bench) -> None:

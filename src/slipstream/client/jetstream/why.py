@@ -67,7 +67,8 @@ async def _facts(js: "JetStream", info: ConsumerInfo) -> Facts:
         max_deliver=config.max_deliver,
         max_waiting=config.max_waiting,
         rate_limit_bps=config.rate_limit_bps,
-        delivered_seq=info.delivered.stream_seq,
+        # A consumer that was given nothing yet stands before its start.
+        delivered_seq=info.delivered.stream_seq if info.delivered.consumer_seq else 0,
         delivered_at=_ns(info.delivered.last_active),
         num_pending=info.num_pending,
         num_ack_pending=info.num_ack_pending,

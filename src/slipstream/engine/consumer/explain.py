@@ -37,7 +37,7 @@ def facts_of(consumer: Consumer) -> Facts:
         max_waiting=config.max_waiting,
         rate_limit_bps=config.rate_limit_bps,
         paused_until=consumer.paused_until,
-        delivered_seq=consumer.delivered_stream_seq,
+        delivered_seq=consumer.delivered_stream_seq if consumer.delivered_seq else 0,
         delivered_at=consumer.delivered_at,
         next_seq=consumer.next_seq,
         num_pending=consumer.num_pending,
