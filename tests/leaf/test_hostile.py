@@ -72,6 +72,7 @@ async def is_well(node: Node) -> None:
         b"\x00\xff" * 1000,
         b"LS+ >\r\n",
         b"PING\r\n",
+        b"-ERR 'not a word of a stranger is in the log'\r\n" * 1000,
         b"LMSG well 1000000\r\n",
         b"CONNECT []\r\n",
         b'CONNECT {"user":"u","pass":"wrong"}\r\nLS+ >\r\n',

@@ -117,7 +117,7 @@ class Batch(Sink):
             self.finish(False, BackupError("the server has sent what is no message of a stream"))
 
     def take(self, frames: "ServerFrames") -> None:
-        """A message. Raises ValueError, IndexError for what is none."""
+        """A message. Raises ValueError, IndexError for other bytes."""
         raise NotImplementedError
 
     def failed(self, error: Exception) -> None:

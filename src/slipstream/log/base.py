@@ -469,9 +469,9 @@ class Log:
         self.bytes -= block.bytes
         block.live = 0
         block.bytes = 0
-        behind = block.base + ids.size
+        after = block.base + ids.size
         self._drop_if_done(block)
-        self.move_first(behind)
+        self.move_first(after)
 
     def purge(self, patterns: tuple[bytes, ...], below: _int, keep: _int) -> _int:
         """Remove messages that match `patterns` (all when empty), below `below` (0: no bound), all

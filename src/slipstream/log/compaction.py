@@ -90,8 +90,8 @@ class Compactor:
         if not segment.footed:
             self._sparse.append(segment)
             return []
-        behind = segment.base + segment.places - max(segment.base, log.first_seq)
-        if segment.live * 2 > behind:  # it empties from the front, and will go as a whole
+        most = segment.base + segment.places - max(segment.base, log.first_seq)
+        if segment.live * 2 > most:  # it empties from the front, and will go as a whole
             segment.compact_below = segment.bytes // 2
             return []
         try:

@@ -16,7 +16,7 @@ def write_blocks(fd: int, buffer: mmap.mmap, parts: list[bytes], tail: bytes, of
     """Write `tail` and `parts` to the blocks from `offset` on; what the last block now begins with.
 
     `offset` is a multiple of `BLOCK`, `tail` shorter than one: what was written there before. They
-    go through `buffer`, whole blocks long, with zeros behind the end. Raises OSError.
+    go through `buffer`, whole blocks long, with zeros after the end. Raises OSError.
     """
     used = len(tail)
     buffer[:used] = tail

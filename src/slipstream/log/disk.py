@@ -56,7 +56,7 @@ class File(Protocol):
         """fdatasync: returns when the bytes written so far survive a power failure."""
 
     def size(self) -> int:
-        """Where `append` writes next. Behind it may lie zeros that were reserved."""
+        """Where `append` writes next. After it there may be zeros that were reserved."""
 
     def hold(self) -> None:
         """Keep the descriptors until `close`, however many files are open."""

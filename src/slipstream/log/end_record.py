@@ -68,15 +68,15 @@ class EndRecord:
             if max(last_seq, first_seq, base) > SEQUENCE_MAX:
                 raise CorruptionError("the record of a log's end names sequences that cannot be")
             at = _HEAD.size
-            behind = at + salts * _SALT.size
-            if behind + gaps * _GAP.size > len(content):
+            gaps_at = at + salts * _SALT.size
+            if gaps_at + gaps * _GAP.size > len(content):
                 raise CorruptionError("the record of a log's end is too short")
             return EndRecord(
                 last_seq,
                 first_seq,
                 (base, size),
-                dict(_SALT.iter_unpack(content[at:behind])),
-                list(_GAP.iter_unpack(content[behind : behind + gaps * _GAP.size])),
+                dict(_SALT.iter_unpack(content[at:gaps_at])),
+                list(_GAP.iter_unpack(content[gaps_at : gaps_at + gaps * _GAP.size])),
             )
         except struct.error as error:
             raise CorruptionError(f"the record of a log's end is too short: {error}") from error

@@ -131,7 +131,7 @@ class FileLog(Log):
             or segment.offsets.size >= PLACES_MAX
         ):
             segment = self._fresh_segment(self.last_seq + 1, length)
-        # Zeros behind say that it is in use, and removals have room there on a full disk.
+        # Zeros after it say that it is in use, and removals have room there on a full disk.
         if segment.records_end + length + CONTROLS_ROOM >= self._reserved:
             self._reserve(segment, segment.records_end + length + CONTROLS_ROOM)
         seq = self.last_seq + 1

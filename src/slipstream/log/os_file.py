@@ -363,7 +363,7 @@ class OsFile:
             os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_DONTNEED)
 
     def size(self) -> int:
-        """Where `append` writes next. Behind it may lie zeros that were reserved."""
+        """Where `append` writes next. After it there may be zeros that were reserved."""
         return self._size
 
     def close(self) -> None:

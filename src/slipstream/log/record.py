@@ -1,9 +1,9 @@
 """The record: how one message stands in a segment file.
 
     offset  size
-       0     4   CRC-32 of everything behind it, begun with the segment's salt
+       0     4   CRC-32 of everything after it, begun with the segment's salt
        4     4   length of the whole record
-       8     1   magic, 0xA5: where to look for the next record behind a damaged one
+       8     1   magic, 0xA5: where to look for the next record after a damaged one
        9     1   kind (low four bits) and flags
       10     2   length of the subject
       12     4   place: the sequence minus the segment's base sequence
@@ -35,7 +35,7 @@ VOID = 8  # was a tombstone or a front of a batch that a crash tore: it removes 
 
 MAGIC = 0xA5
 HAS_HEADER = 0x10
-PACKED = 0x20  # a message whose body is deflated, behind its size (u32); see `packing`
+PACKED = 0x20  # a message whose body is deflated, after its size (u32); see `packing`
 MORE = 0x40  # a message of a group that goes on with the next message; see `groups`
 AFTER = 0x80  # a message of the same group as the message before it
 FIXED_SIZE = 24
@@ -120,7 +120,7 @@ def encode(
 def peek(data: bytes, at: int, base: int, record: Record) -> int:
     """Fill `record` from the record at `at` without checking its sum.
 
-    The offset behind it, or 0 if no whole record can begin there.
+    The offset after it, or 0 if no whole record can begin there.
     """
     if at < 0 or at + FIXED_SIZE > len(data):
         return 0

@@ -159,7 +159,7 @@ class _Found:
         self.front = log.first_seq
         self.last_seq = log.last_seq
         self.last_ts = 0
-        self.removed: list[tuple[int, int, int]] = []  # first, behind the last, told by segment
+        self.removed: list[tuple[int, int, int]] = []  # first, end, told by segment
         self.unfooted: list[Segment] = []
         self.scans: list[_Scan] = []  # of the segments after the last one with a footer
 
@@ -255,7 +255,7 @@ class _Found:
             return []
         covered = [(segment.base, end_of(segment)) for segment in self.log.blocks]
         covered += [(1, self.front - 1), *self.log.lost.ranges]
-        covered += [(first, behind - 1) for first, behind, _ in self.removed]
+        covered += [(first, after - 1) for first, after, _ in self.removed]
         return self.end.missing(covered)
 
     def _go_on(self, missing: list[tuple[int, int]]) -> None:
@@ -292,15 +292,15 @@ class _Found:
         self.removed.sort()
         at = 0
         for segment in list(log.blocks):
-            behind = segment.base + (segment.places if segment.closed else segment.ids.size)
+            after = segment.base + (segment.places if segment.closed else segment.ids.size)
             while at < len(self.removed) and self.removed[at][1] <= segment.base:
                 at += 1
             n = at
-            while n < len(self.removed) and self.removed[n][0] < behind:
+            while n < len(self.removed) and self.removed[n][0] < after:
                 first, last, told_by = self.removed[n]
                 n += 1
                 if told_by >= segment.as_of:
-                    for seq in range(max(first, segment.base, log.first_seq), min(last, behind)):
+                    for seq in range(max(first, segment.base, log.first_seq), min(last, after)):
                         log.remove(seq, False)
 
 
@@ -491,7 +491,7 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
     if len(data) != at or data[:HEADER_SIZE] != encode_header(segment):
         # It was not closed in order. What was read may be in the system's memory alone and, after a
         # sync that failed, taken for written: only writing it again makes it durable. Until then it
-        # has something behind its end, so that the next start does so if this one fails.
+        # has something after its end, so that the next start does so if this one fails.
         if len(data) == at:
             segment.file.truncate(at + 1)
         segment.file.pwrite(0, encode_header(segment) + data[HEADER_SIZE:at])
@@ -534,10 +534,10 @@ def _end_segment(log: FileLog, segment: Segment, data: bytes, end: int, followin
     first, last = segment.base + segment.ids.size, 0
     if following:
         last = int(following[:20]) - 1
-    behind = end + len(data[end:].rstrip(b"\0"))  # reserved space is zeros
-    if last >= first or behind > end:
-        _set_aside(log, segment, data, [(end, behind)], first, last)
-    return bool(following) or behind > end
+    used = end + len(data[end:].rstrip(b"\0"))  # reserved space is zeros
+    if last >= first or used > end:
+        _set_aside(log, segment, data, [(end, used)], first, last)
+    return bool(following) or used > end
 
 
 def _fill_places(segment: Segment, seq: int, at: int) -> None:

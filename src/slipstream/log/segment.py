@@ -348,14 +348,14 @@ def read_footer(file: File, segment: Segment) -> Footer:
         raise CorruptionError("a segment's footer is damaged")
     places, live, size, first_ts, last_ts, records_end, front, last_seq, as_of = fields[:9]
     width = fields[9] & ~_WITH_HEADERS
-    behind = segment.base + places
+    end_seq = segment.base + places
     if (
         records_end != at
         or places > PLACES_MAX
         or live > places
         or width not in (1, 2, 4)
-        or max(size, front, last_seq, as_of, behind) > SEQUENCE_MAX
-        or front > max(behind, last_seq + 1)
+        or max(size, front, last_seq, as_of, end_seq) > SEQUENCE_MAX
+        or front > max(end_seq, last_seq + 1)
     ):
         raise CorruptionError("a segment's footer says what cannot be")
     ends = [_HEAD.size + sum(sizes[:n]) for n in range(4)]
@@ -364,7 +364,7 @@ def read_footer(file: File, segment: Segment) -> Footer:
         inflate(first[ends[n] : ends[n + 1]], limits[n], "a segment's footer") for n in range(3)
     )
     _check_names(names, stats, live, places)
-    check_ranges(removed_ranges, max(behind, last_seq + 1))
+    check_ranges(removed_ranges, max(end_seq, last_seq + 1))
     return Footer(
         places,
         live,

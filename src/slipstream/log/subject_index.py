@@ -199,7 +199,7 @@ class SubjectFilter:
         self._trie: PatternTrie | None = None  # of the patterns, where there are several
         if len(patterns) > 1:
             self._trie = PatternTrie()
-            for pattern in filter(is_pattern, patterns):  # what is none matches nothing
+            for pattern in filter(is_pattern, patterns):  # another text matches nothing
                 self._trie.insert(pattern, pattern)
         # With a single literal pattern no decisions are kept: `only` is its id, or -1.
         self.literal = patterns[0] if len(patterns) == 1 and not has_wildcard(patterns[0]) else b""

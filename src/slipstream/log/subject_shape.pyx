@@ -99,17 +99,17 @@ cdef class Shape:
 
     cpdef void remove(self, unsigned int id) except *:
         cdef unsigned int before
-        cdef unsigned int behind
+        cdef unsigned int after
         if id >= self._capacity or not self._previous[id]:
             return
         before = self._previous[id]
-        behind = self._next[id]
+        after = self._next[id]
         if before == HEAD:
-            self._buckets[self._hashes[id] & (self._bucket_count - 1)] = behind
+            self._buckets[self._hashes[id] & (self._bucket_count - 1)] = after
         else:
-            self._next[before - 1] = behind
-        if behind:
-            self._previous[behind - 1] = before
+            self._next[before - 1] = after
+        if after:
+            self._previous[after - 1] = before
         self._previous[id] = 0
         self._members -= 1
 

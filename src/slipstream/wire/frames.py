@@ -196,8 +196,8 @@ class Frames:
     def _take_subject(self, start: int, end: int) -> None:
         """Set `subject`; the same object as before when the bytes are the same.
 
-        A flood on one subject makes no objects, and whoever remembers something for a subject can
-        recognise it by identity.
+        A flood on one subject makes no objects, and a caller that remembers something for a
+        subject can recognise it by identity.
         """
         view = self.data
         size = end - start

@@ -195,8 +195,8 @@ class PatternTrie:
         """A value, other than `but`, of some pattern that shares a subject with `pattern`; None if
         there is none.
 
-        Patterns can be made of which each has to be compared with all others. Whoever takes many
-        from a stranger looks at `visited`, and gives up in time.
+        Patterns can be made of which each has to be compared with all others. A caller that
+        takes many from a stranger looks at `visited`, and gives up in time.
         """
         tokens = pattern.split(b".")
         n = len(tokens)

@@ -2,7 +2,7 @@
 
 Most reads bring many small frames; they go through one buffer and leave it as bytes. A large frame
 takes many reads. As soon as its size is known (`expect`), what follows of it is read straight to
-its place, so that its bytes are moved once on their way from the system to whoever gets them.
+its place, so that its bytes are moved once on their way from the system to the receiver.
 
 The compiled build replaces this module by `read_buffer.pyx`, where a frame of 1 MiB takes 26 µs and
 one of 4 MiB 0.13 ms; with the standard library its bytes are cleared before and copied once more:

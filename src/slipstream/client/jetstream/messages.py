@@ -331,8 +331,8 @@ class Messages(Iteration):
         return await super().__anext__()
 
     async def _start(self) -> None:
-        """Begin, once for all who take. It goes on though nobody waits for it any more: whoever
-        takes with a short timeout would otherwise never see the beginning."""
+        """Begin, once for all who take. It goes on though nobody waits for it any more: a
+        caller with a short timeout would otherwise never see the beginning."""
         starting = self._starting
         if starting is None:
             starting = self._starting = asyncio.ensure_future(self._source.start())

@@ -194,9 +194,9 @@ class ApiService(Service):
         tokens = rest.split(".")
         for n in range(min(self._longest, len(tokens)), 0, -1):
             for operation in self._operations.get(".".join(tokens[:n]), ()):
-                behind = tokens[n:]
-                if operation.tokens == len(behind) or (operation.tokens < 0 and behind):
-                    return operation, behind
+                named = tokens[n:]
+                if operation.tokens == len(named) or (operation.tokens < 0 and named):
+                    return operation, named
         return None, []
 
     def _answer(self, operation: Operation, request: Request, subject: str, began: int) -> None:

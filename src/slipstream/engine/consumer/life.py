@@ -2,8 +2,8 @@
 
 There is one timer for a consumer, set to the earliest thing that can happen; a consumer at rest has
 none. The state goes into the commit log at most every tenth of a second, later where much is
-pending; an acknowledgement that wants an answer has it saved at once, and shares that with whoever
-waits meanwhile.
+pending; an acknowledgement that wants an answer has it saved at once, together with those that
+wait meanwhile.
 """
 
 from collections.abc import Callable

@@ -29,7 +29,7 @@ class PendingMessages:
         self.size = 0  # how many are out
         self.due = 0  # how many of them are `DUE`
         self._head = 0  # the place of the first; everything before is settled
-        self._tail = 0  # behind the last
+        self._tail = 0  # after the last
         self._end = 0  # how far there is room
         self._rows = _numbers(0)
 

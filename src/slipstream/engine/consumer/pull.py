@@ -266,7 +266,7 @@ class PullDelivery(Delivery):
             session: Any = subscription.receiver
             self.consumer.engine.flush(session)
             if session.has_enough():
-                # Requests of other accounts have one route, whoever asks.
+                # Requests of other accounts have one route, for every client.
                 self._hold(route, reply if route.services else b"", session)
                 break
 

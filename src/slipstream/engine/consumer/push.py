@@ -96,7 +96,7 @@ class PushDelivery(Delivery):
             self._unheard(was)
 
     def _forget_asked(self) -> None:
-        """Whoever listens has not been asked anything yet."""
+        """No flow control request is out to the subscriber."""
         self._unanswered = 0
         self._asked = b""
         self._held_up = False

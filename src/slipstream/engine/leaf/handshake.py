@@ -88,7 +88,7 @@ class LeafConnect(ConnectOptions, kw_only=True):
 
 def handle_line(session: "LeafSession", op: int, frames: LeafFrames) -> None:
     """Act on an operation other than a message."""
-    if op == ERR:
+    if op == ERR and (session.ready or session.remote is not None):
         _reported_error(session, frames.argument())
     elif op == INFO:
         _info(session, frames.argument())

@@ -223,7 +223,7 @@ class LeafSession(ClientSession):
     # -- the end -------------------------------------------------------------------------------
 
     def gone(self, reason: str) -> None:
-        """The link has ended: nobody behind it listens any more."""
+        """The link has ended: nobody on the other side listens any more."""
         if not self.closed:
             self.engine.leaves.ended(self)
         ClientSession.gone(self, reason)

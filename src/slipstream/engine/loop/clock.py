@@ -1,4 +1,4 @@
-"""The time, as whoever drives the engine says it is."""
+"""The time, as the engine's driver says it is."""
 
 
 class Clock:

@@ -1,9 +1,9 @@
 """What one turn of the loop leaves to finish: sessions to flush, streams to commit, consumers to
 pump.
 
-A turn is everything that one read (or one timer, or one finished fdatasync) sets off. Whoever has
-something to finish adds itself once; `Engine.finish_turn` works the lists off. So the price of a
-system call is paid for a batch and not for a message.
+A turn is everything that one read (or one timer, or one finished fdatasync) sets off. An object
+that has something to finish adds itself once; `Engine.finish_turn` works the lists off. So the
+price of a system call is paid for a batch and not for a message.
 
 A round is what happens between two looks at the sockets; `Engine.go_on` begins one. Work is counted
 in steps, each about as long as it takes to deliver a small message (100 ns). A session that has

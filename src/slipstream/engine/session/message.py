@@ -7,7 +7,7 @@ class Inbound:
     """One published message, by reference to the bytes it arrived in.
 
     A session fills the same object for each message it reads, so it is valid only during the call
-    that receives it: whoever keeps something must copy it.
+    that receives it: what a receiver keeps it must copy.
 
     `to` is where it goes, if that is not its own subject: a consumer delivers messages under the
     subjects that they were published to.

@@ -2,8 +2,8 @@
 
 Each subscription of the importing account that touches an import stands in the exporting account as
 well, under the exporter's name of the subject. So a message finds all who want it by one
-lookup in one account, members of a queue group are one group across accounts, and whoever asks the
-exporting account for interest (a push consumer, a link to another server) sees that of others.
+lookup in one account, members of a queue group are one group across accounts, and a push
+consumer or a link that asks the exporting account for interest sees that of others.
 
 An import that is imported again by a third account brings that one nothing, as in nats-server.
 """

@@ -9,7 +9,7 @@ whatever carries these subjects.
 
 A feed knows the upstream's sequence of the last message that it has taken over, its `position`.
 What the consumer delivers up to there is passed over, and a consumer whose numbers have a gap is
-replaced by one that begins behind the position. Answers to flow control wait until what came before
+replaced by one that begins after the position. Answers to flow control wait until what came before
 them is durable: so there is a bound on what is on its way, and an upstream that is a work queue may
 remove what they cover.
 """
@@ -155,7 +155,7 @@ class Feed(Follower):
         return {"deliver_policy": "all"}
 
     def begun(self, delivered: _int, pending: _int) -> None:
-        """The consumer is there; it begins behind `delivered`."""
+        """The consumer is there; it begins after `delivered`."""
         raise NotImplementedError
 
     def take(self, seq: _int, ts: _int, message: Inbound) -> None:
@@ -281,7 +281,7 @@ class Feed(Follower):
         self._set(min(wait, AGAIN_AFTER_NS_MAX), self._ask)
 
     def _replace(self) -> None:
-        """Something is missing: have a new consumer begin behind the position."""
+        """Something is missing: have a new consumer begin after the position."""
         self._leave()
         self._set(max(self._asked_at + AGAIN_AFTER_NS - self.clock.now, 0), self._ask)
 
@@ -374,7 +374,7 @@ class Feed(Follower):
         return 1
 
     def _knows(self, reply: bytes) -> bool:
-        """Whether a reply subject names the consumer behind a domain and an account, as those of
+        """Whether a reply subject names the consumer after a domain and an account, as those of
         other servers may; then it is known for the next time."""
         if not is_ack_subject(reply):
             return False

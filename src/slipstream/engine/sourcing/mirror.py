@@ -1,7 +1,7 @@
 """A mirror: a copy of another stream, with its sequences and times.
 
 Where the upstream has no message, the mirror has none either. So the mirror's own log says where to
-go on: behind its last sequence, whatever happened to either of the two streams.
+go on: after its last sequence, whatever happened to either of the two streams.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -12,7 +12,7 @@ cdef class DuplicateWindow:
     cdef object _arrivals
 
     cpdef long long find(self, bytes message_id) except -1
-    @cython.locals(record=Record, seq="unsigned long long", behind="unsigned long long", first="unsigned long long", message_id=bytes)
+    @cython.locals(record=Record, seq="unsigned long long", after="unsigned long long", first="unsigned long long", message_id=bytes)
     cpdef bytes recall(self, Log log, long long now)
     @cython.locals(last=list)
     cpdef void add(self, bytes message_id, unsigned long long seq, long long now) except *

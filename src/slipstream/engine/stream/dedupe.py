@@ -51,12 +51,12 @@ class DuplicateWindow:
         first = log.seq_at(now - self.window)
         blocks = list(log.blocks)  # one goes if all that is left in it turns out to be damaged
         for at, block in enumerate(blocks):
-            behind = blocks[at + 1].base if at + 1 < len(blocks) else log.last_seq + 1
-            if not block.has_headers or behind <= first:
+            after = blocks[at + 1].base if at + 1 < len(blocks) else log.last_seq + 1
+            if not block.has_headers or after <= first:
                 message_id = None
                 continue
             seq = max(block.base, first)
-            while seq < behind and log.next(seq, None, record) and record.seq < behind:
+            while seq < after and log.next(seq, None, record) and record.seq < after:
                 seq = record.seq + 1
                 message_id = None
                 if record.body_start > record.header_start:

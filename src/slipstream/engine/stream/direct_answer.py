@@ -51,7 +51,7 @@ class Answer:
         self.end_seq = 0  # of a batch: no message after this one
         self._left = 0  # messages still wanted
         self._bytes_left = 0
-        self._pending = 0  # messages that match behind the last one sent
+        self._pending = 0  # messages that match after the last one sent
         self._last = 0  # sequence of the last one sent
         self._matching: SubjectFilter | None = None
         self._next_seq = 0

@@ -146,15 +146,15 @@ class Schedules:
         left = READ_PER_TURN
         blocks = list(log.blocks)
         for at, block in enumerate(blocks):
-            behind = blocks[at + 1].base if at + 1 < len(blocks) else self._read_last + 1
-            if self._read_seq < behind and block.has_headers:
-                while left and log.next(self._read_seq, None, record) and record.seq < behind:
+            after = blocks[at + 1].base if at + 1 < len(blocks) else self._read_last + 1
+            if self._read_seq < after and block.has_headers:
+                while left and log.next(self._read_seq, None, record) and record.seq < after:
                     left -= 1
                     self._read_seq = record.seq + 1
                     self._look_at(record)
                 if not left:
                     return
-            self._read_seq = max(self._read_seq, behind)
+            self._read_seq = max(self._read_seq, after)
         self._read_seq = self._read_last + 1
 
     def _look_at(self, record: Record) -> None:

@@ -189,16 +189,16 @@ class MessageTtls:
         left = READ_PER_TURN
         blocks = list(log.blocks)
         for at, block in enumerate(blocks):
-            behind = blocks[at + 1].base if at + 1 < len(blocks) else self._read_last + 1
-            behind = min(behind, self._read_last + 1)
-            if self._read_seq < behind and block.has_headers:
-                while left and log.next(self._read_seq, None, record) and record.seq < behind:
+            after = blocks[at + 1].base if at + 1 < len(blocks) else self._read_last + 1
+            after = min(after, self._read_last + 1)
+            if self._read_seq < after and block.has_headers:
+                while left and log.next(self._read_seq, None, record) and record.seq < after:
                     left -= 1
                     self._read_seq = record.seq + 1
                     self._note(record.seq, record.ts, ttl_of(record))
                 if not left:
                     return
-            self._read_seq = max(self._read_seq, behind)
+            self._read_seq = max(self._read_seq, after)
         self._read_seq = self._read_last + 1
 
     def _is_front(self, due: list[int]) -> bool:

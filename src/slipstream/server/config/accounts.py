@@ -272,7 +272,7 @@ def _read_destination(value: Value, notes: Notes) -> MappingDestination:
 
 
 def _check_destination(source: str, destination: str) -> None:
-    """Refuse references to wildcards that the source does not have, and subjects that are none."""
+    """Refuse references to wildcards that the source does not have, and invalid subjects."""
     wildcards = source.split(".").count("*")
     for found in _REFERENCE.finditer(destination):
         position, function, arguments = found.groups()
