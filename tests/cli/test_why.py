@@ -130,6 +130,13 @@ def test_a_filter_that_matches_no_stored_subject(why: Why) -> None:
     assert f'"{why.name}.nope" matches no subject' in why.text("filter_matches_nothing")
 
 
+def test_of_many_filters_some_alone_are_looked_at(why: Why) -> None:
+    many = [f"{why.name}.x{n}" for n in range(60)]
+    why.scene(messages=1, filter_subjects=many)
+    unmatched = [one for one in why.blocking() if one == "filter_matches_nothing"]
+    assert len(unmatched) == 50
+
+
 def test_what_comes_again_says_until_when_it_backs_off(why: Why) -> None:
     why.scene(messages=1, taken=1, then="again", backoff=[0.1, 600.0], max_deliver=5)
     text = why.text("redelivery")

@@ -132,6 +132,8 @@ def test_what_used_up_its_deliveries_is_named() -> None:
     assert not one.blocks
     assert "1 message has used up its 3 deliveries (max_deliver) and is not delivered" in one.text
     assert "they are among 1 (s.1" in reason("max_deliver", **spent, num_exhausted=2).text
+    unknown = reason("max_deliver", max_deliver=3, num_exhausted=2, is_exhausted_exact=True).text
+    assert unknown.endswith("and are not delivered again.")
 
 
 def test_dead_letters_that_no_stream_takes_fill_the_consumer() -> None:

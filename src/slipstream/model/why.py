@@ -303,11 +303,12 @@ def _exhausted(facts: Facts) -> Iterator[Reason]:
     it = "it" if count == 1 else "they"
     them = "it" if count == 1 else "them"
     deliveries = "only delivery" if most == 1 else f"{most:,} deliveries"
-    among = "" if facts.is_exhausted_exact else f"{it} {are} among "
+    names = _names(facts.exhausted, count, facts.now)
+    which = f": {'' if facts.is_exhausted_exact else f'{it} {are} among '}{names}" if names else ""
     yield Reason(
         ReasonCode.MAX_DELIVER,
-        f"{_messages(count)} {have} {deliveries} (max_deliver) and {are} not delivered again: "
-        f"{among}{_names(facts.exhausted, count, facts.now)}.",
+        f"{_messages(count)} {have} {deliveries} (max_deliver) and {are} not delivered "
+        f"again{which}.",
         f"Unless something acknowledges or removes {them}, {it} stay{'s' * (count == 1)} in the "
         f"stream; a new consumer gets {them}.",
         blocks=False,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from slipstream.client.jetstream.context import JetStream
 
 SEARCHED_MAX = 50  # messages that are looked at for those that used up their deliveries
+FILTERS_MAX = 50  # that are asked for one by one
 
 
 async def explain_consumer(js: "JetStream", info: ConsumerInfo) -> Explanation:
@@ -94,7 +95,7 @@ async def _facts(js: "JetStream", info: ConsumerInfo) -> Facts:
 async def _unmatched(js: "JetStream", info: ConsumerInfo, stream: StreamInfo) -> list[str]:
     """Filters that no stored subject matches."""
     unmatched = []
-    for pattern in info.config.filters if stream.state.messages else []:
+    for pattern in info.config.filters[:FILTERS_MAX] if stream.state.messages else []:
         found = await js.stream_info(info.stream_name, subjects_filter=pattern)
         if not found.state.subjects:
             unmatched.append(pattern)
@@ -116,7 +117,10 @@ async def _look_for_exhausted(facts: Facts, js: "JetStream", info: ConsumerInfo)
 
 
 async def _after_the_floor(js: "JetStream", info: ConsumerInfo, most: int) -> list[KnownMessage]:
-    """The oldest messages that it was given above the ack floor, as its filters accept them."""
+    """The oldest messages that it was given above the ack floor, as its filters accept them; none
+    where these are many, each of which is a request for each message."""
+    if len(info.config.filters) > FILTERS_MAX:
+        return []
     stream = await js.stream(info.stream_name)
     found: list[KnownMessage] = []
     seq = info.ack_floor.stream_seq + 1
