@@ -1,6 +1,7 @@
 """The scrub reads again what is stored, at its rate, and says what it finds without changing it."""
 
 import functools
+import os
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,21 @@ def test_a_flipped_bit_in_a_real_file_is_found(
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(data)
+    driver.advance(FIRST_AFTER + PASS_EVERY - SECOND)
+    (problem,) = driver.js.problems
+    assert str(path) in problem
+    driver.stop()
+
+
+@pytest.mark.parametrize("size", [0, 10, 300, 333, 700])
+def test_a_file_that_was_cut_short_is_found(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    driver = _started(OsDisk())
+    _stored(driver)
+    path = Path(_closed(driver)[1].path)
+    os.truncate(path, size)
     driver.advance(FIRST_AFTER + PASS_EVERY - SECOND)
     (problem,) = driver.js.problems
     assert str(path) in problem

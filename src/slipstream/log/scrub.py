@@ -97,6 +97,8 @@ class SegmentScrub:
             if error.errno != errno.EIO:
                 raise
             self.problem = f"the disk does not read it near byte {self.at}: {error.strerror}"
+        except CorruptionError as error:
+            self.problem = str(error)
 
     def _read_header(self) -> None:
         try:
@@ -178,8 +180,12 @@ class SegmentScrub:
         return segment
 
     def _bytes(self, offset: int, size: int) -> bytes:
-        data = self.file.pread_stored(offset, min(size, self.records_end - offset))
+        wanted = min(size, self.records_end - offset)
+        data = self.file.pread_stored(offset, wanted)
         self.took += len(data)
+        if len(data) < wanted:
+            end = offset + len(data)
+            raise CorruptionError(f"it ends at byte {end}; its records go to {self.records_end}")
         return data
 
     def confirm(self) -> None:
