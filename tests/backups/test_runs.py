@@ -207,11 +207,17 @@ async def test_a_stream_that_was_made_anew_is_kept_apart(
     assert again.run.added == 20
     await place.check()
     await js.delete_stream(name)
-    await place.restore(js)
-    assert await stored(js, name) == new
-    await js.delete_stream(name)
-    await place.restore(js, Point(time=Timestamp.from_ns(done.run.time)))
-    assert await stored(js, name) == old
+    # Under other names: nats-server may leave the directory of a deleted stream, and then takes no
+    # archive for it.
+    first = Point(time=Timestamp.from_ns(done.run.time))
+    for other, point, messages in (("-new", Point(), new), ("-old", first, old)):
+
+        def rename(config: StreamConfig, other: str = other) -> None:
+            config.name = name + other
+
+        await place.restore(js, point, change=rename)
+        assert await stored(js, name + other) == messages
+        await js.delete_stream(name + other)
 
 
 async def test_a_stream_that_was_set_back_is_kept_apart(
