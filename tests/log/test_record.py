@@ -149,18 +149,18 @@ def test_parts_outside_of_the_data_are_refused() -> None:
 def gathered(modules: tuple[Any, Any, Any], data: bytes) -> tuple[object, ...]:
     index, columns, module = modules
     subjects, ids, offsets = index.SubjectIndex(), columns.Column(), columns.Column()
-    tally = module.Tally()
-    end = module.gather(data, 0, SALT, subjects, 50, ids, offsets, tally)
+    counts = module.RunCounts()
+    end = module.read_run(data, 0, SALT, subjects, 50, ids, offsets, counts)
     return (
         end,
         [ids.get(i) for i in range(ids.size)],
         [offsets.get(i) for i in range(offsets.size)],
         [(subjects.subject(i), subjects.count(i)) for i in subjects.ids()],
-        tally.messages,
-        tally.with_header,
-        tally.text_bytes,
-        tally.first_ts,
-        tally.last_ts,
+        counts.messages,
+        counts.with_header,
+        counts.text_bytes,
+        counts.first_ts,
+        counts.last_ts,
     )
 
 
@@ -221,9 +221,9 @@ def test_no_record_begins_at_an_offset_far_behind_the_data(at: int) -> None:
         assert module.peek(data, at, 0, record) == 0
         assert module.decode(data, at, SALT, 0, record) == 0
         assert module.length_at(data, at) == 0
-        ids, offsets, tally = columns.Column(), columns.Column(), module.Tally()
+        ids, offsets, counts = columns.Column(), columns.Column(), module.RunCounts()
         subjects = index.SubjectIndex()
-        assert module.gather(data, at, SALT, subjects, 1, ids, offsets, tally) == at
+        assert module.read_run(data, at, SALT, subjects, 1, ids, offsets, counts) == at
 
 
 def test_a_deflated_body_too_short_to_say_its_size_counts_as_it_is() -> None:

@@ -159,7 +159,7 @@ def packed_state(state: RunState) -> bytes:
 
 
 def unpacked_state(run: Run, data: bytes) -> RunState:
-    """The same, read. Raises `CorruptionError`."""
+    """Read what `packed_state` has written. Raises `CorruptionError`."""
     frames = S2Reader()
     whole = b"".join(frames.feed(data))
     frames.finish()

@@ -308,7 +308,7 @@ class Reader:
         return True
 
     async def _one_by_one(self, first: int, last: int) -> Batch:
-        """The same of the leader, message by message."""
+        """Read these messages from the leader, one request for each."""
         batch = Batch()
         end = min(last, first + BATCH_MESSAGES - 1)
         wanted = [

@@ -97,7 +97,7 @@ def said(found: BackupInfo, target: Path) -> str:
 
 
 def shown(found: BackupInfo) -> dict[str, Any]:
-    """The same as JSON."""
+    """A backup as JSON."""
     return {
         "config": found.config.to_wire(),
         "state": found.state.to_wire(),

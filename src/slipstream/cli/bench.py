@@ -16,8 +16,8 @@ import typer
 from slipstream.cli import bench_loads
 from slipstream.cli.output import print_json, say
 from slipstream.cli.session import Settings, new_app, settings, use, wants_json
-from slipstream.cli.tally import Tally, drawn
 from slipstream.cli.values import show_size, size
+from slipstream.cli.worker_progress import WorkerProgress, drawn
 
 app = new_app("Measure a server.")
 
@@ -63,14 +63,14 @@ class Work(msgspec.Struct):
     messages: int
     given: Settings
     words: dict[str, Any]
-    tally: str
+    progress_file: str  # "" if nobody looks
 
     def run(self) -> Result:
         """In the worker's process."""
-        tally = Tally(self.tally, self.worker)
+        progress = WorkerProgress(self.progress_file, self.worker)
         with use(self.given):
             load = getattr(bench_loads, self.load)
-            seconds = asyncio.run(load(self.worker, self.messages, tally, **self.words))
+            seconds = asyncio.run(load(self.worker, self.messages, progress, **self.words))
         return Result(self.worker, self.messages, int(self.words["size"]), seconds)
 
 
@@ -81,8 +81,10 @@ def _run(
     given = settings()
     shares = [msgs // clients + (worker < msgs % clients) for worker in range(clients)]
     began = perf_counter()
-    with drawn(title, shares, progress) as tally:
-        works = [Work(load, n, share, given, words, tally) for n, share in enumerate(shares)]
+    with drawn(title, shares, progress) as progress_file:
+        works = [
+            Work(load, n, share, given, words, progress_file) for n, share in enumerate(shares)
+        ]
         results = _do(works)
     total = Result(-1, msgs, int(words["size"]), max(result.seconds for result in results))
     if wants_json():

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from slipstream.cli.session import connection, jetstream
-from slipstream.cli.tally import Tally
 from slipstream.cli.values import one_of
+from slipstream.cli.worker_progress import WorkerProgress
 from slipstream.client.jetstream.context import JetStream
 from slipstream.client.jetstream.errors import StreamNotFoundError
 from slipstream.client.message import Message
@@ -19,31 +19,35 @@ TIMEOUT = 600.0
 STEP = 500  # messages between two looks at the progress
 
 
-def _steps(n: int, tally: Tally) -> Iterator[int]:
+def _steps(n: int, progress: WorkerProgress) -> Iterator[int]:
     """`n` in parts; a part is told when the next is asked for."""
     for done in range(0, n, STEP):
         part = min(STEP, n - done)
         yield part
-        tally.add(part)
+        progress.add(part)
 
 
-async def publish(worker: int, n: int, tally: Tally, *, subject: str, size: int) -> float:
+async def publish(
+    worker: int, n: int, progress: WorkerProgress, *, subject: str, size: int
+) -> float:
     """Publish without a stream."""
     body = b"x" * size
     async with connection() as nc:
         await nc.flush()
         began = perf_counter()
-        for part in _steps(n, tally):
+        for part in _steps(n, progress):
             for _ in range(part):
                 await nc.publish(subject, body)
         await nc.flush(timeout=TIMEOUT)
         return perf_counter() - began
 
 
-async def subscribe(worker: int, n: int, tally: Tally, *, subject: str, size: int) -> float:
+async def subscribe(
+    worker: int, n: int, progress: WorkerProgress, *, subject: str, size: int
+) -> float:
     """Receive; the time runs from the first message."""
     async with connection() as nc:
-        counter = _Counter(n, tally)
+        counter = _Counter(n, progress)
         await nc.subscribe(subject, handler=counter.take)
         await nc.flush()
         await counter.done.wait()
@@ -53,9 +57,9 @@ async def subscribe(worker: int, n: int, tally: Tally, *, subject: str, size: in
 class _Counter:
     """Counts messages up to `n`."""
 
-    def __init__(self, n: int, tally: Tally) -> None:
+    def __init__(self, n: int, progress: WorkerProgress) -> None:
         self._left = n
-        self._tally = tally
+        self._tally = progress
         self.began = 0.0
         self.done = asyncio.Event()
 
@@ -68,12 +72,14 @@ class _Counter:
             self.done.set()
 
 
-async def through(worker: int, n: int, tally: Tally, *, subject: str, size: int) -> float:
+async def through(
+    worker: int, n: int, progress: WorkerProgress, *, subject: str, size: int
+) -> float:
     """Publish on one connection, receive on another."""
     body = b"x" * size
     subject = f"{subject}.{worker}"
     async with connection() as receiver, connection() as sender:
-        counter = _Counter(n, tally)
+        counter = _Counter(n, progress)
         await receiver.subscribe(subject, handler=counter.take, max_messages_pending=n)
         await receiver.flush()
         began = perf_counter()
@@ -102,7 +108,7 @@ async def purge(stream: str) -> None:
 async def publish_stream(
     worker: int,
     n: int,
-    tally: Tally,
+    progress: WorkerProgress,
     *,
     subject: str,
     size: int,
@@ -115,7 +121,7 @@ async def publish_stream(
     async with jetstream(max_ack_pending=batch) as js:
         await _make_stream(js, stream, storage, subject)
         began = perf_counter()
-        for part in _steps(n, tally):
+        for part in _steps(n, progress):
             for _ in range(part):
                 await js.publish_async(subject, body)
         await js.publish_async_complete(timeout=TIMEOUT)
@@ -153,7 +159,7 @@ class Source(msgspec.Struct):
 
 
 async def fetch(
-    worker: int, n: int, tally: Tally, *, source: Source, batch: int, size: int
+    worker: int, n: int, progress: WorkerProgress, *, source: Source, batch: int, size: int
 ) -> float:
     """Fetch and acknowledge."""
     async with jetstream() as js:
@@ -165,20 +171,20 @@ async def fetch(
             for message in messages:
                 message.ack()
             left -= len(messages)
-            tally.add(len(messages))
+            progress.add(len(messages))
         await js.connection.flush(timeout=TIMEOUT)
         return perf_counter() - began
 
 
 async def consume(
-    worker: int, n: int, tally: Tally, *, source: Source, batch: int, size: int
+    worker: int, n: int, progress: WorkerProgress, *, source: Source, batch: int, size: int
 ) -> float:
     """Consume and acknowledge."""
     async with jetstream() as js:
         consumer = await source.prepare(js)
         began = perf_counter()
         async with consumer.messages(max_messages=batch) as messages:
-            for part in _steps(n, tally):
+            for part in _steps(n, progress):
                 for _ in range(part):
                     (await messages.next()).ack()
         await js.connection.flush(timeout=TIMEOUT)
@@ -186,20 +192,20 @@ async def consume(
 
 
 async def ordered(
-    worker: int, n: int, tally: Tally, *, source: Source, batch: int, size: int
+    worker: int, n: int, progress: WorkerProgress, *, source: Source, batch: int, size: int
 ) -> float:
     """Read in order, acknowledging nothing; the workers read the same messages."""
     async with jetstream() as js:
         await source.fill(js)
         began = perf_counter()
         async with js.ordered_consumer(source.stream).messages(max_messages=batch) as messages:
-            for part in _steps(n, tally):
+            for part in _steps(n, progress):
                 for _ in range(part):
                     await messages.next()
         return perf_counter() - began
 
 
-async def kv_put(worker: int, n: int, tally: Tally, *, bucket: str, size: int) -> float:
+async def kv_put(worker: int, n: int, progress: WorkerProgress, *, bucket: str, size: int) -> float:
     """Put, one after the other."""
     body = b"x" * size
     async with jetstream() as js:
@@ -207,11 +213,11 @@ async def kv_put(worker: int, n: int, tally: Tally, *, bucket: str, size: int) -
         began = perf_counter()
         for at in range(n):
             await kv.put(f"key-{worker}-{at % 1000}", body)
-            tally.add(1)
+            progress.add(1)
         return perf_counter() - began
 
 
-async def kv_get(worker: int, n: int, tally: Tally, *, bucket: str, size: int) -> float:
+async def kv_get(worker: int, n: int, progress: WorkerProgress, *, bucket: str, size: int) -> float:
     """Get, one after the other."""
     async with jetstream() as js:
         kv = await js.create_or_update_key_value(bucket)
@@ -219,11 +225,13 @@ async def kv_get(worker: int, n: int, tally: Tally, *, bucket: str, size: int) -
         began = perf_counter()
         for _ in range(n):
             await kv.get("key-0")
-            tally.add(1)
+            progress.add(1)
         return perf_counter() - began
 
 
-async def object_put(worker: int, n: int, tally: Tally, *, bucket: str, size: int) -> float:
+async def object_put(
+    worker: int, n: int, progress: WorkerProgress, *, bucket: str, size: int
+) -> float:
     """Put objects."""
     body = b"x" * size
     async with jetstream() as js:
@@ -231,11 +239,13 @@ async def object_put(worker: int, n: int, tally: Tally, *, bucket: str, size: in
         began = perf_counter()
         for at in range(n):
             await store.put(f"object-{worker}-{at}", body)
-            tally.add(1)
+            progress.add(1)
         return perf_counter() - began
 
 
-async def object_get(worker: int, n: int, tally: Tally, *, bucket: str, size: int) -> float:
+async def object_get(
+    worker: int, n: int, progress: WorkerProgress, *, bucket: str, size: int
+) -> float:
     """Get an object, again and again."""
     async with jetstream() as js:
         store = await js.create_or_update_object_store(bucket)
@@ -243,5 +253,5 @@ async def object_get(worker: int, n: int, tally: Tally, *, bucket: str, size: in
         began = perf_counter()
         for _ in range(n):
             await store.get(f"object-{worker}")
-            tally.add(1)
+            progress.add(1)
         return perf_counter() - began

@@ -88,7 +88,7 @@ def said(done: Done, name: str, place: Place) -> str:
 
 
 def shown(done: Done) -> dict[str, Any]:
-    """The same as JSON."""
+    """A run as JSON."""
     return {
         "run": msgspec.to_builtins(done.run),
         "written_bytes": done.written_bytes,

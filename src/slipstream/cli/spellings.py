@@ -36,7 +36,7 @@ _WORDS_MAX = max(len(words.split()) for words in SPELLINGS)
 
 
 def respelt(words: list[str]) -> list[str]:
-    """The same line in the words that commands have here."""
+    """A command line of the `nats` tool in the words that commands have here."""
     for count in range(_WORDS_MAX, 0, -1):
         known = SPELLINGS.get(" ".join(words[:count]))
         if known is not None:

@@ -180,7 +180,7 @@ class Link:
             self.write_buffer.pause()
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """The server has taken what waited for it."""
         if self.write_buffer.transport is self.transport:
             self.write_buffer.resume()
 

@@ -145,7 +145,7 @@ class Log:
         raise NotImplementedError
 
     def _find(self, block: Any, i: _int, record: Record) -> bool:
-        """The same if there is a message at place `i`, else False."""
+        """Fill `record` with the message at place `i`; False if there is none."""
         ids = self._ids(block)
         if i >= ids.size or ids.get(i) == GONE:
             return False

@@ -103,11 +103,11 @@ class Removal:
         touched.directories[os.path.dirname(self.path)] = None
 
     def applied(self) -> bool:
-        """It is durable."""
+        """A removal is durable once it has happened."""
         return True
 
     def forgotten(self, _error: Exception) -> None:
-        """It has to be synced once more."""
+        """Have the removal applied and synced once more."""
         self.written = 0
 
 
@@ -143,7 +143,7 @@ class Change:
         return not self.kept.retired
 
     def synced(self) -> bool:
-        """It has been synced where it belongs; False if it is to be written once more."""
+        """The change has been synced in its file; False if it is to be written once more."""
         if self.kept.applied():
             return True
         self.kept.forgotten(StorageError("the disk has failed meanwhile"))
@@ -296,7 +296,7 @@ class CommitLog:
         return True
 
     def _has_space(self, file: File, size: int) -> bool:
-        """The same; a disk that cannot say so has failed."""
+        """Whether `file` can hold `size` bytes; a disk that cannot say so has failed."""
         try:
             return self._reserve(file, size)
         except OSError as error:
@@ -787,7 +787,7 @@ class Checkpoint:
             self._applied = []
 
     def finish(self) -> None:
-        """It has run, and what ran before it was finished: those whose files are synced know."""
+        """Tell the owners of synced files, once the checkpoint and all jobs before it have run."""
         lost = [change for change in self._applied if not change.synced()]
         if lost:
             self.error = self.error or StorageError("the disk has failed meanwhile")

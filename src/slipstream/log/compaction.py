@@ -42,7 +42,7 @@ class Neighbours:
         return Neighbours([s.base for s in segments], [s.as_of for s in segments])
 
     def needed(self, removed_ranges: bytes, told_by: int) -> bytes:
-        """Those packed ranges, told by segment `told_by`, that still say something."""
+        """The packed ranges of segment `told_by` that still concern an older segment."""
         kept = bytearray()
         for first, count in RANGE.iter_unpack(removed_ranges):
             at = max(bisect_right(self.bases, first) - 1, 0)
@@ -212,7 +212,7 @@ class CompactionJob:
         self._done(self)
 
     def discard(self) -> None:
-        """It is not wanted: remove what was written."""
+        """Give up the compaction: remove the file that it was writing."""
         try:
             self._disk.remove(self.path)
         except OSError:

@@ -24,7 +24,7 @@ class Lost:
     bytes: int = 0
 
     def add(self, first: int, last: int, size: int) -> None:
-        """These, too."""
+        """Count the sequences from `first` to `last`, in `size` damaged bytes."""
         self.ranges.append((first, last))
         self.bytes += size
 

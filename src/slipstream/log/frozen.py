@@ -118,7 +118,7 @@ class FrozenLog:
             return scan_columns(data[: segment.records_end], segment, every)
 
     def release(self) -> None:
-        """It is not read any more. On the loop; again does no harm."""
+        """End the reading of the copy. On the loop; a second call does no harm."""
         if self._is_held and isinstance(self._log, FileLog):
             self._is_held = False
             self._log.reader.release()

@@ -347,7 +347,7 @@ class OsFile:
             self._end()
 
     def pread_stored(self, offset: int, size: int) -> bytes:
-        """The same of what is synced, from the device; it is not kept in the page cache."""
+        """Read what is synced from the device; the page cache does not keep it."""
         self._begin()
         try:
             self._forget(offset, size)

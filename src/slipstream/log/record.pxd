@@ -41,7 +41,7 @@ cdef class Record:
     cpdef bytes body(self)
 
 
-cdef class Tally:
+cdef class RunCounts:
     cdef readonly unsigned long long messages
     cdef readonly unsigned long long with_header
     cdef readonly unsigned long long text_bytes
@@ -60,4 +60,4 @@ cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record
 cpdef Py_ssize_t length_at(bytes data, Py_ssize_t at) except -1
 cpdef Py_ssize_t resync(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long place) except -2
 cpdef Py_ssize_t next_whole(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long place) except -2
-cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectIndex subjects, unsigned long long base, Column ids, Column offsets, Tally tally) except -1
+cpdef Py_ssize_t read_run(bytes data, Py_ssize_t at, unsigned int salt, SubjectIndex subjects, unsigned long long base, Column ids, Column offsets, RunCounts counts) except -1

@@ -198,8 +198,8 @@ def next_whole(data: bytes, at: int, salt: int, place: int) -> int:
     return resync(data, at + 1, salt, place)
 
 
-class Tally:
-    """What `gather` has counted."""
+class RunCounts:
+    """What `read_run` has counted."""
 
     __slots__ = (
         "committed",
@@ -232,7 +232,7 @@ class Tally:
         self.last_ts = ts
 
 
-def gather(
+def read_run(
     data: bytes,
     at: int,
     salt: int,
@@ -240,12 +240,12 @@ def gather(
     base: int,
     ids: Column,
     offsets: Column,
-    tally: Tally,
+    counts: RunCounts,
 ) -> int:
     """Take in the run of whole messages from `at` on whose places follow upon those in `ids`, and
     the COMMIT records between them.
 
-    Each is counted in `tally` and in `subjects`, and has its subject's id and its offset appended
+    Each is counted in `counts` and in `subjects`, and has its subject's id and its offset appended
     to the columns. The offset where the run ends: at the end of `data`, at a record of another
     kind, at a gap between places, or at bytes that are no whole record; `decode` and `resync` tell
     which. This is how a segment without a footer is read at start, so it does no work in Python.
@@ -259,8 +259,8 @@ def gather(
             durable = int.from_bytes(data[record.body_start : end], "little")
             if end - at != COMMIT_SIZE or durable > at:
                 break
-            tally.committed = end
-            tally.durable = max(tally.durable, durable)
+            counts.committed = end
+            counts.durable = max(counts.durable, durable)
             at = end
             continue
         if record.kind != MESSAGE:
@@ -273,8 +273,8 @@ def gather(
         body_size = record.end - record.body_start
         if record.packed and body_size >= 4:
             body_size = int.from_bytes(data[record.body_start : record.body_start + 4], "little")
-        tally.add(len(record.subject), header_size, body_size, record.ts)
-        tally.groups = tally.groups or data[at + 9] & (MORE | AFTER) != 0
+        counts.add(len(record.subject), header_size, body_size, record.ts)
+        counts.groups = counts.groups or data[at + 9] & (MORE | AFTER) != 0
         at = end
     return at
 

@@ -206,7 +206,7 @@ cpdef Py_ssize_t next_whole(bytes data, Py_ssize_t at, unsigned int salt, unsign
     return resync(data, at + 1, salt, place)
 
 
-cdef class Tally:
+cdef class RunCounts:
     cpdef void add(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size, long long ts) except *:
         if self.messages == 0:
             self.first_ts = ts
@@ -216,7 +216,7 @@ cdef class Tally:
         self.last_ts = ts
 
 
-cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectIndex subjects, unsigned long long base, Column ids, Column offsets, Tally tally) except -1:
+cpdef Py_ssize_t read_run(bytes data, Py_ssize_t at, unsigned int salt, SubjectIndex subjects, unsigned long long base, Column ids, Column offsets, RunCounts counts) except -1:
     cdef const char *view = PyBytes_AS_STRING(data)
     cdef Parts parts
     cdef Py_ssize_t body_size
@@ -230,8 +230,8 @@ cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectInd
             if size > at or not checks_out(data, at, &parts, salt):
                 break
             at = parts.end
-            tally.committed = at
-            tally.durable = max(tally.durable, <Py_ssize_t> size)
+            counts.committed = at
+            counts.durable = max(counts.durable, <Py_ssize_t> size)
             continue
         if (parts.fixed.kind & KIND_BITS) != MESSAGE or not checks_out(data, at, &parts, salt):
             break
@@ -243,9 +243,9 @@ cpdef Py_ssize_t gather(bytes data, Py_ssize_t at, unsigned int salt, SubjectInd
         if parts.fixed.kind & PACKED and body_size >= sizeof(size):
             memcpy(&size, view + parts.body, sizeof(size))
             body_size = size
-        tally.add(parts.fixed.subject_size, parts.body - parts.header, body_size, parts.fixed.ts)
+        counts.add(parts.fixed.subject_size, parts.body - parts.header, body_size, parts.fixed.ts)
         if parts.fixed.kind & (MORE | AFTER):
-            tally.groups = True
+            counts.groups = True
         at = parts.end
     return at
 

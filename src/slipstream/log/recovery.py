@@ -37,11 +37,11 @@ from slipstream.log.record import (
     TOMBSTONE,
     VOID,
     Record,
-    Tally,
+    RunCounts,
     decode,
     encode,
-    gather,
     next_whole,
+    read_run,
 )
 from slipstream.log.segment import (
     HEADER_SIZE,
@@ -118,7 +118,7 @@ class _Scan:
     ended: bool = False  # whether the segment was closed
 
     def prove(self, durable: int) -> None:
-        """So much of the segment was durable."""
+        """A COMMIT record says that `durable` bytes of the segment were durable."""
         if durable <= self.durable:
             return
         self.durable = durable
@@ -325,7 +325,7 @@ def _within(first: int, last: int, gone: list[tuple[int, int]]) -> bool:
 
 
 def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same sequences in as few ranges as can be."""
+    """The sequences of `ranges` in as few ranges as possible."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if merged and first <= merged[-1][1] + 1:
@@ -428,7 +428,7 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
         base, durable = found.end.durable
         scan.durable = durable if base == segment.base else SEQUENCE_MAX
     record = Record()
-    tally = Tally()
+    counts = RunCounts()
     end = HEADER_SIZE
     regions: list[tuple[int, int]] = []  # damaged, since the last whole record
     last_ts = 0
@@ -444,14 +444,14 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
 
     while True:
         at = end
-        end = gather(
-            data, at, segment.salt, log.subjects, segment.base, ids, segment.offsets, tally
+        end = read_run(
+            data, at, segment.salt, log.subjects, segment.base, ids, segment.offsets, counts
         )
         if end > at and regions:
             set_aside(1, 0)
-        if tally.committed > at:
-            scan.commits.append(tally.committed)
-            scan.prove(tally.durable)
+        if counts.committed > at:
+            scan.commits.append(counts.committed)
+            scan.prove(counts.durable)
         at = end
         end = decode(data, at, segment.salt, segment.base, record)
         place = record.seq - segment.base
@@ -472,20 +472,20 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
                 set_aside(segment.base + ids.size, record.seq - 1)
             _fill_places(segment, record.seq, at)
             if record.kind == COMMIT:
-                end = at  # `gather` takes it in, now that its place is the next one
+                end = at  # `read_run` takes it in, now that its place is the next one
                 continue
             _take_control(scan, record, at)
             ended = record.kind == END
             last_ts = max(last_ts, record.ts)
-    _settle_segment(log, segment, tally)
+    _settle_segment(log, segment, counts)
     if _end_segment(log, segment, data, at, "" if ended else following) and not ended:
         scan.holes.append((at, 1, 0))
-    scan.groups = tally.groups
+    scan.groups = counts.groups
     scan.ended = ended
     if scan.durable:
         found.prove_all()
     found.scans.append(scan)
-    found.take(segment, max(last_ts, tally.last_ts))
+    found.take(segment, max(last_ts, counts.last_ts))
     found.last_seq = max(found.last_seq, segment.base + ids.size - 1)
     segment.written = segment.records_end = at
     if len(data) != at or data[:HEADER_SIZE] != encode_header(segment):
@@ -550,7 +550,7 @@ def _fill_places(segment: Segment, seq: int, at: int) -> None:
 
 
 def _take_place(segment: Segment, record: Record, at: int, end: int) -> int:
-    """Fill the gap before a message that `gather` stopped at, so that it can go on; where it does.
+    """Fill the gap before a message that `read_run` stopped at; where that is to go on.
 
     Sequences without a record were skipped or are lost.
     """
@@ -574,15 +574,15 @@ def _take_control(scan: _Scan, record: Record, at: int) -> None:
         segment.last_seq = max(segment.last_seq, int.from_bytes(body, "little"))
 
 
-def _settle_segment(log: FileLog, segment: Segment, tally: Tally) -> None:
+def _settle_segment(log: FileLog, segment: Segment, counts: RunCounts) -> None:
     """Describe the segment by what was counted."""
     plain = log.size_of(0, 0, 0)
-    segment.live = tally.messages
-    segment.bytes = tally.text_bytes + tally.messages * plain
-    segment.bytes += tally.with_header * (log.size_of(0, 1, 0) - 1 - plain)
-    segment.first_ts = tally.first_ts
-    segment.last_ts = tally.last_ts
-    segment.has_headers = tally.with_header > 0
+    segment.live = counts.messages
+    segment.bytes = counts.text_bytes + counts.messages * plain
+    segment.bytes += counts.with_header * (log.size_of(0, 1, 0) - 1 - plain)
+    segment.first_ts = counts.first_ts
+    segment.last_ts = counts.last_ts
+    segment.has_headers = counts.with_header > 0
 
 
 def _set_aside(

@@ -100,7 +100,7 @@ class Segment(Block):
         self.pins += 1
 
     def unpin(self) -> None:
-        """Not any more."""
+        """Allow the file to be closed, once for each `pin`."""
         self.pins -= 1
         if self.unwanted:
             self.let_go()

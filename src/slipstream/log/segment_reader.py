@@ -69,7 +69,7 @@ class SegmentReader:
             unpack(record)
 
     def fill_as_stored(self, segment: Segment, i: _int, record: Record) -> None:
-        """The same, but with the body as it stands on disk."""
+        """Fill `record` with the message at place `i`, its body as it stands on disk."""
         offsets: Any = segment.offsets
         offset = offsets.get(i)
         if (

@@ -451,7 +451,7 @@ class Late:
         return ConfigurationFile(self._disk, path) if found is None or found.retired else found
 
     def position(self, path: str) -> TwinFile:
-        """The same of a position."""
+        """The position of a consumer at `path`, with what is to come to it."""
         found = self.positions.get(path)
         return TwinFile(self._disk, path) if found is None or found.retired else found
 
@@ -557,7 +557,7 @@ class StreamStore:
         self.letters = late.position(f"{path}/letters")  # which dead letters count
 
     def belongs_to(self, created: int) -> None:
-        """It is of the stream that was created then (ns since the epoch)."""
+        """Note that the directory is of the stream that was created then (ns since the epoch)."""
         self.meta.stream_created = self.letters.stream_created = created
 
     def make(self) -> None:

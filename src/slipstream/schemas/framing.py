@@ -60,7 +60,7 @@ def message_indexes(body: bytes, at: int) -> tuple[list[int], int]:
 
 
 def message_place(indexes: list[int]) -> bytes:
-    """The same as bytes."""
+    """The place of a message, by its indexes, as bytes."""
     if indexes == [0]:
         return b"\0"
     return b"".join(_varint(2 * number) for number in (len(indexes), *indexes))

@@ -30,7 +30,7 @@ class BusyPoll:
         self._vain = 0  # looks that found nothing, since one that did
 
     def after_read(self, size: int) -> None:
-        """So many bytes were read and acted on."""
+        """`size` bytes were read and acted on."""
         if size > SMALL_READ:
             return
         if self._looking:

@@ -75,7 +75,7 @@ class ClientLog:
         return " - ".join(parts)
 
     def created(self) -> None:
-        """It has connected."""
+        """The client has connected."""
         if self._log.debugging:
             self._log.debug(f"{self.label()} - Client connection created")
 
@@ -84,7 +84,7 @@ class ClientLog:
         self._log.error(f"{self.label()} - {text}")
 
     def ended_by(self, data: bytes) -> None:
-        """These bytes made the server close the connection, or may once it has acted on them."""
+        """`data` made the server close the connection, or may once it has acted on it."""
         self._last = data[:EXCERPT_BYTES_MAX]
 
     def closed(self) -> None:
@@ -117,7 +117,7 @@ class ClientLog:
     # -- frames --------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        """These bytes came in; they are shown before what they lead to."""
+        """`data` came in, which is shown before what it leads to."""
         if self._tracer is not None and self._is_shown():
             self._tracer.received(data)
 
@@ -127,7 +127,7 @@ class ClientLog:
             self._tracer.show_received()
 
     def sent(self, data: bytes) -> None:
-        """These bytes go out."""
+        """`data` goes out."""
         if self._tracer is not None and self._is_shown():
             self._tracer.sent(data)
 

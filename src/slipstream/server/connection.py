@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
             self._watch(self._sent, DEADLINE_LOOKS)
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """The client has taken what waited for it."""
         self._paused = False
         if self.session is not None and not self._ending:
             self.runtime.enter()

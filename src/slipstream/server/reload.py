@@ -177,7 +177,7 @@ class _Reload:
         return None
 
     def _hold_to(self, session: ClientSession, user: User) -> None:
-        """The same user, perhaps with other permissions."""
+        """Hold a session to its user's permissions, which may have changed."""
         session.user = user
         session.permissions = user.permissions
         session.filters = False

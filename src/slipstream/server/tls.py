@@ -74,7 +74,7 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
 
 
 def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
-    """Those of TLS 1.2; the suites of TLS 1.3 are all good and cannot be chosen."""
+    """Set the cipher suites of TLS 1.2; those of TLS 1.3 are all good and cannot be chosen."""
     chosen = [openssl_cipher(name) for name in names if "_WITH_" in name]
     if not chosen:
         return

@@ -102,7 +102,7 @@ def _flow(system: "FileSystem", versions: dict[int, str], version: int) -> Flow:
 
 
 def _readings(text: str) -> list[Reading]:
-    """Those of our source: a JSON object on one line, of streams with `next` in it."""
+    """The offsets of our source: a JSON object on one line, of streams with `next` in it."""
     found = []
     for line in text.splitlines()[2:]:
         try:

@@ -106,7 +106,7 @@ class RowMaker:
         self._key = _key_pattern(key_token) if key_token else ""
 
     def convert(self, batch: "pyarrow.RecordBatch", stream: str) -> "pyarrow.RecordBatch":
-        """The same rows with Spark's columns."""
+        """The rows of `batch` with Spark's columns."""
         import pyarrow as pa
 
         arrays = [self._array(batch, field, stream) for field in self._schema]

@@ -249,7 +249,7 @@ class ApiService(Service):
             answer(found)
 
     def _count_steps(self, steps: int) -> None:
-        """So much work was done for a request."""
+        """Count the work that was done for a request."""
         turn = self.js.engine.turn
         turn.spent += steps
         turn.api_spent += steps

@@ -49,7 +49,7 @@ class Runner(Protocol):
         turn of the engine."""
 
     def start_aside(self, job: Job) -> None:
-        """The same, in an order of its own: batches do not wait for it."""
+        """Run a job as `start` does, in an order of its own: batches do not wait for it."""
 
     def run_here(self, job: Job, size: int) -> bool:
         """Run and finish a batch of `size` bytes now, on the loop; False if it is to be started."""

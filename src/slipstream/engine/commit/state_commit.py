@@ -260,7 +260,8 @@ class StateCommit:
         self.log.apply_all()
 
     def close(self) -> None:
-        """The same, as the last thing. What cannot be applied is for the next start."""
+        """Make all durable and apply it, as the last call. What cannot be applied is for the next
+        start."""
         self.closed = True
         for timer in (self._lazy_timer, self._checkpoint_timer):
             if timer is not None:

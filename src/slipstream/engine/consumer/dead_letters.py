@@ -233,7 +233,7 @@ class DeadLetters:
         return False
 
     def settle(self, dying: Dying) -> None:
-        """It is about to be committed: it is settled here."""
+        """Settle a message whose dead letter is about to be committed."""
         consumer = self.consumer
         place = consumer.pending.find(dying.seq)
         if consumer.stopped or place < 0:
@@ -248,7 +248,7 @@ class DeadLetters:
         consumer.settle(place)
 
     def committed(self, dying: Dying) -> None:
-        """It is settled, durably."""
+        """A message and its dead letter are settled, durably."""
         consumer = self.consumer
         self.stored -= 1
         if self.dying.get(dying.seq) is dying:

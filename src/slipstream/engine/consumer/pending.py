@@ -140,7 +140,7 @@ class PendingMessages:
         self._rows[place + 3] = deadline
 
     def delivered_again(self, place: _int, ts: _int, deadline: _int) -> None:
-        """It was delivered once more."""
+        """Note that the message at `place` was delivered once more."""
         self._rows[place + 2] = ts
         self.set_deadline(place, deadline)
 

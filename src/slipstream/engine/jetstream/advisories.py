@@ -114,7 +114,7 @@ def client_info(js: "JetStream", session: Any) -> dict[str, Any]:
 
 
 def publish_limit_reached(engine: Host, dropped: int) -> None:
-    """So many API requests were dropped, because too many were waiting."""
+    """Report that `dropped` API requests were dropped, because too many were waiting."""
     fields = {"server": engine.server_name, "dropped": dropped}
     subject = f"{PREFIX}.API.LIMIT_REACHED"
     _publish(engine.system_account, subject, "advisory.v1.api_limit_reached", fields)

@@ -142,7 +142,7 @@ class Account:
         watchers[callback] = None
 
     def unwatch_interest(self, subject: bytes, callback: Callable[[], None]) -> None:
-        """Do not any more."""
+        """Call `callback` no more."""
         watchers = self._watchers.get(subject)
         if watchers is None or callback not in watchers:
             return

@@ -44,7 +44,7 @@ class Open:
         self.account.watch_interest(self.reply, self._watcher)
 
     def unwatch(self) -> None:
-        """Do not any more."""
+        """Watch no more."""
         if self._watcher is not None:
             self.account.unwatch_interest(self.reply, self._watcher)
             self._watcher = None
@@ -181,7 +181,7 @@ class Replies(Follower):
 
 
 def replies_of(account: Account) -> Replies:
-    """Those of `account`, which are there from the first request on."""
+    """The replies of `account`, which are there from the first request on."""
     if account.replies is None:
         account.replies = Replies(account)
     found: Replies = account.replies

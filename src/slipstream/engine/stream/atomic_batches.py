@@ -211,7 +211,7 @@ class AtomicBatches:
         return verdict
 
     def _check_plain(self, message: Inbound, staged: Staged) -> Verdict:
-        """The same for a message with no field but those of batches."""
+        """Check a message that has no header fields but those of batches."""
         if message.body_start - message.header_start > HEADER_BYTES_MAX:
             raise ApiError(ErrorCode.STREAM_HEADER_EXCEEDS_MAXIMUM)
         self._add(message, staged, _NOTHING_ASKED)

@@ -239,7 +239,7 @@ class Schedules:
                     raise
 
     def _put_back(self, due: list[int], tick: int) -> None:
-        """These are still due."""
+        """Have these schedules be due at once."""
         for seq in due:
             self._deadlines.add(seq, tick, tick)
 

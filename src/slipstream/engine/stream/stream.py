@@ -568,7 +568,7 @@ class Stream(Service):
         return batch
 
     def _cover_changes(self, batch: SyncBatch | None) -> None:
-        """Those who wait for a change are called when `batch` is done, if the change is in it."""
+        """Have callbacks that wait for a change called when `batch` is done, if that covers it."""
         if not self.log.owes_removals() or (batch is not None and batch.error is not None):
             self._covered.append((self._prepared, self._changed))
             self._changed = []

@@ -65,7 +65,7 @@ class SubjectClaims:
             self._trie.insert(subject.encode(), intern(owner))
 
     def remove(self, owner: str, subjects: list[str]) -> None:
-        """It does not take these any more."""
+        """`owner` takes these subjects no more."""
         for subject in subjects:
             self._trie.remove(subject.encode(), intern(owner))
 

@@ -223,7 +223,7 @@ class MessageTtls:
         return done
 
     def _replace(self, due: list[int]) -> int:
-        """The same, with markers in the place of a subject's last ones."""
+        """Remove messages that are due, and store a marker in place of a subject's last one."""
         for at, seq in enumerate(due):
             try:
                 if self._stream.log.read(seq, self._record) and not self._let_go(self._record):

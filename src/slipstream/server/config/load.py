@@ -58,7 +58,7 @@ def load_text(
     environment: Mapping[str, str] | None = None,
     options: ServerOptions | None = None,
 ) -> Loaded:
-    """The same for text that is at hand; `file` is what errors call it."""
+    """Read a configuration from text; `file` is what errors call it."""
     return _load(parse_text(text, file, environment), file, options)
 
 

@@ -40,7 +40,7 @@ class LeafLog(ClientLog):
         return super().label(known=False)
 
     def created(self) -> None:
-        """It is there; if it was dialled, with the account that it is for."""
+        """The link is there; one that was dialled is shown with the account that it is for."""
         session: Any = self._connection.session
         whose = f" for account: {session.account.name}" if session.remote is not None else ""
         self.info(f"Leafnode connection created{whose}")
@@ -50,7 +50,7 @@ class LeafLog(ClientLog):
         self._log.info(f"{self.label()} - {text}")
 
     def closed(self) -> None:
-        """It has ended; said once."""
+        """The link has ended, which is logged once."""
         session: Any = self._connection.session
         if session is None or self._is_closed:
             return
@@ -169,7 +169,7 @@ class LeafConnection(LinkConnection):
 
 
 class LeafTlsConnection(TlsConnection, LinkConnection):
-    """The same with TLS."""
+    """A leaf node has connected, with TLS."""
 
     __slots__ = ()
 

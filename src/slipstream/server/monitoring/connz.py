@@ -114,7 +114,7 @@ def _order(options: ConnzOptions) -> tuple[_Key, bool]:
 
 
 def _known(monitor: Monitor, options: ConnzOptions) -> list[SessionFacts]:
-    """Those of the state and account that were asked for."""
+    """The connections of the state and account that were asked for."""
     engine = monitor.engine
     found: list[SessionFacts] = []
     if options.state != CLOSED:

@@ -109,7 +109,7 @@ class HttpConnection(asyncio.Protocol):
         self._answer_all()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """The client has gone."""
         self._others.discard(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -120,7 +120,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """The client has taken what waited for it."""
         self._writable = True
         self._transport.resume_reading()
         self._answer_all()

@@ -87,7 +87,7 @@ class Monitor:
         return total
 
     def total_traffic(self) -> Traffic:
-        """The same of all accounts."""
+        """The traffic of all accounts together."""
         total = Traffic(slow=self.engine.slow_consumers)
         for ended in self.engine.ended_traffic.values():
             total.add(ended)

@@ -135,7 +135,7 @@ class OverlayFile:
         """Nothing is held open."""
 
     def close(self) -> None:
-        """The same."""
+        """Release the files."""
 
 
 class OverlayDisk:

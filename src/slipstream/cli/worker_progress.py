@@ -18,7 +18,7 @@ BARS_MAX = 8  # more workers share one bar
 REDRAW_SECONDS = 0.1
 
 
-class Tally:
+class WorkerProgress:
     """One worker's count. `path` may be "", when nobody looks."""
 
     def __init__(self, path: str, worker: int) -> None:
@@ -29,20 +29,21 @@ class Tally:
         self._worker = worker
 
     def add(self, count: int) -> None:
-        """So many more are done."""
+        """Count `count` more that are done."""
         if self._slot is not None:
             self._slot[self._worker] += count
 
 
 @contextmanager
 def drawn(title: str, shares: list[int], wanted: bool) -> Iterator[str]:
-    """Draw the workers' progress on a terminal; gives the path for `Tally`, "" where none is."""
+    """Draw the workers' progress on a terminal; gives the path for `WorkerProgress`, "" without
+    one."""
     bar = count_bar(title)
     if bar.disable or not wanted:
         yield ""
         return
     with tempfile.TemporaryDirectory() as directory, bar:
-        path = Path(directory, "tally")
+        path = Path(directory, "progress")
         path.write_bytes(bytes(WIDTH * len(shares)))
         each = len(shares) <= BARS_MAX
         totals = shares if each else [sum(shares)]
