@@ -39,6 +39,7 @@ sys.meta_path.insert(0, Missing())
             "from slipstream.backups import open_place; open_place('s3://bucket/place')",
         ),
         ("tables", ["pyiceberg"], "import slipstream.tables"),
+        ("kombu", ["kombu"], "import slipstream.kombu"),
         (
             "otel",
             ["opentelemetry"],
