@@ -373,6 +373,7 @@ def test_somebody_logs_in_and_out(page: Page) -> None:
     page.get_by_label("Password").fill("any, for this server asks nobody")
     page.get_by_role("button", name="Log in").click()
     expect(page.locator(".server")).to_contain_text("as ann")
+    page.wait_for_load_state()  # its scripts, which the button needs
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
 

@@ -158,7 +158,7 @@ def test_a_specification_that_says_too_little_is_named(tmp_path: Path) -> None:
 def test_a_run_that_is_stopped_leaves_no_process_behind(tmp_path: Path) -> None:
     stubborn = "trap '' INT TERM; sleep 300"
     line = ["sh", "-c", f"sh -c \"{stubborn}\" & trap 'exit 0' INT; echo ready; wait"]
-    run = Run(line, dict(os.environ), tmp_path, retry_timeout=0.2)
+    run = Run(line, dict(os.environ), tmp_path, stop_timeout=0.2)
     assert next(run.lines(lambda: None)) == "ready\n"
     run.stop()
     assert not run.is_running
