@@ -106,21 +106,21 @@ def _read(side: _Side, data: bytes, salt: int, base: int, at: int) -> list[objec
 
 def _gathered(side: _Side, data: bytes, salt: int, base: int) -> list[object]:
     ids, offsets = side.columns.Column(), side.columns.Column()
-    subjects, tally = side.index.SubjectIndex(), side.record.Tally()
+    subjects, counts = side.index.SubjectIndex(), side.record.RunCounts()
     base %= 2**62
     ends = []
     at = 0
     while at >= 0:
-        at = side.record.gather(data, at, salt, subjects, base, ids, offsets, tally)
+        at = side.record.read_run(data, at, salt, subjects, base, ids, offsets, counts)
         ends.append(at)
         at = side.record.next_whole(data, at, salt, ids.size)
-    if ids.size != offsets.size or ids.size != tally.messages:
+    if ids.size != offsets.size or ids.size != counts.messages:
         raise Finding("the columns of a run of records have different lengths")
     out = side.buffer.OutBuffer()
     for place in range(0, ids.size, 3):
         ids.set(place, 0xFFFFFFFF)
     fresh = side.record.copy_used(data, ids, offsets, out, 32)
-    counted: list[Any] = [getattr(tally, name) for name in _COUNTED]
+    counted: list[Any] = [getattr(counts, name) for name in _COUNTED]
     return [ends, [fresh.get(i) for i in range(fresh.size)], out.take(), counted, subjects.live]
 
 

@@ -184,8 +184,21 @@ def test_purge_and_get_are_there(connect: Connect) -> None:
     assert queue.get() is None
 
 
-def test_celery_runs_tasks_and_retries_and_controls_its_workers(url: str) -> None:
-    celery = pytest.importorskip("celery", reason="celery is not installed")
+@pytest.fixture
+def celery() -> Iterator[Any]:
+    """Celery, which leaves the logging of other tests alone."""
+    found = pytest.importorskip("celery", reason="celery is not installed")
+    from celery.signals import setup_logging
+
+    def leave_alone(**_: object) -> None:
+        """Celery sets up no logging where somebody else does."""
+
+    setup_logging.connect(leave_alone)
+    yield found
+    setup_logging.disconnect(leave_alone)
+
+
+def test_celery_runs_tasks_and_retries_and_controls_its_workers(url: str, celery: Any) -> None:
     from celery.contrib.testing.worker import start_worker
 
     app = celery.Celery("tests", broker=url, backend="rpc://", set_as_current=False)
