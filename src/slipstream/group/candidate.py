@@ -1,0 +1,169 @@
+"""How a member becomes leader: ask, take the register, seal a majority, fetch the log's end.
+
+    ASKING     would a majority let itself be sealed? Else it follows somebody, and nothing happens:
+               a server that was cut off does not depose a healthy leader when it returns.
+    TAKING     the register: (epoch + 1, me). It makes the leader of an epoch unique.
+    SEALING    a majority, itself included, refuses all earlier leaders from then on.
+    FETCHING   of their ends the highest one, by epoch and then by index, has all that is committed.
+               What is missing of it here is fetched; what contradicts it goes.
+    READY      to be the leader
+
+One attempt takes a bounded time; the next one takes a new epoch.
+"""
+
+from enum import Enum, auto
+
+from slipstream.errors import CorruptionError
+from slipstream.group.lease import Settings
+from slipstream.group.log_replica import LogReplica
+from slipstream.group.messages import (
+    BEGINNING,
+    AskSeal,
+    Fetch,
+    Fetched,
+    Mark,
+    Message,
+    RegisterValue,
+    Seal,
+    Sealed,
+    WouldSeal,
+)
+from slipstream.group.outbox import Outbox
+from slipstream.group.register import Register
+
+
+class Stage(Enum):
+    """How far an attempt is."""
+
+    ASKING = auto()
+    TAKING = auto()
+    SEALING = auto()
+    FETCHING = auto()
+    READY = auto()
+
+
+class Candidate:
+    """One attempt. `epoch` is the last one that is known; the candidate wants the one after it."""
+
+    def __init__(
+        self,
+        name: str,
+        epoch: int,
+        members: tuple[str, ...],
+        log: LogReplica,
+        register: Register,
+        outbox: Outbox,
+        settings: Settings,
+        now: int,
+        is_successor: bool = False,
+    ) -> None:
+        self.epoch = epoch + 1
+        self._name = name
+        self._members = members
+        self._log = log
+        self._register = register
+        self._outbox = outbox
+        self._settings = settings
+        self._attempt = now
+        self._asked_at = now
+        self._ends_at = now + settings.attempt
+        self._granted: set[str] = set()
+        self._ends: dict[str, Mark] = {}  # of the members that are sealed
+        self._best = BEGINNING
+        self._after = 0  # index after which entries were asked for last
+        self.stage = Stage.ASKING
+        if is_successor:  # the leader itself says that nobody leads any more
+            self._take(now)
+        else:
+            self._ask()
+
+    def _is_majority(self, members: set[str]) -> bool:
+        return self._name in members and len(members) > len(self._members) // 2
+
+    def _ask(self) -> None:
+        """Ask whoever has not answered what this stage is about."""
+        match self.stage:
+            case Stage.ASKING:
+                self._send_unless(self._granted, AskSeal(self._attempt))
+            case Stage.SEALING:
+                self._send_unless(set(self._ends), Seal(self.epoch))
+            case Stage.FETCHING:
+                self._fetch(self._log.common_with(self._best))
+
+    def _send_unless(self, answered: set[str], message: Message) -> None:
+        for member in self._members:
+            if member not in answered:
+                self._outbox.send(member, message)
+
+    def tick(self, now: int) -> bool:
+        """Ask again; False once the attempt has taken too long."""
+        if now >= self._asked_at + self._settings.retry:
+            self._asked_at = now
+            self._ask()
+        return now < self._ends_at
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def would_seal(self, now: int, sender: str, message: WouldSeal) -> None:
+        """A member follows nobody."""
+        if self.stage is Stage.ASKING and message.attempt == self._attempt:
+            self._granted.add(sender)
+            if self._is_majority(self._granted):
+                self._take(now)
+
+    def _take(self, now: int) -> None:
+        self.stage = Stage.TAKING
+        value = RegisterValue(self.epoch, self._name, self._members)
+        self._register.compare_and_set(now, value)
+
+    def look_at_register(self, now: int) -> bool:
+        """What has become of it; False if somebody else was quicker."""
+        outcome = self._register.outcome
+        if self.stage is not Stage.TAKING or outcome is None:
+            return True
+        if outcome.is_set:
+            self.stage = Stage.SEALING
+            self._ask()
+            return True
+        self.epoch = outcome.value.epoch + 1
+        if outcome.value.leader == self._name:  # an attempt of an earlier process, or one given up
+            self._take(now)
+            return True
+        return False
+
+    def sealed(self, sender: str, message: Sealed) -> None:
+        """A member refuses earlier leaders, and says where its log ends."""
+        if self.stage is Stage.SEALING and message.epoch == self.epoch:
+            self._ends[sender] = message.end
+            if self._is_majority(set(self._ends)):
+                self._best = max(self._ends.values())
+                self.stage = Stage.FETCHING
+                self._fetch(self._log.common_with(self._best))
+
+    def _fetch(self, after: int) -> None:
+        """Ask for the entries after that index, unless everything is here."""
+        if self._log.mark(self._best.index) == self._best:
+            self.stage = Stage.READY
+            return
+        self._after = after
+        for member, end in self._ends.items():
+            if end == self._best:
+                self._outbox.send(member, Fetch(self.epoch, after + 1, self._settings.entries_max))
+
+    def fetched(self, message: Fetched) -> None:
+        """A sealed member has sent a piece of its log. Raises `CorruptionError`."""
+        if self.stage is not Stage.FETCHING or message.epoch != self.epoch:
+            return
+        if message.after.index != self._after:
+            return  # of an earlier question
+        before = self._log.end
+        if self._log.append(message.after, message.entries) is None:
+            if message.after.index <= self._log.committed:
+                raise CorruptionError(
+                    f"entry {message.after.index} is committed here, and another one is where the "
+                    "log is latest: this server takes no part in the group any more; compare the "
+                    "stores"
+                )
+            self._fetch(self._log.common_with(message.after))
+        elif self._log.end != before:
+            self._fetch(self._log.end.index)

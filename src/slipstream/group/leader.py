@@ -1,0 +1,188 @@
+"""What a leader does: send entries, count synced copies, hold its lease, hand over.
+
+Its first entry is empty and of its own epoch. It serves once that is committed: then everything
+before it is, too. An entry of an earlier epoch that is on a majority is not committed by that: a
+later leader may have been elected without it, and may return. So only entries of its own epoch are
+counted, and those before them follow (Raft's figure 8).
+
+Entries keep the epoch in which they were made. To write the log's end anew under the new epoch, as
+designs for quorum logs say, would have a half-written end outrank a longer one that is committed.
+"""
+
+from slipstream.group.lease import Lease, Settings
+from slipstream.group.log_replica import LogReplica
+from slipstream.group.messages import (
+    Append,
+    Appended,
+    Heard,
+    Heartbeat,
+    Mark,
+    Missing,
+    Release,
+    make_entry,
+)
+from slipstream.group.outbox import Outbox
+
+UNANSWERED_MAX = 1024  # entries on their way to one follower
+
+
+class _Follower:
+    """How far another server is, as the leader knows it; and the leader's own copy."""
+
+    def __init__(self, end: int) -> None:
+        self.sent = end  # index up to which entries were sent
+        self.agreed = end  # ... up to which it seems to have the leader's log
+        self.is_sure = False  # ... or has it: only then is more than one message sent at a time
+        self.synced = 0  # ... up to which it has it, synced
+        self.moved_at = 0  # ns: when it came further, or entries were sent once more
+        self.moved_back_at = 0  # ns: when it turned out to have less
+        self.asks = 0  # its last `Heard.asks`
+
+
+class Leader:
+    """A member while it leads `epoch`. `name` is its own."""
+
+    def __init__(
+        self,
+        name: str,
+        epoch: int,
+        members: tuple[str, ...],
+        log: LogReplica,
+        outbox: Outbox,
+        settings: Settings,
+        now: int,
+    ) -> None:
+        self.epoch = epoch
+        self.successor = ""  # to whom it is about to hand over
+        self._name = name
+        self._log = log
+        self._outbox = outbox
+        self._settings = settings
+        self._followers = {member: _Follower(log.end.index) for member in members}
+        self._lease = Lease(members, settings, now)
+        self._beat_at = now
+        self._hand_over_until = 0
+        self._start = self._append(b"").index  # what its epoch begins with
+        self._beat(now)
+
+    # -- serving ---------------------------------------------------------------------------------
+
+    @property
+    def serves(self) -> bool:
+        """Whether all that earlier leaders have answered for is known to be committed here."""
+        return self._log.committed >= self._start
+
+    def may_read(self, now: int) -> bool:
+        """Whether what is committed here is all that is committed anywhere."""
+        return self.serves and self._lease.is_held(now)
+
+    def append(self, body: bytes) -> Mark:
+        """A new entry, which is not committed yet."""
+        return self._append(body)
+
+    def _append(self, body: bytes) -> Mark:
+        end = self._log.end
+        entry = make_entry(self.epoch, end, body)
+        self._log.append(end, (entry,))
+        self._outbox.send_synced(self._name, Appended(self.epoch, entry.index))
+        return entry.mark
+
+    def send_entries(self) -> None:
+        """Send to each follower what it was not sent yet."""
+        for member, follower in self._followers.items():
+            if member == self._name:
+                continue
+            count = UNANSWERED_MAX if follower.is_sure else 1
+            last = min(self._log.end.index, follower.agreed + count)
+            while follower.sent < last:
+                after = self._log.mark(follower.sent)
+                assert after is not None, "a leader has no damaged entries"
+                entries = self._log.read(follower.sent + 1, self._settings.entries_max)
+                self._outbox.send(member, Append(self.epoch, after, entries))
+                follower.sent += len(entries)
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def appended(self, now: int, sender: str, message: Appended) -> None:
+        """A copy has come further."""
+        follower = self._followers[sender]
+        follower.is_sure |= message.index >= follower.agreed
+        if message.index > follower.synced:
+            follower.synced = message.index
+            follower.agreed = max(follower.agreed, message.index)
+            follower.sent = max(follower.sent, message.index)
+            follower.moved_at = now
+            self._commit()
+
+    def _commit(self) -> None:
+        index = self._index_on_majority()
+        mark = self._log.mark(index)
+        if index > self._log.committed and mark is not None and mark.epoch == self.epoch:
+            self._log.commit(index)
+
+    def _index_on_majority(self) -> int:
+        """The highest index up to which a majority has this log, synced."""
+        synced = sorted((one.synced for one in self._followers.values()), reverse=True)
+        return synced[len(synced) // 2]
+
+    def missing(self, now: int, sender: str, message: Missing) -> None:
+        """A follower needs earlier entries first."""
+        follower = self._followers[sender]
+        is_late = follower.is_sure or message.index >= follower.agreed
+        if is_late and now < follower.moved_back_at + self._settings.retry:
+            return  # what it needs is on its way again
+        follower.is_sure = False
+        follower.moved_back_at = now
+        follower.sent = follower.agreed = min(message.index, self._log.end.index)
+        follower.synced = min(follower.synced, message.index)
+        follower.moved_at = now
+
+    def heard(self, sender: str, message: Heard) -> None:
+        """A member has promised not to be sealed."""
+        self._lease.heard(sender, message.sent_at)
+        self._followers[sender].asks = message.asks
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def tick(self, now: int) -> None:
+        """Send what is due."""
+        if now >= self._beat_at:
+            self._beat(now)
+        for member, follower in self._followers.items():
+            is_behind = member != self._name and follower.synced < follower.sent
+            if is_behind and now >= follower.moved_at + self._settings.retry:
+                follower.sent = follower.agreed
+                follower.is_sure = False
+                follower.moved_at = now
+
+    def _beat(self, now: int) -> None:
+        self._beat_at = now + self._settings.heartbeat
+        for member, follower in self._followers.items():
+            committed, end = self._log.committed, self._log.end.index
+            beat = Heartbeat(self.epoch, now, committed, end, follower.asks)
+            self._outbox.send(member, beat)
+
+    def is_cut_off(self, now: int) -> bool:
+        """Whether others should lead: no majority has answered for long, although they may hear
+        this server."""
+        return self._lease.is_lost(now)
+
+    # -- handing over ----------------------------------------------------------------------------
+
+    def hand_over(self, now: int, successor: str) -> None:
+        """Take no more entries; step down once `successor` has all, see `is_handed_over`."""
+        self.successor = successor
+        self._hand_over_until = now + self._settings.promise
+
+    def is_handed_over(self, now: int) -> bool:
+        """Whether the successor has all entries; if that takes too long, nothing comes of it."""
+        if self.successor and now >= self._hand_over_until:
+            self.successor = ""
+        if not self.successor:
+            return False
+        return self._followers[self.successor].synced == self._log.end.index
+
+    def release(self) -> None:
+        """Tell everybody that the epoch is over."""
+        for member in self._followers:
+            self._outbox.send(member, Release(self.epoch, self.successor))

@@ -1,0 +1,76 @@
+"""Leases: a leader that a majority has answered a moment ago knows that nobody else leads.
+
+A member that hears the leader promises not to be sealed for `Settings.promise` by its own clock.
+The leader counts a shorter time, from before it asked: the promise divided by how much faster the
+member's clock may run than its own. Clocks are never compared, and none of them tells the date: a
+driver hands in a clock that only goes forward (CLOCK_MONOTONIC). A member that starts may have
+promised something before, and lets as much time pass before it can be sealed.
+"""
+
+import msgspec
+
+from slipstream.model.durations import MILLISECOND
+
+
+class Settings(msgspec.Struct, kw_only=True, frozen=True):
+    """How long things take, in ns, and how much goes into a message."""
+
+    heartbeat: int = 80 * MILLISECOND  # from one to the next
+    promise: int = 1200 * MILLISECOND  # for which a member will not be sealed
+    rate_max: float = 2.0  # how much faster or slower than true time a clock may run
+    retry: int = 100 * MILLISECOND  # after which what was not answered is sent again
+    attempt: int = 1500 * MILLISECOND  # after which a candidate begins anew
+    entries_max: int = 64  # in one message
+
+    @property
+    def lease(self) -> int:
+        """For which a leader holds a promise, by its own clock, from when it asked for it."""
+        return int(self.promise / self.rate_max**2)
+
+
+class SealPromise:
+    """A member's promise to the leader that it follows: not to be sealed until then."""
+
+    def __init__(self, until: int) -> None:
+        self._epoch = 0
+        self._until = until
+
+    def renew(self, epoch: int, until: int) -> None:
+        """The leader of `epoch` was heard."""
+        self._epoch = epoch
+        self._until = max(self._until, until)
+
+    def release(self, epoch: int) -> None:
+        """The leader of `epoch` does not need it any more."""
+        if epoch == self._epoch:
+            self._until = 0
+
+    def is_over(self, now: int) -> bool:
+        """Whether the member may be sealed."""
+        return now >= self._until
+
+
+class Lease:
+    """What a leader holds: when it asked the question that each member answered last."""
+
+    def __init__(self, members: tuple[str, ...], settings: Settings, now: int) -> None:
+        self._heard = dict.fromkeys(members, now - settings.lease)
+        self._settings = settings
+
+    def heard(self, member: str, sent_at: int) -> None:
+        """A member has promised, and was asked at `sent_at`."""
+        self._heard[member] = max(self._heard[member], sent_at)
+
+    @property
+    def since(self) -> int:
+        """When a majority was asked that has answered."""
+        latest = sorted(self._heard.values(), reverse=True)
+        return latest[len(latest) // 2]
+
+    def is_held(self, now: int) -> bool:
+        """Whether nobody else can lead now."""
+        return now < self.since + self._settings.lease
+
+    def is_lost(self, now: int) -> bool:
+        """Whether no majority has answered for so long that others should try."""
+        return now >= self.since + self._settings.promise

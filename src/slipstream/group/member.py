@@ -1,0 +1,393 @@
+"""One server of a group, whole: time, messages and results of the disk in; messages and jobs out.
+
+    receive(now, sender, message)     tick(now)     synced(now, job)     append(now, body)
+        -> take_messages(), take_job()                                   -> is_committed(mark)
+
+A member follows a leader, is a candidate, or leads. Each input is handled to its end; what it says
+to itself goes the way of all messages, so its own promises, seals and copies count like those of
+others, once they are synced. `now` is in ns by a clock of the server's own that only goes forward.
+
+A server that fails (its disk has, or its log contradicts what is committed) says why in `failed`,
+and is silent from then on. A member is opened with what the disk has; `State()` founds a group.
+None is for a disk that is empty although it should not be: nobody knows what it has promised, so it
+takes no part.
+"""
+
+from random import Random
+
+import msgspec
+
+from slipstream.errors import CorruptionError, Error
+from slipstream.group.candidate import Candidate, Stage
+from slipstream.group.leader import Leader
+from slipstream.group.lease import SealPromise, Settings
+from slipstream.group.log_replica import LogReplica
+from slipstream.group.members_register import MembersRegister
+from slipstream.group.messages import (
+    Accept,
+    Accepted,
+    Append,
+    Appended,
+    AskSeal,
+    Entry,
+    Fetch,
+    Fetched,
+    Heard,
+    Heartbeat,
+    Mark,
+    Message,
+    Missing,
+    Outbid,
+    Prepare,
+    Promise,
+    Refused,
+    Release,
+    Seal,
+    Sealed,
+    WouldSeal,
+    is_chain,
+)
+from slipstream.group.outbox import DiskJob, Outbox, State
+from slipstream.group.register import Register
+from slipstream.model.durations import SECOND
+
+NOTE_EVERY = SECOND  # ns: how often a server at rest notes how far its log is synced
+
+
+class NotLeaderError(Error):
+    """This server does not lead the group, or not yet."""
+
+
+class Member:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        name: str,
+        members: tuple[str, ...],
+        state: State | None,
+        stored: list[Entry | None],
+        now: int,
+        random: Random,
+        settings: Settings | None = None,
+        register: Register | None = None,
+    ) -> None:
+        self.name = name
+        self.members = members
+        self.leader_name = ""  # as far as it knows
+        self.failed = "" if state else "the disk is empty: what this server has promised is lost"
+        self._settings = settings or Settings()
+        self._random = random
+        self._outbox = Outbox(state or State())
+        self.log = LogReplica(self._outbox, stored)
+        self._register = register or MembersRegister(name, members, self._outbox, self._settings)
+        self._known = self._outbox.state.sealed  # the latest epoch that was heard of
+        is_alone = len(members) == 1
+        self._promise = SealPromise(now if is_alone else now + self._settings.promise)
+        self._candidate: Candidate | None = None
+        self._leader: Leader | None = None
+        self._deadline = now  # when it becomes a candidate if it hears of no leader
+        self._asks = 0 if self.log.is_whole else random.getrandbits(62) + 1
+        self._repair_at = now
+        self._note_at = now
+        self._messages: list[tuple[str, Message]] = []
+        if not is_alone:
+            self._wait(now)
+        self._finish_turn(now)
+
+    # -- what a driver asks ----------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """In which it serves as leader; 0 if it does not."""
+        return self._leader.epoch if self._leader is not None and self._leader.serves else 0
+
+    @property
+    def committed(self) -> int:
+        """The index up to which entries are committed, as far as it knows."""
+        return self.log.committed
+
+    def append(self, now: int, body: bytes) -> Mark:
+        """Have a new entry; see `is_committed`. Raises `NotLeaderError`."""
+        leader = self._leader
+        if leader is None or not leader.serves or leader.successor:
+            raise NotLeaderError(f"{self.name} does not lead the group: ask {self.leader_name}")
+        mark = leader.append(body)
+        self._finish_turn(now)
+        return mark
+
+    def is_committed(self, mark: Mark) -> bool:
+        """Whether an entry of this server's `epoch` is committed; once it leads no more, it cannot
+        say so of what was not."""
+        return mark.epoch == self.epoch and mark.index <= self.log.committed
+
+    def may_read(self, now: int) -> bool:
+        """Whether all that is committed anywhere is committed here, so that reads are answered."""
+        return self._leader is not None and self._leader.may_read(now)
+
+    def hand_over(self, now: int, successor: str) -> None:
+        """Have another member lead, soon. Raises `NotLeaderError`."""
+        if self._leader is None or successor == self.name:
+            raise NotLeaderError(f"{self.name} has nothing to hand over to {successor}")
+        self._leader.hand_over(now, successor)
+        self._finish_turn(now)
+
+    # -- inputs ----------------------------------------------------------------------------------
+
+    def receive(self, now: int, sender: str, message: Message) -> None:
+        """A message has come; of a server that is no member it is ignored."""
+        if not self.failed and sender in self.members:
+            self._handle(now, sender, message)
+            self._finish_turn(now)
+
+    def synced(self, now: int, job: int) -> None:
+        """A job is durable."""
+        if not self.failed:
+            self.log.job_synced()
+            self._outbox.synced(job)
+            self._finish_turn(now)
+
+    def fail(self, why: str) -> None:
+        """The disk has failed. What it was to write may be there or not: it is final."""
+        self.failed = why
+        self._leader = self._candidate = None
+        self._messages = []
+
+    def tick(self, now: int) -> None:
+        """Time has gone by; to be called several times in each `Settings.heartbeat`."""
+        if self.failed:
+            return
+        self._register.tick(now)
+        if self._leader is not None:
+            self._leader.tick(now)
+            if self._leader.is_handed_over(now) or self._leader.is_cut_off(now):
+                self._step_down(now)
+        elif self._candidate is not None:
+            if not self._candidate.tick(now):
+                self._follow(now, "")
+        elif now >= self._deadline:
+            self._stand(now)
+        if self.log.damaged and now >= self._repair_at:
+            self._repair_at = now + self._settings.retry
+            self._ask_repair()
+        if now >= self._note_at:
+            self._note_at = now + NOTE_EVERY
+            self._note()
+        self._finish_turn(now)
+
+    # -- outputs ---------------------------------------------------------------------------------
+
+    def take_messages(self) -> list[tuple[str, Message]]:
+        """What is to be sent, each with its receiver; never to itself."""
+        messages, self._messages = self._messages, []
+        return messages
+
+    def take_job(self) -> DiskJob | None:
+        """The next job for the disk, if there is one; jobs are synced in their order."""
+        if self.failed or not self._outbox.has_job:
+            return None
+        job = self._outbox.take_job(*self.log.progress())
+        self.log.job_taken()
+        return job
+
+    def _finish_turn(self, now: int) -> None:
+        """What is new is sent on; what it says to itself is heard."""
+        while not self.failed:
+            if self._leader is not None:
+                self._leader.send_entries()
+            messages = self._outbox.take_messages()
+            if not messages:
+                return
+            for receiver, message in messages:
+                if receiver != self.name:
+                    self._messages.append((receiver, message))
+                elif not self.failed:
+                    self._handle(now, receiver, message)
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def _handle(self, now: int, sender: str, message: Message) -> None:
+        try:
+            match message:
+                case Prepare() | Promise() | Accept() | Accepted() | Outbid():
+                    self._register.receive(sender, message)
+                    if self._candidate and not self._candidate.look_at_register(now):
+                        self._follow(now, "")
+                case AskSeal() | Seal() | Fetch():
+                    self._answer_candidate(now, sender, message)
+                case WouldSeal() | Sealed() | Fetched():
+                    self._hear_as_candidate(now, sender, message)
+                case Append() | Heartbeat() | Release():
+                    self._follow_leader(now, sender, message)
+                case Appended() | Missing() | Heard() | Refused():
+                    self._hear_as_leader(now, sender, message)
+        except CorruptionError as error:
+            self.fail(str(error))
+
+    def _answer_candidate(self, now: int, sender: str, message: AskSeal | Seal | Fetch) -> None:
+        match message:
+            case AskSeal(attempt):
+                if self.log.is_whole and self._promise.is_over(now):
+                    self._outbox.send(sender, WouldSeal(attempt))
+            case Seal(epoch):
+                self._seal(now, sender, epoch)
+            case Fetch(epoch, first, count):
+                after = self.log.mark(first - 1)
+                if after is not None:
+                    entries = self.log.read(first, count)
+                    self._outbox.send(sender, Fetched(epoch, after, entries))
+
+    def _seal(self, now: int, sender: str, epoch: int) -> None:
+        sealed = self.log.sealed
+        if epoch < sealed:
+            self._outbox.send(sender, Refused(epoch, sealed))
+            return
+        if not self.log.is_whole or (epoch > sealed and not self._promise.is_over(now)):
+            return  # it is asked again
+        self.log.seal(epoch)
+        if epoch > sealed and sender != self.name:
+            self._follow(now, "")
+        self._outbox.send_synced(sender, Sealed(epoch, self.log.end))
+
+    def _hear_as_candidate(
+        self, now: int, sender: str, message: WouldSeal | Sealed | Fetched
+    ) -> None:
+        if isinstance(message, Fetched):
+            if not is_chain(message.after, message.entries):
+                return
+            if not message.epoch:
+                for entry in message.entries:
+                    self.log.repair(entry)
+                return
+        candidate = self._candidate
+        if candidate is None:
+            return
+        match message:
+            case WouldSeal():
+                candidate.would_seal(now, sender, message)
+            case Sealed():
+                candidate.sealed(sender, message)
+            case Fetched():
+                candidate.fetched(message)
+        if candidate.stage is Stage.READY:
+            self._lead(now, candidate.epoch)
+
+    def _follow_leader(self, now: int, sender: str, message: Append | Heartbeat | Release) -> None:
+        epoch = message.epoch
+        if not self.log.seal(epoch):
+            self._outbox.send(sender, Refused(epoch, self.log.sealed))
+            return
+        if sender != self.name:
+            self._follow(now, sender)
+        match message:
+            case Append(_, after, entries):
+                self._append(sender, epoch, after, entries)
+            case Heartbeat(_, sent_at):
+                self._promise.renew(epoch, now + self._settings.promise)
+                self._outbox.send(sender, Heard(epoch, sent_at, self._asks))
+                self._hear_how_far(sender, message)
+            case Release(_, successor):
+                self._promise.release(epoch)
+                self.leader_name = ""
+                if successor == self.name:
+                    self._stand(now, is_successor=True)
+
+    def _append(self, sender: str, epoch: int, after: Mark, entries: tuple[Entry, ...]) -> None:
+        if not is_chain(after, entries):
+            return
+        index = self.log.append(after, entries)
+        if index is None:
+            self._outbox.send(sender, Missing(epoch, self.log.common_with(after)))
+        else:
+            self._outbox.send_synced(sender, Appended(epoch, index))
+
+    def _hear_how_far(self, sender: str, beat: Heartbeat) -> None:
+        self.log.commit(beat.committed)
+        if self.log.is_short and beat.end > self.log.end.index:
+            self._outbox.send(sender, Missing(beat.epoch, self.log.end.index))
+        if self._asks and beat.answers == self._asks:
+            self.log.holds_up_to(beat.end)
+            if self.log.is_whole:
+                self._asks = 0
+
+    def _hear_as_leader(
+        self, now: int, sender: str, message: Appended | Missing | Heard | Refused
+    ) -> None:
+        leader = self._leader
+        if isinstance(message, Refused):
+            self._known = max(self._known, message.sealed)
+            if leader is not None and message.sealed > leader.epoch:
+                self._step_down(now)
+            elif self._candidate is not None and message.sealed > self._candidate.epoch:
+                self._follow(now, "")
+            return
+        if leader is None or message.epoch != leader.epoch:
+            return
+        match message:
+            case Appended():
+                leader.appended(now, sender, message)
+            case Missing():
+                leader.missing(now, sender, message)
+            case Heard():
+                leader.heard(sender, message)
+
+    # -- who leads -------------------------------------------------------------------------------
+
+    def _wait(self, now: int) -> None:
+        """Become a candidate, but not before a leader had time to be heard; nor all at once."""
+        promise = self._settings.promise
+        self._deadline = now + promise + int(promise * self._random.random())
+
+    def _follow(self, now: int, leader: str) -> None:
+        """Follow a leader, or whoever it will be."""
+        self._leader = self._candidate = None
+        self.leader_name = leader
+        self._known = max(self._known, self.log.sealed)
+        self._wait(now)
+
+    def _stand(self, now: int, is_successor: bool = False) -> None:
+        """Become a candidate, if it may."""
+        self._wait(now)
+        if not self.log.is_whole:
+            return
+        value = self._outbox.state.value
+        epoch = max(self._known, self.log.sealed, value.epoch if value else 0)
+        self._candidate = Candidate(
+            self.name,
+            epoch,
+            self.members,
+            self.log,
+            self._register,
+            self._outbox,
+            self._settings,
+            now,
+            is_successor,
+        )
+
+    def _lead(self, now: int, epoch: int) -> None:
+        self._candidate = None
+        self.leader_name = self.name
+        self._leader = Leader(
+            self.name, epoch, self.members, self.log, self._outbox, self._settings, now
+        )
+
+    def _step_down(self, now: int) -> None:
+        """Lead no more, and say so."""
+        assert self._leader is not None
+        self._leader.release()
+        self._follow(now, "")
+
+    # -- the disk --------------------------------------------------------------------------------
+
+    def _ask_repair(self) -> None:
+        """Ask the others for what is damaged."""
+        for index in sorted(self.log.damaged, reverse=True)[:1]:
+            for member in self.members:
+                if member != self.name:
+                    self._outbox.send(member, Fetch(0, index, 1))
+
+    def _note(self) -> None:
+        """Have the disk know how far the log has come, if nothing else is to be written."""
+        synced, committed = self.log.progress()
+        state = self._outbox.state
+        self._outbox.keep(msgspec.structs.replace(state, synced=synced, committed=committed))

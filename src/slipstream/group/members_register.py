@@ -1,0 +1,146 @@
+"""The register on a majority of the group's servers: Paxos with ballots, for a single value.
+
+Each server is an acceptor: it keeps the latest ballot that it has promised, and what it has
+accepted with which ballot, and answers once that is synced. Who wants to change the value is a
+proposer, with a ballot of its own:
+
+    Prepare(b)    majority: Promise(b, accepted, value)    the value of the highest ballot stands
+    Accept(b, v)  majority: Accepted(b)                    v is that value, or the one after it
+
+If the value is not the expected one, it is accepted again unchanged: only what a majority has
+accepted with one ballot is known to stand. (Rystsov's CASPaxos; Lamport's synod for each change.)
+
+The proposer's own promise has to be among the majority before it asks anyone to accept. So after a
+crash it knows its last such ballot, and uses none twice.
+"""
+
+import msgspec
+
+from slipstream.group.lease import Settings
+from slipstream.group.messages import (
+    NO_BALLOT,
+    Accept,
+    Accepted,
+    Ballot,
+    Message,
+    Outbid,
+    Prepare,
+    Promise,
+    RegisterValue,
+)
+from slipstream.group.outbox import Outbox
+from slipstream.group.register import Outcome
+
+
+class MembersRegister:
+    """A server's part in it, as acceptor and as proposer; a `Register`."""
+
+    def __init__(
+        self, name: str, members: tuple[str, ...], outbox: Outbox, settings: Settings
+    ) -> None:
+        self._name = name
+        self._members = members
+        self._outbox = outbox
+        self._settings = settings
+        self._round = 0  # the highest that was heard of
+        self._proposal: _Proposal | None = None
+        self.outcome: Outcome | None = None
+
+    def compare_and_set(self, now: int, value: RegisterValue) -> None:
+        """See `Register`."""
+        self.outcome = None
+        self._propose(now, value)
+
+    def _propose(self, now: int, value: RegisterValue) -> None:
+        self._round = max(self._round, self._outbox.state.promised.round) + 1
+        self._proposal = _Proposal(Ballot(self._round, self._name), value, now)
+        self._ask(self._proposal)
+
+    def _ask(self, proposal: "_Proposal") -> None:
+        for member in self._members:
+            if member not in proposal.answers:
+                self._outbox.send(member, proposal.question())
+
+    def tick(self, now: int) -> None:
+        """See `Register`."""
+        proposal = self._proposal
+        if proposal is None or now < proposal.asked_at + self._settings.retry:
+            return
+        if proposal.is_outbid:
+            self._propose(now, proposal.wanted)
+        else:
+            proposal.asked_at = now
+            self._ask(proposal)
+
+    def receive(self, sender: str, message: Message) -> None:
+        """See `Register`."""
+        match message:
+            case Prepare(ballot):
+                self._prepare(sender, ballot)
+            case Accept(ballot, value):
+                self._accept(sender, ballot, value)
+            case Promise(ballot) | Accepted(ballot):
+                if self._proposal is not None and ballot == self._proposal.ballot:
+                    self._answered(self._proposal, sender, message)
+            case Outbid(ballot, promised):
+                self._round = max(self._round, promised.round)
+                if self._proposal is not None and ballot == self._proposal.ballot:
+                    self._proposal.is_outbid = True
+
+    # -- acceptor --------------------------------------------------------------------------------
+
+    def _prepare(self, sender: str, ballot: Ballot) -> None:
+        state = self._outbox.state
+        if ballot < state.promised:
+            self._outbox.send(sender, Outbid(ballot, state.promised))
+            return
+        self._outbox.keep(msgspec.structs.replace(state, promised=ballot))
+        self._outbox.send_synced(sender, Promise(ballot, state.accepted, state.value))
+
+    def _accept(self, sender: str, ballot: Ballot, value: RegisterValue) -> None:
+        state = self._outbox.state
+        if ballot < state.promised:
+            self._outbox.send(sender, Outbid(ballot, state.promised))
+            return
+        changed = msgspec.structs.replace(state, promised=ballot, accepted=ballot, value=value)
+        self._outbox.keep(changed)
+        self._outbox.send_synced(sender, Accepted(ballot))
+
+    # -- proposer --------------------------------------------------------------------------------
+
+    def _answered(self, proposal: "_Proposal", sender: str, message: Message) -> None:
+        if isinstance(message, Promise) != (proposal.chosen is None):
+            return  # late, or doubled
+        proposal.answers.add(sender)
+        if isinstance(message, Promise) and message.value and message.accepted > proposal.latest:
+            proposal.latest, proposal.current = message.accepted, message.value
+        if self._name not in proposal.answers or len(proposal.answers) <= len(self._members) // 2:
+            return
+        if proposal.chosen is None:
+            current = proposal.current or RegisterValue(0, "", self._members)
+            proposal.is_set = current.epoch == proposal.wanted.epoch - 1
+            proposal.chosen = proposal.wanted if proposal.is_set else current
+            proposal.answers = set()
+            self._ask(proposal)
+        else:
+            self.outcome = Outcome(proposal.is_set, proposal.chosen)
+            self._proposal = None
+
+
+class _Proposal:
+    """One ballot."""
+
+    def __init__(self, ballot: Ballot, wanted: RegisterValue, asked_at: int) -> None:
+        self.ballot = ballot
+        self.wanted = wanted
+        self.asked_at = asked_at  # ns
+        self.answers: set[str] = set()  # who has answered the question
+        self.latest = NO_BALLOT  # the highest one of the promises ...
+        self.current: RegisterValue | None = None  # ... and its value
+        self.chosen: RegisterValue | None = None  # what is to be accepted; None while it promises
+        self.is_set = False  # whether that is what was wanted
+        self.is_outbid = False
+
+    def question(self) -> Message:
+        """What to ask the members."""
+        return Accept(self.ballot, self.chosen) if self.chosen else Prepare(self.ballot)

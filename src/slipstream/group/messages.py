@@ -1,0 +1,243 @@
+"""What the servers of a group say to each other, each message typed once, and the log's entries.
+
+    candidate                member                      about
+    AskSeal            ->    WouldSeal                   would you let yourself be sealed now?
+    Prepare, Accept    ->    Promise, Accepted, Outbid   the register (`members_register`)
+    Seal               ->    Sealed                      refuse all leaders of earlier epochs
+    Fetch              ->    Fetched                     entries, to complete or repair a log
+
+    leader                   follower
+    Append             ->    Appended, Missing           entries; answered once they are synced
+    Heartbeat          ->    Heard                       the lease, and how far is committed
+    Release            ->                                I lead no more: forget what you promised me
+
+Who is sealed at a later epoch answers any of `Seal`, `Append` and `Heartbeat` with `Refused`. A
+message may be lost, late, doubled or overtaken; no answer to one is taken for an answer to another.
+"""
+
+import struct
+import zlib
+
+import msgspec
+
+_PLACE = struct.Struct("<IQI")
+
+
+class Mark(msgspec.Struct, array_like=True, frozen=True, order=True):
+    """Which entry it is. Of two ends of logs, the higher one has all that is committed."""
+
+    epoch: int
+    index: int
+    chain: int
+
+
+BEGINNING = Mark(0, 0, 0)  # before the first entry
+
+
+class Entry(msgspec.Struct, array_like=True, frozen=True):
+    """One entry of the log. It keeps its epoch for ever, whichever leaders send it on."""
+
+    epoch: int  # of the leader that made it
+    index: int  # from 1 on, no gaps
+    previous: int  # the chain of the entry before
+    chain: int  # checksum of all the rest
+    body: bytes  # empty in the first entry of each epoch, which says nothing else
+
+    @property
+    def mark(self) -> Mark:
+        """Which entry it is."""
+        return Mark(self.epoch, self.index, self.chain)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is what was written."""
+        return self.chain == _checksum(self.epoch, self.index, self.previous, self.body)
+
+
+def _checksum(epoch: int, index: int, previous: int, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(_PLACE.pack(epoch, index, previous)))
+
+
+def make_entry(epoch: int, after: Mark, body: bytes) -> Entry:
+    """The entry that follows `after`."""
+    index = after.index + 1
+    return Entry(epoch, index, after.chain, _checksum(epoch, index, after.chain, body), body)
+
+
+def is_chain(after: Mark, entries: tuple[Entry, ...]) -> bool:
+    """Whether the entries are whole, and follow `after` one by one."""
+    for entry in entries:
+        if entry.index != after.index + 1 or entry.previous != after.chain or not entry.is_whole:
+            return False
+        after = entry.mark
+    return True
+
+
+class Ballot(msgspec.Struct, array_like=True, frozen=True, order=True):
+    """The number of an attempt to change the register; no two attempts have the same one."""
+
+    round: int
+    member: str
+
+
+NO_BALLOT = Ballot(0, "")
+
+
+class RegisterValue(msgspec.Struct, array_like=True, frozen=True):
+    """What the register holds: who leads which epoch, and who is in the group."""
+
+    epoch: int
+    leader: str  # "" before the first epoch
+    members: tuple[str, ...]
+
+
+class _Message(msgspec.Struct, array_like=True, frozen=True, tag=True):
+    """A message; its name goes with it."""
+
+
+class AskSeal(_Message, frozen=True):
+    """Would you let yourself be sealed at any later epoch now?"""
+
+    attempt: int  # of the candidate; the answer has it, too
+
+
+class WouldSeal(_Message, frozen=True):
+    """I would. Who would not is silent."""
+
+    attempt: int
+
+
+class Prepare(_Message, frozen=True):
+    """Promise to accept nothing of an earlier ballot, and say what you have accepted."""
+
+    ballot: Ballot
+
+
+class Promise(_Message, frozen=True):
+    """Promised, and synced."""
+
+    ballot: Ballot
+    accepted: Ballot
+    value: RegisterValue | None
+
+
+class Accept(_Message, frozen=True):
+    """Have the register hold this."""
+
+    ballot: Ballot
+    value: RegisterValue
+
+
+class Accepted(_Message, frozen=True):
+    """Accepted, and synced."""
+
+    ballot: Ballot
+
+
+class Outbid(_Message, frozen=True):
+    """I have promised a later ballot."""
+
+    ballot: Ballot  # that is refused
+    promised: Ballot
+
+
+class Seal(_Message, frozen=True):
+    """I lead this epoch, says the register: refuse the leaders of earlier ones."""
+
+    epoch: int
+
+
+class Sealed(_Message, frozen=True):
+    """Sealed, and synced, with the log up to its end."""
+
+    epoch: int
+    end: Mark
+
+
+class Refused(_Message, frozen=True):
+    """I am sealed at a later epoch than yours."""
+
+    epoch: int  # that is refused
+    sealed: int
+
+
+class Append(_Message, frozen=True):
+    """Have these entries after that one, in place of whatever follows it."""
+
+    epoch: int  # of the leader, not of the entries
+    after: Mark
+    entries: tuple[Entry, ...]
+
+
+class Appended(_Message, frozen=True):
+    """My log is the leader's up to this index, and synced."""
+
+    epoch: int
+    index: int
+
+
+class Missing(_Message, frozen=True):
+    """I do not have the entry that yours were to follow."""
+
+    epoch: int
+    index: int  # try again after this one
+
+
+class Heartbeat(_Message, frozen=True):
+    """I lead: do not let yourself be sealed for a while."""
+
+    epoch: int
+    sent_at: int  # ns, by the leader's clock; the answer has it, too
+    committed: int  # index
+    end: int  # index of the last entry
+    answers: int  # the last `Heard.asks`
+
+
+class Heard(_Message, frozen=True):
+    """I will not."""
+
+    epoch: int
+    sent_at: int
+    asks: int  # not 0: how far does your log go, after you have heard this?
+
+
+class Release(_Message, frozen=True):
+    """I lead no more, and hold no promise to it."""
+
+    epoch: int
+    successor: str  # "" if it is for timers to say who leads next
+
+
+class Fetch(_Message, frozen=True):
+    """Say which entries you have from this index on."""
+
+    epoch: int  # of the candidate; 0 for a repair
+    first: int  # index
+    count: int
+
+
+class Fetched(_Message, frozen=True):
+    """Here they are, as many as fit."""
+
+    epoch: int
+    after: Mark  # the entry before
+    entries: tuple[Entry, ...]
+
+
+Message = (
+    AskSeal | WouldSeal | Prepare | Promise | Accept | Accepted | Outbid | Seal | Sealed | Refused
+    | Append | Appended | Missing | Heartbeat | Heard | Release | Fetch | Fetched
+)  # fmt: skip
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    """As bytes."""
+    return _ENCODER.encode(message)
+
+
+def decode(data: bytes) -> Message:
+    """From bytes. Raises `msgspec.DecodeError`."""
+    return _DECODER.decode(data)

@@ -1,0 +1,44 @@
+"""The register: one small value, who leads which epoch, that changes by compare-and-set.
+
+It is what makes the leader of an epoch unique. `members_register` keeps it on a majority of the
+group's own servers; an object store with conditional puts, or a bucket of a NATS cluster, can stand
+behind the same interface. Like all of this folder it does no I/O: what it is to send or to write
+leaves by the member's outbox, or by a driver that knows its kind.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from slipstream.group.messages import Message, RegisterValue
+
+__all__ = ["Outcome", "Register", "RegisterValue"]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a compare-and-set."""
+
+    is_set: bool
+    value: RegisterValue  # that the register holds now
+
+
+class Register(Protocol):
+    """A register, as a candidate sees it. One compare-and-set at a time."""
+
+    def compare_and_set(self, now: int, value: RegisterValue) -> None:
+        """Have it hold `value` if it holds the epoch before that one; see `outcome`. Takes the
+        place of an earlier call, which may take effect for all that."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Of the last call; None while it is not known.
+
+        `is_set` is said once at most of each epoch, and never of one that an earlier process of
+        this server has set: it may have led in it.
+        """
+
+    def receive(self, sender: str, message: Message) -> None:
+        """A message about the register has come, of another member or of this one."""
+
+    def tick(self, now: int) -> None:
+        """Time has gone by: ask again whoever has not answered."""

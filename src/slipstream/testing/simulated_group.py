@@ -1,0 +1,533 @@
+"""A group of servers under a seed: a network, disks, clocks and clients; and a ledger that watches.
+
+One `SimulatedGroup` is one life of a group of 1, 3 or 5 members. Faults come by chance, and clients
+append numbered entries and read through whoever leads. Then all faults end, and the group has to
+serve within 10 s; `GroupHistory` compares all the time what was answered with what there is.
+
+    SimulatedGroup(seed=4711, size=3).run(seconds=6)
+
+Time is real time; each server has a clock of its own, at half to twice the speed, and another one
+with the date, which jumps. Parts can be replaced to plant faults: `moves`, `now_of`, the members.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from random import Random
+
+from slipstream.group import (
+    DiskJob,
+    Entry,
+    Mark,
+    Member,
+    NotLeaderError,
+    Settings,
+    State,
+    decode,
+    encode,
+)
+from slipstream.model.durations import MILLISECOND, SECOND
+from slipstream.testing.group_history import GroupHistory
+from slipstream.testing.ledger import ViolationError
+from slipstream.testing.simulated_network import SimulatedNetwork
+
+TICK = 40 * MILLISECOND
+MOVE = 60 * MILLISECOND  # from one thing that happens to the next, on average
+CALM_MAX = 10 * SECOND  # from the end of all faults until the group serves
+SETTLE_MAX = 10 * SECOND  # ... until all servers have the same
+HISTORY_SHOWN = 40
+RATES = (0.5, 0.8, 1.0, 1.0, 1.25, 2.0)
+
+
+class LogDisk:
+    """The disk of one server: its entries and its state. What was not synced may go in a crash."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry | None] = []
+        self.state: State | None = State()
+        self.jobs: deque[DiskJob] = deque()  # to be done
+
+    def finish(self) -> DiskJob:
+        """Do the oldest job, and sync it."""
+        job = self.jobs.popleft()
+        for write in job.writes:
+            self._write(write.first, write.entries, write.is_end)
+        self.state = job.state
+        return job
+
+    def _write(self, first: int, entries: list[Entry], is_end: bool) -> None:
+        end = None if is_end else first - 1 + len(entries)
+        self.entries[first - 1 : end] = entries
+
+    def crash(self, random: Random) -> None:
+        """The power fails: the job that was under way is there in part, or whole, or not."""
+        job = self.jobs[0] if self.jobs else None
+        self.jobs.clear()
+        if job is None:
+            return
+        has_state = random.random() < 0.5
+        if has_state:
+            self.state = job.state
+        if job.is_state_first and not has_state:
+            return
+        for write in job.writes:
+            kept = random.randint(0, len(write.entries))
+            self._write(write.first, write.entries[:kept], write.is_end and random.random() < 0.7)
+            if kept > 1 and random.random() < 0.2:  # a hole
+                self.entries[write.first - 1 + random.randrange(kept)] = None
+            if kept < len(write.entries):
+                return
+
+    def damage(self, random: Random) -> None:
+        """Turn over a bit of an entry that was synced a while ago."""
+        synced = self.state.synced if self.state else 0
+        index = random.randint(max(1, synced - 5), synced) if synced else 0
+        entry = self.entries[index - 1] if 0 < index <= len(self.entries) else None
+        if entry is not None:
+            changed = Entry(entry.epoch, index, entry.previous, entry.chain ^ 1, entry.body)
+            self.entries[index - 1] = changed
+
+
+class Server:
+    """One server: a disk that stays, a member while it runs, a clock."""
+
+    def __init__(self, name: str, random: Random) -> None:
+        self.name = name
+        self.disk = LogDisk()
+        self.member: Member | None = None
+        self.life = 0  # how often it was started
+        self.waiting: dict[int, tuple[Mark, int]] = {}  # by number; index answered before it
+        self.checked = 0  # index up to which the ledger knows what it has committed
+        self.serves = 0  # the epoch that it leads
+        self.paused: list[Callable[[], None]] | None = None  # what has come meanwhile
+        self.sync_time = MILLISECOND
+        self.date_offset = 0  # ns by which the date has jumped
+        self._rate = random.choice(RATES)
+        self._base = (0, random.randrange(1000 * SECOND))  # real time and its own
+
+    def clock(self, now: int) -> int:
+        """Its own time, which goes forward only."""
+        real, own = self._base
+        return own + int((now - real) * self._rate)
+
+    def date(self, now: int) -> int:
+        """The time of day, which jumps."""
+        return self.clock(now) + self.date_offset
+
+    def change_rate(self, now: int, rate: float) -> None:
+        """Have its clock run at another speed from now on."""
+        self._base = (now, self.clock(now))
+        self._rate = rate
+
+
+class SimulatedGroup:
+    """See the module's text."""
+
+    def __init__(self, seed: int, size: int = 3, damage: bool = False) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.now = 0
+        self.ledger = GroupHistory()
+        self.story: list[str] = []
+        self.member_type: Callable[..., Member] = Member
+        names = tuple(f"n{number}" for number in range(1, size + 1))
+        self.network = SimulatedNetwork(self.random, names)
+        self.servers = {name: Server(name, self.random) for name in names}
+        self._number = 0
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._event_number = 0
+        self._has_faults = True
+        self._isolated = ""  # the leader that was cut off last
+        self._crash_share = self.random.choice((0.0, 0.0, 0.003, 0.01))  # of inputs, amid writing
+        self._alike = self.random.random() < 0.2  # timers of all servers fire together
+        self.settings = Settings(entries_max=self.random.choice((1, 3, 64)))
+        self.moves: list[tuple[int, Callable[[], None]]] = [
+            (30, self._append),
+            (3, self._cut),
+            (3, self._heal),
+            (3, self._isolate_leader),
+            (2, self._cut_link),
+            (3, self._turn_sides),
+            (1, self._lose_leader),
+            (2, self._crash),
+            (1, self._crash_all),
+            (2, self._pause),
+            (2, self._change_clock),
+            (2, self._slow_disk),
+            (1, self._fail_disk),
+            (2, self._hand_over),
+        ]
+        if damage and size > 1:  # nobody could repair it
+            self.moves += [(3, self._damage)]
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def _at(self, delay: int, event: Callable[[], None]) -> None:
+        self._event_number += 1
+        heapq.heappush(self._events, (self.now + delay, self._event_number, event))
+
+    def _step(self) -> None:
+        self.now, _, event = heapq.heappop(self._events)
+        event()
+
+    def run(self, seconds: float) -> "SimulatedGroup":
+        """Let things happen for so long, then come to rest. Raises `ViolationError`."""
+        try:
+            for server in self.servers.values():
+                self._start(server)
+            self._run_until(lambda: bool(self._leader()), 20 * SECOND, "begin")
+            self._at(0, self._move)
+            until = self.now + int(seconds * SECOND)
+            while self.now < until:
+                self._step()
+            self._come_to_rest()
+        except (ViolationError, AssertionError) as error:
+            story = "\n    ".join(self.story[-HISTORY_SHOWN:])
+            raise ViolationError(f"{error}\n  seed {self.seed}, after:\n    {story}") from error
+        return self
+
+    def _run_until(self, is_reached: Callable[[], bool], limit: int, what: str) -> None:
+        until = self.now + limit
+        while not is_reached():
+            if self.now > until:
+                raise ViolationError(f"stall: the group does not {what} {self._describe()}")
+            self._step()
+
+    def _describe(self) -> str:
+        return ", ".join(
+            f"{server.name} {member.failed or member.committed}"
+            for server in self._running()
+            if (member := server.member)
+        )
+
+    def _come_to_rest(self) -> None:
+        self._has_faults = False
+        self._note("faults end")
+        self.network.heal()
+        for server in self.servers.values():
+            self._resume(server)
+            server.sync_time = MILLISECOND
+            if server.member is None or server.member.failed:
+                self._kill(server)
+                self._start(server)
+        answered = len(self.ledger.answered)
+
+        def append() -> None:
+            if len(self.ledger.answered) == answered:
+                self._append()
+                self._at(100 * MILLISECOND, append)
+
+        append()
+        self._run_until(lambda: len(self.ledger.answered) > answered, CALM_MAX, "serve")
+        self._run_until(self._is_settled, SETTLE_MAX, "settle")
+        self.ledger.check()
+
+    def _is_settled(self) -> bool:
+        members = [server.member for server in self.servers.values()]
+        found = {one.committed if one else 0 for one in members}
+        return len(found) == 1 and found.pop() >= self.ledger.latest
+
+    def _note(self, text: str) -> None:
+        self.story.append(f"{self.now / SECOND:.3f} {text}")
+
+    # -- servers ---------------------------------------------------------------------------------
+
+    def now_of(self, server: Server) -> int:
+        """The time that a server hands to its member."""
+        return server.clock(self.now)
+
+    def _running(self) -> list["Server"]:
+        return [server for server in self.servers.values() if server.member is not None]
+
+    def _leader(self) -> Server | None:
+        """Some server that says it leads."""
+        leaders = [server for server in self._running() if server.serves]
+        return self.random.choice(leaders) if leaders else None
+
+    def _start(self, server: Server) -> None:
+        server.life += 1
+        server.checked = 0
+        names = tuple(self.servers)
+        server.member = self.member_type(
+            server.name,
+            names,
+            server.disk.state,
+            list(server.disk.entries),
+            self.now_of(server),
+            Random(self.seed if self._alike else self.random.random()),
+            self.settings,
+        )
+        self._note(f"{server.name} starts at {server.member.log.end}")
+        self._flush(server)
+        self._tick(server, server.life)
+
+    def _tick(self, server: Server, life: int) -> None:
+        def tick() -> None:
+            if server.member is not None:
+                server.member.tick(self.now_of(server))
+
+        self._input(server, life, tick)
+        if server.life == life:
+            self._at(TICK, lambda: self._tick(server, life))
+
+    def _input(self, server: Server, life: int, happens: Callable[[], None]) -> None:
+        """Something comes to a server; to one that is paused later, to one that is gone never."""
+        if server.life != life or server.member is None:
+            return
+        if server.paused is not None:
+            server.paused.append(lambda: self._input(server, life, happens))
+            return
+        happens()
+        self._flush(server)
+
+    def _flush(self, server: Server) -> None:
+        """Send, write and write down what an input has brought about."""
+        member = server.member
+        assert member is not None
+        for receiver, message in member.take_messages():
+            data = encode(message)
+            for delay in self.network.delays(server.name, receiver):
+                self._at(delay, self._delivery(server.name, self.servers[receiver], data))
+        job = member.take_job()
+        if job is not None:
+            server.disk.jobs.append(job)
+            if len(server.disk.jobs) == 1:
+                self._begin_job(server)
+        self._watch(server, member)
+        if self._has_faults and server.disk.jobs and self.random.random() < self._crash_share:
+            self._crash_one(server)
+
+    def _delivery(self, sender: str, receiver: Server, data: bytes) -> Callable[[], None]:
+        def deliver() -> None:
+            self._input(receiver, receiver.life, receive)
+
+        def receive() -> None:
+            if receiver.member is not None:
+                receiver.member.receive(self.now_of(receiver), sender, decode(data))
+
+        return deliver
+
+    def _begin_job(self, server: Server) -> None:
+        life = server.life
+
+        def finish() -> None:
+            if server.life != life or not server.disk.jobs:
+                return
+            job = server.disk.finish()
+            if server.disk.jobs:
+                self._begin_job(server)
+            self._input(server, life, lambda: synced(job.number))
+
+        def synced(number: int) -> None:
+            if server.member is not None:
+                server.member.synced(self.now_of(server), number)
+
+        self._at(self.random.randrange(server.sync_time // 10, server.sync_time), finish)
+
+    def _watch(self, server: Server, member: Member) -> None:
+        """Tell the ledger what is new."""
+        if member.committed > server.checked:
+            entries = member.log.read(server.checked + 1, member.committed - server.checked)
+            self.ledger.committed(server.name, server.checked + 1, entries)
+            server.checked += len(entries)
+        if member.failed:
+            raise ViolationError(f"corruption: {server.name} has found: {member.failed}")
+        epoch = member.epoch
+        if epoch != server.serves:
+            server.serves = epoch
+            self._note(f"{server.name} leads {epoch}" if epoch else f"{server.name} leads no more")
+            if epoch:
+                self.ledger.serves(server.name, member)
+        for number, (mark, after) in list(server.waiting.items()):
+            if member.is_committed(mark):
+                self._note(f"{server.name} has answered {number}, {mark.index}")
+                self.ledger.answered_append(server.name, epoch, number, mark, after)
+                self._check_reads()
+            if mark.epoch != epoch or member.is_committed(mark):
+                del server.waiting[number]
+
+    # -- what may happen -------------------------------------------------------------------------
+
+    def _move(self) -> None:
+        if not self._has_faults:
+            return
+        (move,) = self.random.choices(
+            [move for _, move in self.moves], [weight for weight, _ in self.moves]
+        )
+        move()
+        self._check_reads()
+        self._at(self.random.randrange(2 * MOVE), self._move)
+
+    def _append(self) -> None:
+        server = self._leader()
+        if server is None:
+            return
+        for _ in range(self.random.choice((1, 1, 1, 2, 5, 20))):
+            self._number += 1
+            self._input(server, server.life, self._appending(server, self._number))
+
+    def _appending(self, server: Server, number: int) -> Callable[[], None]:
+        after = self.ledger.latest
+
+        def append() -> None:
+            if server.member is None:
+                return
+            try:
+                mark = server.member.append(self.now_of(server), b"%d" % number)
+            except NotLeaderError:
+                return
+            server.waiting[number] = (mark, after)
+
+        return append
+
+    def _check_reads(self) -> None:
+        """Whoever would answer a read now has to know what was answered."""
+        for server in self._running():
+            member = server.member
+            if member and server.paused is None and member.may_read(self.now_of(server)):
+                self.ledger.may_read(server.name, member.epoch, member.committed)
+
+    def _cut(self) -> None:
+        self.network.cut_some()
+        self.network.worsen()
+        self._note(f"cut {sorted(self.network.cut)}")
+
+    def _isolate_leader(self) -> None:
+        """A leader is cut off; it does not know, and clients go on with it."""
+        server = self._leader()
+        if server is not None:
+            self._isolated = server.name
+            self._cut_off(server)
+
+    def _cut_off(self, server: Server) -> None:
+        self.network.cut = {
+            link
+            for other in self.servers
+            for link in ((server.name, other), (other, server.name))
+            if other != server.name
+        }
+        self._note(f"cut off {server.name}")
+
+    def _cut_link(self) -> None:
+        """A leader and one other do not hear each other; the rest hears both."""
+        server = self._leader()
+        other = self.random.choice(list(self.servers))
+        if server is not None and other != server.name:
+            self.network.cut = {(server.name, other), (other, server.name)}
+            self._note(f"cut {server.name} and {other}")
+
+    def _turn_sides(self) -> None:
+        """The leader that was cut off is back, and its successor is cut off; of the others, one may
+        forget what it knew."""
+        later = [one for one in self._running() if one.serves and one.name != self._isolated]
+        if not self._isolated or not later:
+            return
+        successor = max(later, key=lambda one: one.serves)
+        self._cut_off(successor)
+        others = [
+            one for one in self._running() if one.name not in (self._isolated, successor.name)
+        ]
+        if others and self.random.random() < 0.5:
+            self._crash_one(self.random.choice(others))
+        self._isolated = ""
+
+    def _lose_leader(self) -> None:
+        """The power fails everywhere; the leader comes back late."""
+        server = self._leader()
+        for one in self._running():
+            self._note(f"{one.name} crashes{', long' if one is server else ''}")
+            self._kill(one)
+            self._start_later(one, 8 * SECOND if one is server else 20 * MILLISECOND)
+
+    def _heal(self) -> None:
+        self.network.heal()
+        self._note("heal")
+
+    def _kill(self, server: Server) -> None:
+        server.life += 1
+        server.member = None
+        server.paused = None
+        server.waiting.clear()
+        server.serves = 0
+        server.disk.crash(self.random)
+
+    def _crash(self) -> None:
+        """The power of one server fails; more often of one that leads."""
+        server = self._leader() if self.random.random() < 0.4 else None
+        server = server or self.random.choice(list(self.servers.values()))
+        if server.member is None:
+            return
+        self._crash_one(server)
+
+    def _crash_one(self, server: Server) -> None:
+        self._note(f"{server.name} crashes")
+        self._kill(server)
+        self._start_later(server, self.random.choice((20 * MILLISECOND, 2 * SECOND)))
+
+    def _crash_all(self) -> None:
+        for server in self._running():
+            self._note(f"{server.name} crashes")
+            self._kill(server)
+            self._start_later(server, SECOND)
+
+    def _start_later(self, server: Server, time_max: int) -> None:
+        def start() -> None:
+            if server.member is None:
+                self._start(server)
+
+        self._at(self.random.randrange(time_max), start)
+
+    def _pause(self) -> None:
+        """A server does nothing for a while, and does not know."""
+        server = self.random.choice(list(self.servers.values()))
+        if server.paused is None and server.member is not None:
+            server.paused = []
+            life = server.life
+            self._note(f"{server.name} pauses")
+            self._at(
+                self.random.randrange(3 * SECOND),
+                lambda: self._resume(server) if server.life == life else None,
+            )
+
+    def _resume(self, server: Server) -> None:
+        waiting, server.paused = server.paused or [], None
+        for event in waiting:
+            event()
+
+    def _change_clock(self) -> None:
+        server = self.random.choice(list(self.servers.values()))
+        server.change_rate(self.now, self.random.choice(RATES))
+        server.date_offset += self.random.choice((-1, 1)) * self.random.randrange(5 * SECOND)
+
+    def _slow_disk(self) -> None:
+        server = self.random.choice(list(self.servers.values()))
+        server.sync_time = self.random.choice((1, 1, 30, 300)) * MILLISECOND
+
+    def _fail_disk(self) -> None:
+        """A sync fails, which is final: the server ends, and is started again later."""
+        server = self.random.choice(list(self.servers.values()))
+        if server.member is not None:
+            self._note(f"the disk of {server.name} fails")
+            server.member.fail("a sync has failed")
+            self._kill(server)
+            self._start_later(server, 2 * SECOND)
+
+    def _hand_over(self) -> None:
+        server = self._leader()
+        if server is None or server.paused is not None or server.member is None:
+            return
+        successor = self.random.choice(list(self.servers))
+        if successor != server.name:
+            self._note(f"{server.name} hands over to {successor}")
+            server.member.hand_over(self.now_of(server), successor)
+            self._flush(server)
+
+    def _damage(self) -> None:
+        """A bit of one server that is down is turned over; one at a time in the group."""
+        down = [server for server in self.servers.values() if server.member is None]
+        others = [server.member for server in self._running() if server.member]
+        if down and all(member.log.is_whole for member in others):
+            server = self.random.choice(down)
+            if len(down) == 1:
+                self._note(f"{server.name} has a damaged entry")
+                server.disk.damage(self.random)

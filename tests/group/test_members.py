@@ -1,0 +1,247 @@
+"""What single members of a group do and refuse; groups under faults are in tests/testing."""
+
+from random import Random
+
+import pytest
+
+from slipstream.group import Entry, Mark, Member, NotLeaderError, Settings, State
+from slipstream.group.leader import Leader
+from slipstream.group.lease import Lease, SealPromise
+from slipstream.group.log_replica import LogReplica
+from slipstream.group.messages import (
+    BEGINNING,
+    Accept,
+    Accepted,
+    Append,
+    Appended,
+    AskSeal,
+    Ballot,
+    Heartbeat,
+    Message,
+    Missing,
+    Outbid,
+    Prepare,
+    Promise,
+    Refused,
+    RegisterValue,
+    Seal,
+    Sealed,
+    WouldSeal,
+    decode,
+    encode,
+    make_entry,
+)
+from slipstream.group.outbox import Outbox
+from slipstream.model.durations import MILLISECOND, SECOND
+
+NAMES = ("n1", "n2", "n3")
+LATER = 10 * SECOND  # when no promise of a start holds any more
+
+
+def entries(*epochs: int) -> list[Entry]:
+    """A log with entries of these epochs."""
+    made: list[Entry] = []
+    after = BEGINNING
+    for number, epoch in enumerate(epochs, 1):
+        made.append(make_entry(epoch, after, b"%d" % number))
+        after = made[-1].mark
+    return made
+
+
+FOUNDED = State()
+
+
+def member(state: State | None = FOUNDED, stored: list[Entry | None] | None = None) -> Member:
+    """n1 of three, which has just started."""
+    return Member("n1", NAMES, state, stored or [], 0, Random(1))
+
+
+def answers(one: Member, message: Message, now: int = LATER) -> list[Message]:
+    """What n1 answers n2 before the disk has done anything, and after."""
+    one.receive(now, "n2", message)
+    return [answer for receiver, answer in one.take_messages() if receiver == "n2"]
+
+
+def finish_jobs(one: Member) -> list[Message]:
+    """Let the disk do all; what n2 is told then."""
+    while (job := one.take_job()) is not None:
+        one.synced(LATER, job.number)
+    return [answer for receiver, answer in one.take_messages() if receiver == "n2"]
+
+
+def test_a_seal_is_answered_once_it_is_synced_with_the_end_of_the_log() -> None:
+    log = entries(1, 1)
+    one = member(State(sealed=1), list(log))
+    assert answers(one, Seal(2)) == []
+    assert finish_jobs(one) == [Sealed(2, log[-1].mark)]
+
+
+def test_who_is_sealed_refuses_earlier_leaders() -> None:
+    one = member(State(sealed=3))
+    assert answers(one, Append(2, BEGINNING, tuple(entries(2)))) == [Refused(2, 3)]
+    assert answers(one, Heartbeat(2, 0, 0, 0, 0)) == [Refused(2, 3)]
+    assert answers(one, Seal(2)) == [Refused(2, 3)]
+
+
+def test_entries_are_answered_once_they_are_synced() -> None:
+    one = member()
+    assert answers(one, Append(1, BEGINNING, tuple(entries(1, 1)))) == []
+    assert finish_jobs(one) == [Appended(1, 2)]
+
+
+def test_entries_follow_only_the_very_entry_that_they_were_made_to_follow() -> None:
+    one = member(State(sealed=2), list(entries(1, 1, 1)))
+    other = entries(1, 2, 2)
+    assert answers(one, Append(2, other[1].mark, (other[2],))) == [Missing(2, 0)]
+    assert one.log.end.epoch == 1
+
+
+def test_entries_that_were_changed_on_the_way_are_dropped() -> None:
+    one = member()
+    (whole,) = entries(1)
+    changed = Entry(1, 1, whole.previous, whole.chain, b"else")
+    assert answers(one, Append(1, BEGINNING, (changed,))) == []
+    assert one.log.end == BEGINNING
+
+
+def test_who_hears_a_leader_lets_nobody_seal_it_for_a_while() -> None:
+    one = member(State(sealed=1))
+    answers(one, Heartbeat(1, 0, 0, 0, 0))
+    finish_jobs(one)
+    assert answers(one, AskSeal(7), LATER + SECOND) == []
+    answers(one, Seal(2), LATER + SECOND)
+    assert finish_jobs(one) == []
+    assert answers(one, AskSeal(7), LATER + 2 * SECOND) == [WouldSeal(7)]
+
+
+def test_who_has_just_started_may_have_promised_something() -> None:
+    one = member(State(sealed=1))
+    assert answers(one, AskSeal(1), SECOND) == []
+    assert answers(one, AskSeal(1), 2 * SECOND) == [WouldSeal(1)]
+
+
+def test_a_lease_is_shorter_than_the_promise_by_the_speed_of_two_clocks() -> None:
+    settings = Settings(promise=1200 * MILLISECOND, rate_max=2.0)
+    lease = Lease(NAMES, settings, 0)
+    lease.heard("n1", 5 * SECOND)
+    assert not lease.is_held(5 * SECOND)  # it is no majority
+    lease.heard("n2", 5 * SECOND)
+    assert lease.is_held(5 * SECOND + 299 * MILLISECOND)
+    assert not lease.is_held(5 * SECOND + 300 * MILLISECOND)
+
+
+def test_a_promise_is_released_by_the_leader_that_it_was_made_to() -> None:
+    promise = SealPromise(0)
+    promise.renew(4, SECOND)
+    promise.release(3)
+    assert not promise.is_over(SECOND - 1)
+    promise.release(4)
+    assert promise.is_over(0)
+
+
+def test_a_promise_of_the_register_is_answered_once_it_is_synced() -> None:
+    one = member()
+    value = RegisterValue(1, "n2", NAMES)
+    ballot = Ballot(3, "n2")
+    assert answers(one, Prepare(ballot)) == []
+    assert finish_jobs(one) == [Promise(ballot, Ballot(0, ""), None)]
+    assert answers(one, Prepare(Ballot(2, "n2"))) == [Outbid(Ballot(2, "n2"), ballot)]
+    assert answers(one, Accept(ballot, value)) == []
+    assert finish_jobs(one) == [Accepted(ballot)]
+
+
+def leader_of(epoch: int, log: list[Entry]) -> tuple[Leader, LogReplica, Outbox]:
+    """n1 leads, and has synced its log with the first entry of its epoch."""
+    outbox = Outbox(State(sealed=epoch))
+    replica = LogReplica(outbox, list(log))
+    leader = Leader("n1", epoch, NAMES, replica, outbox, Settings(), 0)
+    job = outbox.take_job(*replica.progress())
+    replica.job_taken()
+    replica.job_synced()
+    outbox.synced(job.number)
+    leader.appended(0, "n1", Appended(epoch, replica.end.index))
+    return leader, replica, outbox
+
+
+def test_an_entry_of_an_earlier_epoch_is_not_committed_by_counting_its_copies() -> None:
+    leader, log, _ = leader_of(4, entries(1, 2))
+    leader.appended(0, "n2", Appended(4, 2))
+    assert log.committed == 0
+    assert not leader.serves
+    leader.appended(0, "n2", Appended(4, 3))
+    assert log.committed == 3
+    assert leader.serves
+
+
+def test_one_member_is_counted_once() -> None:
+    leader, log, _ = leader_of(1, [])
+    for _ in range(3):
+        leader.appended(0, "n1", Appended(1, 1))
+    assert log.committed == 0
+
+
+def test_a_damaged_entry_is_repaired_by_the_one_whose_checksum_the_next_entry_names() -> None:
+    whole = entries(1, 1, 1)
+    log = LogReplica(Outbox(State(sealed=1, synced=3)), [whole[0], None, whole[2]])
+    assert log.damaged == {2}
+    assert not log.repair(make_entry(2, whole[0].mark, b"of another leader"))
+    assert log.repair(whole[1])
+    assert log.is_whole
+    assert log.end == whole[2].mark
+
+
+def test_a_damaged_entry_does_not_cost_those_behind_it() -> None:
+    whole = entries(1, 1, 1)
+    log = LogReplica(Outbox(State(sealed=1, synced=3)), [whole[0], None, whole[2]])
+    assert log.append(whole[0].mark, (whole[1],)) == 2
+    assert log.end == whole[2].mark
+
+
+def test_a_torn_end_is_cut_and_a_lost_one_is_known() -> None:
+    whole = entries(1, 1, 1)
+    torn = LogReplica(Outbox(State(sealed=1, synced=1)), [whole[0], None, whole[2]])
+    assert (torn.end, torn.is_whole) == (whole[0].mark, True)
+    lost = LogReplica(Outbox(State(sealed=1, synced=3)), [whole[0], whole[1], None])
+    assert (lost.end, lost.is_whole) == (whole[1].mark, False)
+
+
+@pytest.mark.parametrize("stored", [[None, *entries(1, 1)[1:]], [entries(1, 1)[0]]])
+def test_who_has_lost_something_counts_in_no_seal(stored: list[Entry | None]) -> None:
+    one = member(State(sealed=1, synced=2), stored)
+    answers(one, Seal(2))
+    assert finish_jobs(one) == []
+    assert answers(one, AskSeal(1)) == []
+
+
+def test_an_empty_disk_under_an_old_name_takes_no_part() -> None:
+    one = member(None)
+    assert one.failed
+    assert answers(one, Prepare(Ballot(1, "n2"))) == []
+    assert answers(one, Heartbeat(1, 0, 0, 0, 0)) == []
+
+
+def test_who_is_no_member_is_ignored() -> None:
+    one = member()
+    one.receive(LATER, "stranger", AskSeal(1))
+    assert one.take_messages() == []
+
+
+def test_a_follower_takes_no_entries_of_clients() -> None:
+    with pytest.raises(NotLeaderError):
+        member().append(LATER, b"1")
+
+
+def test_a_group_of_one_leads_as_soon_as_its_disk_says_so() -> None:
+    one = Member("n1", ("n1",), State(), [], 0, Random(1))
+    one.tick(0)
+    finish_jobs(one)
+    assert one.epoch == 1
+    mark = one.append(0, b"1")
+    assert not one.is_committed(mark)
+    finish_jobs(one)
+    assert one.is_committed(mark)
+
+
+def test_messages_are_bytes_and_back() -> None:
+    message = Append(3, Mark(2, 7, 9), tuple(entries(1)))
+    assert decode(encode(message)) == message

@@ -1,0 +1,232 @@
+"""Bugs that are planted into a group of servers, and found by the simulation of one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipstream.group import Entry, Mark
+from slipstream.group.candidate import Candidate, Stage
+from slipstream.group.leader import Leader
+from slipstream.group.lease import SealPromise
+from slipstream.group.log_replica import LogReplica
+from slipstream.group.member import Member
+from slipstream.group.members_register import MembersRegister
+from slipstream.group.messages import Appended, Seal, Sealed, make_entry
+from slipstream.group.outbox import Outbox
+from slipstream.testing.ledger import ViolationError
+from slipstream.testing.simulated_group import LogDisk, SimulatedGroup
+
+SECONDS = 8
+SEEDS_UNTIL_FOUND = 300
+
+
+def busy(seed: int, size: int = 3) -> SimulatedGroup:
+    """A life with more changes of leader than else, and crashes amid writing."""
+    group = SimulatedGroup(seed, size)
+    group.moves += [(6, group._crash), (6, group._cut), (4, group._heal), (4, group._slow_disk)]
+    group.moves += [(6, group._isolate_leader), (10, group._turn_sides), (3, group._lose_leader)]
+    group._crash_share = group.random.choice((0.003, 0.02))
+    return group
+
+
+LOST = ("history:", "durable:", "once:", "corruption:")  # what was committed is not, somewhere
+WRONG = (*LOST, "leader:", "read:", "order:")
+
+
+def is_found(kinds: tuple[str, ...], simulate: Callable[[int], SimulatedGroup] = busy) -> bool:
+    """Whether a few seeds come upon a violation of one of these kinds."""
+    for seed in range(SEEDS_UNTIL_FOUND):
+        try:
+            simulate(seed).run(SECONDS)
+        except ViolationError as error:
+            if str(error).startswith(kinds):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_found_where_nothing_is_planted(seed: int) -> None:
+    busy(seed, 3 + 2 * (seed % 2)).run(SECONDS)
+
+
+def answer_at_once(monkeypatch: pytest.MonkeyPatch, *kinds: type) -> None:
+    send_synced = Outbox.send_synced
+
+    def hasty(outbox: Outbox, receiver: str, message: Any) -> None:
+        (Outbox.send if isinstance(message, kinds) else send_synced)(outbox, receiver, message)
+
+    monkeypatch.setattr(Outbox, "send_synced", hasty)
+
+
+def test_entries_that_are_not_synced_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_at_once(monkeypatch, Appended)
+    assert is_found(LOST)
+
+
+def test_a_leader_that_serves_before_its_epoch_is_committed_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Leader, "serves", property(lambda leader: True))
+    assert is_found(("read:",))
+
+
+def test_a_chain_that_is_not_compared_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    append = LogReplica.append
+
+    def append_anywhere(log: LogReplica, after: Mark, entries: tuple[Entry, ...]) -> int | None:
+        return append(log, log.mark(after.index) or after, entries)
+
+    monkeypatch.setattr(LogReplica, "append", append_anywhere)
+    assert is_found(LOST)
+
+
+def test_an_answer_before_a_majority_has_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leader, "_index_on_majority", lambda leader: leader._log.synced)
+    assert is_found(LOST)
+
+
+def test_a_leader_that_takes_the_longest_log_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sealed = Candidate.sealed
+
+    def by_index(candidate: Candidate, sender: str, message: Sealed) -> None:
+        class Longest(dict[str, Mark]):
+            def values(self) -> Any:
+                latest = max(super().values(), key=lambda end: end.index)
+                return [latest]
+
+        if not isinstance(candidate._ends, Longest):
+            candidate._ends = Longest(candidate._ends)
+        sealed(candidate, sender, message)
+
+    monkeypatch.setattr(Candidate, "sealed", by_index)
+    assert is_found(LOST)
+
+
+def test_a_leader_that_seals_nobody_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Candidate,
+        "_is_majority",
+        lambda candidate, members: candidate.stage is Stage.SEALING or len(members) > 1,
+    )
+    assert is_found(WRONG)
+
+
+def test_a_leader_that_goes_on_in_its_epoch_after_a_crash_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    look = Candidate.look_at_register
+
+    def resume(candidate: Candidate, now: int) -> bool:
+        outcome = candidate._register.outcome
+        if outcome and not outcome.is_set and outcome.value.leader == candidate._name:
+            candidate.epoch = outcome.value.epoch
+            candidate.stage = Stage.SEALING
+            for member in candidate._members:
+                candidate._outbox.send(member, Seal(candidate.epoch))
+            return True
+        return look(candidate, now)
+
+    class Unaware(Member):
+        def _stand(self, now: int, is_successor: bool = False) -> None:
+            super()._stand(now, is_successor)
+            if self._candidate and self._candidate.epoch > 1:
+                self._candidate.epoch -= 1
+
+    def simulate(seed: int) -> SimulatedGroup:
+        group = busy(seed)
+        group.member_type = Unaware
+        return group
+
+    monkeypatch.setattr(Candidate, "look_at_register", resume)
+    assert is_found(WRONG, simulate)
+
+
+def test_a_promise_that_hides_what_was_accepted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: who promises does not say what it has accepted."""
+    prepare = MembersRegister._prepare
+
+    def silent(register: MembersRegister, sender: str, ballot: Any) -> None:
+        state = register._outbox.state
+        hidden = msgspec.structs.replace(state, value=None)
+        register._outbox.state = hidden
+        prepare(register, sender, ballot)
+        register._outbox.state = msgspec.structs.replace(
+            register._outbox.state, value=state.value, accepted=state.accepted
+        )
+
+    monkeypatch.setattr(MembersRegister, "_prepare", silent)
+    assert is_found(WRONG)
+
+
+def test_an_end_that_is_written_anew_piece_by_piece_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: a new leader gives the entries that it does not know to be committed its epoch."""
+    begin = Leader.__init__
+
+    def rewrite(leader: Leader, name: str, epoch: int, members: Any, log: LogReplica,
+                *rest: Any) -> None:  # fmt: skip
+        first = log.committed + 1
+        old = log.read(first, 1000)
+        after = log.mark(first - 1)
+        for entry in old:
+            assert after is not None
+            new = make_entry(epoch, after, entry.body)
+            log.append(after, (new,))
+            after = new.mark
+        begin(leader, name, epoch, members, log, *rest)
+        for follower in leader._followers.values():
+            follower.sent = follower.agreed = first - 1
+
+    monkeypatch.setattr(Leader, "__init__", rewrite)
+    assert is_found(LOST)
+
+
+def damaged(seed: int) -> SimulatedGroup:
+    """A life in which entries are damaged while their server is down."""
+    group = SimulatedGroup(seed, 3, damage=True)
+    group.moves += [(10, group._crash), (20, group._damage)]
+    return group
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damage_that_is_repaired_is_nothing(seed: int) -> None:
+    damaged(seed).run(SECONDS)
+
+
+def test_a_member_that_has_lost_its_end_and_counts_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(LogReplica, "is_whole", property(lambda log: not log.damaged))
+    monkeypatch.setattr(LogReplica, "is_short", False, raising=False)
+    assert is_found(LOST, damaged)
+
+
+def test_a_disk_that_forgets_what_was_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = LogDisk.finish
+
+    def forget(disk: LogDisk) -> Any:
+        job = disk.jobs[0]
+        disk.jobs[0] = msgspec.structs.replace(job, writes=[])
+        finish(disk)
+        return job
+
+    monkeypatch.setattr(LogDisk, "finish", forget)
+    assert is_found(LOST)
+
+
+def cut_off(seed: int) -> SimulatedGroup:
+    """A life in which leaders do not hear some or all others for long, and go on answering."""
+    group = SimulatedGroup(10 + seed, 3)
+    group.moves = [(2, group._cut_link), (1, group._isolate_leader), (60, group._append)]
+    group.moves += [(1, group._crash), (2, group._change_clock)]
+    return group
+
+
+def test_a_member_that_lets_itself_be_sealed_under_a_lease_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SealPromise, "is_over", lambda promise, now: True)
+    assert is_found(("read:",), cut_off)

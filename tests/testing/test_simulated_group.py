@@ -1,0 +1,33 @@
+"""Groups of servers live through faults and keep what they have answered (`simulated_group`)."""
+
+import pytest
+
+from slipstream.testing.simulated_group import SimulatedGroup
+
+SECONDS = 4
+
+
+@pytest.mark.parametrize("first", range(0, 100, 10))
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_what_a_group_has_answered_is_in_every_later_history(size: int, first: int) -> None:
+    for seed in range(first, first + 10):
+        SimulatedGroup(seed, size).run(SECONDS)
+
+
+@pytest.mark.parametrize("first", range(100, 150, 10))
+@pytest.mark.parametrize("size", [3, 5])
+def test_damaged_entries_are_repaired_and_cost_nothing(size: int, first: int) -> None:
+    for seed in range(first, first + 10):
+        SimulatedGroup(seed, size, damage=True).run(SECONDS)
+
+
+def test_the_same_seed_gives_the_same_life() -> None:
+    lives = [SimulatedGroup(7, 3).run(SECONDS).story for _ in range(2)]
+    assert lives[0] == lives[1]
+
+
+def test_much_happens_in_some_lives() -> None:
+    groups = [SimulatedGroup(seed, 3).run(SECONDS) for seed in range(200, 220)]
+    assert sum(len(group.ledger.answered) for group in groups) > 200
+    assert sum(group.ledger.reads for group in groups) > 200
+    assert sum(server.life for group in groups for server in group.servers.values()) > 200
