@@ -250,3 +250,19 @@ def test_a_stream_that_was_set_aside_is_not_removed_because_it_cannot_be_read_ju
     survivor = Driver(disk, now=driver.clock.now + 2 * SECOND).start()
     assert survivor.client().api("STREAM.INFO.S")["state"]["messages"] == 1
     assert survivor.js.problems == []
+
+
+def test_a_stream_that_cannot_be_made_durable_nor_removed_does_no_harm(
+    driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = driver.client()
+    driver.runner.hold()
+    client.send(create("S"))
+    disk.fail("rename")
+    driver.runner.release(OSError(errno.EIO, "Input/output error"))
+    driver.finish()
+    assert "error" in answers(client)["S"]
+    client = again(driver, disk).client()
+    assert client.api("STREAM.NAMES")["total"] == 1
+    client.send(create("S"))
+    assert "error" not in answers(client)["S"]

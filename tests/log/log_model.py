@@ -70,6 +70,8 @@ def operate(log: Log, model: LogModel, random: Random, now: int) -> None:
     elif kind < 0.94:
         bound = random.randrange(model.last_seq + 2)
         assert log.drop_below(bound) == model.drop([s for s in model.live if s < bound])
+    elif kind < 0.955:
+        remove_run(log, model, random)
     elif kind < 0.97:
         found = model.matching((b"a.*",), 0)
         assert log.purge((b"a.*",), 0, 2) == model.drop(found[:-2])
@@ -78,6 +80,19 @@ def operate(log: Log, model: LogModel, random: Random, now: int) -> None:
         log.advance(model.last_seq)
     else:
         assert log.purge((), 0, 0) == model.drop(list(model.live))
+
+
+def remove_run(log: Log, model: LogModel, random: Random) -> None:
+    """Remove some messages that follow each other, if all of them are there, or none."""
+    first = random.randrange(1, model.last_seq + 2)
+    run = range(first, first + random.randrange(1, 8))
+    there = [seq for seq in run if seq in model.live]
+    entries = [model.live[seq] for seq in there]
+    size = sum(model.size_of(len(e.subject), len(e.header), len(e.body)) for e in entries)
+    assert [log.subject_of(seq) for seq in there] == [entry.subject for entry in entries]
+    if log.remove_run(first, len(run), size):  # False where a block ends between them, too
+        assert len(there) == len(run)
+        model.drop(there)
 
 
 def append(log: Log, model: LogModel, random: Random, now: int) -> None:

@@ -1,7 +1,7 @@
 """The commit log alone: whatever happens between its steps, a start finds what was durable."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
@@ -360,3 +360,135 @@ def test_nothing_deep_in_a_directory_is_applied_before_the_removal_that_comes_fi
         log.ended(checkpoint)
         assert len(checkpoint.refused) == refused
     assert ConfigurationFile(disk, "root/a/consumers/c/meta").load() == b"of the next one"
+
+
+def test_a_removal_that_could_not_be_synced_leaves_alone_what_has_its_name_since() -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.makedirs("root/a/of the one that goes")
+    log = CommitLog(disk, "root", LOG_BYTES)
+    log.open()
+    log.begin()
+    log.remove(Removal(LeavingDirectory(disk, "root/a"), 0))
+    batch = log.prepare_sync()
+    assert batch is not None
+    batch.run()
+    log.finish_sync(batch)
+    for refused in (1, 0):
+        checkpoint = log.checkpoint()
+        assert checkpoint is not None
+        while checkpoint.apply_next():
+            pass
+        if refused:
+            disk.fail("sync_dir")
+        checkpoint.sync()
+        log.ended(checkpoint)
+        assert len(checkpoint.refused) == refused
+        if refused:
+            disk.makedirs("root/a/of the next one")
+    assert disk.list("root/a") == ["of the next one"]
+
+
+def test_what_is_said_again_gives_way_to_a_newer_change_on_its_way_to_the_disk() -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.makedirs("root/a")
+    log = CommitLog(disk, "root", LOG_BYTES)
+    log.open()
+    log.begin()
+
+    def write(content: bytes) -> EntryBatch:
+        log.keep(file, content)
+        batch = log.prepare_sync()
+        assert batch is not None
+        return batch
+
+    def finish(batch: EntryBatch) -> None:
+        batch.run()
+        log.finish_sync(batch)
+
+    file = TwinFile(disk, "root/a/state")
+    finish(write(b"older"))
+    checkpoint = log.checkpoint()
+    assert checkpoint is not None
+    disk.fail("open")
+    checkpoint.run()
+    filler = TwinFile(disk, "root/a/filler")
+    while not log.is_half_full():
+        log.keep(filler, bytes(1000))
+        batch = log.prepare_sync()
+        assert batch is not None
+        finish(batch)
+    under_way = write(b"newer")
+    log.ended(checkpoint)
+    finish(under_way)
+    last = log.prepare_sync()
+    assert last is not None
+    finish(last)
+    outcome = CommitLog(disk, "root", LOG_BYTES).open()
+    found = {record.path: record.content for record in outcome.changes}
+    assert found["a/state"] == b"newer"
+
+
+class WhileApplied(TwinFile):
+    """Does something while a checkpoint applies it."""
+
+    def __init__(self, disk: SimulatedDisk, path: str, act: Callable[[], None]) -> None:
+        super().__init__(disk, path)
+        self._act = act
+
+    def apply(self, content: bytes, touched: Touched) -> None:
+        self._act()
+        super().apply(content, touched)
+
+
+def applied_meanwhile(act: Callable[[CommitLog], None], path: str) -> SimulatedDisk:
+    """A log that is to remove root/a, and whose checkpoint writes to `path` while `act` happens."""
+    disk = SimulatedDisk(Random(1))
+    disk.makedirs("root/a")
+    disk.makedirs("root/ab")
+    log = CommitLog(disk, "root", LOG_BYTES)
+    log.open()
+    log.begin()
+    log.keep(WhileApplied(disk, path, lambda: act(log)), b"content")
+    batch = log.prepare_sync()
+    assert batch is not None
+    batch.run()
+    log.finish_sync(batch)
+    checkpoint = log.checkpoint()
+    assert checkpoint is not None
+    log.remove(Removal(LeavingDirectory(disk, "root/a", 7), 7))
+    checkpoint.run()
+    assert checkpoint.refused == []
+    return disk
+
+
+def test_a_name_is_made_free_while_a_checkpoint_writes_elsewhere() -> None:
+    disk = applied_meanwhile(lambda log: log.free("root/a"), "root/ab/state")
+    assert not disk.exists("root/a")
+
+
+def test_a_name_in_which_a_checkpoint_writes_is_not_waited_for() -> None:
+    def ask(log: CommitLog) -> None:
+        with pytest.raises(StorageError, match="root/a is being removed, and the disk is slow"):
+            log.free("root/a")
+
+    disk = applied_meanwhile(ask, "root/a/state")
+    assert disk.exists("root/a")
+
+
+def test_a_name_is_free_before_all_that_it_held_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.makedirs("root/a/msgs")
+    removal = Removal(LeavingDirectory(disk, "root/a", 7), 7)
+    free: list[bool] = []
+    remove_tree = SimulatedDisk.remove_tree
+
+    def look(disk: SimulatedDisk, path: str) -> None:
+        free.append(removal.is_free and not disk.exists("root/a"))
+        remove_tree(disk, path)
+
+    monkeypatch.setattr(SimulatedDisk, "remove_tree", look)
+    removal.apply(b"", Touched())
+    assert all(free)
+    disk.makedirs("root/a")  # the next one of that name ...
+    removal.apply(b"", Touched())  # ... stays, if what is left of this one has to be tried again
+    assert disk.exists("root/a")

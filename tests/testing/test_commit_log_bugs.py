@@ -12,7 +12,12 @@ from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.log.commit_entry import HEAD_SIZE, KEEP, REMOVE, Record
 from slipstream.log.commit_log import Change, Checkpoint, CommitLog
 from slipstream.log.durability import Done, Touched
-from slipstream.log.segment_bytes import BatchCopy, SegmentCopy, UnwrittenSegment
+from slipstream.log.segment_bytes import (
+    BatchCopy,
+    Reference,
+    SegmentCopy,
+    UnwrittenSegment,
+)
 from slipstream.log.stream_store import Store, StreamStore
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.testing.simulation import Simulation
@@ -26,6 +31,7 @@ def busy(seed: int, disk: SimulatedDisk | None = None) -> Simulation:
     """A life in which consumers come and go, and the power fails, more often than else."""
     simulation = Simulation(seed, disk)
     simulation._log_bytes = 12_000 + HEAD_SIZE
+    simulation.ledger.watches_losses = True
     simulation.moves += [(20, simulation._come_or_go), (5, simulation._describe)]
     simulation.moves += [(5, simulation._crash), (5, simulation._kill)]
     simulation.moves += [(10, simulation._move_newcomers)]
@@ -148,3 +154,15 @@ def test_a_new_stream_whose_directories_are_not_synced_is_found(
 
     monkeypatch.setattr(StreamStore, "begin_log", hasty)
     assert found(busy).startswith(LOST)
+
+
+def test_references_to_more_than_is_durable_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    refer = StateCommit.refer
+
+    def boast(state: StateCommit, references: list[Reference]) -> None:
+        for one in references:
+            one.last_seq += 1
+        refer(state, references)
+
+    monkeypatch.setattr(StateCommit, "refer", boast)
+    assert found(busy).startswith("lost:")

@@ -27,21 +27,27 @@ cdef class Log:
     cdef public list blocks
     cdef public bint packs
     cdef public bint end_moved
+    cdef public unsigned long long appended_size
     cdef Block _found
     cdef Record _scratch
 
     cpdef unsigned long long size_of(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size)
+    cpdef unsigned long long record_size(self, Record record)
     cpdef unsigned long long append(self, bytes subject, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end, long long ts) except 0
     cpdef unsigned long long skip(self, long long ts) except 0
     @cython.locals(block=Block)
     cpdef bint read(self, unsigned long long seq, Record record) except -1
     @cython.locals(block=Block, ids=Column)
     cpdef bint holds(self, unsigned long long seq) except -1
+    @cython.locals(block=Block)
+    cpdef bytes subject_of(self, unsigned long long seq)
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, at=Py_ssize_t, may_skip=bint, found="long long")
     cpdef bint next(self, unsigned long long seq, SubjectFilter matching, Record record) except -1
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, id="unsigned int", size="unsigned long long")
     cdef bint _take_out(self, unsigned long long seq, bint erase) except -1
     cpdef bint remove(self, unsigned long long seq, bint erase) except -1
+    @cython.locals(block=Block, ids=Column, i=Py_ssize_t, k=Py_ssize_t, is_front=bint)
+    cpdef bint remove_run(self, unsigned long long first, unsigned long long count, unsigned long long size) except -1
     @cython.locals(i=Py_ssize_t)
     cdef _drop_front(self, Block block, Column ids, unsigned long long seq)
     @cython.locals(last=Block, ids=Column, i=Py_ssize_t)
@@ -58,6 +64,7 @@ cdef class Log:
     @cython.locals(ids=Column)
     cpdef bint _find(self, Block block, Py_ssize_t i, Record record) except -1
     cpdef void _forgotten(self, Block block, Py_ssize_t i, bint erase) except *
+    cpdef void _forgotten_run(self, Block block, Py_ssize_t i, Py_ssize_t count, bint is_front) except *
     @cython.locals(block=Block, i=Py_ssize_t, at=Py_ssize_t)
     cpdef void move_first(self, unsigned long long start) except *
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, at=Py_ssize_t)

@@ -55,6 +55,7 @@ class Log:
         self.blocks: list[Any] = []
         self.packs = False  # whether bodies are made smaller on disk, from now on
         self.end_moved = False  # what is kept elsewhere of where it ends is old: see `save_end`
+        self.appended_size = 0  # the `size_of` the message that was appended last
         self._found: Block | None = None
         self._scratch = Record()
 
@@ -64,6 +65,14 @@ class Log:
         """What a message of these sizes adds to `bytes`
         (docs/protocol/streams.md#info-and-state)."""
         raise NotImplementedError
+
+    def record_size(self, record: Record) -> _int:
+        """What the message in `record` adds to `bytes`."""
+        return self.size_of(
+            len(record.subject),
+            record.body_start - record.header_start,
+            record.end - record.body_start,
+        )
 
     def append(
         self, subject: bytes, data: bytes, header_start: _int, body_start: _int, end: _int, ts: _int
@@ -155,6 +164,10 @@ class Log:
     def _forgotten(self, block: Any, i: _int, erase: bool) -> None:
         """The message at place `i` was just removed from the index: remember that on disk too."""
 
+    def _forgotten_run(self, block: Block, i: _int, count: _int, is_front: bool) -> None:
+        """The same for the messages from place `i` on, none of whose bytes are to be destroyed;
+        `is_front` says that they are the log's first ones."""
+
     def _dropped(self, block: Any) -> None:
         """Nothing lives in `block` any more, and it was taken out of `blocks`."""
 
@@ -178,6 +191,11 @@ class Log:
             return False
         ids = self._ids(block)
         return seq - block.base < ids.size and ids.get(seq - block.base) != GONE
+
+    def subject_of(self, seq: _int) -> bytes:
+        """The subject of message `seq`, b"" if it is not there; does not look at its bytes."""
+        block = self._block_of(seq) if self.holds(seq) else None
+        return self.subjects.subject(self._ids(block).get(seq - block.base)) if block else b""
 
     def next(self, seq: _int, matching: SubjectFilter | None, record: Record) -> bool:
         """Fill `record` with the first live message at or after `seq` that `matching` accepts."""
@@ -374,12 +392,7 @@ class Log:
             return False
         block = self._block_of(seq)
         assert block is not None
-        record = self._scratch
-        size = self.size_of(
-            len(record.subject),
-            record.body_start - record.header_start,
-            record.end - record.body_start,
-        )
+        size = self.record_size(self._scratch)
         if size > block.bytes:  # that of a damaged message was a guess
             size = block.bytes
         ids = self._ids(block)
@@ -394,6 +407,32 @@ class Log:
         self.bytes -= size
         if block.live == 0:
             self._drop_if_done(block)
+        return True
+
+    def remove_run(self, first: _int, count: _int, size: _int) -> bool:
+        """Remove `count` messages that follow each other from `first` on, and add `size` to `bytes`
+        together, without looking at them. False, and nothing removed, unless all of them are there,
+        in one block."""
+        block = self._block_of(first) if self.first_seq <= first <= self.last_seq else None
+        if block is None or block.live < count:
+            return False
+        ids = self._ids(block)
+        i = first - block.base
+        if size > block.bytes or ids.count_used(i, i + count) != count:
+            return False
+        is_front = first == self.first_seq
+        self._forgotten_run(block, i, count, is_front)
+        for k in range(i, i + count):
+            self.subjects.removed(ids.get(k), block.base + k)
+            ids.set(k, GONE)
+        block.live -= count
+        block.bytes -= size
+        self.messages -= count
+        self.bytes -= size
+        if block.live == 0:
+            self._drop_if_done(block)
+        if is_front:
+            self.move_first(first + count)
         return True
 
     def _drop_if_done(self, block: Block) -> None:

@@ -7,7 +7,8 @@
     record            kind u8, stream_created u64, length of the path u16, of the content u32, path,
                       content
     content           of a small file, as it is; for bytes of a segment: its salt u32, offset u64,
-                      the bytes (see `segment_bytes`)
+                      the bytes; where such bytes are: salt u32, offset u64, end u64, last sequence
+                      u64, CRC-32 of their last record (see `segment_bytes`)
 
 All numbers are little-endian. Indices have no gaps. The salt is a random number that each use of a
 file has anew, so neither an entry of an earlier use nor bytes that a client made up check out.
@@ -26,9 +27,11 @@ KEEP = 1  # the content of a small file
 REMOVE = 2  # of a directory, with all that is in it
 STANDS = 3  # a file that was written otherwise: forget what earlier entries say of it
 WRITE = 4  # bytes of a segment, since version 2
+REFER = 5  # where bytes are that were synced in a segment, since version 4
 
 WRITES_SINCE = 2  # the version of the log from which on it may have `WRITE`
-VERSION = 3  # from which on a stream that is not there yet may begin with its configuration
+REFERS_SINCE = 4  # ... `REFER`
+VERSION = 4  # 3: from which on a stream that is not there yet may begin with its configuration
 EPOCH = 1  # of the server that leads; there is one server
 _HEAD = struct.Struct("<8sIIQI")
 _HEAD_MAGIC = b"SLIPLOG1"
@@ -64,7 +67,7 @@ class Head:
     version: int = VERSION
 
     def encode(self) -> bytes:
-        """As bytes."""
+        """The head as bytes."""
         head = _HEAD.pack(_HEAD_MAGIC, self.version, self.salt, self.first, 0)[:-4]
         copy = (head + zlib.crc32(head).to_bytes(4, "little")).ljust(_COPY_AT, b"\0")
         return copy + copy
@@ -146,7 +149,7 @@ def _decode_records(body: bytes) -> list[Record]:
         kind, stream_created, path_size, size = _RECORD.unpack_from(body, at)
         at += _RECORD.size
         end = at + path_size + size
-        if kind not in (KEEP, REMOVE, STANDS, WRITE) or end > len(body):
+        if kind not in (KEEP, REMOVE, STANDS, WRITE, REFER) or end > len(body):
             raise CorruptionError("a record of the commit log says what cannot be")
         path = body[at : at + path_size].decode("utf-8", "surrogateescape")
         records.append(Record(kind, stream_created, path, body[at + path_size : end]))

@@ -11,6 +11,9 @@ Two files take turns. Once one is half full, a checkpoint turns to the other one
 the first one holds, and leaves it free. So a start has at most two files to read, and the disk
 writes into blocks that it has. If both are full, changes wait for the checkpoint under way.
 
+Batches that were synced in segments are referred to, and nobody waits for that: references go with
+the next entry, or with one of their own. There is always room for some of them.
+
 A write or sync that fails is final, as for messages. A full disk is not: a change is refused while
 there is no room for it. What cannot be applied goes into a later entry once more.
 """
@@ -19,6 +22,7 @@ import errno
 import os
 import threading
 from collections import deque
+from collections.abc import Sequence
 from typing import Protocol
 
 from slipstream.errors import DiskFullError, StorageError
@@ -26,6 +30,8 @@ from slipstream.log.commit_entry import (
     ENTRY_SIZE,
     HEAD_SIZE,
     KEEP,
+    REFER,
+    REFERS_SINCE,
     REMOVE,
     STANDS,
     VERSION,
@@ -39,12 +45,17 @@ from slipstream.log.commit_replay import Replay, replay
 from slipstream.log.disk import Disk, File
 from slipstream.log.durability import Done, Touched, call_all, is_final
 from slipstream.log.log_place import DIRECTORY
-from slipstream.log.segment_bytes import BatchCopy
+from slipstream.log.segment_bytes import BatchCopy, Reference
 
 FILE_BYTES = 16 * 1024 * 1024  # after which the other file is turned to
 ROOM_MIN = 256 * 1024  # bytes that each file has from the beginning, also on a disk that fills up
 PATH_BYTES_MAX = 4096  # of a path with what stands before it
 SPARE = HEAD_SIZE + 4 * ENTRY_SIZE  # kept free on a full disk, to say what was applied
+REFERENCES_ROOM = 64 * 1024  # bytes of an entry that are kept for references ...
+REFERENCES_SHARE = 16  # ... or so small a part of a small file
+REFERENCES_MAX = 8  # times that: the most that may wait
+REFERENCES_FEW = 4096  # bytes of them that have no entry of their own before their time
+FREE_SECONDS_MAX = 0.005  # for which a name that is to be free is waited for
 SECTOR = 4096  # bytes that are lost together where a disk cannot be read
 
 
@@ -75,8 +86,11 @@ class Leaving(Protocol):
     def set_aside(self) -> None:
         """Have its name be free, if it is not. Raises OSError."""
 
+    def move_out(self) -> None:
+        """Have its name be free, for good. Blocks; raises OSError."""
+
     def remove(self) -> None:
-        """Remove it, wherever it is. Blocks; raises OSError."""
+        """Remove it, which was moved out. Blocks; raises OSError."""
 
 
 class Removal:
@@ -98,8 +112,9 @@ class Removal:
 
     def apply(self, _content: bytes, touched: Touched) -> None:
         """Remove it. Blocks; raises OSError."""
-        self._directory.remove()
+        self._directory.move_out()
         self.is_free = True
+        self._directory.remove()
         touched.directories[os.path.dirname(self.path)] = None
 
     def applied(self) -> bool:
@@ -109,6 +124,40 @@ class Removal:
     def forgotten(self, _error: Exception) -> None:
         """Have the removal applied and synced once more."""
         self.written = 0
+
+
+class Applying:
+    """Which file a checkpoint writes to just now; see `CommitLog.free`."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._path = ""
+
+    def begin(self, path: str) -> None:
+        """A change of `path` is about to be applied. On the checkpoint's thread."""
+        with self._condition:
+            self._path = path
+
+    def end(self) -> None:
+        """It was."""
+        with self._condition:
+            self._path = ""
+            self._condition.notify_all()
+
+    def free(self, removal: Removal) -> None:
+        """Have the name of a directory be free while nothing in it is written. Raises OSError;
+        `StorageError` if what is being written there takes too long."""
+
+        def may_go() -> bool:
+            return removal.is_free or not f"{self._path}/".startswith(f"{removal.path}/")
+
+        with self._condition:  # which is never held while the disk works
+            if not self._condition.wait_for(may_go, FREE_SECONDS_MAX):
+                raise StorageError(
+                    f"{removal.path} is being removed, and the disk is slow; ask again"
+                )
+            if not removal.is_free:
+                removal.free()
 
 
 Key = tuple[int, str]  # when the stream was created that a change is about, and the path
@@ -162,6 +211,7 @@ class EntryBatch:
         self.done = done
         self.error: Exception | None = None
         self.copy: BatchCopy | None = None  # there is none: it is in the log
+        self.carried = False
         self.finished = False
         self._file = file
 
@@ -192,6 +242,7 @@ class CommitLog:
         self._root = root + "/"  # before the paths that the log has
         self._directory = directory or f"{root}/{DIRECTORY}"  # which may be on another disk
         self._file_bytes = file_bytes
+        self._references_room = min(REFERENCES_ROOM, (file_bytes - HEAD_SIZE) // REFERENCES_SHARE)
         self._files: list[File] = []
         self._read: list[bytes] = []  # what was in them
         self._active = 0  # which of them is written to
@@ -215,13 +266,17 @@ class CommitLog:
         self._copies: list[Change] = []
         self._copies_waiting: list[Done] = []
         self._copied = 0  # bytes of these
+        # To batches that were synced in segments: they go with the next entry of whatever kind.
+        self._references: list[Reference] = []
+        self._referred = 0  # bytes of these, at the most
+        self._refers_now = False  # they do not wait for others
         self._owes_floor = False  # whether it is to say anew what was applied
         self._erases = False  # copies of bytes that were destroyed may be in the files ...
         self._empties = False  # ... and the other one is to be emptied once it is free
         self._unapplied: dict[Key, Change] = {}  # durable, and not applied
         self._removals: dict[str, Removal] = {}  # that may not have happened, by path
         self._checkpoint: Checkpoint | None = None  # under way
-        self._applying = threading.Lock()  # one change at a time; see `free`
+        self._applying = Applying()
         self.failed = ""  # why nothing can be written any more
 
     def open(self) -> Replay:
@@ -320,7 +375,7 @@ class CommitLog:
         """Have a copy of what was appended to a segment; `done` is called as by `keep`. False if
         there is no room for it in the next entry, or none before a checkpoint has ended."""
         record = Record(WRITE, copy.stream_created, copy.path.removeprefix(self._root), content)
-        size = self._bytes + self._copied + record.size
+        size = self.unwritten() + record.size
         if self._version < WRITES_SINCE:  # an earlier build would take it for a torn end
             return False
         if not self._fits(size) and not self._is_other_free():
@@ -334,6 +389,49 @@ class CommitLog:
         self._copied += record.size
         return True
 
+    def refer(self, references: Sequence[Reference]) -> None:
+        """Note batches that were synced in segments, in the order in which that has happened."""
+        if self.failed or self._version < REFERS_SINCE:  # an earlier build takes it for a torn end
+            return
+        for one in references:
+            if not self._references or not self._references[-1].take_in(one):
+                self._add_reference(one)
+        if self._referred > max(REFERENCES_MAX * self._references_room, REFERENCES_FEW):
+            self._forget_turns()
+
+    def _add_reference(self, one: Reference) -> None:
+        self._references.append(one)
+        self._referred += self._reference_record(one).size
+
+    def _forget_turns(self) -> None:
+        """The disk has not taken an entry for long: of each segment one reference is kept."""
+        last = {(one.path, one.salt): one for one in self._references}
+        first: dict[tuple[str, int], int] = {}
+        for one in self._references:
+            first.setdefault((one.path, one.salt), one.start)
+        self._references, self._referred = [], 0
+        for key, one in last.items():
+            one.start = first[key]
+            self._add_reference(one)
+
+    def _reference_record(self, one: Reference) -> Record:
+        path = one.path.removeprefix(self._root)
+        return Record(REFER, one.stream_created, path, one.encode())
+
+    @property
+    def has_references(self) -> bool:
+        """Whether references wait for an entry."""
+        return bool(self._references)
+
+    @property
+    def refers_much(self) -> bool:
+        """Whether so many references wait that it is time for an entry."""
+        return self._referred > max(self._references_room // 2, REFERENCES_FEW)
+
+    def refer_now(self) -> None:
+        """Have the references be written, whether or not something else is to be."""
+        self._refers_now = True
+
     def remove(self, removal: Removal) -> None:
         """Have a directory removed, with all that was kept in it. Raises as `keep`."""
         self._take(REMOVE, removal, b"", None)
@@ -341,12 +439,11 @@ class CommitLog:
 
     def free(self, path: str) -> None:
         """Have the name of a directory that is to be removed be free now; nothing is applied to
-        what was in it from then on. Blocks for a moment; raises OSError."""
+        what was in it from then on. Blocks for a moment; raises OSError, `StorageError`."""
         removal = self._removals.get(path)
         if removal is None:
             return
-        with self._applying:  # what is applied later sees that its owner was deleted
-            removal.free()
+        self._applying.free(removal)  # what is applied later sees that its owner was deleted
         del self._removals[path]
 
     def is_removed(self, path: str) -> bool:
@@ -369,7 +466,7 @@ class CommitLog:
 
     def _take(self, kind: int, kept: Kept, content: bytes, done: Done | None) -> None:
         record = Record(kind, kept.stream_created, kept.path.removeprefix(self._root), content)
-        self._make_room(self._bytes + self._copied + record.size)
+        self._make_room(self.unwritten() + record.size)
         change = Change(self.next_number(), kept, record)
         if change.key in self._changes:
             self._bytes -= self._changes[change.key].record.size
@@ -380,8 +477,8 @@ class CommitLog:
 
     def make_room(self, size: int) -> None:
         """See to room for so many bytes of changes beside those that wait. Raises as `keep`."""
-        self._make_room(self._bytes + self._copied + size)
-        if not self._fits(self._bytes + self._copied + size):
+        self._make_room(self.unwritten() + size)
+        if not self._fits(self.unwritten() + size):
             raise DiskFullError("the commit log waits for the disk to take what it holds")
 
     def _make_room(self, size: int) -> None:
@@ -389,16 +486,16 @@ class CommitLog:
         `StorageError`."""
         if self.failed:
             raise StorageError(self.failed)
-        if HEAD_SIZE + ENTRY_SIZE + size > self._file_bytes:
+        if HEAD_SIZE + ENTRY_SIZE + size + self._references_room > self._file_bytes:
             raise DiskFullError(
                 "the commit log is full and waits for the disk to take what it holds; try again"
             )
         try:
-            need = self._size + SPARE + size
+            need = self._need(size)
             if self._fits(size) and self._reserve(self._files[self._active], need):
                 return
             if not self._fits(size) or self._is_other_free():
-                self._files[1 - self._active].reserve(SPARE + size)
+                self._files[1 - self._active].reserve(self._need(size) - self._size)
             else:
                 self._files[self._active].reserve(need)  # raises what is wrong
         except OSError as error:
@@ -410,8 +507,12 @@ class CommitLog:
 
     def has_room(self, size: int) -> bool:
         """Whether a change with `size` bytes of content fits into the next entry."""
-        size += self._bytes + self._copied
+        size += self.unwritten() + self._references_room
         return HEAD_SIZE + ENTRY_SIZE + size + PATH_BYTES_MAX <= self._file_bytes
+
+    def _need(self, size: int) -> int:
+        """How large the file has to be for an entry with so many bytes of changes."""
+        return self._size + SPARE + self._references_room + size
 
     def when_durable(self, done: Done) -> None:
         """Call `done` once all that was changed so far is durable, or cannot be."""
@@ -432,7 +533,7 @@ class CommitLog:
         return bool(self._changes or self._copies)
 
     def unwritten(self) -> int:
-        """Bytes that the next entry will have, at the most."""
+        """Bytes of changes that the next entry will have, at the most."""
         return self._bytes + self._copied
 
     def prepare_sync(self) -> EntryBatch | None:
@@ -445,17 +546,27 @@ class CommitLog:
                 return self._entry([], [])
             return self._floor_entry()  # what was applied may be said: that makes room
         if not self.has_changes:
-            return self._floor_entry()
+            return self._floor_entry() or self._reference_entry()
         if self._is_full():
             self._turn()
         return self._take_entry()
 
     def _floor_entry(self) -> EntryBatch | None:
-        """An entry that says what was applied, and nothing else; None if that is known, or a full
-        disk has no room."""
+        """An entry that says what was applied; None if that is known, or a full disk has no
+        room."""
         if self._owes_floor and self._has_space(self._files[self._active], self._size + SPARE):
             return self._entry([], [])
         return None
+
+    def _reference_entry(self) -> EntryBatch | None:
+        """An entry of references alone; None if they may wait, or there is no room for them."""
+        is_due, self._refers_now = self._refers_now, False
+        if not is_due or not self._references:
+            return None
+        other = self._files[1 - self._active]
+        if self._is_full() and self._has_space(other, SPARE + self._references_room):
+            self._turn()
+        return self._entry([], []) if self._has_room_to_refer(0) else None
 
     def _take_entry(self) -> EntryBatch:
         changes, self._changes, self._bytes = self._changes, {}, 0
@@ -469,7 +580,8 @@ class CommitLog:
         file = self._files[self._active]
         head = b"" if self._size else Head(self._salt, self._index + 1).encode()
         floor = self._applied + 1
-        records = [change.record for change in changes]
+        records = self._take_references(changes)
+        records += [change.record for change in changes]
         data, self._crc = encode_entry(
             self._index + 1, floor, self._durable, self._crc, self._salt, records
         )
@@ -486,12 +598,31 @@ class CommitLog:
         self._batches.append(batch)
         return batch
 
+    def _take_references(self, changes: list[Change]) -> list[Record]:
+        """The records of the references, for the next entry; there are none if they would take
+        room from what has to be said."""
+        if not self._references:
+            return []
+        if not self._has_room_to_refer(sum(change.record.size for change in changes)):
+            return []
+        records = [self._reference_record(one) for one in self._references]
+        self._references, self._referred, self._refers_now = [], 0, False
+        return records
+
+    def _has_room_to_refer(self, size: int) -> bool:
+        """Whether the references fit beside so many bytes of changes."""
+        size += self._referred
+        if self._size + ENTRY_SIZE + size > self._file_bytes:
+            return False
+        return self._has_space(self._files[self._active], self._size + SPARE + size)
+
     def _fits(self, size: int) -> bool:
         """Whether the file has room for an entry with so many bytes of changes."""
+        size += self._references_room
         return self._size + ENTRY_SIZE + size <= self._file_bytes
 
     def _is_full(self) -> bool:
-        return not self._fits(self._bytes + self._copied)
+        return not self._fits(self.unwritten())
 
     def is_held(self) -> bool:
         """Whether changes wait for a checkpoint, because both files are full."""
@@ -522,8 +653,8 @@ class CommitLog:
         """The log has failed: those who wait for an entry that will not be are told."""
         waiting, self._waiting = [*self._waiting, *self._copies_waiting], []
         self._copies_waiting = []
-        self._changes, self._copies = {}, []
-        self._bytes = self._copied = 0
+        self._changes, self._copies, self._references = {}, [], []
+        self._bytes = self._copied = self._referred = 0
         call_all(waiting, StorageError(self.failed))
 
     def erase(self) -> None:
@@ -629,6 +760,22 @@ class CommitLog:
         self._checkpoint = Checkpoint(self._disk, self._applying, self._index, changes)
         return self._checkpoint
 
+    def pass_over(self) -> None:
+        """Go on in the other file if this one is half full and there is nothing to apply. No batch
+        may be under way."""
+        if self.failed or self._checkpoint is not None or self._unapplied:
+            return
+        if self._batches or not self.is_half_full():
+            return
+        if self._is_other_free() and self._has_space(
+            self._files[1 - self._active], self._need(self.unwritten()) - self._size
+        ):
+            self._turn()
+        elif self._is_other_free():
+            return
+        self._applied = self._index
+        self._owes_floor = True
+
     def ended(self, checkpoint: "Checkpoint") -> None:
         """A checkpoint has come to its end. What the disk did not take is tried again by the next
         one. Where the log needs its room it goes into the next entry once more."""
@@ -653,11 +800,12 @@ class CommitLog:
             return False  # it would remove what was kept since; it is about other bytes than these
         if not self.is_half_full() or not self._fits(self.unwritten() + size):
             return False
-        need = self._size + SPARE + self.unwritten() + size
-        if not self._has_space(self._files[self._active], need):
+        if not self._has_space(self._files[self._active], self._need(self.unwritten() + size)):
             return False
+        newer = {change.key for batch in self._batches for change in batch.changes}
+        newer.update(self._changes, self._unapplied)
         for key, change in refused.items():
-            if key not in self._changes and key not in self._unapplied:
+            if key not in newer:
                 self._changes[key] = change
                 self._bytes += change.record.size
         return True
@@ -668,6 +816,7 @@ class CommitLog:
 
         What the disk does not take stays in the log, for the next start.
         """
+        self._refers_now = True
         while not self.is_applied():
             self._write_all()
             if self.failed:
@@ -730,9 +879,7 @@ def _put(changes: dict[Key, Change], change: Change) -> None:
 class Checkpoint:
     """Applies changes to their files, then syncs these all at once."""
 
-    def __init__(
-        self, disk: Disk, applying: threading.Lock, index: int, changes: deque[Change]
-    ) -> None:
+    def __init__(self, disk: Disk, applying: Applying, index: int, changes: deque[Change]) -> None:
         self.index = index  # of the last entry that it applies
         self.refused: list[Change] = []  # what the disk did not take
         self.error: Exception | None = None  # why not
@@ -759,8 +906,11 @@ class Checkpoint:
             self.refused.append(change)
             return True
         try:
-            with self._applying:
+            self._applying.begin(change.path)
+            try:
                 change.apply(self._touched)
+            finally:
+                self._applying.end()
             self._applied.append(change)
         except (OSError, StorageError) as error:
             self.error = error

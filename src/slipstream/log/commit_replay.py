@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from slipstream.errors import CorruptionError
 from slipstream.log.commit_entry import (
     HEAD_SIZE,
+    REFER,
     REMOVE,
     STANDS,
     VERSION,
@@ -27,6 +28,7 @@ class Replay:
 
     changes: list[Record] = field(default_factory=list)
     writes: list[Record] = field(default_factory=list)  # bytes of segments, after that
+    references: list[Record] = field(default_factory=list)  # bytes that segments have durably
     lost: list[int] = field(default_factory=list)  # indices of entries that damage has taken
     floor: int = 1  # the first entry that counts
     index: int = 0  # of the last entry
@@ -115,15 +117,16 @@ def _gather(found: dict[int, _Place], newest: Head, outcome: Replay) -> None:
         records += entry.records
     if outcome.index < newest.first - 1:  # torn before the newer file begins: it has no entries
         outcome.end = 0
-    outcome.changes, outcome.writes = _last_of_each(records)
+    _take_last_of_each(records, outcome)
 
 
-def _last_of_each(records: list[Record]) -> tuple[list[Record], list[Record]]:
-    """The records that count: the last one about each small file, all bytes of segments, nothing
-    from before its directory went. What is of another stream_created of a stream is about something
-    else."""
+def _take_last_of_each(records: list[Record], outcome: Replay) -> None:
+    """The records that count: the last one about each small file, all about bytes of segments,
+    nothing from before its directory went. What is of another stream_created of a stream is about
+    something else."""
     found = []
     writes = []
+    references = []
     settled: set[tuple[int, str]] = set()  # nothing earlier about these paths counts
     gone: set[tuple[int, str]] = set()  # ... nor about what lies in these
     for record in reversed(records):
@@ -135,11 +138,14 @@ def _last_of_each(records: list[Record]) -> tuple[list[Record], list[Record]]:
         if record.kind == WRITE:
             writes.append(record)
             continue
+        if record.kind == REFER:
+            references.append(record)
+            continue
         settled.add((own, record.path))
         if record.kind == REMOVE:
             gone.add((own, record.path))
         if record.kind != STANDS:
             found.append(record)
-    found.reverse()
-    writes.reverse()
-    return found, writes
+    outcome.changes = found[::-1]
+    outcome.writes = writes[::-1]
+    outcome.references = references[::-1]

@@ -132,7 +132,7 @@ class Compactor:
         segment.rewritten = True
         if segment.ids is not None:
             segment.offsets = job.offsets
-        segment.records_end = segment.written = job.records_end
+        segment.records_end = segment.written = segment.referred = job.records_end
         segment.removed_ranges = bytearray(job.draft.removed_ranges)
         segment.last_seq = job.draft.last_seq
         segment.as_of = job.draft.as_of

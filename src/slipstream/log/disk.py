@@ -31,8 +31,8 @@ class File(Protocol):
         """Up to `size` bytes from `offset`."""
 
     def pread_stored(self, offset: int, size: int) -> bytes:
-        """The same of what is synced: what the device has, not what the system remembers of it.
-        It is not remembered afterwards either."""
+        """Up to `size` synced bytes from `offset`, read from the device and not from the
+        system's cache, where they are not afterwards either."""
 
     def pwrite(self, offset: int, data: bytes) -> None:
         """Overwrite in place."""
@@ -62,7 +62,7 @@ class File(Protocol):
         """Keep the descriptors until `close`, however many files are open."""
 
     def close(self) -> None:
-        """Release it."""
+        """Release the file."""
 
 
 class Disk(Protocol):

@@ -9,7 +9,7 @@ from slipstream.log.disk import Disk, File
 
 if TYPE_CHECKING:
     from slipstream.log.segment import Segment
-    from slipstream.log.segment_bytes import BatchCopy
+    from slipstream.log.segment_bytes import BatchCopy, Reference
 
 LISTED_MAX = 10_000  # of lost sequences, named one by one
 
@@ -22,6 +22,7 @@ class Lost:
 
     ranges: list[tuple[int, int]] = field(default_factory=list)  # first and last sequence
     bytes: int = 0
+    torn: list[tuple[int, int]] = field(default_factory=list)  # by a crash: nobody misses these
 
     def add(self, first: int, last: int, size: int) -> None:
         """Count the sequences from `first` to `last`, in `size` damaged bytes."""
@@ -103,12 +104,17 @@ class SyncBatch:
         self.last_seq = last_seq  # durable with it, as are those below
         self.error = error  # why it is not
         self.end = (0, 0)  # base and size of the last segment: durable with it, too
-        self.proves = (0, 0)  # up to here, what was durable before is said to be so in it
+        self.proves = (
+            0,
+            0,
+        )  # base and size: the batch records that all up to here was durable before
         self.first_seq = 0  # what lies below was removed durably then
         self.segments: list[Segment] = []  # pinned until it is finished
         self.emptied: list[Segment] = []  # their files go then
         self.jobs: list[Job] = []  # they may begin then
         self.copy: BatchCopy | None = None  # of it, if the commit log may keep it instead
+        self.carried = False  # whether it does
+        self.references: list[Reference] = []  # to what it has put into segments
         self._disk = disk
         self._files = files
         self._directories = directories  # in which something was created or removed
@@ -120,6 +126,7 @@ class SyncBatch:
         self.segments = [*earlier.segments, *self.segments]
         self.emptied = [*earlier.emptied, *self.emptied]
         self.jobs = [*earlier.jobs, *self.jobs]
+        self.references = [*earlier.references, *self.references]
 
     def flush(self) -> None:
         """Hand it to the operating system: then it survives the end of the process. Blocks."""

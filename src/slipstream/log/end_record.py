@@ -58,7 +58,7 @@ class EndRecord:
 
     @staticmethod
     def decode(content: bytes) -> "EndRecord":
-        """The reverse. Raises `CorruptionError`."""
+        """What `encode` gave `content` for. Raises `CorruptionError`."""
         try:
             version, last_seq, first_seq, base, size, salts, gaps = _HEAD.unpack_from(content)
             if version != _VERSION:
@@ -114,7 +114,7 @@ class EndJob:
         self._done = done
 
     def run(self) -> None:
-        """Write it."""
+        """Write the record to its copies."""
         try:
             self._copies.save(self._content, self._sync)
         except (OSError, StorageError) as error:  # the log itself is as it was

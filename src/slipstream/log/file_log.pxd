@@ -38,6 +38,7 @@ cdef class FileLog(Log):
     cdef unsigned long long _group_after
     cdef Py_ssize_t _close_early
     cdef Py_ssize_t _committed
+    cdef Py_ssize_t _tail
     cdef tuple _durable
     cdef tuple _claimed
     cdef tuple _proven
@@ -61,3 +62,7 @@ cdef class FileLog(Log):
     cpdef bint _find(self, Block block, Py_ssize_t i, Record record) except -1
     @cython.locals(segment=Segment, seq="unsigned long long")
     cpdef void _forgotten(self, Block block, Py_ssize_t i, bint erase) except *
+    @cython.locals(segment=Segment, k=Py_ssize_t)
+    cpdef void _forgotten_run(self, Block block, Py_ssize_t i, Py_ssize_t count, bint is_front) except *
+    @cython.locals(ranges=list)
+    cdef _tell_later(self, unsigned long long first, unsigned long long count)

@@ -18,7 +18,7 @@ from typing import Any
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
 from slipstream.log import damage
-from slipstream.log.base import Log
+from slipstream.log.base import Block, Log
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.columns import GONE, Column
 from slipstream.log.compaction import Compactor, Neighbours
@@ -31,6 +31,7 @@ from slipstream.log.record import (
     COMMIT,
     COMMIT_SIZE,
     END,
+    FIXED_SIZE,
     FRONT,
     MESSAGE,
     MORE,
@@ -50,7 +51,7 @@ from slipstream.log.segment import (
     encode_header,
     erased,
 )
-from slipstream.log.segment_bytes import BatchCopy, SegmentCopy
+from slipstream.log.segment_bytes import BatchCopy, Reference, SegmentCopy
 from slipstream.log.segment_reader import SegmentReader
 from slipstream.wire.buffer import OutBuffer
 
@@ -58,6 +59,7 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 
 SEGMENT_BYTES: _int = 32 * 1024 * 1024
 CHUNKS_BYTES_MAX: _int = 2 * 1024 * 1024  # of what was last written, readable without a syscall
+MESSAGE_ROOM: _int = FIXED_SIZE + 2  # of a record with a header block, without its parts
 CONTROLS_ROOM: _int = 320  # kept free after each message, to record removals on a full disk
 CONTROL_SIZE: _int = 32  # of a front, a skip, an end
 SALTS_KEPT: _int = 8  # of segments without a footer, in the record of the log's end
@@ -105,6 +107,7 @@ class FileLog(Log):
         self._group_flags = 0  # of the last message
         self._group_after = 0  # the last sequence before the group
         self._committed = 0  # how far COMMIT records cover the active segment
+        self._tail = 0  # bytes of the last control record
         # Positions are a segment's base and an offset in it.
         self._durable = (0, 0)  # up to here everything is durable
         self._claimed = (0, 0)  # up to here a COMMIT record says so ...
@@ -124,7 +127,7 @@ class FileLog(Log):
         self, subject: bytes, data: bytes, header_start: _int, body_start: _int, end: _int, ts: _int
     ) -> _int:
         segment: Any = self._active
-        length = 26 + len(subject) + end - header_start
+        length = MESSAGE_ROOM + len(subject) + end - header_start
         if (
             segment is None
             or (segment.records_end + length > self.segment_bytes and not self._group)
@@ -164,6 +167,7 @@ class FileLog(Log):
         segment.last_ts = ts
         self.messages += 1
         self.bytes += size
+        self.appended_size = size
         if self.messages == 1:
             self.first_seq = seq
             self.first_ts = ts
@@ -174,7 +178,7 @@ class FileLog(Log):
 
     def begin_group(self, messages: _int, stored: _int, size: _int) -> None:
         segment = self._active
-        need = size + 26 * stored + CONTROLS_ROOM
+        need = size + MESSAGE_ROOM * stored + CONTROLS_ROOM
         if (
             segment is None
             or segment.records_end + need > self.segment_bytes
@@ -329,6 +333,7 @@ class FileLog(Log):
         place = segment.ids.size
         size = encode(out, kind, segment.salt, place, self.last_ts, b"", body, 0, 0, len(body))
         segment.records_end += size
+        self._tail = size
 
     def _put_commit(self, segment: Segment) -> None:
         """End a batch, if it has put any records into `segment`. There is always room for that."""
@@ -351,6 +356,9 @@ class FileLog(Log):
             return
         assert segment.file is not None
         data = self._out.take()
+        at = len(data) - self._tail
+        if at >= 0:  # of a batch that ends here; else it is written anew when that ends
+            segment.checksum = int.from_bytes(data[at : at + 4], "little")
         try:
             segment.file.append(data)
         except (OSError, DiskFullError) as error:
@@ -425,6 +433,8 @@ class FileLog(Log):
         if told:
             batch.jobs += self.compactor.draw_up()
         self.dir_dirty = False
+        if self.stream_created:
+            self._refer(batch)
         if instead_of is not None:
             batch.take_over(instead_of)
             self._batches.remove(instead_of)
@@ -432,6 +442,20 @@ class FileLog(Log):
             self._offer_copy(batch, handed)
         self._batches.append(batch)
         return batch
+
+    def _refer(self, batch: SyncBatch) -> None:
+        """Note what a batch has put into segments, for the commit log."""
+        for segment in batch.segments:
+            start, end = segment.referred, segment.written
+            if end > start:
+                segment.referred = end
+                last_seq = min(end_of(segment), batch.last_seq)
+                batch.references.append(
+                    Reference(
+                        segment.path, self.stream_created, segment.salt, start, end, last_seq,
+                        segment.checksum,
+                    )
+                )  # fmt: skip
 
     def _offer_copy(self, batch: SyncBatch, handed: list[bytes]) -> None:
         """Let the commit log keep a batch that does nothing but append to the active segment."""
@@ -669,13 +693,26 @@ class FileLog(Log):
                 self.compactor.add(segment)
         if erase or self.replaying or seq == self.first_seq:
             return  # it stands on disk already, or the moved front will say it
-        if (
-            self._removed_ranges
-            and self._removed_ranges[-1][0] + self._removed_ranges[-1][1] == seq
-        ):
-            self._removed_ranges[-1][1] += 1
+        self._tell_later(seq, 1)
+
+    def _forgotten_run(self, block: Block, i: _int, count: _int, is_front: bool) -> None:
+        assert isinstance(block, Segment)
+        segment = block
+        if segment.closed:
+            for k in range(i, i + count):
+                segment.bury(k)
+            if segment.bytes < segment.compact_below:
+                self.compactor.add(segment)
+        if not self.replaying and not is_front:
+            self._tell_later(segment.base + i, count)
+
+    def _tell_later(self, first: _int, count: _int) -> None:
+        """Have the next batch record that `count` messages from `first` on were removed."""
+        ranges = self._removed_ranges
+        if ranges and ranges[-1][0] + ranges[-1][1] == first:
+            ranges[-1][1] += count
         else:
-            self._removed_ranges.append([seq, 1])
+            ranges.append([first, count])
 
     def _erase(self, segment: Segment, i: _int) -> None:
         """Destroy a message's bytes; the record stays whole, so that the next one is found."""
@@ -730,13 +767,13 @@ class FileLog(Log):
 
     def _dropped(self, block: Any) -> None:
         segment = block
-        # Its tombstones may still hold for older segments: tell them again.
+        # Its tombstones may still hold for older segments: record them again.
         if segment.removed_ranges:
             needed = Neighbours.of(self.blocks).needed(bytes(segment.removed_ranges), segment.base)
             self._removed_ranges.extend(
                 [first, count] for first, count in RANGE.iter_unpack(needed)
             )
-        self._recorded_first = 0  # its records may be what told of the front: tell it again
+        self._recorded_first = 0  # the front may stand in its records alone: record it again
         self.reader.forget(segment)
         self._emptied.append(segment)
         self.dir_dirty = True

@@ -37,7 +37,7 @@ class _EverySubject:
     """An index of subjects that knows each one."""
 
     def find(self, _subject: bytes) -> int:
-        """Its number."""
+        """The number of the one subject."""
         return 0
 
 

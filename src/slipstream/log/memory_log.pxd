@@ -18,3 +18,4 @@ cdef class MemoryLog(Log):
     @cython.locals(memory=MemoryBlock, part=tuple, data=bytes)
     cpdef void _fill(self, Block block, Py_ssize_t i, Record record) except *
     cpdef void _forgotten(self, Block block, Py_ssize_t i, bint erase) except *
+    cpdef void _forgotten_run(self, Block block, Py_ssize_t i, Py_ssize_t count, bint is_front) except *

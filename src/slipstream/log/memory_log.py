@@ -49,6 +49,7 @@ class MemoryLog(Log):
         block.last_ts = ts
         self.messages += 1
         self.bytes += size
+        self.appended_size = size
         if self.messages == 1:
             self.first_seq = seq
             self.first_ts = ts
@@ -117,3 +118,7 @@ class MemoryLog(Log):
     def _forgotten(self, block: Any, i: _int, erase: bool) -> None:
         memory = block
         memory.parts[i] = None
+
+    def _forgotten_run(self, block: Block, i: _int, count: _int, is_front: bool) -> None:
+        assert isinstance(block, MemoryBlock)
+        block.parts[i : i + count] = [None] * count

@@ -10,11 +10,16 @@
   written by batches that a crash tore, perhaps for a message that the hole has swallowed: they
   remove nothing, and are made void. What such a batch stored and can be read stays, unless it
   belongs to a group (see `groups`) of which something is missing.
-* What the record of the log's end says was there, and is not, counts as lost.
+* A hole with a sector that was never written, behind all that is known to be durable, is a torn
+  write too: nobody was answered for what lay there. A void record takes its place, and nothing
+  counts as lost.
+* What the record of the log's end says was there, or a reference of the commit log, and is not,
+  counts as lost.
 * Nothing is deleted because something else could not be read.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -31,6 +36,7 @@ from slipstream.log.record import (
     COMMIT_SIZE,
     END,
     ERASED,
+    FIXED_SIZE,
     FRONT,
     MESSAGE,
     SKIP,
@@ -59,8 +65,11 @@ from slipstream.log.segment import (
     read_footer,
     read_trailer,
 )
+from slipstream.log.segment_bytes import Reference
 from slipstream.wire.buffer import OutBuffer
 
+SECTOR = 512  # bytes that a disk writes together, or a part of that
+EDGE = 16  # bytes beside unwritten sectors, of which not all are zeros
 _SEGMENT_NAME = re.compile(r"\d{20}\.seg", re.ASCII)  # whatever else lies there is not the log's
 
 
@@ -72,12 +81,13 @@ def open_log(
     segment_bytes: int = SEGMENT_BYTES,
     copies: Copies | None = None,
     has_first_format: bool = True,
+    references: Sequence[Reference] = (),
 ) -> FileLog:
     """Open the log in `directory`, or begin one there with `first_seq`. Blocks.
 
     `copies` keep where the log ends; without them damage at the end goes unnoticed. A log that is
-    known to be younger than the first format of segments is not `has_first_format`. Raises OSError,
-    `StorageError`.
+    known to be younger than the first format of segments is not `has_first_format`. `references`
+    are to what the commit log knows to be durable. Raises OSError, `StorageError`.
     """
     disk.makedirs(directory)
     log = FileLog(disk, directory, cache, first_seq, segment_bytes, copies)
@@ -91,7 +101,7 @@ def open_log(
         # Begun in a batch that the end of the segment before it was in, too, and that did not end:
         # nothing of either was said to be durable.
         disk.remove(f"{directory}/{names.pop()}")
-    found = _Found(log, log.recall_end(), has_first_format)
+    found = _Found(log, log.recall_end(), has_first_format, references)
     for name, following in pairwise([*names, ""]):
         _open_segment(log, found, name, following)
     found.fill_log()
@@ -103,10 +113,24 @@ def _is_segment(name: str) -> bool:
 
 
 @dataclass
+class _Torn:
+    """A hole that a crash seems to have left: its bytes, and the messages that it cost if it proves
+    to be damage after all."""
+
+    start: int
+    data: bytes
+    place: int  # of the next message before it
+    first: int  # ... sequences that went with it; the last is less where none did
+    last: int
+    is_end: bool  # the segment did not come to its end, and the next one begins after `last`
+
+
+@dataclass
 class _Scan:
     """What may have been torn in a segment: all after the first `durable` bytes, which a COMMIT
     record or the record of the log's end calls durable."""
 
+    log: FileLog
     segment: Segment
     durable: int = 0  # 0 if nothing says so of any byte
     removals: list[tuple[int, int, bytes, int]] = field(default_factory=list)
@@ -114,6 +138,9 @@ class _Scan:
     commits: list[int] = field(default_factory=list)  # where the record ends
     holes: list[tuple[int, int, int]] = field(default_factory=list)
     # ... offset, first and last sequence that went with it; the last is less where none did
+    torn: list[_Torn] = field(default_factory=list)  # of these, what looks so
+    distrusted: bool = False  # something behind it has been damaged: nothing is taken for torn
+    damaged: bool = False  # something in what was durable: no torn write
     groups: bool = False  # whether there are messages of groups
     ended: bool = False  # whether the segment was closed
 
@@ -123,6 +150,7 @@ class _Scan:
             return
         self.durable = durable
         self.believe(durable)
+        self.report(durable)
         self.holes = [hole for hole in self.holes if hole[0] >= durable]
         self.commits = [end for end in self.commits if end > durable]
 
@@ -134,6 +162,37 @@ class _Scan:
             else:
                 self.segment.front = max(self.segment.front, int.from_bytes(body, "little"))
         self.removals = [removal for removal in self.removals if removal[0] >= end]
+
+    def report(self, end: int) -> None:
+        """What is torn before `end` is damage."""
+        for hole in (hole for hole in self.torn if hole.start < end):
+            self.damaged = True
+            where = [(0, len(hole.data))]
+            _set_aside(self.log, self.segment, hole.data, where, hole.first, hole.last, hole.start)
+        self.torn = [hole for hole in self.torn if hole.start >= end]
+
+    def fill(self) -> None:
+        """See to it that no later start finds what is torn, when that may count as damage."""
+        segment = self.segment
+        file = segment.file
+        if not self.torn or file is None:
+            return
+        for hole in self.torn:
+            _set_aside(self.log, segment, hole.data, [(0, len(hole.data))], 1, 0, hole.start)
+            out = OutBuffer()
+            if hole.is_end:
+                kind, body = END, hole.last.to_bytes(8, "little")
+                segment.last_seq = hole.last
+            else:
+                kind, body = VOID, bytes(len(hole.data) - FIXED_SIZE)
+            encode(out, kind, segment.salt, hole.place, 0, b"", body, 0, 0, len(body))
+            file.pwrite(hole.start, out.take())
+            if hole.last >= hole.first:
+                self.log.lost.torn.append((hole.first, hole.last))
+            if hole.is_end:
+                segment.written = segment.records_end = segment.referred = file.size()
+        file.sync()
+        self.torn = []
 
     def make_void(self) -> None:
         """See to it that no later start believes what is left. The records keep their places."""
@@ -151,9 +210,23 @@ class _Scan:
 class _Found:
     """What the segments say about the log as a whole."""
 
-    def __init__(self, log: FileLog, end: EndRecord | None, has_first_format: bool) -> None:
+    def __init__(
+        self,
+        log: FileLog,
+        end: EndRecord | None,
+        has_first_format: bool,
+        references: Sequence[Reference],
+    ) -> None:
         self.log = log
         self.end = end
+        self.durable = (0, 0)  # a segment's base, and how many of its bytes are durable
+        if end is not None:
+            self.durable = end.durable
+            for one in references:
+                end.last_seq = max(end.last_seq, one.last_seq)
+                end.salts.setdefault(one.base, one.salt)
+        for one in references:
+            self.durable = max(self.durable, (one.base, one.end))
         self.has_first_format = has_first_format
         self.lost_before = log.lost.count
         self.front = log.first_seq
@@ -173,6 +246,7 @@ class _Found:
         """What was read so far is durable: a later segment would not be as it is else."""
         for scan in self.scans:
             scan.believe(SEQUENCE_MAX)
+            scan.report(SEQUENCE_MAX)
         self.scans = []
 
     def _decide(self) -> None:
@@ -190,6 +264,7 @@ class _Found:
                 torn = bool(holes)
             scan.make_void()
             self._drop_torn_groups(scan, holes)
+            scan.fill()
 
     def _drop_torn_groups(self, scan: _Scan, holes: list[int]) -> None:
         """Remove what a crash left of groups, also for later starts: the records are erased. What a
@@ -423,9 +498,9 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
     assert segment.offsets is not None
     ids = segment.ids
     data = segment.file.pread(0, segment.file.size())
-    scan = _Scan(segment)
-    if found.end is not None and found.end.durable[0] >= segment.base:
-        base, durable = found.end.durable
+    scan = _Scan(log, segment)
+    base, durable = found.durable
+    if base >= segment.base:
         scan.durable = durable if base == segment.base else SEQUENCE_MAX
     record = Record()
     counts = RunCounts()
@@ -433,13 +508,22 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
     regions: list[tuple[int, int]] = []  # damaged, since the last whole record
     last_ts = 0
     ended = False
-    damaged = False  # in what was durable: no torn write
+    place_before = 0  # of the next message before these
     limit = int(following[:20]) if following else SEQUENCE_MAX  # where the next segment begins
 
     def set_aside(first: int, last: int) -> None:
-        nonlocal damaged
-        damaged = damaged or any(start < scan.durable for start, _ in regions)
+        start, after = regions[0][0], regions[-1][1]
+        scan.damaged = scan.damaged or start < scan.durable
         scan.holes += [(start, first, last) for start, _ in regions if start >= scan.durable]
+        may_be_torn = start >= scan.durable and not scan.distrusted
+        if may_be_torn and _has_unwritten(data, start, after):
+            part = data[start:after]
+            scan.torn.append(_Torn(start, part, place_before, first, last, is_end=False))
+            regions.clear()
+            return
+        if start >= scan.durable:  # a crash does not leave that: nor what looks like it
+            scan.distrusted = True
+            scan.report(SEQUENCE_MAX)
         _set_aside(log, segment, data, regions, first, last)
 
     while True:
@@ -459,8 +543,10 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
             end = next_whole(data, at, segment.salt, ids.size)
             if end < 0:
                 break
+            place_before = place_before if regions else ids.size
             regions.append((at, end))
         elif place > PLACES_MAX or place < ids.size or not _may_be(segment, record, at, limit):
+            place_before = place_before if regions else ids.size
             regions.append((at, end))
         elif record.kind in (MESSAGE, ERASED):
             if regions:
@@ -478,7 +564,7 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
             ended = record.kind == END
             last_ts = max(last_ts, record.ts)
     _settle_segment(log, segment, counts)
-    if _end_segment(log, segment, data, at, "" if ended else following) and not ended:
+    if _end_segment(scan, data, at, "" if ended else following) and not ended:
         scan.holes.append((at, 1, 0))
     scan.groups = counts.groups
     scan.ended = ended
@@ -487,18 +573,22 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
     found.scans.append(scan)
     found.take(segment, max(last_ts, counts.last_ts))
     found.last_seq = max(found.last_seq, segment.base + ids.size - 1)
-    segment.written = segment.records_end = at
+    segment.written = segment.records_end = segment.referred = at
     if len(data) != at or data[:HEADER_SIZE] != encode_header(segment):
         # It was not closed in order. What was read may be in the system's memory alone and, after a
         # sync that failed, taken for written: only writing it again makes it durable. Until then it
         # has something after its end, so that the next start does so if this one fails.
         if len(data) == at:
             segment.file.truncate(at + 1)
-        segment.file.pwrite(0, encode_header(segment) + data[HEADER_SIZE:at])
+        # What is torn after it is zeros then, durably: a crash would leave it in the next batch.
+        torn = bytes(max(len(data.rstrip(b"\0")) - at, 0))
+        segment.file.pwrite(0, encode_header(segment) + data[HEADER_SIZE:at] + torn)
         segment.file.sync()
         log.disk.sync_dir(log.directory)
         segment.file.truncate(at)
-    ends = ended or damaged or segment.format == 1  # a footer keeps damage from being found again
+    ends = (
+        ended or scan.damaged or segment.format == 1
+    )  # a footer keeps damage from being found again
     if following or (end_of(segment) >= segment.base and ends):
         segment.places = ids.size
         segment.closed = True
@@ -524,19 +614,47 @@ def _may_be(segment: Segment, record: Record, at: int, limit: int) -> bool:
     return True
 
 
-def _end_segment(log: FileLog, segment: Segment, data: bytes, end: int, following: str) -> bool:
+def _has_unwritten(data: bytes, start: int, end: int) -> bool:
+    """Whether a hole has sectors of zeros, or what it has of them, and zeros begin and end with
+    them. That is what a crash leaves, since space is zeros before it is written; the zeros of a
+    message lie anywhere."""
+    if end - start < FIXED_SIZE:
+        return False
+    begins = False  # whether sectors of zeros lie before `at`, and what is before them is not
+    in_zeros = False
+    at = start
+    while at < end:
+        after = min(at - at % SECTOR + SECTOR, end)
+        if (after == end or after % SECTOR == 0) and not data[at:after].strip(b"\0"):
+            if not in_zeros:
+                before = data[max(at - EDGE, start) : at]
+                begins = not before or bool(before.strip(b"\0"))
+            in_zeros = True
+        else:
+            if in_zeros and begins and data[at : at + EDGE].strip(b"\0"):
+                return True
+            in_zeros = False
+        at = after
+    return in_zeros and begins
+
+
+def _end_segment(scan: _Scan, data: bytes, end: int, following: str) -> bool:
     """What lies after the last whole record: zeros, a torn write, a damaged footer, or damage.
     Whether something is not as it should be.
 
     With `following` the segment did not come to its end, and the next one begins there.
     """
+    segment = scan.segment
     assert segment.ids is not None
     first, last = segment.base + segment.ids.size, 0
     if following:
         last = int(following[:20]) - 1
     used = end + len(data[end:].rstrip(b"\0"))  # reserved space is zeros
-    if last >= first or used > end:
-        _set_aside(log, segment, data, [(end, used)], first, last)
+    if last >= first and end >= scan.durable:
+        part = data[end:used]
+        scan.torn.append(_Torn(end, part, segment.ids.size, first, last, is_end=True))
+    elif last >= first or used > end:
+        _set_aside(scan.log, segment, data, [(end, used)], first, last)
     return bool(following) or used > end
 
 
@@ -592,8 +710,10 @@ def _set_aside(
     regions: list[tuple[int, int]],
     first: int,
     last: int,
+    offset: int = 0,
 ) -> None:
-    """Keep damaged bytes, and count the messages from `first` to `last` that went with them."""
+    """Keep damaged bytes, and count the messages from `first` to `last` that went with them. `data`
+    begins at `offset` of the segment."""
     lost = log.lost
     for start, end in regions:
         if last < first:
@@ -601,7 +721,7 @@ def _set_aside(
         part = data[start:end]
         try:
             is_new = damage.set_aside(
-                log.disk, log.directory, segment.base, start, part, first, last
+                log.disk, log.directory, segment.base, offset + start, part, first, last
             )
         except DiskFullError:  # what can be read is worth more than what cannot
             is_new = True

@@ -35,7 +35,7 @@ class Hole:
     last_seq: int = 0
 
     def text(self) -> str:
-        """In words."""
+        """The damage in words."""
         where = f"{self.size} bytes from byte {self.offset} on"
         if not self.first_seq:
             return f"{where}, where no message is"

@@ -27,5 +27,7 @@ cdef class Segment(Block):
     cdef public tuple offset_samples
     cdef public list chunks
     cdef public object copy
+    cdef public Py_ssize_t referred
+    cdef public unsigned int checksum
 
     cpdef void bury(self, Py_ssize_t i) except *

@@ -94,6 +94,8 @@ class Segment(Block):
         self.offset_samples: tuple[int, array[_int]] | None = None  # see `segment_reader`
         self.chunks: list[tuple[int, bytes]] = []  # what was last written, by offset
         self.copy: Any = None  # what the commit log has of it, a `SegmentCopy`
+        self.referred = HEADER_SIZE  # how far batches reach to which it has references
+        self.checksum = 0  # of the last control record that was written
 
     def pin(self) -> None:
         """Somebody elsewhere begins to use `file`."""
@@ -291,7 +293,7 @@ class Footer:
         segment.bytes = self.size
         segment.first_ts = self.first_ts
         segment.last_ts = self.last_ts
-        segment.records_end = segment.written = self.records_end
+        segment.records_end = segment.written = segment.referred = self.records_end
         segment.removed_ranges = bytearray(self.removed_ranges)
         segment.front = self.front
         segment.last_seq = self.last_seq
@@ -388,7 +390,7 @@ def _check_names(names: bytes, stats: bytes, live: _int, places: _int) -> None:
     """Raises `CorruptionError` if the numbers of the subjects do not add up."""
     count = names.count(b"\n") + 1 if stats else 0
     numbers = array("I")
-    if len(stats) == 12 * count:
+    if len(stats) == 3 * numbers.itemsize * count:
         numbers.frombytes(stats)
     counts, lasts = numbers[0::3], numbers[2::3]
     if sum(counts) != live or len(counts) != count or (count and not min(counts)):

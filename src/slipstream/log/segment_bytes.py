@@ -12,10 +12,16 @@ undo these, so:
 * a segment that compaction has rewritten is left as it is: it was synced before it got its name,
   and its records are elsewhere in it;
 * a message that was erased stays erased.
+
+A batch that was synced in its segment leaves a *reference* in the commit log: where its bytes are.
+It goes with the next entry, or with one of its own after a while, and nobody waits for that. So the
+log has the order in which batches of all streams and all other changes became durable; and a start
+misses what a reference speaks of and no segment has.
 """
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slipstream.errors import CorruptionError, StorageError
@@ -28,6 +34,47 @@ if TYPE_CHECKING:
     from slipstream.log.file_log import FileLog
 
 _HEAD = struct.Struct("<IQ")  # salt of the segment, offset in it
+_REFERENCE = struct.Struct("<IQQQI")  # salt, offset, end, last sequence, checksum
+
+
+@dataclass(slots=True)
+class Reference:
+    """Bytes of one or more batches, one after the other, that were synced in a segment."""
+
+    path: str  # of the segment
+    stream_created: int
+    salt: int  # of the segment
+    start: int  # offset of the first byte ...
+    end: int  # ... and behind the last one
+    last_seq: int  # the last sequence that is durable with them
+    # Of the last record, which ends a batch and is never erased; each record before has its own.
+    checksum: int
+
+    @property
+    def base(self) -> int:
+        """The first sequence of the segment, which is its name."""
+        return int(self.path.rpartition("/")[2].removesuffix(".seg"))
+
+    def take_in(self, later: "Reference") -> bool:
+        """Cover what `later` does, too; False if it does not follow."""
+        if later.start != self.end or later.path != self.path or later.salt != self.salt:
+            return False
+        self.end, self.last_seq, self.checksum = later.end, later.last_seq, later.checksum
+        return True
+
+    def encode(self) -> bytes:
+        """The content of a record of the commit log."""
+        return _REFERENCE.pack(self.salt, self.start, self.end, self.last_seq, self.checksum)
+
+    @staticmethod
+    def decode(path: str, stream_created: int, content: bytes) -> "Reference":
+        """The reverse. Raises `StorageError`."""
+        try:
+            found = Reference(path, stream_created, *_REFERENCE.unpack(content))
+            found.base  # noqa: B018
+            return found
+        except (struct.error, ValueError) as error:
+            raise StorageError(f"the commit log has half an entry about {path}") from error
 
 
 class SegmentCopy:
@@ -127,11 +174,11 @@ class UnwrittenSegment:
         touched.files[self.path] = None
 
     def applied(self) -> bool:
-        """They are durable."""
+        """The written segments are durable."""
         return True
 
     def forgotten(self, error: Exception) -> None:
-        """They could not be synced."""
+        """The written segments could not be synced."""
         self.written = 0
 
 

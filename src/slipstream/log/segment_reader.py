@@ -200,7 +200,7 @@ class SegmentReader:
         self.may_unload(segment)
 
     def _scan(self, segment: Segment, file: File) -> tuple[Column, Column]:
-        """The columns from the records, where the footer cannot tell them."""
+        """The columns from the records, where the footer does not have them."""
         return scan_columns(file.pread(0, segment.records_end), segment, self._subjects)
 
     def _drop_footer(self, segment: Segment, file: File) -> None:
@@ -271,7 +271,8 @@ def _is(record: Record, segment: Segment, i: _int) -> bool:
 
 
 def samples_of(segment: Segment) -> "tuple[int, array[_int]] | None":
-    """Where every so manyth record of a segment is; None if it has holes."""
+    """How many records are between two samples, and where each sampled record of a segment is;
+    None if the segment has holes."""
     ids: Any = segment.ids
     offsets: Any = segment.offsets
     n = segment.places

@@ -47,7 +47,7 @@ from slipstream.log.durability import Touched
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.log_place import place_log
 from slipstream.log.recovery import is_unused, open_log
-from slipstream.log.segment_bytes import UnwrittenSegment
+from slipstream.log.segment_bytes import Reference, UnwrittenSegment
 
 _MAGIC = b"SLIPMETA"
 _FIRST_MAGIC = b"SLIPCONF"  # of a configuration whose first copy is always the newest
@@ -95,6 +95,11 @@ class TwinFile:
             return any(self._disk.exists(path) and self._disk.read(path) for path in paths)
         except OSError:  # a bad sector
             return True
+
+    def expect(self, content: bytes) -> None:
+        """The commit log has this for it still: newer than what was read, whatever that is like."""
+        self.to_come = content
+        self.damaged = self.torn = ""
 
     def is_there(self) -> bool:
         """Whether there is any content, here or still in the commit log."""
@@ -227,6 +232,12 @@ class ConfigurationFile:
         """Write no more."""
         self.retired = True
 
+    def expect(self, content: bytes) -> None:
+        """The commit log has this for it still: newer than what was read, whatever that is like."""
+        self.to_come = content
+        self.doubt = self.damaged = ""
+        self.is_stale = False
+
     def load(self) -> bytes:
         """The newest whole content; raises `CorruptionError` if there is none."""
         if self.to_come is not None:
@@ -355,10 +366,11 @@ def _pack(generation: int, content: bytes, magic: bytes = _MAGIC) -> bytes:
 
 
 def _unpack(data: bytes) -> tuple[int, bytes] | None:
-    content = data[_HEAD_SIZE:]
     if data[:8] not in (_MAGIC, _FIRST_MAGIC):
         return None
-    if len(content) != int.from_bytes(data[20:24], "little"):
+    size = int.from_bytes(data[20:24], "little")
+    content = data[_HEAD_SIZE : _HEAD_SIZE + size]  # a failed sync may have left more after it
+    if len(content) != size:
         return None
     if zlib.crc32(content, zlib.crc32(data[8:16])) != int.from_bytes(data[16:20], "little"):
         return None
@@ -387,20 +399,25 @@ class LeavingDirectory:
         self._trash = f"{above}/{_TRASH}{created or name[:_NAME_BYTES_MAX]}"
         self._aside = f"{above}/{_ASIDE}{created}"
         self._is_aside = False
+        self._is_out = False  # another one may have its name
 
     def set_aside(self) -> None:
         """Have its name be free. Raises OSError."""
-        if self._disk.exists(self.path):
+        if not self._is_out and self._disk.exists(self.path):
             self._disk.rename(self.path, self._aside)
         self._is_aside = True
 
-    def remove(self) -> None:
-        """Remove it, wherever it is. Blocks; raises OSError."""
+    def move_out(self) -> None:
+        """Have its name be free, for good. Blocks; raises OSError."""
         there = self._aside if self._is_aside else self.path
-        if self._disk.exists(there):
+        if not self._is_out and self._disk.exists(there):
             if not self._created:
                 self._disk.remove_tree(self._trash)  # of an earlier one of this name
             self._disk.rename(there, self._trash)
+        self._is_out = True
+
+    def remove(self) -> None:
+        """Remove it, which was moved out. Blocks; raises OSError."""
         if self._created and self._disk.exists(self._trash):
             # What is left of it under its name might not say whose it is.
             self._disk.sync_dir(os.path.dirname(self.path))
@@ -443,6 +460,8 @@ class Late:
         self.configurations: dict[str, ConfigurationFile] = {}  # that have something to come
         self.positions: dict[str, TwinFile] = {}
         self.unwritten: dict[str, Exception] = {}  # logs of streams that lack bytes, and why
+        # What the commit log knows to be durable in the logs of streams that were not opened yet.
+        self.references: dict[str, list[Reference]] = {}
         self._removals: dict[str, Removal] = {}  # of directories that are to go
 
     def configuration(self, path: str) -> ConfigurationFile:
@@ -573,8 +592,10 @@ class StreamStore:
         self._disk.mkdir(f"{self.path}/msgs")
 
     def create(self, meta: bytes) -> None:
-        """The same, durably, with `meta` in its files: without the commit log. Blocks; raises
-        OSError, `StorageError`."""
+        """Make the stream, durable at once, with `meta` in its files: without the commit log.
+
+        Blocks; raises OSError, `StorageError`.
+        """
         self.make()
         touched = Touched()
         self.meta.apply(meta, touched)
@@ -665,13 +686,17 @@ class StreamStore:
         end = TwinFile(self._disk, f"{self.path}/end")
         used = cache or self._cache
         is_young = any(name.startswith(_CREATED) for name in self._disk.list(self.path))
-        log = open_log(self._disk, path, used, first_seq, self._segment_bytes, end, not is_young)
+        references = self._late.references.pop(path, [])
+        log = open_log(
+            self._disk, path, used, first_seq, self._segment_bytes, end, not is_young, references
+        )
         log.stream_created = self.meta.stream_created
         return log
 
     def begin_log(self, first_seq: int = 1) -> FileLog:
         """The log of a stream that was just made: its first batch makes the directories durable.
         Raises OSError, `StorageError`."""
+        self._late.references.pop(f"{self.path}/msgs", None)  # to an earlier one of its name
         log = self.open_log(first_seq)
         log.unsynced_above = [self.path, os.path.dirname(self.path)]
         return log
@@ -750,6 +775,11 @@ class Store:
             if self._is_of_that_stream(path, record, known):
                 writes.setdefault(path, []).append(record)
         self._write_all(writes)
+        for record in replayed.references:
+            path = f"{root}/{record.path}"
+            if self._is_of_that_stream(path, record, known):
+                one = Reference.decode(path, record.stream_created, record.content)
+                self._late.references.setdefault(os.path.dirname(path), []).append(one)
         touched.sync(disk)
         self.commit_log.begin()
 
@@ -831,7 +861,7 @@ class Store:
                 stream.make()
             kept.apply(record.content, touched)
         except (OSError, StorageError):
-            kept.to_come = record.content
+            kept.expect(record.content)
             kept.stream_created = record.stream_created
             if isinstance(kept, TwinFile):
                 late.positions[path] = kept

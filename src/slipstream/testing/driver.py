@@ -48,35 +48,35 @@ class RecordingTransport:
         self.closed = False
 
     def write(self, data: bytes) -> None:
-        """Keep it."""
+        """Keep what the engine writes."""
         self.written += data
 
     def write_parts(self, parts: list[bytes]) -> None:
-        """Keep them."""
+        """Keep what the engine writes."""
         self.written += b"".join(parts)
 
     def pending(self) -> int:
-        """What the test says."""
+        """The backlog that the test has set."""
         return self.backlog
 
     def pause_reading(self) -> None:
-        """Note it."""
+        """Note that the engine reads no more."""
         self.is_read = False
 
     def resume_reading(self) -> None:
-        """Note it."""
+        """Note that the engine reads again."""
         self.is_read = True
 
     def stall(self) -> None:
-        """Note it."""
+        """Count a rest."""
         self.stalls += 1
 
     def close(self) -> None:
-        """Note it."""
+        """Note that the connection is closed."""
         self.closed = True
 
     def abort(self) -> None:
-        """Note it."""
+        """Note that the connection is closed."""
         self.closed = True
 
 
@@ -125,7 +125,7 @@ class HandRunner:
             item.finish()
 
     def start_aside(self, job: Job) -> None:
-        """The same."""
+        """Run a job now or when told to; there is no second thread here."""
         self.start(job)
 
     def run_here(self, job: Job, size: int) -> bool:

@@ -6,7 +6,7 @@ retention allows to be gone. Whatever else is missing, changed, doubled or held 
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from slipstream.wire.subjects import matches
@@ -69,6 +69,7 @@ class Ledger:
         self.now = 0  # ns; what lives for a time of its own is judged by it
         self.gone: set[int] = set()  # deleted or purged, and the server said so
         self._purges: list[tuple[int, str]] = []  # attempts before which it was, and the subject
+        self.watches_losses = False  # what is reported as lost has to be accounted for
         self.harmed_at_large = False  # files were harmed by the test: what is reported lost may be
 
     # -- publishing ------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ class Ledger:
         return self._may_be_gone(message, self.attempts[message.order + 1 :])
 
     def _may_be_gone(self, message: Published, later: list[Published]) -> bool:
-        """The same, if `later` were stored after it."""
+        """Whether `message` may be gone if `later` were stored after it."""
         was_purged = self._was_purged(message)
         if message.seq in self.removed or was_purged or self.has_expired(message, 0):
             return True
@@ -191,19 +192,23 @@ class Ledger:
         lost: Iterable[int],
         failed: bool = False,
         last_seq: int = 0,
+        torn: Collection[int] = (),
     ) -> None:
         """`stored` is all that the server has now; `lost` is what it says damage has taken,
-        `last_seq` which sequence it gave out last. If its log has `failed`, what it says of itself
-        is not what is on disk."""
+        `last_seq` which sequence it gave out last, `torn` what a crash took before it was durable.
+        If its log has `failed`, what it says of itself is not what is on disk."""
         missing = set(lost)
         if not self.is_harmed:
+            untold = missing - self.removed  # but what was being overwritten when the power failed
+            if untold and self.watches_losses:
+                raise ViolationError(f"lost: {sorted(untold)} are reported, and a crash took them")
             for seq in self.gone.intersection(stored):
                 raise ViolationError(f"removed: {seq} is back, and was said to be gone")
         tried = {message.body: message for message in reversed(self.attempts)}
         known = {seq: tried[body] for seq, body in stored.items() if body in tried} | self.by_seq
         # Only what was acknowledged, or is there without that, may have removed others ...
         last = max([*known, last_seq + 1])
-        accounted = sorted(seq for seq in missing | known.keys() if seq < last)
+        accounted = sorted(seq for seq in missing.union(known, torn) if seq < last)
         mute = [a for a in self.attempts if not a.seq and a.body not in stored.values()]
         # ... or was removed itself. Who knows what a damaged message removed?
         unknown = failed or any(seq not in self.by_seq for seq in self.damaged)

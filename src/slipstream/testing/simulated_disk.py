@@ -405,7 +405,7 @@ class SimulatedFile:
         return bytes(self._node.data[offset : offset + size])
 
     def pread_stored(self, offset: int, size: int) -> bytes:
-        """The same: there is no cache."""
+        """What `pread` returns: there is no cache."""
         return self.pread(offset, size)
 
     def pwrite(self, offset: int, data: bytes) -> None:
@@ -436,7 +436,7 @@ class SimulatedFile:
         self._write_pending()
 
     def sync(self) -> None:
-        """The same, and fdatasync."""
+        """Write what was put off, and fdatasync."""
         self._write_pending()
         self._begin_sync()
         self._node.sync()

@@ -38,6 +38,7 @@ PLENTY = 1 << 40  # bytes of a disk that is not full
 HISTORY_SHOWN = 30
 DEAD = "DEAD"  # takes the dead letters, where there are any
 AGAIN = 6 * SECOND // 5  # after which what could not be stored as one was offered again
+ROUNDS_MAX = 20  # of these, after which all that is stored has to be committed or taken back
 LATE_MAX = 2 * SECOND  # after which an expired message is gone while the server runs
 GUESSED_SALT = 0  # what somebody tries who does not know a segment's secret
 
@@ -266,11 +267,11 @@ class Simulation:
         self._send(subject, body, message_id, rollup, ttl)
 
     def _content(self) -> bytes:
-        """Zeros, some or many, or what passes for records."""
+        """Points, some or many, or what passes for records."""
         kind = self.random.random()
         if kind > 0.9:
             return self._records()
-        return bytes(self.random.randrange(300 if kind < 0.8 else 4_000))
+        return b"." * self.random.randrange(300 if kind < 0.8 else 4_000)
 
     def _records(self) -> bytes:
         """A body of what passes for records, if the log does not know better: its own, or such as
@@ -414,7 +415,7 @@ class Simulation:
         self.publisher.send(self.newcomers.frame())
 
     def _check_consumers(self) -> None:
-        """Those are there of which that was answered last, or asked for since."""
+        """The consumers are there of which the last answer, or a request since, says so."""
         found = self._api(f"CONSUMER.NAMES.{STREAM}", b"")["consumers"]
         for name, states in self._possible.items():
             if (name in found) not in (comes for _, comes in states):
@@ -492,16 +493,35 @@ class Simulation:
             self.driver.advance(AGAIN)
             self._settle_disk()
             self._collect()
+            for _ in range(ROUNDS_MAX):  # the commit of one may have to wait for another's
+                if self._is_collected():
+                    break
+                self.driver.advance(AGAIN)
+                self._settle_disk()
+                self._collect()
+            else:
+                raise ViolationError("dead letter: what is stored is neither seen nor taken back")
         stored = self._stored()
         self._check_letters(stored)
         failed = bool(self.driver.js.streams[STREAM].failed)
         self._check_stored(stored, failed)
         if self._awake_since <= self.driver.clock.now - LATE_MAX:
             self.ledger.check_expired(stored, LATE_MAX)
-        if self._letters and self.driver.js.streams[DEAD].failed:
-            return  # what waits for it takes room
+        if self._letters and self._letters_failed():
+            return  # what waits to be one takes room
         for worker in self.workers.values():
             self.ledger.check_served(worker.reader, len(worker.requests), stored)
+
+    def _is_collected(self) -> bool:
+        """Whether all dead letters that are stored count, or a disk that has failed leaves that to
+        the next start."""
+        stream = self.driver.js.streams[DEAD]
+        return self._letters_failed() or stream.visible_seq >= stream.log.last_seq
+
+    def _letters_failed(self) -> bool:
+        """Whether the disk takes no dead letters any more."""
+        js = self.driver.js
+        return bool(js.streams[DEAD].failed or js.state.log.failed)
 
     def _check_letters(self, stored: dict[int, bytes]) -> None:
         """What was given up or terminated is a dead letter, or is still to be delivered."""
@@ -526,7 +546,9 @@ class Simulation:
     def _check_stored(self, stored: dict[int, bytes], failed: bool = False) -> None:
         state = self._api(f"STREAM.INFO.{STREAM}", b"")["state"]
         lost = state.get("lost", {}).get("msgs", [])
-        self.ledger.check_stored(stored, lost, failed, state["last_seq"])
+        torn = self.driver.js.streams[STREAM].log.lost.torn
+        gone = {seq for first, last in torn for seq in range(first, last + 1)}
+        self.ledger.check_stored(stored, lost, failed, state["last_seq"], gone)
 
     def _stored(self, stream: str = STREAM) -> dict[int, bytes]:
         """Everything that a stream gives out, by its API."""

@@ -33,6 +33,7 @@ class Batch(Protocol):
 
     error: Exception | None  # why it is not durable
     copy: BatchCopy | None  # of it, if the commit log may keep it instead
+    carried: bool  # whether it does
 
     def run(self) -> None:
         """Write and sync it. Blocks; what the disk answers is kept in `error`."""
@@ -123,6 +124,7 @@ class BatchJob:
     def carried(self, error: Exception | None) -> None:
         """The commit log has it, or has failed to."""
         self.batch.error = error
+        self.batch.carried = True
         self._commit.finished(self)
 
 

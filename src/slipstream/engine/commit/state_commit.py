@@ -8,10 +8,11 @@ The log is applied to the files of streams and consumers by checkpoints: some ti
 and at once when the log is half full or a removal may free space.
 """
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from slipstream.engine.commit.commit import Commit, Progress
-from slipstream.engine.loop.timers import Timers
+from slipstream.engine.loop.timers import Timer, Timers
 from slipstream.engine.loop.turn import Turn
 from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.commit_log import (
@@ -23,10 +24,11 @@ from slipstream.log.commit_log import (
     Removal,
 )
 from slipstream.log.durability import Done, Touched
-from slipstream.log.segment_bytes import BatchCopy
+from slipstream.log.segment_bytes import BatchCopy, Reference
 
 LAZY_NS = 50_000_000  # after which a change that nobody waits for is committed
 CHECKPOINT_NS = 2_000_000_000  # after the first change that a checkpoint is to apply
+REFERENCES_NS = 1_000_000_000  # after which references to batches have an entry of their own
 AGAIN_NS = 10_000_000_000  # after a checkpoint that the disk refused
 # Larger content is written to its own file: it would fill the log.
 CONTENT_BYTES_MAX = 2 * 1024 * 1024
@@ -64,6 +66,7 @@ class StateCommit:
         self._reports = reports
         self._lazy_timer: Any = None
         self._checkpoint_timer: Any = None
+        self._references_timer: Timer | None = None
         self._wants_checkpoint = False
         self._running: CheckpointJob | None = None
         self._problem = ""  # what was reported of the last checkpoint
@@ -95,8 +98,10 @@ class StateCommit:
             self._commit_later(done is not None or self.log.failed != "")
 
     def write_large(self, kept: Kept, content: bytes, done: Done) -> None:
-        """The same for content of more than `CONTENT_BYTES_MAX`, which goes to its own file. Until
-        `done` is called nothing else may be kept of it."""
+        """Have content of more than `CONTENT_BYTES_MAX` kept, in a file of its own.
+
+        Nothing else may be given to `keep` for `kept` before `done` is called.
+        """
         self._commit.run_aside(OwnFile(self, kept, content, done))
 
     def carry(self, copy: BatchCopy, done: Done) -> bool:
@@ -109,6 +114,24 @@ class StateCommit:
             return False
         copy.segment.took(content)
         return True
+
+    def refer(self, references: Sequence[Reference]) -> None:
+        """Note batches of a stream that were synced in its segments, soon or with what comes next:
+        the log has the order of all that has become durable."""
+        self.log.refer(references)
+        if self.log.refers_much:
+            self._refer_now()
+        elif self._references_timer is None and self.log.has_references:
+            self._references_timer = self._timers.after(REFERENCES_NS, self._references_due)
+
+    def _references_due(self) -> None:
+        self._references_timer = None
+        if self.log.has_references:
+            self._refer_now()
+
+    def _refer_now(self) -> None:
+        self.log.refer_now()
+        self.mark_dirty()
 
     def erase(self) -> None:
         """Bytes of a message were destroyed on request: the log's copy of them goes, too, soon."""
@@ -124,7 +147,7 @@ class StateCommit:
 
     def free(self, path: str) -> None:
         """A directory is about to be made at `path`: if one of that name is still to be removed, it
-        gets another one. Raises OSError."""
+        gets another one. Raises OSError, `StorageError`."""
         self.log.free(path)
 
     def stands(self, kept: Kept, done: Done) -> None:
@@ -210,6 +233,7 @@ class StateCommit:
         self._wants_checkpoint = False
         checkpoint = self.log.checkpoint()
         if checkpoint is None:
+            self.log.pass_over()
             if self.log.owes_floor:
                 self.mark_dirty()
             return
@@ -263,7 +287,7 @@ class StateCommit:
         """Make all durable and apply it, as the last call. What cannot be applied is for the next
         start."""
         self.closed = True
-        for timer in (self._lazy_timer, self._checkpoint_timer):
+        for timer in (self._lazy_timer, self._checkpoint_timer, self._references_timer):
             if timer is not None:
                 timer.cancel()
         try:

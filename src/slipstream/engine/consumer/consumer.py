@@ -487,6 +487,8 @@ class Consumer:
 
     def needs(self, seq: _int) -> bool:
         """Whether an interest stream must keep the message, which matches, for this consumer."""
+        if self.letters is not None and seq in self.letters.dying:
+            return True  # a crash may take back what settles it, until that is committed
         if not self.acks or self.ack_all:
             return seq > self.floor_stream_seq
         return (

@@ -57,7 +57,7 @@ class DeadLetters:
         self.dying: dict[int, Dying] = {}
         self.problem = ""  # why they wait, other than for the disk
         self.stored = 0  # in boxes and not committed yet
-        self._waiting: deque[Dying] = deque()  # the others, and some that do not any more
+        self._waiting: deque[Dying] = deque()  # those not stored, and some that wait no longer
         self._queued = False
         self._timer: Any = None
 

@@ -83,8 +83,10 @@ class LetterBox:
         self._readers: list[Callable[[], None]] = []  # who waits until all is seen
         self._timer: Any = None
         self._is_under_way = False  # the disk has something to do before this goes on
+        self._is_taking_out = False  # what was stored and removed is not durably gone yet
         self._tries = 0  # to have the next ones committed
         self._is_let_go = False
+        self._unseen_seq = 0  # the first that it did not commit then: the next start removes these
         self.is_stuck = False  # nobody knows whether what was to be committed is
         if stream.store is not None:
             self._load()
@@ -236,7 +238,9 @@ class LetterBox:
         self._timer = None
         if self._is_let_go:
             return
-        if self._committing:
+        if self._is_taking_out:
+            self._await_removal()
+        elif self._committing:
             self._commit()
         elif self._stored:
             self._stream.engine.commit.hasten(self._stream)
@@ -263,16 +267,19 @@ class LetterBox:
         for one in stale:
             self._committing.remove(one)
             stream.remove_message(one.seq, False)
+        self._await_removal()
 
+    def _await_removal(self) -> None:
         def removed(error: Exception | None) -> None:
             self._is_under_way = False
+            self._is_taking_out = error is not None
             if error is None:
                 self._commit()
-            else:
+            else:  # such as a full disk: the stream writes it again once there is room
                 self._again_later()
 
-        self._is_under_way = True
-        stream.when_durable(removed)
+        self._is_under_way = self._is_taking_out = True
+        self._stream.when_durable(removed)
 
     def _settle(self) -> None:
         stream = self._stream
@@ -344,7 +351,7 @@ class LetterBox:
         """Have all seen but what is still to be committed."""
         waiting = self._committing or self._stored
         if not self._stream.closed:
-            self._stream.hold(waiting[0].seq if waiting else 0)
+            self._stream.hold(waiting[0].seq if waiting else self._unseen_seq)
         if not waiting:
             self._call_readers()
 
@@ -370,6 +377,7 @@ class LetterBox:
             self._timer.cancel()
             self._timer = None
         stored, self._stored = self._stored, deque()
+        self._unseen_seq = stored[0].seq if stored else 0
         for one in stored:
             one.owner.refused(one.dying, f"the stream {self._stream.name} does not take it: {why}")
         self._call_readers()

@@ -63,7 +63,7 @@ class PullDelivery(Delivery):
         self.configured()
 
     def begin(self) -> None:
-        """Take requests."""
+        """Take pull requests from now on."""
         self.consumer.account.add_service(self._subject, self)
 
     def stop(self, reason: str) -> None:

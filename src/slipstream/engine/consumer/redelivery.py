@@ -80,9 +80,9 @@ def term(consumer: "Consumer", seq: int, consumer_seq: int, reason: str) -> None
 
 def vanished(consumer: "Consumer", seq: int) -> None:
     """A message that is out was removed from the stream."""
-    if consumer.letters is not None:
-        consumer.letters.vanished(seq)
     _terminate(consumer, seq, VANISHED)
+    if consumer.letters is not None:  # after that: it answers once the state of now is durable
+        consumer.letters.vanished(seq)
 
 
 def advise_terminated(consumer: "Consumer", seq: int, consumer_seq: int, reason: str) -> None:

@@ -1,6 +1,7 @@
 """JetStream of one account: its streams, what they may use, and starting them again."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -278,7 +279,8 @@ class JetStream:
         stream.refuse_waiting(str(error))
         stream.store.meta.retire()
         self._take_away(stream)
-        stream.store.discard(sync=False)
+        with suppress(OSError):  # the next start removes a directory without a configuration
+            stream.store.discard(sync=False)
 
     def new_created(self) -> int:
         """When a new stream is created: no two have the same time, which tells those of one name

@@ -87,10 +87,10 @@ class Idle:
     """Runs no job: whatever is to be written later stays unwritten."""
 
     def start(self, job: Job) -> None:
-        """Forget it."""
+        """Forget the job."""
 
     def start_aside(self, job: Job) -> None:
-        """Forget it."""
+        """Forget the job."""
 
     def run_here(self, job: Job, size: int) -> bool:
         """Never."""
