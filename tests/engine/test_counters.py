@@ -76,7 +76,7 @@ def test_what_is_no_increment_is_refused(
     assert client.store("c.a", body, **headers)["error"]["err_code"] == code
 
 
-def test_a_total_that_is_none_is_reported(client: Client) -> None:
+def test_a_total_that_is_invalid_is_reported(client: Client) -> None:
     create(client)
     count(client, "c.a", "1")
     client.driver.js.streams["C"].log.append(b"c.a", b"{}", 0, 0, 2, 1)

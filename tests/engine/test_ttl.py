@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.stream.ttl import INVALID, NEVER, parse_ttl
+from slipstream.engine.stream.ttl import INVALID, NEVER, MessageTtls, parse_ttl
 from slipstream.log.disk import OsDisk
+from slipstream.log.record import Record
 from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -349,6 +350,7 @@ def test_a_million_messages_of_one_second_expire_a_bounded_number_in_each_turn(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("slipstream.engine.stream.ttl.EXPIRED_PER_TURN_IN_RUNS", 10)
+    monkeypatch.setattr("slipstream.engine.loop.deadlines.RUN_MAX", 10)
     create(client)
     for _ in range(100):
         client.store("s.a", Nats_TTL="1")
@@ -366,7 +368,8 @@ def test_messages_that_expire_between_others_go_fewer_in_each_turn(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("slipstream.engine.stream.ttl.EXPIRED_PER_TURN_IN_RUNS", 10)
-    monkeypatch.setattr("slipstream.engine.stream.ttl.EXPIRED_PER_TURN", 4)
+    monkeypatch.setattr("slipstream.engine.stream.ttl.EXPIRED_PER_TURN", 5)
+    monkeypatch.setattr("slipstream.engine.loop.deadlines.RUN_MAX", 10)
     create(client)
     for n in range(40):  # 20 at the front, then every other one
         client.store("s.a", **({"Nats_TTL": "1"} if n < 20 or n % 2 else {}))
@@ -377,7 +380,32 @@ def test_messages_that_expire_between_others_go_fewer_in_each_turn(
         driver.engine.tick()
         driver.finish()
         left.append(driver.js.streams["S"].log.messages)
-    assert left == [40, 30, 20, 16, 12, 10]
+    assert left == [40, 30, 20, 15, 10]
+
+
+def test_messages_that_expire_together_between_others_are_not_read(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(client)
+    reader = {"durable_name": "c", "ack_policy": "none", "filter_subject": "s.b"}
+    client.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": reader})
+    for n in range(60):  # 20 stay, 20 go, 10 stay, 10 go
+        goes = 20 <= n < 40 or n >= 50
+        client.store("s.b" if n % 2 else "s.a", b"x" * n, **({"Nats_TTL": "1"} if goes else {}))
+    log = client.driver.js.streams["S"].log
+    stayed = [seq for seq in range(1, 61) if not (20 < seq <= 40 or seq > 50)]
+    record = Record()
+    left = sum(log.record_size(record) for seq in stayed if log.read(seq, record))
+    taken: list[bool] = []
+    drop_run = MessageTtls._drop_run
+    monkeypatch.setattr(
+        MessageTtls, "_drop_run", lambda *run: taken.append(drop_run(*run)) or taken[-1]
+    )
+    client.driver.advance(3 * SECOND)
+    assert taken == [True, True]
+    assert list(stored(client)) == stayed
+    assert client.api("STREAM.INFO.S")["state"]["bytes"] == left
+    assert client.api("CONSUMER.INFO.S.c")["num_pending"] == 15
 
 
 @pytest.mark.parametrize("is_read_again", [False, True])
@@ -414,6 +442,26 @@ def test_of_many_with_different_ttls_just_those_go_whose_time_is_over(
         expected = [seq for seq, end in ends.items() if end > driver.clock.now]
         assert list(stored(client)) == expected
         assert client.api("CONSUMER.INFO.S.c")["num_pending"] == len(expected)
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_that_messages_have_expired_is_recorded_soon_and_before_a_read_is_answered(
+    is_read: bool,
+) -> None:
+    client = Driver(SimulatedDisk(Random(1))).start().client()
+    create(client)
+    client.store("s.a")
+    for _ in range(10):
+        client.store("s.a", Nats_TTL="1")
+    log = client.driver.js.streams["S"].log
+    while log.messages > 1:
+        client.driver.advance(SECOND // 20)
+    assert log.owes_removals()
+    if is_read:
+        assert client.api("STREAM.MSG.GET.S", {"last_by_subj": "s.a"})["message"]["seq"] == 1
+    else:
+        client.driver.advance(2 * SECOND)
+    assert not log.owes_removals()
 
 
 def test_what_is_noted_when_it_is_stored_is_not_read_for_its_ttl() -> None:

@@ -258,7 +258,7 @@ def test_a_server_of_an_earlier_version_is_asked_for_less(
     assert asked == levels
 
 
-def test_an_answer_that_is_none_is_asked_for_again(world: World) -> None:
+def test_an_answer_that_is_invalid_is_asked_for_again(world: World) -> None:
     external = {"api": "away.api", "deliver": "away.to"}
     other = world.driver.client()
     other.subscribe("away.api.>")

@@ -56,7 +56,7 @@ class _Step:
         self._error: Exception | None = None
 
     def run(self) -> None:
-        """Never raises."""
+        """Run the step, and keep its error; never raises."""
         try:
             self._work()
         except Exception as error:  # whatever it is, the client hears of it

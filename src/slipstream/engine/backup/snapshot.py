@@ -99,7 +99,7 @@ class _PieceJob:
         self.error: Exception | None = None
 
     def run(self) -> None:
-        """Never raises."""
+        """Write the next piece, and keep the error; never raises."""
         try:
             self.piece = self._snapshot.archive.piece()
         except Exception as error:  # whatever it is, the receiver hears of it

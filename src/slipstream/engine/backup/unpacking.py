@@ -147,8 +147,10 @@ class Unpacked:
         self.consumers[name] = read_entry(name, record.body())
 
     def finish(self) -> bool:
-        """There is no more; False if it is to be called again, as there is much to do. Blocks.
-        Raises OSError, `StorageError`, also if the archive is not whole."""
+        """Store what is left of an archive that has come whole; False while there is more to do.
+
+        Blocks. Raises OSError, `StorageError`, also if the archive is not whole.
+        """
         self._frames.finish()
         if self._tar is not None:
             if self._files is None:

@@ -8,9 +8,10 @@ number of deadlines, and adding one costs a constant. A bucket's span stands in 
 the clock is set back, buckets wait until their time has come again, and nothing is due early.
 
 An entry is a run of sequences that follow each other and are due at one tick, as those of a burst
-are; it takes 24 bytes. A message that is removed before its time is in its entry still. Where
-entries outnumber the messages of the stream, each new one has a few old ones looked at, and what
-has no message goes: there are never more than about three times as many entries as messages.
+are; it takes 32 bytes, as it also says how large these messages are together. A message that is
+removed before its time is in its entry still. Where entries outnumber the messages of the stream,
+each new one has a few old ones looked at, and what has no message goes: there are never more than
+about three times as many entries as messages.
 """
 
 import heapq
@@ -18,9 +19,14 @@ from array import array
 from collections.abc import Callable
 
 BITS = 6  # 64 buckets of one level make one of the next
-ENTRY = 3  # numbers: the first sequence of a run, how many follow from it on, and their tick
+# Numbers: the first sequence of a run, how many follow from it on, their bytes together (0: not
+# known), and their tick.
+ENTRY = 4
+RUN_MAX = 10_000  # sequences of one run, as a run may be taken as a whole
 ENTRIES_SPARE = 4096  # so many entries without a message are never looked for
 LOOKED_AT = 4  # old entries, for each new one where there are too many
+
+Run = tuple[int, int, int]  # the first sequence, how many follow from it on, bytes (0: not known)
 
 
 class Deadlines:
@@ -35,42 +41,68 @@ class Deadlines:
         self._checked: array[int] = array("Q")  # the bucket that is being looked through ...
         self._check_at = 0  # ... and how far
 
-    def add(self, seq: int, due: int, now: int) -> None:
-        """Have `seq` taken at `due`; `now` and `due` in ticks."""
-        self._add_run(seq, 1, due, now)
+    def add(self, seq: int, due: int, now: int, size: int = 0) -> None:
+        """Have `seq` taken at `due`; `now` and `due` in ticks. `size` is how many bytes the message
+        has, 0 if that is not known."""
+        self._add_run((seq, 1, size), due, now)
 
-    def _add_run(self, first: int, count: int, due: int, now: int) -> None:
+    def _add_run(self, run: Run, due: int, now: int) -> None:
+        first, count, size = run
         level = (max(due - now, 1).bit_length() - 1) // BITS
         span = due >> (BITS * level)
         bucket = self._buckets.get((level, span))
         if bucket is None:
             bucket = self._buckets[level, span] = array("Q")
             heapq.heappush(self._order, (span << (BITS * level), level, span))
-        elif bucket and bucket[-1] == due and bucket[-3] + bucket[-2] == first:
-            bucket[-2] += count
+        elif (
+            bucket
+            and bucket[-1] == due
+            and bucket[-4] + bucket[-3] == first
+            and (bucket[-2] > 0) == (size > 0)
+            and bucket[-3] + count <= RUN_MAX
+        ):
+            bucket[-3] += count
+            bucket[-2] += size
             return
-        bucket.extend((first, count, due))
+        bucket.extend((first, count, size, due))
         self.size += 1
 
     def take(self, now: int, looked_at_max: int) -> list[int]:
         """Remove and return sequences that are due, ascending; not all of them if many are."""
         found: list[int] = []
-        left = looked_at_max
-        while left > 0 and (self._open or self._open_next(now)):
-            first, count, due = self._open.pop(), self._open.pop(), self._open.pop()
-            self.size -= 1
-            if due > now:
-                self._add_run(first, count, due, now)
-                left -= 1
-                continue
-            taken = min(count, left)
-            found.extend(range(first, first + taken))
-            left -= taken
-            if taken < count:
-                self._open.extend((due, count - taken, first + taken))
-                self.size += 1
+        for first, count, _ in self._take(now, looked_at_max, is_whole=False):
+            found.extend(range(first, first + count))
         found.sort()
         return found
+
+    def take_runs(self, now: int, looked_at_max: int) -> list[Run]:
+        """The same as whole runs, ascending: the last of them may have up to `RUN_MAX` sequences
+        too many."""
+        return sorted(self._take(now, looked_at_max, is_whole=True))
+
+    def _take(self, now: int, looked_at_max: int, is_whole: bool) -> list[Run]:
+        found: list[Run] = []
+        left = looked_at_max
+        while left > 0 and (self._open or self._open_next(now)):
+            first, count, size = self._open.pop(), self._open.pop(), self._open.pop()
+            due = self._open.pop()
+            self.size -= 1
+            if due > now:
+                self._add_run((first, count, size), due, now)
+                left -= 1
+                continue
+            if count > left and not is_whole:
+                self._open.extend((due, 0, count - left, first + left))
+                self.size += 1
+                count, size = left, 0
+            found.append((first, count, size))
+            left -= count
+        return found
+
+    def put_back(self, runs: list[Run], now: int) -> None:
+        """Have these be due at once."""
+        for run in runs:
+            self._add_run(run, now, now)
 
     def _open_next(self, now: int) -> bool:
         """Open the bucket whose time came first; False if there is none whose time has come."""
@@ -113,6 +145,7 @@ class Deadlines:
             elif bucket[self._check_at + 1] > 1:
                 bucket[self._check_at] += 1
                 bucket[self._check_at + 1] -= 1
+                bucket[self._check_at + 2] = 0
             else:
                 last = bucket[-ENTRY:]
                 del bucket[-ENTRY:]

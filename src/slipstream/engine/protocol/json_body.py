@@ -184,7 +184,7 @@ def _named(raw: dict[str, Any], into: type[Any], strict: bool) -> dict[str, Any]
     """`raw` with the names that the struct `into` has, at any depth: names have no case.
 
     What has no place in the struct stays, and is an error, if `strict`; otherwise it goes. Times
-    become what Go makes of them. Raises `msgspec.ValidationError` for one that is none.
+    become what Go makes of them. Raises `msgspec.ValidationError` for an invalid time.
     """
     fields = _fields(cast(Any, into))
     found: dict[str, Any] = {}

@@ -181,7 +181,7 @@ class Account:
         return self._find(subject) if found is None else found
 
     def _find(self, subject: bytes) -> Route:
-        """Ask the trie, and keep the answer as widely as it holds."""
+        """Ask the trie, and cache the answer for all subjects of which it is true."""
         self.misses += 1
         plain: list[Subscription] = []
         services: list[Service] = []

@@ -76,7 +76,7 @@ class Transport(Protocol):
         """Read no more until `resume_reading`."""
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Read from the client again."""
 
     def stall(self) -> None:
         """Call `session.release(STALL)` once those who do not keep up have had some time."""

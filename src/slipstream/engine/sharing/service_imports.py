@@ -16,12 +16,10 @@ from slipstream.engine.session.routing import Route, Service
 from slipstream.engine.sharing.replies import Requests, replies_of
 from slipstream.model.header_fields import NATS_REQUEST_INFO
 from slipstream.model.times import time_text
-from slipstream.wire.headers import with_fields
+from slipstream.wire.headers import closed, with_fields, without_spelled
 from slipstream.wire.subject_pair import SubjectPair
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
-
-_CLAIM = NATS_REQUEST_INFO.lower()
 _NESTED_MAX = 2  # calls of one import within each other, which only mappings can lead to
 
 
@@ -92,7 +90,7 @@ class ServiceImport(Service):
 
     def _inform(self, request: Inbound, session: Any) -> None:
         """Say who asks; what a client says of itself is no proof, and goes."""
-        block = _without_claims(request.header())
+        block = closed(without_spelled(request.header(), NATS_REQUEST_INFO))
         info = msgspec.json.encode(self._info(session))
         block = with_fields(block, [(NATS_REQUEST_INFO, info)])
         request.data = block + request.body()
@@ -129,18 +127,6 @@ class ServiceImport(Service):
         }
         kind = {"client_type": session.facts.get("type", "nats")}
         return client | (kind if client["kind"] == "Client" else {})
-
-
-def _without_claims(block: bytes) -> bytes:
-    """A header block that ends as it should, and says nothing of who asks, however it is spelled:
-    there are clients that take names in any case, or lines that end without a carriage return."""
-    if not block:
-        return b""
-    if _CLAIM in block.lower():
-        lines = block.replace(b"\r", b"").split(b"\n")
-        kept = [line for line in lines if line.split(b":")[0].strip().lower() != _CLAIM]
-        block = b"\r\n".join(kept)
-    return block.rstrip(b"\r\n") + b"\r\n\r\n"
 
 
 class ServiceImports:

@@ -44,43 +44,43 @@ class StreamImport:
         subject = self.pair.interest(pattern)
         if not subject:
             return
-        standing: Any
+        stand_in: Any
         if isinstance(member, Subscription):
-            standing = Imported(member, self._receiver(member), subject, self)
+            stand_in = Imported(member, self._receiver(member), subject, self)
         elif isinstance(member, Follower):
-            standing = _ImportedFollower(member, self)
+            stand_in = _ImportedFollower(member, self)
         else:
-            standing = ImportedService(member, self)
-        self._placed.setdefault((pattern, id(member)), []).append((subject, standing))
-        self.source.place(subject, standing)
+            stand_in = ImportedService(member, self)
+        self._placed.setdefault((pattern, id(member)), []).append((subject, stand_in))
+        self.source.place(subject, stand_in)
 
     def displace(self, pattern: bytes, member: Any) -> None:
         """`member` does not listen to `pattern` any more."""
         placed = self._placed.get((pattern, id(member)))
         if placed is None:
             return
-        subject, standing = placed.pop()
+        subject, stand_in = placed.pop()
         if not placed:
             del self._placed[(pattern, id(member))]
-        self._withdraw(subject, standing)
+        self._withdraw(subject, stand_in)
 
     def reweigh(self, subscription: Subscription, weight: int) -> None:
         """A queue group on another server has another number of members."""
-        for _, standing in self._placed.get((subscription.subject, id(subscription)), ()):
-            self.source.reweigh(standing, weight)
+        for _, stand_in in self._placed.get((subscription.subject, id(subscription)), ()):
+            self.source.reweigh(stand_in, weight)
 
     def stop(self) -> None:
         """Carry nothing any more."""
         placed, self._placed = self._placed, {}
-        for standings in placed.values():
-            for subject, standing in standings:
-                self._withdraw(subject, standing)
+        for placed_here in placed.values():
+            for subject, stand_in in placed_here:
+                self._withdraw(subject, stand_in)
 
-    def _withdraw(self, subject: bytes, standing: Any) -> None:
-        if isinstance(standing, Imported):
-            standing.closed = True
-            self._release(standing.original)
-        self.source.displace(subject, standing)
+    def _withdraw(self, subject: bytes, stand_in: Any) -> None:
+        if isinstance(stand_in, Imported):
+            stand_in.closed = True
+            self._release(stand_in.original)
+        self.source.displace(subject, stand_in)
 
     def _receiver(self, member: Subscription) -> Receiver:
         """One for all clients; one for each link, which is sent a message once."""

@@ -29,7 +29,7 @@ Count = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class DirectRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A request's body, read by `read_lenient`. A time that is none raises ValueError."""
+    """A request's body, read by `read_lenient`. An invalid time raises ValueError."""
 
     seq: Sequence = 0
     last_by_subj: str = ""

@@ -22,7 +22,7 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 LOOK_CLOSER = 0
 HOLD = 1
 HOLD_WITH_ID = 2  # and there is a Nats-Msg-Id
-# The same for C.
+# As constants of C in the compiled build.
 _LOOK_CLOSER = LOOK_CLOSER
 _HOLD = HOLD
 _HOLD_WITH_ID = HOLD_WITH_ID

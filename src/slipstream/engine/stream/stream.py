@@ -366,8 +366,10 @@ class Stream(Service):
         return self.keep(subject, message, ts)
 
     def keep(self, subject: bytes, message: Inbound, ts: _int = 0) -> _int:
-        """The same without asking whether there is room; `ts` is when the message was stored first
-        (ns), 0 for now. Raises `StorageError`."""
+        """Append without asking whether there is room, and enforce the limits; the sequence.
+
+        `ts` is when the message was stored first (ns), 0 for now. Raises `StorageError`.
+        """
         if ts == 0:
             ts = self.clock.now
         if self._interest and not self.is_wanted(subject):
@@ -521,6 +523,8 @@ class Stream(Service):
             return False
         if self.ack_at_once or self.store is None:
             return True
+        if self.ttls is not None and self.ttls.owes_commit:
+            return False
         return not self.dirty and not self.progress.under_way
 
     def when_settled(self, done: Callable[[StorageError | None], None]) -> None:
@@ -536,7 +540,8 @@ class Stream(Service):
             self._when_batched(settled)
 
     def _when_batched(self, settled: Callable[[StorageError | None], None]) -> None:
-        if self.dirty or self._changed or not self.progress.under_way:
+        owes = self.ttls is not None and self.ttls.owes_commit
+        if self.dirty or self._changed or owes or not self.progress.under_way:
             self.when_durable(settled)
         else:
             self._covered.append((self._prepared, [settled]))
@@ -589,6 +594,8 @@ class Stream(Service):
             self._finished += 1
             try:
                 self.log.finish_sync(batch)
+                if batch.references and not batch.carried:
+                    self.js.state.refer(batch.references)
             except StorageError as error:
                 self.fail(str(error))
         self._release_acks()
@@ -768,6 +775,24 @@ class Stream(Service):
         if erase and self.store is not None:
             self.js.state.erase()
         self.mark_dirty()
+        return True
+
+    def remove_run(self, first: _int, count: _int, size: _int) -> bool:
+        """The same for `count` messages that follow each other from `first` on, and have `size`
+        bytes together. False, and nothing removed, if that takes a look at each of them. Who calls
+        has the stream committed."""
+        subjects = []
+        is_front = first == self.log.first_seq
+        if not is_front and (self.consumers or self.direct_consumers):
+            subjects = [self.log.subject_of(seq) for seq in range(first, first + count)]
+        if not self.log.remove_run(first, count, size):
+            return False
+        if is_front:
+            self._front_moved = True
+        for at, subject in enumerate(subjects):
+            self._tell_removed(first + at, subject)
+        if self._counts:
+            self.report_use()
         return True
 
     def purged(self, pattern: bytes = b"") -> None:

@@ -14,11 +14,11 @@ With `subject_delete_marker_ttl` the last message of a subject does not go witho
 takes its place, which expires as well and leaves nothing.
 """
 
-from bisect import bisect_left
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from slipstream.engine.loop.deadlines import Deadlines
+from slipstream.engine.loop.deadlines import Deadlines, Run
+from slipstream.engine.loop.timers import Timer
 from slipstream.engine.protocol.json_body import INT64_MAX
 from slipstream.engine.session.message import Inbound
 from slipstream.errors import StorageError
@@ -34,9 +34,10 @@ NEVER = -1
 INVALID = -2
 TTL_SECONDS_MAX = 2**33  # 272 years: what lives longer does not expire
 EXPIRED_PER_TURN = 2_000  # one by one ...
-EXPIRED_PER_TURN_IN_RUNS = 10_000  # ... and where they go together
+EXPIRED_PER_TURN_IN_RUNS = 10_000  # ... and where they go together, as nobody has to look at them
 READ_PER_TURN = 2_000  # messages looked at for TTLs after the start
 TICK_NS = SECOND // 20  # deadlines are rounded up to this, so that many share a turn
+COMMITTED_AFTER_NS = SECOND  # removals, if nothing else is committed before
 RETRY_NS = SECOND  # after the disk had no room for a marker, or could not be read
 DIGITS_MAX = 30  # of a number of seconds, with zeros before it
 REMEMBERED_BYTES_MAX = 32  # of a TTL as it was written
@@ -99,6 +100,7 @@ class MessageTtls:
         self._deadlines = Deadlines()
         self._record = Record()
         self._timer: Any = None
+        self._commit_timer: Timer | None = None  # until what has expired is recorded as removed
         self._marker_seconds = 0
         self._read_seq = stream.log.first_seq  # the next to look at for a TTL ...
         self._read_last = stream.log.last_seq  # ... up to here; what is stored later is noted
@@ -115,6 +117,11 @@ class MessageTtls:
         """How many deadlines are kept."""
         return self._deadlines.size
 
+    @property
+    def owes_commit(self) -> bool:
+        """Whether something was removed that will be committed later."""
+        return self._commit_timer is not None
+
     def shortest(self) -> int:
         """The fewest seconds that a message may live: a marker must not outlive what follows it."""
         if self._stream.config.max_msgs_per_subject == 1:
@@ -123,14 +130,16 @@ class MessageTtls:
 
     def stored(self, seq: int, ttl: int, ts: int = 0) -> None:
         """Message `seq` was stored; it lives for `ttl` seconds from `ts` on (ns, 0 is now)."""
-        self._note(seq, ts or self._stream.clock.now, ttl)
-        self._deadlines.forget_dead(self._stream.log.holds, self._stream.log.messages)
+        log = self._stream.log
+        size = int(log.appended_size) if seq == log.last_seq else 0
+        self._note(seq, ts or self._stream.clock.now, ttl, size)
+        self._deadlines.forget_dead(log.holds, log.messages)
         self._watch()
 
-    def _note(self, seq: int, ts: int, ttl: int) -> None:
+    def _note(self, seq: int, ts: int, ttl: int, size: int) -> None:
         if 0 < ttl < TTL_SECONDS_MAX:
             due = -(-(ts + ttl * SECOND) // TICK_NS)
-            self._deadlines.add(seq, due, self._stream.clock.now // TICK_NS)
+            self._deadlines.add(seq, due, self._stream.clock.now // TICK_NS, size)
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -160,25 +169,24 @@ class MessageTtls:
     def _expire(self, now: int) -> None:
         """Remove a bounded number of messages that are due."""
         tick = now // TICK_NS
-        leaves_markers = self._marker_seconds and not self._stream.config.sealed
-        left = EXPIRED_PER_TURN_IN_RUNS
-        together = True
-        while together and left > 0:
-            due = self._deadlines.take(tick, min(left, EXPIRED_PER_TURN))
-            left -= len(due)
-            together = bool(due) and not leaves_markers and self._is_front(due)
-            gone = self._replace(due) if leaves_markers else self._drop(due, together)
-            if gone < len(due):
-                self._retry_at = now + RETRY_NS
-                for later in due[gone:]:
-                    self._deadlines.add(later, tick, tick)
-                return
+        if self._marker_seconds and not self._stream.config.sealed:
+            due = self._deadlines.take(tick, EXPIRED_PER_TURN)
+            later = [(seq, 1, 0) for seq in due[self._replace(due) :]]
+            is_refused = bool(later)
+        else:
+            runs = self._deadlines.take_runs(tick, EXPIRED_PER_TURN_IN_RUNS)
+            done, is_refused = self._drop(runs)
+            later = runs[done:]
+        self._deadlines.put_back(later, tick)
+        if is_refused:
+            self._retry_at = now + RETRY_NS
 
     def stop(self) -> None:
         """Remove nothing any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._commit_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._commit_timer = None
 
     def _read_on(self) -> None:
         """Look at some more of the messages that were there before."""
@@ -195,32 +203,53 @@ class MessageTtls:
                 while left and log.next(self._read_seq, None, record) and record.seq < after:
                     left -= 1
                     self._read_seq = record.seq + 1
-                    self._note(record.seq, record.ts, ttl_of(record))
+                    self._note(record.seq, record.ts, ttl_of(record), log.record_size(record))
                 if not left:
                     return
             self._read_seq = max(self._read_seq, after)
         self._read_seq = self._read_last + 1
 
-    def _is_front(self, due: list[int]) -> bool:
-        """Whether some messages, ascending, are the stream's first ones, but for those below."""
-        first = self._stream.log.first_seq
-        there = due[bisect_left(due, first) :]
-        return there == list(range(first, first + len(there)))
+    def _drop(self, runs: list[Run]) -> tuple[int, bool]:
+        """Remove some runs of messages, as far as a turn goes; how many runs are done with, and
+        whether the disk has refused the next one."""
+        left = EXPIRED_PER_TURN_IN_RUNS
+        alone = EXPIRED_PER_TURN_IN_RUNS // EXPIRED_PER_TURN
+        for at, (first, count, size) in enumerate(runs):
+            if left <= 0:
+                return at, False
+            try:
+                at_once = self._drop_run(first, count, size)
+            except (OSError, StorageError):
+                return at, True
+            left -= max(count, alone) if at_once else count * alone
+        return len(runs), False
 
-    def _drop(self, due: list[int], together: bool) -> int:
-        """Remove those of some messages that are still there, ascending; how many are done with."""
+    def _drop_run(self, first: int, count: int, size: int) -> bool:
+        """Remove those messages of a run that are still there; whether that took no look at each of
+        them. Raises OSError, `StorageError`."""
         stream = self._stream
-        done = 0
-        try:
-            if together:
-                stream.drop_below(due[-1] + 1)
-                return len(due)
-            for seq in due:
-                stream.remove_message(seq, False)
-                done += 1
-        except (OSError, StorageError):
-            pass  # the rest is tried again
-        return done
+        if size and stream.remove_run(first, count, size):
+            self._commit_later()
+            return True
+        if first <= stream.log.first_seq:
+            stream.drop_below(first + count)
+            return False
+        for seq in range(first, first + count):
+            stream.remove_message(seq, False)
+        return False
+
+    def _commit_later(self) -> None:
+        """Have removals committed that nobody waits for, together with others: after a crash these
+        messages expire again. Consumers are told by a commit of what has gone."""
+        stream = self._stream
+        if stream.consumers or stream.direct_consumers:
+            stream.mark_dirty()
+        elif self._commit_timer is None:
+            self._commit_timer = stream.engine.timers.after(COMMITTED_AFTER_NS, self._commit)
+
+    def _commit(self) -> None:
+        self._commit_timer = None
+        self._stream.mark_dirty()
 
     def _replace(self, due: list[int]) -> int:
         """Remove messages that are due, and store a marker in place of a subject's last one."""
