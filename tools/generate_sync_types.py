@@ -44,6 +44,7 @@ PLAIN = {
     "AsyncIterable": "Iterable",
 }
 LINE_MAX = 100
+FILLED_LATER = 100_000_000  # where a type of another module goes
 
 BEGIN = '''"""The types of `slipstream.sync`: the asyncio client as callers without a loop see it.
 
@@ -130,6 +131,35 @@ def _is_type_variable(node: ast.stmt | None) -> bool:
     return isinstance(value, ast.Call) and ast.unparse(value.func) in ("TypeVar", "ParamSpec")
 
 
+def _variables(module: str, node: ast.AST) -> list[str]:
+    """The type variables in a type that `module` names."""
+    names = [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+    found = []
+    for name in names:
+        where, there = home(module, name)
+        is_own = where.startswith("slipstream")
+        if is_own and _is_type_variable(module_of(where).defined.get(there)):
+            found.append(name)
+    return found
+
+
+class Filled(ast.NodeTransformer):
+    """Puts `given` in the place of a type variable; without it, what had the variable has none."""
+
+    def __init__(self, variables: list[str], given: ast.expr | None) -> None:
+        self._variables = variables
+        self._given = given
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """``Message[Value]``."""
+        if not isinstance(node.slice, ast.Name) or node.slice.id not in self._variables:
+            self.generic_visit(node)
+            return node
+        if self._given is None:
+            return node.value
+        return ast.Subscript(node.value, self._given)
+
+
 def _keywords(module: str, name: str) -> ast.ClassDef | None:
     """The `TypedDict` of this name, if it is one."""
     node = module_of(module).defined.get(name) if module.startswith("slipstream") else None
@@ -168,17 +198,35 @@ class Types(ast.NodeTransformer):
             return ast.Name("Connection")
         if there in CLASSES and where.startswith("slipstream"):
             return ast.Name(there)
-        value = meaning(self.module, node.id)
-        if value is not None:
-            seen = Types(where, Stub())._seen(value)
-            is_short = not node.id.startswith("_") and not ast.unparse(seen).startswith("Callable")
-            if not is_short or ast.unparse(seen) != ast.unparse(value):
-                return Types(where, self.stub)._seen(value)
+        if self._is_spelt_out(node.id):
+            return self._filled(node.id, None)
         definition = _keywords(where, there)
         if definition is not None and self.stub.add_keywords(where, definition):
             return node
         self.stub.use(where, there, node.id)
         return node
+
+    def _is_spelt_out(self, name: str) -> bool:
+        """Whether `name` stands for another type that is not the same without await."""
+        value = meaning(self.module, name)
+        if value is None:
+            return False
+        where, _ = home(self.module, name)
+        seen = ast.unparse(Types(where, Stub())._seen(value))
+        return name.startswith("_") or seen.startswith("Callable") or seen != ast.unparse(value)
+
+    def _filled(self, name: str, given: ast.expr | None) -> ast.expr:
+        """What `name` stands for in another module, with `given`, a type of this one, filled in."""
+        where, _ = home(self.module, name)
+        value = meaning(self.module, name)
+        assert value is not None
+        copy = ast.parse(ast.unparse(value), mode="eval").body
+        filled = Filled(_variables(where, value), given and ast.Constant(FILLED_LATER)).visit(copy)
+        seen = Types(where, self.stub)._seen(filled)
+        if given is None:
+            return seen
+        shown = ast.unparse(seen).replace(repr(FILLED_LATER), ast.unparse(self._seen(given)))
+        return ast.parse(shown, mode="eval").body
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         """A type of another package, `pyarrow.Table`."""
@@ -190,6 +238,8 @@ class Types(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """What is awaited, and words."""
         name = ast.unparse(node.value)
+        if self._is_spelt_out(name):
+            return self._filled(name, node.slice)
         if name == "Literal":
             self.stub.use("typing", "Literal", "Literal")
             return node
@@ -306,7 +356,7 @@ class Stub:
         """A class: its attributes, and each method that is for callers."""
         bases = [self._base(module, base) for base in node.bases]
         shown = [base for base in bases if base]
-        if not any(base in CLASSES for base in shown):
+        if not any(base.partition("[")[0] in CLASSES for base in shown):
             shown.insert(0, "Facade")
         self.lines += [f"class {node.name}({', '.join(shown)}):"]
         self._add_docstring(ast.get_docstring(node, clean=False) or "", "    ")
@@ -329,6 +379,12 @@ class Stub:
 
     def _base(self, module: str, base: ast.expr) -> str:
         name = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
+        variables = _variables(module, base)
+        if name in ("Typed", "list") and variables:  # compiled classes have Typed instead
+            self.use("typing", "Generic", "Generic")
+            for variable in variables:
+                Types(module, self)._seen(ast.Name(variable))
+            return f"Generic[{', '.join(variables)}]"
         is_shown = name in CLASSES or name == "Generic"
         return _written(Types(module, self)._seen(base)) if is_shown else ""
 

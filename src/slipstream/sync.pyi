@@ -30,7 +30,7 @@ from slipstream.client.jetstream.keywords import (
     StreamKeywords,
 )
 from slipstream.client.jetstream.message import Metadata
-from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
+from slipstream.client.jetstream.ordered import OrderedConsumerConfig
 from slipstream.client.jetstream.publish import PubAck, PublishOptions
 from slipstream.client.jetstream.pull import GroupOptions, PullOptions
 from slipstream.client.jetstream.stored import StoredMessage
@@ -98,6 +98,7 @@ __all__ = [
 D = TypeVar("D")
 Given = TypeVar("Given", default=bytes)
 T = TypeVar("T")
+Value = TypeVar("Value", default=Any)
 Value_co = TypeVar("Value_co", covariant=True, default=Any)
 
 class Facade:
@@ -175,9 +176,10 @@ class ConnectKeywords(TypedDict, total=False):
     telemetry: TelemetryOptions | None
     on_event: Callable[[Any], Any] | None
 
-class Message(Facade):
+class Message(Facade, Generic[Value_co]):
     """A message: `subject`, `reply` ("" if none), `data`, `headers`; `respond` answers it.
 
+    ``Message[Order]`` is one whose `value` is an `Order`, in annotations.
     Only servers set `status` (an integer like 503; 0 for ordinary messages) and `description`.
     """
     data: bytes
@@ -202,7 +204,7 @@ class Message(Facade):
     def header(self, name: str) -> str | None:
         """The first value of one header, found without reading the others."""
     @property
-    def value(self) -> Any:
+    def value(self) -> Value_co:
         """The payload as the type that was given where it was asked for; bytes if none was.
 
         Decoded at each use; raises `CodecError` if the payload is not of that type.
@@ -243,7 +245,7 @@ class EventIterator(Facade):
     def close(self) -> None:
         """Take no more events."""
 
-class Subscription(Facade):
+class Subscription(Facade, Generic[Value_co]):
     """Messages of a subject: ``for message in subscription``, or `next`.
 
     Iteration ends after `unsubscribe`, after `drain` once everything was taken, and when the
@@ -273,14 +275,14 @@ class Subscription(Facade):
         """Whether no further message will come; some may still be waiting."""
     def finish(self) -> None:
         """No further message comes; what waits can still be taken."""
-    def __iter__(self) -> Subscription: ...
-    def __next__(self) -> Message: ...
-    def next(self, timeout: float | timedelta | None = None) -> Message:
+    def __iter__(self) -> Subscription[Value_co]: ...
+    def __next__(self) -> Message[Value_co]: ...
+    def next(self, timeout: float | timedelta | None = None) -> Message[Value_co]:
         """The next message, after at most `timeout` seconds (None: as long as it takes).
 
         Raises `TimeoutError`, or `SubscriptionClosedError` if there will be none.
         """
-    def start(self, handler: Callable[[Message], None]) -> None:
+    def start(self, handler: Callable[[Message[Value_co]], None]) -> None:
         """Call `handler` for each message from a task of its own."""
     def unsubscribe(self, max_messages: int = 0) -> None:
         """End it now, dropping what waits; or once `max_messages` have been delivered in all."""
@@ -368,6 +370,26 @@ class Connection(Facade):
 
         Raises `ConnectionClosedError` if there will be none.
         """
+    @overload
+    def subscribe(
+        self,
+        subject: str,
+        *,
+        queue: str = "",
+        handler: Callable[[Message[Given]], None] | None = None,
+        max_messages_pending: int = 0,
+        max_bytes_pending: int = 0,
+        when_full: Literal["", "drop_newest", "drop_oldest"] = "",
+        type: Kind[Given] | None = None,
+    ) -> Subscription[Given]:
+        """Receive the messages of `subject`: iterate over what this returns, or give a `handler`.
+
+        Members of one `queue` share the messages. The `handler` (a function or coroutine function)
+        is called for one message after the other. `message.value` is of `type`, a type or codec;
+        what cannot be read raises there, and the next message follows. The other arguments are
+        as the options of the connection. Raises `InvalidSubjectError`.
+        """
+    @overload
     def subscribe(
         self,
         subject: str,
@@ -377,15 +399,8 @@ class Connection(Facade):
         max_messages_pending: int = 0,
         max_bytes_pending: int = 0,
         when_full: Literal["", "drop_newest", "drop_oldest"] = "",
-        type: Any = None,
-    ) -> Subscription:
-        """Receive the messages of `subject`: iterate over what this returns, or give a `handler`.
-
-        Members of one `queue` share the messages. The `handler` (a function or coroutine function)
-        is called for one message after the other. `message.value` is of `type`, a type or codec;
-        what cannot be read raises there, and the next message follows. The other arguments are
-        as the options of the connection. Raises `InvalidSubjectError`.
-        """
+        type: object,
+    ) -> Subscription: ...
     def open_sink(self, subject: str, sink: Any, queue: str = "") -> SinkSubscription:
         """Call ``sink.deliver(message)`` inside the read for each message: no task, no queue.
 
@@ -399,6 +414,7 @@ class Connection(Facade):
     @property
     def requests_pending(self) -> int:
         """How many requests await an answer."""
+    @overload
     def request(
         self,
         subject: str,
@@ -406,14 +422,25 @@ class Connection(Facade):
         *,
         timeout: Seconds | None = None,
         headers: HeadersLike | None = None,
-        type: Any = None,
-    ) -> Message:
+        type: Kind[Given] | None = None,
+    ) -> Message[Given]:
         """Publish and await the first answer, whose `value` is of `type`, a type or codec.
 
         Raises `NoRespondersError` if nobody is subscribed, `TimeoutError` (by default after the
         `timeout` option), `ConnectionLostError` if the connection broke after it was sent,
         `PermissionsError`, and what `publish` raises.
         """
+    @overload
+    def request(
+        self,
+        subject: str,
+        data: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+        type: object,
+    ) -> Message: ...
+    @overload
     def request_many(
         self,
         subject: str,
@@ -424,8 +451,8 @@ class Connection(Facade):
         stall: Seconds | None = None,
         sentinel: Callable[[Message], bool] | None = None,
         headers: HeadersLike | None = None,
-        type: Any = None,
-    ) -> Iterator[Message]:
+        type: Kind[Given] | None = None,
+    ) -> Iterator[Message[Given]]:
         """Publish and iterate over all answers: ``for answer in nc.request_many(...)``.
 
         It ends, without an error, after `max_messages`, after `timeout` in all (by default the
@@ -433,6 +460,19 @@ class Connection(Facade):
         for which `sentinel` is true. Their `value` is of `type`. Raises what `request` raises but
         for `TimeoutError`.
         """
+    @overload
+    def request_many(
+        self,
+        subject: str,
+        data: Payload = b"",
+        *,
+        max_messages: int | None = None,
+        timeout: Seconds | None = None,
+        stall: Seconds | None = None,
+        sentinel: Callable[[Message], bool] | None = None,
+        headers: HeadersLike | None = None,
+        type: object,
+    ) -> Iterator[Message]: ...
     def add_service(self, name: str, version: str, **options: Unpack[ServiceKeywords]) -> Service:
         """Offer a service (ADR-32); `options` are those of `Service`. Raises `ConfigError`."""
     @property
@@ -472,7 +512,7 @@ class Connection(Facade):
         """All servers that are known, in the order in which they would be tried."""
     @property
     def discovered_servers(self) -> list[str]:
-        """Those of `servers` that a server announced."""
+        """The known servers that another server announced."""
     def set_servers(self, urls: str | Iterable[str]) -> None:
         """Try these servers from now on; the one that is connected stays until it is lost.
 
@@ -522,7 +562,7 @@ class ServiceRequest(Facade, Generic[Value_co]):
         """Where it was sent."""
     @property
     def data(self) -> bytes:
-        """Its payload."""
+        """The request's payload."""
     @property
     def reply(self) -> str:
         """Where the answer goes; "" if none is awaited."""
@@ -536,7 +576,7 @@ class ServiceRequest(Facade, Generic[Value_co]):
     def decode(self, type: object) -> Any: ...
     @property
     def headers(self) -> Headers:
-        """Its headers."""
+        """The request's headers."""
     def respond(self, data: Payload = b"", *, headers: HeadersLike | None = None) -> None:
         """Answer; may be done several times for who asked with `request_many`."""
     def respond_error(
@@ -688,11 +728,14 @@ class Discovery(Facade):
     ) -> Iterator[ServiceStats]:
         """What they have done."""
 
-class JetStreamMessage(Message):
+class JetStreamMessage(Message, Generic[Value_co]):
     """A message from a consumer: `subject`, `data`, `headers`, `metadata`, and acknowledgements.
 
     `ack`, `nak` and `term` are final: a second one raises `AlreadyAcknowledgedError`.
     """
+    @property
+    def value(self) -> Value_co:
+        """The payload as the type that was given where it was asked for; see `Message`."""
     @property
     def metadata(self) -> Metadata:
         """The position of the message.
@@ -731,12 +774,12 @@ class JetStreamMessage(Message):
     def in_progress_sync(self, *, timeout: float | timedelta | None = None) -> None:
         """As `in_progress`, and the server has confirmed it; see `ack_sync`."""
 
-class Iteration(Facade):
-    """``for`` over a `Delivery`."""
-    def __iter__(self) -> Iteration: ...
-    def __next__(self) -> JetStreamMessage: ...
+class Iteration(Facade, Generic[Value_co]):
+    """``for`` over a `Delivery`, whose messages' values are of the type it was given."""
+    def __iter__(self) -> Iteration[Value_co]: ...
+    def __next__(self) -> JetStreamMessage[Value_co]: ...
 
-class Messages(Iteration):
+class Messages(Iteration[Value_co]):
     """An endless (or bounded) iterator over a consumer's messages."""
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -746,14 +789,14 @@ class Messages(Iteration):
         trace: TracebackType | None,
     ) -> None: ...
     def __iter__(self) -> Self: ...
-    def __next__(self) -> JetStreamMessage: ...
+    def __next__(self) -> JetStreamMessage[Value_co]: ...
     @property
     def pending(self) -> int:
         """How many messages have come and wait to be taken."""
     @property
     def is_stopped(self) -> bool:
         """Whether no further message will come; some may still wait to be taken."""
-    def next(self, timeout: float | timedelta | None = None) -> JetStreamMessage | None:
+    def next(self, timeout: float | timedelta | None = None) -> JetStreamMessage[Value_co] | None:
         """The next message; None if none comes within `timeout` seconds (None: no bound).
 
         Raises `ConsumeStoppedError` when there will be none.
@@ -790,15 +833,15 @@ class ConsumeContext(Facade):
         trace: TracebackType | None,
     ) -> None: ...
 
-class MessageBatch(Facade):
+class MessageBatch(Facade, Generic[Value]):
     """The messages of a fetch, perhaps none; `error` is the trouble that cut it short, if any."""
     error: Exception | None
     def __len__(self) -> int: ...
     @overload
-    def __getitem__(self, index: int) -> JetStreamMessage: ...
+    def __getitem__(self, index: int) -> JetStreamMessage[Value]: ...
     @overload
-    def __getitem__(self, index: slice) -> list[JetStreamMessage]: ...
-    def __iter__(self) -> Iterator[JetStreamMessage]: ...
+    def __getitem__(self, index: slice) -> list[JetStreamMessage[Value]]: ...
+    def __iter__(self) -> Iterator[JetStreamMessage[Value]]: ...
 
 class Consumer(Facade):
     """A consumer on the server: its info, and what can be done to it. See `PullConsumer`."""
@@ -843,6 +886,7 @@ class PullConsumer(Consumer):
     """A consumer that sends what it is asked for."""
     def unpin(self, group: str) -> None:
         """Let another client of the priority group be the pinned one."""
+    @overload
     def fetch(
         self,
         count: int,
@@ -850,34 +894,66 @@ class PullConsumer(Consumer):
         timeout: float | timedelta = ...,
         heartbeat: float | timedelta | None = None,
         max_bytes: int = 0,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         **group: Unpack[GroupOptions],
-    ) -> MessageBatch:
+    ) -> MessageBatch[Given]:
         """Up to `count` messages: returns when they are there, or after `timeout` seconds.
 
         Nothing within that time is an empty batch. `heartbeat` (by default 5 s, if the timeout is
         10 s or more; 0 for none) notices a silent server. Raises `ConsumeError` if trouble came
         before any message; if it came later, the batch has it in `error`.
         """
+    @overload
+    def fetch(
+        self,
+        count: int,
+        *,
+        timeout: float | timedelta = ...,
+        heartbeat: float | timedelta | None = None,
+        max_bytes: int = 0,
+        type: object,
+        **group: Unpack[GroupOptions],
+    ) -> MessageBatch: ...
+    @overload
     def fetch_bytes(
         self,
         max_bytes: int,
         *,
         timeout: float | timedelta = ...,
         heartbeat: float | timedelta | None = None,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         **group: Unpack[GroupOptions],
-    ) -> MessageBatch:
+    ) -> MessageBatch[Given]:
         """As many messages as fit in `max_bytes`, counting subject, reply, headers and data."""
+    @overload
+    def fetch_bytes(
+        self,
+        max_bytes: int,
+        *,
+        timeout: float | timedelta = ...,
+        heartbeat: float | timedelta | None = None,
+        type: object,
+        **group: Unpack[GroupOptions],
+    ) -> MessageBatch: ...
+    @overload
     def fetch_no_wait(
         self,
         count: int,
         *,
         max_bytes: int = 0,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         **group: Unpack[GroupOptions],
-    ) -> MessageBatch:
+    ) -> MessageBatch[Given]:
         """Up to `count` of the messages that are there now; none is an empty batch."""
+    @overload
+    def fetch_no_wait(
+        self,
+        count: int,
+        *,
+        max_bytes: int = 0,
+        type: object,
+        **group: Unpack[GroupOptions],
+    ) -> MessageBatch: ...
     def fetch_arrow(
         self,
         count: int,
@@ -895,40 +971,71 @@ class PullConsumer(Consumer):
         """
     def ack_batch(self, batch: pyarrow.RecordBatch) -> None:
         """Acknowledge the messages of a batch of `fetch_arrow`, or of the rows left of one."""
+    @overload
     def next(
         self,
         *,
         timeout: float | timedelta = ...,
         heartbeat: float | timedelta | None = None,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         **group: Unpack[GroupOptions],
-    ) -> JetStreamMessage | None:
+    ) -> JetStreamMessage[Given] | None:
         """The next message; None if there is none within `timeout` seconds."""
+    @overload
+    def next(
+        self,
+        *,
+        timeout: float | timedelta = ...,
+        heartbeat: float | timedelta | None = None,
+        type: object,
+        **group: Unpack[GroupOptions],
+    ) -> JetStreamMessage | None: ...
     def check_group(self, group: str) -> None:
         """A consumer with priority groups needs one, any other none; raises ValueError."""
+    @overload
     def messages(
         self,
         *,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         on_error: Callable[[Exception], None] | None = None,
         raise_on_missing_heartbeat: bool = False,
         **options: Unpack[PullOptions],
-    ) -> Messages:
+    ) -> Messages[Given]:
         """An endless iterator; see `PullOptions` for how much it pulls at a time.
 
         Trouble that is repaired (a lost request, a missed heartbeat, a new leader) goes to
         `on_error`, or to the log. What cannot be repaired is raised by the iteration:
         `ConsumerDeletedError`, `BadPullRequestError`, `ConsumerTypeError`.
         """
+    @overload
+    def messages(
+        self,
+        *,
+        type: object,
+        on_error: Callable[[Exception], None] | None = None,
+        raise_on_missing_heartbeat: bool = False,
+        **options: Unpack[PullOptions],
+    ) -> Messages: ...
+    @overload
     def consume(
         self,
-        handler: Callable[[JetStreamMessage], Any | None],
+        handler: Callable[[JetStreamMessage[Given]], Any | None],
         *,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         on_error: Callable[[Exception], None] | None = None,
         **options: Unpack[PullOptions],
     ) -> ConsumeContext:
         """Call `handler` for every message from now on, one after the other; see `messages`."""
+    @overload
+    def consume(
+        self,
+        handler: Callable[[JetStreamMessage], Any | None],
+        *,
+        type: object,
+        on_error: Callable[[Exception], None] | None = None,
+        **options: Unpack[PullOptions],
+    ) -> ConsumeContext: ...
+    @overload
     def batch(
         self,
         count: int,
@@ -936,46 +1043,86 @@ class PullConsumer(Consumer):
         expires: float | timedelta = ...,
         heartbeat: float | timedelta = 0.0,
         max_bytes: int = 0,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         **group: Unpack[GroupOptions],
-    ) -> Messages:
+    ) -> Messages[Given]:
         """One request for `count` messages, as an iterator that gives each as it comes.
 
         Ends after `count` messages or `expires` seconds.
         """
+    @overload
+    def batch(
+        self,
+        count: int,
+        *,
+        expires: float | timedelta = ...,
+        heartbeat: float | timedelta = 0.0,
+        max_bytes: int = 0,
+        type: object,
+        **group: Unpack[GroupOptions],
+    ) -> Messages: ...
+    @overload
     def sequence(
         self,
         count: int,
         *,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         **group: Unpack[GroupOptions],
-    ) -> Iterator[Messages]:
+    ) -> Iterator[Messages[Given]]:
         """One batch of `count` after the other, without end; each lasts at most 60 s."""
+    @overload
+    def sequence(
+        self,
+        count: int,
+        *,
+        type: object,
+        **group: Unpack[GroupOptions],
+    ) -> Iterator[Messages]: ...
 
 class PushConsumer(Consumer):
     """A consumer that sends unasked, to its deliver subject."""
+    @overload
     def messages(
         self,
         *,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         on_error: Callable[[Exception], None] | None = None,
         raise_on_missing_heartbeat: bool = False,
         max_messages_pending: int = ...,
-    ) -> Messages:
+    ) -> Messages[Given]:
         """An endless iterator. Without flow control it holds `max_messages_pending` at most.
 
         Raises `AlreadyConsumingError` for a second one at a time, unless the consumer has a
         `deliver_group`.
         """
+    @overload
+    def messages(
+        self,
+        *,
+        type: object,
+        on_error: Callable[[Exception], None] | None = None,
+        raise_on_missing_heartbeat: bool = False,
+        max_messages_pending: int = ...,
+    ) -> Messages: ...
+    @overload
     def consume(
         self,
-        handler: Callable[[JetStreamMessage], Any | None],
+        handler: Callable[[JetStreamMessage[Given]], Any | None],
         *,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         on_error: Callable[[Exception], None] | None = None,
         max_messages_pending: int = ...,
     ) -> ConsumeContext:
         """Call `handler` for every message from now on, one after the other."""
+    @overload
+    def consume(
+        self,
+        handler: Callable[[JetStreamMessage], Any | None],
+        *,
+        type: object,
+        on_error: Callable[[Exception], None] | None = None,
+        max_messages_pending: int = ...,
+    ) -> ConsumeContext: ...
 
 class OrderedConsumer(Facade):
     """Reads a stream, or some of its subjects, in order; acknowledges nothing.
@@ -997,24 +1144,45 @@ class OrderedConsumer(Facade):
         """
     def info(self) -> ConsumerInfo:
         """The info as it is now. Raises `OrderedNotCreatedError`, `ConsumerNotFoundError`."""
+    @overload
     def messages(
         self,
         *,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         on_error: Callable[[Exception], None] | None = None,
         raise_on_missing_heartbeat: bool = False,
         **options: Unpack[PullOptions],
-    ) -> Messages:
+    ) -> Messages[Given]:
         """An endless iterator. `options` are for the pull-based kind."""
+    @overload
+    def messages(
+        self,
+        *,
+        type: object,
+        on_error: Callable[[Exception], None] | None = None,
+        raise_on_missing_heartbeat: bool = False,
+        **options: Unpack[PullOptions],
+    ) -> Messages: ...
+    @overload
     def consume(
         self,
-        handler: Callable[[JetStreamMessage], Any | None],
+        handler: Callable[[JetStreamMessage[Given]], Any | None],
         *,
-        type: Any = None,
+        type: Kind[Given] | None = None,
         on_error: Callable[[Exception], None] | None = None,
         **options: Unpack[PullOptions],
     ) -> ConsumeContext:
         """Call `handler` for every message from now on, one after the other; see `messages`."""
+    @overload
+    def consume(
+        self,
+        handler: Callable[[JetStreamMessage], Any | None],
+        *,
+        type: object,
+        on_error: Callable[[Exception], None] | None = None,
+        **options: Unpack[PullOptions],
+    ) -> ConsumeContext: ...
+    @overload
     def fetch(
         self,
         count: int,
@@ -1023,8 +1191,8 @@ class OrderedConsumer(Facade):
         heartbeat: float | timedelta | None = None,
         max_bytes: int = 0,
         no_wait: bool = False,
-        type: Any = None,
-    ) -> MessageBatch:
+        type: Kind[Given] | None = None,
+    ) -> MessageBatch[Given]:
         """The next messages, up to `count`; fewer, or none, after `timeout` seconds.
 
         With `no_wait`, those that are there now. `heartbeat` is 5 s, if the timeout is more than
@@ -1032,24 +1200,57 @@ class OrderedConsumer(Facade):
         is waited for as long as the context's `timeout`. Raises `OrderedBusyError` while another
         fetch is under way.
         """
+    @overload
+    def fetch(
+        self,
+        count: int,
+        *,
+        timeout: float | timedelta = ...,
+        heartbeat: float | timedelta | None = None,
+        max_bytes: int = 0,
+        no_wait: bool = False,
+        type: object,
+    ) -> MessageBatch: ...
+    @overload
     def fetch_bytes(
         self,
         max_bytes: int,
         *,
         timeout: float | timedelta = ...,
         heartbeat: float | timedelta | None = None,
-        type: Any = None,
-    ) -> MessageBatch:
+        type: Kind[Given] | None = None,
+    ) -> MessageBatch[Given]:
         """As many messages as fit in `max_bytes`; see `fetch`."""
-    def fetch_no_wait(self, count: int, *, max_bytes: int = 0, type: Any = None) -> MessageBatch:
+    @overload
+    def fetch_bytes(
+        self,
+        max_bytes: int,
+        *,
+        timeout: float | timedelta = ...,
+        heartbeat: float | timedelta | None = None,
+        type: object,
+    ) -> MessageBatch: ...
+    @overload
+    def fetch_no_wait(
+        self,
+        count: int,
+        *,
+        max_bytes: int = 0,
+        type: Kind[Given] | None = None,
+    ) -> MessageBatch[Given]:
         """Up to `count` of the messages that are there now; see `fetch`."""
+    @overload
+    def fetch_no_wait(self, count: int, *, max_bytes: int = 0, type: object) -> MessageBatch: ...
+    @overload
     def next(
         self,
         *,
         timeout: float | timedelta = ...,
-        type: Any = None,
-    ) -> JetStreamMessage | None:
+        type: Kind[Given] | None = None,
+    ) -> JetStreamMessage[Given] | None:
         """The next message; None if there is none within `timeout` seconds."""
+    @overload
+    def next(self, *, timeout: float | timedelta = ..., type: object) -> JetStreamMessage | None: ...
     def close(self) -> None:
         """Let the server forget the consumer that `fetch` made; the next fetch makes another."""
 

@@ -38,7 +38,7 @@ async def consumers(stream: slipstream.client.jetstream.Stream) -> None:
     stream.ordered_consumer(deliver_policy="new")
     stream.ordered_consumer(durable_name="billing")  # type: ignore[call-arg]
     await consumer.fetch(10, timeout=1, group="a")
-    await consumer.fetch(10, timout=1)  # type: ignore[call-arg]
+    await consumer.fetch(10, timout=1)  # type: ignore[call-overload]
     stream.scan(columns=["subject"])
     stream.scan(colums=["subject"])  # type: ignore[call-arg]
 

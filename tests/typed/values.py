@@ -33,6 +33,64 @@ async def decoded(message: slipstream.Message, stored: StoredMessage) -> None:
     assert_type(MsgpackCodec(Order | Cancelled), MsgpackCodec[Any])
 
 
+async def subscribed(nc: slipstream.Connection) -> None:
+    typed = await nc.subscribe("orders", type=Order)
+    assert_type(typed, slipstream.Subscription[Order])
+    async for message in typed:
+        assert_type(message.value, Order)
+    assert_type((await typed.next()).value, Order)
+    packed = await nc.subscribe("orders", type=MsgpackCodec(Order))
+    assert_type((await packed.next()).value, Order)
+    plain = await nc.subscribe("orders")
+    assert_type((await plain.next()).value, bytes)
+    either = await nc.subscribe("orders", type=Order | Cancelled)
+    assert_type((await either.next()).value, Any)
+    assert_type((await nc.request("orders", type=Order)).value, Order)
+    async for answer in nc.request_many("orders", type=list[int]):
+        assert_type(answer.value, list[int])
+
+    async def ship(message: slipstream.Message[Order]) -> None:
+        assert_type(message.value, Order)
+
+    def any_of_them(message: slipstream.Message) -> None:
+        assert_type(message.value, Any)
+
+    await nc.subscribe("orders", handler=ship, type=Order)
+    await nc.subscribe("orders", handler=any_of_them)
+    await nc.subscribe("orders", handler=any_of_them, type=Order | Cancelled)
+    await nc.subscribe("orders", handler=lambda one: print(one.value.number), type=Order)
+
+
+async def consumed(js: slipstream.JetStream) -> None:
+    consumer = await js.consumer("ORDERS", "billing")
+    for message in await consumer.fetch(10, type=Order):
+        assert_type(message, slipstream.JetStreamMessage[Order])
+        assert_type(message.value, Order)
+    one = await consumer.next(type=Order)
+    if one is not None:
+        await subscribes_to_messages(one)
+    async with consumer.messages(type=Order) as messages:
+        async for message in messages:
+            assert_type(message.value, Order)
+
+    async def bill(message: slipstream.JetStreamMessage[Order]) -> None:
+        assert_type(message.value.number, int)
+
+    async with consumer.consume(bill, type=Order):
+        pass
+    ordered = js.ordered_consumer("ORDERS")
+    assert_type((await ordered.fetch(1, type=Order))[0].value, Order)
+    assert_type((await ordered.fetch(1))[0].value, bytes)
+    assert_type((await ordered.fetch(1, type=Order | Cancelled))[0].value, Any)
+    push = await js.push_consumer("ORDERS", "mail")
+    async with push.messages(type=Order) as pushed:
+        assert_type((await anext(pushed)).value, Order)
+
+
+async def subscribes_to_messages(message: slipstream.Message[Order]) -> None:
+    """What takes a message takes one of a consumer."""
+
+
 async def buckets(js: slipstream.JetStream) -> None:
     kv = await js.create_key_value("orders", type=Order, history=5)
     assert_type(kv, slipstream.KeyValue[Order])
@@ -76,6 +134,8 @@ async def services(service: Service) -> None:
 
 
 def without_await(js: slipstream.sync.JetStream, message: slipstream.sync.Message) -> None:
+    assert_type(js.connection.subscribe("orders", type=Order).next().value, Order)
+    assert_type(js.consumer("ORDERS", "billing").fetch(1, type=Order)[0].value, Order)
     kv = js.create_key_value("orders", type=Order)
     assert_type(kv, slipstream.sync.KeyValue[Order])
     assert_type(kv.get("1").value, Order)

@@ -38,17 +38,19 @@ def connections() -> None:
     with slipstream.sync.connect("nats://127.0.0.1:4222", name="billing") as nc:
         assert_type(nc, Connection)
         assert_type(nc.status, Status)
-        assert_type(nc.request("double", b"1", timeout=2), Message)
-        assert_type(nc.request_many("parts", sentinel=lambda m: not m.data), Iterator[Message])
+        assert_type(nc.request("double", b"1", timeout=2), Message[bytes])
+        assert_type(
+            nc.request_many("parts", sentinel=lambda m: not m.data), Iterator[Message[bytes]]
+        )
         with nc.subscribe("double", handler=double) as subscription:
             assert_type(subscription.next(timeout=1), Message)
         for message in nc.subscribe("orders"):
-            assert_type(message, Message)
+            assert_type(message, Message[bytes])
         for event in nc.events():
             assert_type(event, Event)
         nc.publsh("orders")  # type: ignore[attr-defined]
         nc.publish("orders", headers=7)  # type: ignore[arg-type]
-        nc.request("orders", timout=2)  # type: ignore[call-arg]
+        nc.request("orders", timout=2)  # type: ignore[call-overload]
 
 
 def streams(js: JetStream) -> None:
@@ -73,16 +75,16 @@ def streams(js: JetStream) -> None:
 def consumers(consumer: PullConsumer) -> None:
     assert_type(consumer.info(), ConsumerInfo)
     batch = consumer.fetch(10, timeout=1)
-    assert_type(batch, MessageBatch)
+    assert_type(batch, MessageBatch[bytes])
     assert_type(batch.error, Exception | None)
-    assert_type(batch[0], JetStreamMessage)
-    assert_type(batch[1:], list[JetStreamMessage])
+    assert_type(batch[0], JetStreamMessage[bytes])
+    assert_type(batch[1:], list[JetStreamMessage[bytes]])
     for message in batch:
         message.ack()
         message.ack_sync(timeout=1)
         assert_type(message.metadata.stream_sequence, int)
     with consumer.messages() as messages:
-        assert_type(next(messages), JetStreamMessage)
+        assert_type(next(messages), JetStreamMessage[bytes])
     with consumer.consume(lambda message: message.ack()) as work:
         assert_type(work.is_closed, bool)
     for letter in consumer.dead_letters():

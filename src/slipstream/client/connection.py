@@ -15,9 +15,9 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iter
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from slipstream.client.codecs import encode_message
+from slipstream.client.codecs import Kind, encode_message
 from slipstream.client.errors import (
     ClientError,
     ConnectionClosedError,
@@ -61,6 +61,7 @@ from slipstream.client.telemetry import (
     metrics_for,
     telemetry_for,
 )
+from slipstream.client.value_types import Given
 from slipstream.client.write_buffer import WriteBuffer
 from slipstream.model.durations import to_seconds
 from slipstream.wire.headers import Headers
@@ -240,6 +241,19 @@ class Connection:
 
     # -- subscribing ---------------------------------------------------------------------------
 
+    @overload
+    async def subscribe(
+        self,
+        subject: str,
+        *,
+        queue: str = "",
+        handler: "Handler[Given] | None" = None,
+        max_messages_pending: int = 0,
+        max_bytes_pending: int = 0,
+        when_full: Literal["", "drop_newest", "drop_oldest"] = "",
+        type: "Kind[Given] | None" = None,
+    ) -> "Subscription[Given]": ...
+    @overload
     async def subscribe(
         self,
         subject: str,
@@ -249,8 +263,19 @@ class Connection:
         max_messages_pending: int = 0,
         max_bytes_pending: int = 0,
         when_full: Literal["", "drop_newest", "drop_oldest"] = "",
-        type: Any = None,
-    ) -> Subscription:
+        type: object,
+    ) -> "Subscription": ...
+    async def subscribe(
+        self,
+        subject: str,
+        *,
+        queue: str = "",
+        handler: Handler | None = None,
+        max_messages_pending: int = 0,
+        max_bytes_pending: int = 0,
+        when_full: Literal["", "drop_newest", "drop_oldest"] = "",
+        type: object = None,
+    ) -> "Subscription":
         """Receive the messages of `subject`: iterate over what this returns, or give a `handler`.
 
         Members of one `queue` share the messages. The `handler` (a function or coroutine function)
@@ -300,6 +325,7 @@ class Connection:
         """How many requests await an answer."""
         return len(self.requests.pending)
 
+    @overload
     async def request(
         self,
         subject: str,
@@ -307,8 +333,27 @@ class Connection:
         *,
         timeout: Seconds | None = None,
         headers: HeadersLike | None = None,
-        type: Any = None,
-    ) -> Message:
+        type: "Kind[Given] | None" = None,
+    ) -> "Message[Given]": ...
+    @overload
+    async def request(
+        self,
+        subject: str,
+        data: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+        type: object,
+    ) -> "Message": ...
+    async def request(
+        self,
+        subject: str,
+        data: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+        type: object = None,
+    ) -> "Message":
         """Publish and await the first answer, whose `value` is of `type`, a type or codec.
 
         Raises `NoRespondersError` if nobody is subscribed, `TimeoutError` (by default after the
@@ -343,6 +388,7 @@ class Connection:
         finally:
             self.requests.close(request)
 
+    @overload
     def request_many(
         self,
         subject: str,
@@ -353,8 +399,33 @@ class Connection:
         stall: Seconds | None = None,
         sentinel: Sentinel | None = None,
         headers: HeadersLike | None = None,
-        type: Any = None,
-    ) -> AsyncGenerator[Message, None]:
+        type: "Kind[Given] | None" = None,
+    ) -> "AsyncGenerator[Message[Given], None]": ...
+    @overload
+    def request_many(
+        self,
+        subject: str,
+        data: Payload = b"",
+        *,
+        max_messages: int | None = None,
+        timeout: Seconds | None = None,
+        stall: Seconds | None = None,
+        sentinel: Sentinel | None = None,
+        headers: HeadersLike | None = None,
+        type: object,
+    ) -> "AsyncGenerator[Message, None]": ...
+    def request_many(
+        self,
+        subject: str,
+        data: Payload = b"",
+        *,
+        max_messages: int | None = None,
+        timeout: Seconds | None = None,
+        stall: Seconds | None = None,
+        sentinel: Sentinel | None = None,
+        headers: HeadersLike | None = None,
+        type: object = None,
+    ) -> "AsyncGenerator[Message, None]":
         """Publish and iterate over all answers: ``async for answer in nc.request_many(...)``.
 
         It ends, without an error, after `max_messages`, after `timeout` in all (by default the
@@ -514,7 +585,7 @@ class Connection:
 
     @property
     def discovered_servers(self) -> list[str]:
-        """Those of `servers` that a server announced."""
+        """The known servers that another server announced."""
         return [server.url for server in self._reconnector.pool.line if server.discovered]
 
     def set_servers(self, urls: str | Iterable[str]) -> None:

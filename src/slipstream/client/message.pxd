@@ -7,7 +7,11 @@ from slipstream.wire.headers cimport find
 from slipstream.wire.server_frames cimport ServerFrames
 
 
-cdef class Message:
+cdef class Compiled:
+    pass
+
+
+cdef class Message(Compiled):
     cdef bytes _subject
     cdef bytes _reply
     cdef bytes _block
@@ -18,6 +22,7 @@ cdef class Message:
 
     @cython.locals(data=bytes, header_start=Py_ssize_t, body_start=Py_ssize_t)
     cpdef fill(self, ServerFrames frames, WriteBuffer write_buffer)
+    cdef object _value(self)
     cpdef WriteBuffer _answerable(self)
 
 

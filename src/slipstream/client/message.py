@@ -11,6 +11,7 @@ from slipstream.client.codecs import Kind, decode_message
 from slipstream.client.errors import NoReplySubjectError
 from slipstream.client.payload import HeadersLike, Payload, header_bytes, payload_bytes
 from slipstream.client.payload import subject_bytes as as_subject
+from slipstream.client.value_types import Typed, Value_co
 from slipstream.errors import ProtocolError
 from slipstream.wire.headers import Headers, find, status
 
@@ -22,9 +23,15 @@ T = TypeVar("T")
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 
-class Message:
+class Compiled:
+    """The first base of a compiled class that also has one of Python's: Cython wants one of its own
+    there."""
+
+
+class Message(Compiled, Typed[Value_co]):
     """A message: `subject`, `reply` ("" if none), `data`, `headers`; `respond` answers it.
 
+    ``Message[Order]`` is one whose `value` is an `Order`, in annotations.
     Only servers set `status` (an integer like 503; 0 for ordinary messages) and `description`.
     """
 
@@ -97,11 +104,15 @@ class Message:
         return None if value is None else value.decode("utf-8", "surrogateescape")
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Value_co:
         """The payload as the type that was given where it was asked for; bytes if none was.
 
         Decoded at each use; raises `CodecError` if the payload is not of that type.
         """
+        value: Value_co = self._value()
+        return value
+
+    def _value(self) -> Any:
         return self.data if self._kind is None else self._decoded(self._kind)
 
     @overload

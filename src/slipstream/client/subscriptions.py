@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from slipstream.client.errors import (
     ConnectionClosedError,
@@ -29,6 +29,7 @@ from slipstream.client.errors import (
 )
 from slipstream.client.message import Message, message_of
 from slipstream.client.payload import subject_bytes
+from slipstream.client.value_types import Typed, Value, Value_co
 from slipstream.model.durations import to_seconds
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Sink:
         self.deliver(message_of(frames, write_buffer))
 
     def deliver(self, message: Message) -> None:
-        """A message."""
+        """Take a message."""
 
     def failed(self, error: Exception) -> None:
         """No further message comes: forbidden, or the connection was closed."""
@@ -121,7 +122,7 @@ class Route:
 
 _bool = bool
 
-Handler = Callable[[Message], Awaitable[None] | None]
+Handler: TypeAlias = Callable[[Message[Value]], Awaitable[None] | None]
 logger = logging.getLogger("slipstream.client")
 
 
@@ -131,7 +132,7 @@ async def wait_ended(tasks: "list[asyncio.Task[None]]") -> None:
         await asyncio.wait(tasks)
 
 
-class Subscription(Sink):
+class Subscription(Sink, Typed[Value_co]):
     """Messages of a subject: ``async for message in subscription``, or `next`.
 
     Iteration ends after `unsubscribe`, after `drain` once everything was taken, and when the
@@ -146,7 +147,7 @@ class Subscription(Sink):
         queue: str,
         max_messages_pending: _int,
         max_bytes_pending: _int,
-        kind: Any = None,
+        kind: object = None,
         drops_oldest: _bool = False,
     ) -> None:
         self._kind = kind  # the type of the messages' values
@@ -251,10 +252,10 @@ class Subscription(Sink):
 
     # -- taking messages -----------------------------------------------------------------------
 
-    def __aiter__(self) -> "Subscription":
+    def __aiter__(self) -> "Subscription[Value_co]":
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> Message[Value_co]:
         while not self._messages:
             if self._ended:
                 if self._error is not None:
@@ -263,7 +264,7 @@ class Subscription(Sink):
             await self._arrival()
         return self._take()
 
-    async def next(self, timeout: "float | timedelta | None" = None) -> Message:
+    async def next(self, timeout: "float | timedelta | None" = None) -> Message[Value_co]:
         """The next message, after at most `timeout` seconds (None: as long as it takes).
 
         Raises `TimeoutError`, or `SubscriptionClosedError` if there will be none.
@@ -299,7 +300,7 @@ class Subscription(Sink):
             if future in self._waiting:
                 self._waiting.remove(future)
 
-    def _take(self) -> Message:
+    def _take(self) -> Message[Value_co]:
         message = self._messages.popleft()
         if self._kind is not None:
             message.expect(self._kind)
@@ -321,7 +322,7 @@ class Subscription(Sink):
 
     # -- handlers ------------------------------------------------------------------------------
 
-    def start(self, handler: Handler) -> None:
+    def start(self, handler: "Handler[Value_co]") -> None:
         """Call `handler` for each message from a task of its own."""
         connection = self._connection
         self._task = task = connection.loop.create_task(
@@ -330,7 +331,7 @@ class Subscription(Sink):
         connection.handler_tasks.add(task)
         task.add_done_callback(connection.handler_tasks.discard)
 
-    async def _handle(self, handler: Handler) -> None:
+    async def _handle(self, handler: "Handler[Value_co]") -> None:
         since_rest = 0
         telemetry = self._connection.telemetry
         try:

@@ -16,8 +16,7 @@ from slipstream.client.jetstream.context import JetStream
 from slipstream.client.jetstream.dead_letters import DeadLetter
 from slipstream.client.jetstream.message import JetStreamMessage, Metadata
 from slipstream.client.jetstream.messages import ConsumeContext, Messages
-from slipstream.client.jetstream.ordered import OrderedConsumer
-from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
+from slipstream.client.jetstream.ordered import OrderedConsumer, OrderedConsumerConfig
 from slipstream.client.jetstream.publish import PubAck, Schedule
 from slipstream.client.jetstream.pull import MessageBatch
 from slipstream.client.jetstream.push import PushConsumer

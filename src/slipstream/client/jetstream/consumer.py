@@ -7,8 +7,9 @@ for message in await consumer.fetch(10, timeout=5):
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
+from slipstream.client.codecs import Kind
 from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.errors import NotPullConsumerError, PinMismatchError
 from slipstream.client.jetstream.message import JetStreamMessage
@@ -27,6 +28,7 @@ from slipstream.client.jetstream.pull import (
     check_names,
     group_of,
 )
+from slipstream.client.value_types import Given
 from slipstream.model.durations import to_seconds
 from slipstream.model.header_names import NATS_PIN_ID
 from slipstream.model.infos import ConsumerInfo, ConsumerPauseInfo
@@ -147,6 +149,7 @@ class PullConsumer(Consumer):
 
     # -- one batch -----------------------------------------------------------------------------
 
+    @overload
     async def fetch(
         self,
         count: int,
@@ -154,9 +157,30 @@ class PullConsumer(Consumer):
         timeout: "float | timedelta" = FETCH_TIMEOUT,
         heartbeat: "float | timedelta | None" = None,
         max_bytes: int = 0,
-        type: Any = None,
+        type: "Kind[Given] | None" = None,
         **group: Unpack[GroupOptions],
-    ) -> MessageBatch:
+    ) -> "MessageBatch[Given]": ...
+    @overload
+    async def fetch(
+        self,
+        count: int,
+        *,
+        timeout: "float | timedelta" = FETCH_TIMEOUT,
+        heartbeat: "float | timedelta | None" = None,
+        max_bytes: int = 0,
+        type: object,
+        **group: Unpack[GroupOptions],
+    ) -> "MessageBatch": ...
+    async def fetch(
+        self,
+        count: int,
+        *,
+        timeout: "float | timedelta" = FETCH_TIMEOUT,
+        heartbeat: "float | timedelta | None" = None,
+        max_bytes: int = 0,
+        type: object = None,
+        **group: Unpack[GroupOptions],
+    ) -> "MessageBatch":
         """Up to `count` messages: returns when they are there, or after `timeout` seconds.
 
         Nothing within that time is an empty batch. `heartbeat` (by default 5 s, if the timeout is
@@ -171,15 +195,35 @@ class PullConsumer(Consumer):
             heartbeat=beat if heartbeat is None else to_seconds(heartbeat, "heartbeat"),
         )  # fmt: skip
 
+    @overload
     async def fetch_bytes(
         self,
         max_bytes: int,
         *,
         timeout: "float | timedelta" = FETCH_TIMEOUT,
         heartbeat: "float | timedelta | None" = None,
-        type: Any = None,
+        type: "Kind[Given] | None" = None,
         **group: Unpack[GroupOptions],
-    ) -> MessageBatch:
+    ) -> "MessageBatch[Given]": ...
+    @overload
+    async def fetch_bytes(
+        self,
+        max_bytes: int,
+        *,
+        timeout: "float | timedelta" = FETCH_TIMEOUT,
+        heartbeat: "float | timedelta | None" = None,
+        type: object,
+        **group: Unpack[GroupOptions],
+    ) -> "MessageBatch": ...
+    async def fetch_bytes(
+        self,
+        max_bytes: int,
+        *,
+        timeout: "float | timedelta" = FETCH_TIMEOUT,
+        heartbeat: "float | timedelta | None" = None,
+        type: object = None,
+        **group: Unpack[GroupOptions],
+    ) -> "MessageBatch":
         """As many messages as fit in `max_bytes`, counting subject, reply, headers and data."""
         return await self.fetch(
             BATCH_UNBOUNDED,
@@ -190,9 +234,22 @@ class PullConsumer(Consumer):
             **group,
         )
 
+    @overload
     async def fetch_no_wait(
-        self, count: int, *, max_bytes: int = 0, type: Any = None, **group: Unpack[GroupOptions]
-    ) -> MessageBatch:
+        self,
+        count: int,
+        *,
+        max_bytes: int = 0,
+        type: "Kind[Given] | None" = None,
+        **group: Unpack[GroupOptions],
+    ) -> "MessageBatch[Given]": ...
+    @overload
+    async def fetch_no_wait(
+        self, count: int, *, max_bytes: int = 0, type: object, **group: Unpack[GroupOptions]
+    ) -> "MessageBatch": ...
+    async def fetch_no_wait(
+        self, count: int, *, max_bytes: int = 0, type: object = None, **group: Unpack[GroupOptions]
+    ) -> "MessageBatch":
         """Up to `count` of the messages that are there now; none is an empty batch."""
         return await self._fetch(
             count, self._js.timeout, group, type, max_bytes=max_bytes, no_wait=True
@@ -239,14 +296,32 @@ class PullConsumer(Consumer):
 
         await batches.ack_batch(self._js.connection, batch, self._info.config.ack_policy)
 
+    @overload
     async def next(
         self,
         *,
         timeout: "float | timedelta" = FETCH_TIMEOUT,
         heartbeat: "float | timedelta | None" = None,
-        type: Any = None,
+        type: "Kind[Given] | None" = None,
         **group: Unpack[GroupOptions],
-    ) -> JetStreamMessage | None:
+    ) -> "JetStreamMessage[Given] | None": ...
+    @overload
+    async def next(
+        self,
+        *,
+        timeout: "float | timedelta" = FETCH_TIMEOUT,
+        heartbeat: "float | timedelta | None" = None,
+        type: object,
+        **group: Unpack[GroupOptions],
+    ) -> "JetStreamMessage | None": ...
+    async def next(
+        self,
+        *,
+        timeout: "float | timedelta" = FETCH_TIMEOUT,
+        heartbeat: "float | timedelta | None" = None,
+        type: object = None,
+        **group: Unpack[GroupOptions],
+    ) -> "JetStreamMessage | None":
         """The next message; None if there is none within `timeout` seconds."""
         found = await self.fetch(1, timeout=timeout, heartbeat=heartbeat, type=type, **group)
         return found[0] if found else None
@@ -306,14 +381,32 @@ class PullConsumer(Consumer):
 
     # -- without end ---------------------------------------------------------------------------
 
+    @overload
     def messages(
         self,
         *,
-        type: Any = None,
+        type: "Kind[Given] | None" = None,
         on_error: ErrorHandler | None = None,
         raise_on_missing_heartbeat: bool = False,
         **options: Unpack[PullOptions],
-    ) -> Messages:
+    ) -> "Messages[Given]": ...
+    @overload
+    def messages(
+        self,
+        *,
+        type: object,
+        on_error: ErrorHandler | None = None,
+        raise_on_missing_heartbeat: bool = False,
+        **options: Unpack[PullOptions],
+    ) -> "Messages": ...
+    def messages(
+        self,
+        *,
+        type: object = None,
+        on_error: ErrorHandler | None = None,
+        raise_on_missing_heartbeat: bool = False,
+        **options: Unpack[PullOptions],
+    ) -> "Messages":
         """An endless iterator; see `PullOptions` for how much it pulls at a time.
 
         Trouble that is repaired (a lost request, a missed heartbeat, a new leader) goes to
@@ -336,17 +429,36 @@ class PullConsumer(Consumer):
         source.raise_on_missing_heartbeat = raise_on_missing_heartbeat
         return Messages(delivery, source, self._info.config.ack_policy != "none")
 
+    @overload
+    def consume(
+        self,
+        handler: "Handler[Given]",
+        *,
+        type: "Kind[Given] | None" = None,
+        on_error: ErrorHandler | None = None,
+        **options: Unpack[PullOptions],
+    ) -> "ConsumeContext": ...
+    @overload
     def consume(
         self,
         handler: Handler,
         *,
-        type: Any = None,
+        type: object,
         on_error: ErrorHandler | None = None,
         **options: Unpack[PullOptions],
-    ) -> ConsumeContext:
+    ) -> "ConsumeContext": ...
+    def consume(
+        self,
+        handler: Handler,
+        *,
+        type: object = None,
+        on_error: ErrorHandler | None = None,
+        **options: Unpack[PullOptions],
+    ) -> "ConsumeContext":
         """Call `handler` for every message from now on, one after the other; see `messages`."""
         return ConsumeContext(self.messages(type=type, on_error=on_error, **options), handler)
 
+    @overload
     def batch(
         self,
         count: int,
@@ -354,9 +466,30 @@ class PullConsumer(Consumer):
         expires: "float | timedelta" = FETCH_TIMEOUT,
         heartbeat: "float | timedelta" = 0.0,
         max_bytes: int = 0,
-        type: Any = None,
+        type: "Kind[Given] | None" = None,
         **group: Unpack[GroupOptions],
-    ) -> Messages:
+    ) -> "Messages[Given]": ...
+    @overload
+    def batch(
+        self,
+        count: int,
+        *,
+        expires: "float | timedelta" = FETCH_TIMEOUT,
+        heartbeat: "float | timedelta" = 0.0,
+        max_bytes: int = 0,
+        type: object,
+        **group: Unpack[GroupOptions],
+    ) -> "Messages": ...
+    def batch(
+        self,
+        count: int,
+        *,
+        expires: "float | timedelta" = FETCH_TIMEOUT,
+        heartbeat: "float | timedelta" = 0.0,
+        max_bytes: int = 0,
+        type: object = None,
+        **group: Unpack[GroupOptions],
+    ) -> "Messages":
         """One request for `count` messages, as an iterator that gives each as it comes.
 
         Ends after `count` messages or `expires` seconds.
@@ -382,9 +515,17 @@ class PullConsumer(Consumer):
         )
         return Messages(delivery, source, self._info.config.ack_policy != "none")
 
+    @overload
+    def sequence(
+        self, count: int, *, type: "Kind[Given] | None" = None, **group: Unpack[GroupOptions]
+    ) -> "AsyncIterator[Messages[Given]]": ...
+    @overload
+    def sequence(
+        self, count: int, *, type: object, **group: Unpack[GroupOptions]
+    ) -> "AsyncIterator[Messages]": ...
     async def sequence(
-        self, count: int, *, type: Any = None, **group: Unpack[GroupOptions]
-    ) -> AsyncIterator[Messages]:
+        self, count: int, *, type: object = None, **group: Unpack[GroupOptions]
+    ) -> "AsyncIterator[Messages]":
         """One batch of `count` after the other, without end; each lasts at most 60 s."""
         while True:
             async with self.batch(count, expires=SEQUENCE_EXPIRES, type=type, **group) as batch:

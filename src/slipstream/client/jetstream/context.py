@@ -43,8 +43,7 @@ from slipstream.client.jetstream.errors import (
     TooManyInFlightError,
 )
 from slipstream.client.jetstream.message import JetStreamMessage
-from slipstream.client.jetstream.ordered import OrderedConsumer
-from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
+from slipstream.client.jetstream.ordered import OrderedConsumer, OrderedConsumerConfig
 from slipstream.client.jetstream.publish import AckInbox, PubAck, PublishOptions
 from slipstream.client.jetstream.push import PushConsumer
 from slipstream.client.jetstream.stream import Stream

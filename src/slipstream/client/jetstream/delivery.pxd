@@ -2,7 +2,7 @@ import cython
 
 from slipstream.client.reply_future cimport ReplyFuture
 from slipstream.client.jetstream.message cimport JetStreamMessage, Metadata, delivered
-from slipstream.client.message cimport Message, message_of
+from slipstream.client.message cimport Compiled, Message, message_of
 from slipstream.client.write_buffer cimport WriteBuffer
 from slipstream.client.subscriptions cimport Sink
 from slipstream.model.ack_subject cimport is_ack_subject
@@ -62,6 +62,6 @@ cdef class Delivery(Sink):
     cdef object _wake(self)
 
 
-cdef class Iteration:
+cdef class Iteration(Compiled):
     cdef Delivery _delivery
     cdef long long _rest_at

@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from slipstream.client.jetstream.message import JetStreamMessage, Metadata, delivered
-from slipstream.client.message import Message, message_of
+from slipstream.client.message import Compiled, Message, message_of
 from slipstream.client.reply_future import ReplyFuture
 from slipstream.client.subscriptions import Sink
+from slipstream.client.value_types import Typed, Value_co
 from slipstream.model.ack_subject import is_ack_subject
 from slipstream.model.header_names import NATS_PIN_ID
 
@@ -302,17 +303,17 @@ class Delivery(Sink):
             self.source.on_reconnect()
 
 
-class Iteration:
-    """``async for`` over a `Delivery`."""
+class Iteration(Compiled, Typed[Value_co]):
+    """``async for`` over a `Delivery`, whose messages' values are of the type it was given."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
         self._rest_at = MESSAGES_PER_TURN
 
-    def __aiter__(self) -> "Iteration":
+    def __aiter__(self) -> "Iteration[Value_co]":
         return self
 
-    async def __anext__(self) -> JetStreamMessage:
+    async def __anext__(self) -> JetStreamMessage[Value_co]:
         if self._delivery.taken >= self._rest_at:
             # Before a message is taken: a cancellation here loses none.
             self._rest_at = self._delivery.taken + MESSAGES_PER_TURN

@@ -20,6 +20,7 @@ from slipstream.client.jetstream.errors import (
 )
 from slipstream.client.message import Message
 from slipstream.client.payload import HeadersLike, Payload
+from slipstream.client.value_types import Typed, Value_co
 from slipstream.model.ack_subject import AckSubject
 from slipstream.model.durations import to_nanoseconds
 from slipstream.model.times import Timestamp
@@ -102,7 +103,7 @@ class Sent:
         return iter(())  # type: ignore[return-value]
 
 
-class JetStreamMessage(Message):
+class JetStreamMessage(Message, Typed[Value_co]):
     """A message from a consumer: `subject`, `data`, `headers`, `metadata`, and acknowledgements.
 
     `ack`, `nak` and `term` are final: a second one raises `AlreadyAcknowledgedError`.
@@ -120,6 +121,12 @@ class JetStreamMessage(Message):
         self._context: Any = None
         self._metadata: Metadata | None = None
         self._acknowledged = False
+
+    @property
+    def value(self) -> Value_co:
+        """The payload as the type that was given where it was asked for; see `Message`."""
+        value: Value_co = self._value()
+        return value
 
     @property
     def metadata(self) -> Metadata:

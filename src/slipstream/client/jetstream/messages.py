@@ -41,6 +41,7 @@ from slipstream.client.jetstream.message import JetStreamMessage
 from slipstream.client.message import Message
 from slipstream.client.subscriptions import Route
 from slipstream.client.telemetry import NO_SPAN
+from slipstream.client.value_types import Value, Value_co
 from slipstream.errors import Error
 from slipstream.model.durations import to_seconds
 
@@ -292,10 +293,10 @@ def hand_back(messages: list[JetStreamMessage]) -> None:
             return  # the connection is gone: their ack_wait brings them back
 
 
-Handler: TypeAlias = Callable[[JetStreamMessage], Awaitable[Any] | None]
+Handler: TypeAlias = Callable[[JetStreamMessage[Value]], Awaitable[Any] | None]
 
 
-class Messages(Iteration):
+class Messages(Iteration[Value_co]):
     """An endless (or bounded) iterator over a consumer's messages."""
 
     def __init__(self, delivery: Delivery, source: MessageSource, gives_back: bool) -> None:
@@ -325,7 +326,7 @@ class Messages(Iteration):
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> JetStreamMessage:
+    async def __anext__(self) -> JetStreamMessage[Value_co]:
         if not self._started:
             await self._start()
         return await super().__anext__()
@@ -358,7 +359,9 @@ class Messages(Iteration):
         """Whether no further message will come; some may still wait to be taken."""
         return self._queue.is_ended
 
-    async def next(self, timeout: "float | timedelta | None" = None) -> JetStreamMessage | None:
+    async def next(
+        self, timeout: "float | timedelta | None" = None
+    ) -> JetStreamMessage[Value_co] | None:
         """The next message; None if none comes within `timeout` seconds (None: no bound).
 
         Raises `ConsumeStoppedError` when there will be none.

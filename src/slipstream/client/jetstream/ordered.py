@@ -10,9 +10,10 @@ message that was received. A message that has been taken is never given out twic
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Iterator
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Unpack
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
+from slipstream.client.codecs import Kind
 from slipstream.client.errors import ConnectionClosedError
 from slipstream.client.jetstream.api import delete_in_background, new_name
 from slipstream.client.jetstream.consumer import FETCH_TIMEOUT
@@ -38,7 +39,6 @@ from slipstream.client.jetstream.messages import (
     Messages,
     MessageSource,
 )
-from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
 from slipstream.client.jetstream.pull import (
     BATCH_UNBOUNDED,
     Fetch,
@@ -49,11 +49,14 @@ from slipstream.client.jetstream.pull import (
 )
 from slipstream.client.jetstream.push import PushSource
 from slipstream.client.message import Message
+from slipstream.client.value_types import Given
 from slipstream.errors import Error
 from slipstream.model.configurations import ConsumerConfig
+from slipstream.model.documents import Document, Seconds
 from slipstream.model.durations import to_seconds
 from slipstream.model.header_names import NATS_LAST_CONSUMER
 from slipstream.model.infos import ConsumerInfo
+from slipstream.model.policies import DeliverPolicy, ReplayPolicy
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream.context import JetStream
@@ -61,6 +64,29 @@ if TYPE_CHECKING:
 PUSH_ACK_WAIT = 22 * 3600.0
 RESET_WAIT_FIRST = 0.25
 RESET_WAIT_MAX = 10.0
+
+
+class OrderedConsumerConfig(Document, kw_only=True):
+    """What an ordered consumer reads; the rest of its configuration is fixed
+    (docs/protocol/consumers.md#ordered-consumers).
+
+    `max_reset_attempts` bounds the attempts at recreating the consumer after one loss (-1: no
+    bound). `inactive_threshold` is when the server may forget it. `push` chooses a push consumer
+    with flow control in place of a pull consumer.
+    """
+
+    filter_subjects: list[str] = []
+    deliver_policy: DeliverPolicy = "all"
+    opt_start_seq: int = 0
+    opt_start_time: datetime | None = None
+    replay_policy: ReplayPolicy = "instant"
+    headers_only: bool = False
+    inactive_threshold: Seconds = 300.0
+    max_reset_attempts: int = -1
+    metadata: dict[str, str] = {}
+    name_prefix: str = ""
+    push: bool = False
+    idle_heartbeat: Seconds = 5.0
 
 
 class EphemeralConsumers:
@@ -417,14 +443,32 @@ class OrderedConsumer:
         """The info as it is now. Raises `OrderedNotCreatedError`, `ConsumerNotFoundError`."""
         return await self._js.consumer_info(self._stream, self.cached_info.name)
 
+    @overload
     def messages(
         self,
         *,
-        type: Any = None,
+        type: "Kind[Given] | None" = None,
         on_error: ErrorHandler | None = None,
         raise_on_missing_heartbeat: bool = False,
         **options: Unpack[PullOptions],
-    ) -> Messages:
+    ) -> "Messages[Given]": ...
+    @overload
+    def messages(
+        self,
+        *,
+        type: object,
+        on_error: ErrorHandler | None = None,
+        raise_on_missing_heartbeat: bool = False,
+        **options: Unpack[PullOptions],
+    ) -> "Messages": ...
+    def messages(
+        self,
+        *,
+        type: object = None,
+        on_error: ErrorHandler | None = None,
+        raise_on_missing_heartbeat: bool = False,
+        **options: Unpack[PullOptions],
+    ) -> "Messages":
         """An endless iterator. `options` are for the pull-based kind."""
         js = self._js
         delivery = Delivery(js.connection.loop, js, type)
@@ -443,17 +487,36 @@ class OrderedConsumer:
         source.raise_on_missing_heartbeat = raise_on_missing_heartbeat
         return Messages(delivery, source, False)
 
+    @overload
+    def consume(
+        self,
+        handler: "Handler[Given]",
+        *,
+        type: "Kind[Given] | None" = None,
+        on_error: ErrorHandler | None = None,
+        **options: Unpack[PullOptions],
+    ) -> "ConsumeContext": ...
+    @overload
     def consume(
         self,
         handler: Handler,
         *,
-        type: Any = None,
+        type: object,
         on_error: ErrorHandler | None = None,
         **options: Unpack[PullOptions],
-    ) -> ConsumeContext:
+    ) -> "ConsumeContext": ...
+    def consume(
+        self,
+        handler: Handler,
+        *,
+        type: object = None,
+        on_error: ErrorHandler | None = None,
+        **options: Unpack[PullOptions],
+    ) -> "ConsumeContext":
         """Call `handler` for every message from now on, one after the other; see `messages`."""
         return ConsumeContext(self.messages(type=type, on_error=on_error, **options), handler)
 
+    @overload
     async def fetch(
         self,
         count: int,
@@ -462,8 +525,29 @@ class OrderedConsumer:
         heartbeat: "float | timedelta | None" = None,
         max_bytes: int = 0,
         no_wait: bool = False,
-        type: Any = None,
-    ) -> MessageBatch:
+        type: "Kind[Given] | None" = None,
+    ) -> "MessageBatch[Given]": ...
+    @overload
+    async def fetch(
+        self,
+        count: int,
+        *,
+        timeout: "float | timedelta" = FETCH_TIMEOUT,
+        heartbeat: "float | timedelta | None" = None,
+        max_bytes: int = 0,
+        no_wait: bool = False,
+        type: object,
+    ) -> "MessageBatch": ...
+    async def fetch(
+        self,
+        count: int,
+        *,
+        timeout: "float | timedelta" = FETCH_TIMEOUT,
+        heartbeat: "float | timedelta | None" = None,
+        max_bytes: int = 0,
+        no_wait: bool = False,
+        type: object = None,
+    ) -> "MessageBatch":
         """The next messages, up to `count`; fewer, or none, after `timeout` seconds.
 
         With `no_wait`, those that are there now. `heartbeat` is 5 s, if the timeout is more than
@@ -485,31 +569,65 @@ class OrderedConsumer:
         finally:
             self._is_fetching = False
 
+    @overload
     async def fetch_bytes(
         self,
         max_bytes: int,
         *,
         timeout: "float | timedelta" = FETCH_TIMEOUT,
         heartbeat: "float | timedelta | None" = None,
-        type: Any = None,
-    ) -> MessageBatch:
+        type: "Kind[Given] | None" = None,
+    ) -> "MessageBatch[Given]": ...
+    @overload
+    async def fetch_bytes(
+        self,
+        max_bytes: int,
+        *,
+        timeout: "float | timedelta" = FETCH_TIMEOUT,
+        heartbeat: "float | timedelta | None" = None,
+        type: object,
+    ) -> "MessageBatch": ...
+    async def fetch_bytes(
+        self,
+        max_bytes: int,
+        *,
+        timeout: "float | timedelta" = FETCH_TIMEOUT,
+        heartbeat: "float | timedelta | None" = None,
+        type: object = None,
+    ) -> "MessageBatch":
         """As many messages as fit in `max_bytes`; see `fetch`."""
         return await self.fetch(
             BATCH_UNBOUNDED, timeout=timeout, heartbeat=heartbeat, max_bytes=max_bytes, type=type
         )
 
+    @overload
     async def fetch_no_wait(
-        self, count: int, *, max_bytes: int = 0, type: Any = None
-    ) -> MessageBatch:
+        self, count: int, *, max_bytes: int = 0, type: "Kind[Given] | None" = None
+    ) -> "MessageBatch[Given]": ...
+    @overload
+    async def fetch_no_wait(
+        self, count: int, *, max_bytes: int = 0, type: object
+    ) -> "MessageBatch": ...
+    async def fetch_no_wait(
+        self, count: int, *, max_bytes: int = 0, type: object = None
+    ) -> "MessageBatch":
         """Up to `count` of the messages that are there now; see `fetch`."""
         timeout = self._js.timeout
         return await self.fetch(
             count, timeout=timeout, max_bytes=max_bytes, no_wait=True, type=type
         )
 
+    @overload
     async def next(
-        self, *, timeout: "float | timedelta" = FETCH_TIMEOUT, type: Any = None
-    ) -> JetStreamMessage | None:
+        self, *, timeout: "float | timedelta" = FETCH_TIMEOUT, type: "Kind[Given] | None" = None
+    ) -> "JetStreamMessage[Given] | None": ...
+    @overload
+    async def next(
+        self, *, timeout: "float | timedelta" = FETCH_TIMEOUT, type: object
+    ) -> "JetStreamMessage | None": ...
+    async def next(
+        self, *, timeout: "float | timedelta" = FETCH_TIMEOUT, type: object = None
+    ) -> "JetStreamMessage | None":
         """The next message; None if there is none within `timeout` seconds."""
         found = await self.fetch(1, timeout=timeout, type=type)
         return found[0] if found else None

@@ -53,6 +53,7 @@ from slipstream.model.header_names import (
     NATS_TTL,
 )
 from slipstream.model.times import datetime_text
+from slipstream.model.unknown_name import unknown_name
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import Headers
 
@@ -192,7 +193,8 @@ def _add(headers: Headers, name: str, value: object) -> None:
             for field, text in value.fields():
                 headers[field] = text
         case _:
-            raise TypeError(f"publish has no option {name!r}")
+            known = PublishOptions.__annotations__
+            raise TypeError(unknown_name("publish", "option", [name], known))
 
 
 def _ttl(value: float | timedelta | str) -> str:

@@ -48,6 +48,7 @@ from slipstream.client.jetstream.messages import (
 from slipstream.client.jetstream.status import StatusMeaning, meaning_of, pending_of
 from slipstream.client.message import Message
 from slipstream.client.reply_future import ReplyFuture
+from slipstream.client.value_types import Value
 from slipstream.model.durations import to_nanoseconds, to_seconds
 from slipstream.model.unknown_name import unknown_name
 
@@ -194,7 +195,7 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_names(call: str, group: GroupOptions) -> None:
-    """Raise TypeError for keywords of `call` that are none of priority groups'."""
+    """Raise TypeError for keywords of `call` that priority groups do not have."""
     if unknown := group.keys() - GroupOptions.__annotations__.keys():
         known = [*GroupOptions.__annotations__, "timeout", "heartbeat", "max_bytes", "type"]
         raise TypeError(unknown_name(call, "option", unknown, known))
@@ -250,7 +251,7 @@ EARLIER_MAX = 0.1
 NOT_BACK_YET = 0.25  # seconds between attempts while a restarted server finds its consumers
 
 
-class MessageBatch(list[JetStreamMessage]):
+class MessageBatch(list[JetStreamMessage[Value]]):
     """The messages of a fetch, perhaps none; `error` is the trouble that cut it short, if any."""
 
     error: Exception | None = None

@@ -8,8 +8,9 @@ is told so when everything that came before the question has been taken, so the 
 import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, overload
 
+from slipstream.client.codecs import Kind
 from slipstream.client.errors import OutboundBufferFullError
 from slipstream.client.jetstream.consumer import Consumer
 from slipstream.client.jetstream.delivery import Delivery
@@ -28,6 +29,7 @@ from slipstream.client.jetstream.messages import (
     MessageSource,
 )
 from slipstream.client.message import Message
+from slipstream.client.value_types import Given
 from slipstream.model.header_names import NATS_CONSUMER_STALLED
 from slipstream.model.infos import ConsumerInfo
 
@@ -140,14 +142,32 @@ class PushConsumer(Consumer):
             )
         self._current: weakref.ref[Messages] | None = None
 
+    @overload
     def messages(
         self,
         *,
-        type: Any = None,
+        type: "Kind[Given] | None" = None,
         on_error: ErrorHandler | None = None,
         raise_on_missing_heartbeat: bool = False,
         max_messages_pending: int = HELD_MAX,
-    ) -> Messages:
+    ) -> "Messages[Given]": ...
+    @overload
+    def messages(
+        self,
+        *,
+        type: object,
+        on_error: ErrorHandler | None = None,
+        raise_on_missing_heartbeat: bool = False,
+        max_messages_pending: int = HELD_MAX,
+    ) -> "Messages": ...
+    def messages(
+        self,
+        *,
+        type: object = None,
+        on_error: ErrorHandler | None = None,
+        raise_on_missing_heartbeat: bool = False,
+        max_messages_pending: int = HELD_MAX,
+    ) -> "Messages":
         """An endless iterator. Without flow control it holds `max_messages_pending` at most.
 
         Raises `AlreadyConsumingError` for a second one at a time, unless the consumer has a
@@ -177,14 +197,32 @@ class PushConsumer(Consumer):
         self._current = weakref.ref(messages)
         return messages
 
+    @overload
+    def consume(
+        self,
+        handler: "Handler[Given]",
+        *,
+        type: "Kind[Given] | None" = None,
+        on_error: ErrorHandler | None = None,
+        max_messages_pending: int = HELD_MAX,
+    ) -> "ConsumeContext": ...
+    @overload
     def consume(
         self,
         handler: Handler,
         *,
-        type: Any = None,
+        type: object,
         on_error: ErrorHandler | None = None,
         max_messages_pending: int = HELD_MAX,
-    ) -> ConsumeContext:
+    ) -> "ConsumeContext": ...
+    def consume(
+        self,
+        handler: Handler,
+        *,
+        type: object = None,
+        on_error: ErrorHandler | None = None,
+        max_messages_pending: int = HELD_MAX,
+    ) -> "ConsumeContext":
         """Call `handler` for every message from now on, one after the other."""
         messages = self.messages(
             type=type, on_error=on_error, max_messages_pending=max_messages_pending

@@ -27,6 +27,7 @@ from slipstream.client.jetstream.status import header_number
 from slipstream.client.message import Message
 from slipstream.client.requests import AnswerQueue
 from slipstream.errors import ProtocolError
+from slipstream.model import header_fields
 from slipstream.model.error_codes import ErrorCode
 from slipstream.model.header_names import (
     NATS_LAST_SEQUENCE,
@@ -38,7 +39,7 @@ from slipstream.model.header_names import (
     NATS_UPTO_SEQUENCE,
 )
 from slipstream.model.times import Timestamp, datetime_text
-from slipstream.wire.headers import Headers, find
+from slipstream.wire.headers import Headers, find, find_last
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream.api import Api
@@ -51,11 +52,6 @@ SUBJECTS_PER_PAGE = 1000
 MESSAGES_PER_PAGE = 1000
 _ADDED = (NATS_STREAM, NATS_SUBJECT, NATS_SEQUENCE, NATS_TIME_STAMP)
 _ADDED_IN_BATCH = (NATS_NUM_PENDING, NATS_LAST_SEQUENCE, NATS_UPTO_SEQUENCE)
-
-
-_SUBJECT_LINE, _SEQUENCE_LINE, _TIME_LINE = (
-    f"\r\n{name}:".encode() for name in (NATS_SUBJECT, NATS_SEQUENCE, NATS_TIME_STAMP)
-)
 
 
 class StoredMessage(msgspec.Struct, kw_only=True):
@@ -369,17 +365,20 @@ async def _direct(
 
 def _found(message: Message) -> Found:
     block = message.header_block
-    time = Timestamp.parse(_last(block, _TIME_LINE))
+    time = Timestamp.parse(_last(block, header_fields.NATS_TIME_STAMP))
     return Found(
-        subject=_last(block, _SUBJECT_LINE),
+        subject=_last(block, header_fields.NATS_SUBJECT),
         data=message.data,
-        sequence=int(_last(block, _SEQUENCE_LINE)),
+        sequence=int(_last(block, header_fields.NATS_SEQUENCE)),
         timestamp_ns=0 if time is None else time.ns,
         block=block,
     )
 
 
 def _last(block: bytes, name: bytes) -> str:
-    """The last value of a header: the server's own. A republished message may have had others."""
-    at = block.rindex(name) + len(name)
-    return block[at : block.index(b"\r\n", at)].strip().decode("utf-8", "surrogateescape")
+    """The last value of a header: the server's own. A republished message may have had others.
+    Raises ValueError if there is none."""
+    value = find_last(block, 0, len(block), name)
+    if value is None:
+        raise ValueError(f"the answer has no header {name.decode()}")
+    return value.strip().decode("utf-8", "surrogateescape")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from slipstream.client.jetstream.api import check_subject
 from slipstream.client.jetstream.consumer import PullConsumer
-from slipstream.client.jetstream.ordered import OrderedConsumer
-from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
+from slipstream.client.jetstream.ordered import OrderedConsumer, OrderedConsumerConfig
 from slipstream.client.jetstream.push import PushConsumer
 from slipstream.client.jetstream.stored import StoredMessage, get, get_batch, last_for
 from slipstream.model.configurations import ConsumerConfig, StreamConfig

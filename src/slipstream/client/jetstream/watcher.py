@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 
 from slipstream.client.jetstream.delivery import Delivery
 from slipstream.client.jetstream.message import JetStreamMessage
-from slipstream.client.jetstream.ordered import EphemeralConsumers, OrderedPush
-from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
+from slipstream.client.jetstream.ordered import (
+    EphemeralConsumers,
+    OrderedConsumerConfig,
+    OrderedPush,
+)
 from slipstream.client.message import Message
 from slipstream.model.header_names import NATS_CONSUMER_STALLED, NATS_LAST_CONSUMER
 

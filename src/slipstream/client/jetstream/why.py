@@ -50,15 +50,15 @@ async def told_by_server(js: "JetStream", info: ConsumerInfo) -> Explanation | N
         return None  # also of a server whose version says it otherwise
 
 
-async def _facts(js: "JetStream", info: ConsumerInfo) -> Facts:
-    """What any server says."""
-    config, stream = info.config, await js.stream_info(info.stream_name)
+def facts_of(info: ConsumerInfo) -> Facts:
+    """What the info of a consumer says by itself, and nothing of its stream."""
+    config = info.config
     facts = Facts(
         stream=info.stream_name,
         consumer=info.name,
         now=datetime_ns(info.ts or datetime.now(UTC)),
-        messages=stream.state.messages,
-        last_seq=stream.state.last_seq,
+        messages=0,
+        last_seq=0,
         deliver_subject=config.deliver_subject,
         deliver_group=config.deliver_group,
         deliver_new=config.deliver_policy == "new",
@@ -81,12 +81,20 @@ async def _facts(js: "JetStream", info: ConsumerInfo) -> Facts:
         facts.paused_until = facts.now + to_nanoseconds(info.pause_remaining, "pause_remaining")
     if config.deliver_policy == "by_start_sequence" and not facts.delivered_seq:
         facts.next_seq = config.opt_start_seq
+    return facts
+
+
+async def _facts(js: "JetStream", info: ConsumerInfo) -> Facts:
+    """What any server says."""
+    facts, stream = facts_of(info), await js.stream_info(info.stream_name)
+    facts.messages, facts.last_seq = stream.state.messages, stream.state.last_seq
     if not facts.num_pending:
         facts.unmatched_filters = await _unmatched(js, info, stream)
     if facts.num_ack_pending:
         wanted = min(SHOWN_MAX, facts.num_ack_pending)
         facts.outstanding = await _after_the_floor(js, info, wanted)
-        waits = [facts.ack_wait, *(to_nanoseconds(step, "backoff") for step in config.backoff)]
+        backoff = info.config.backoff
+        waits = [facts.ack_wait, *(to_nanoseconds(step, "backoff") for step in backoff)]
         facts.redelivery_at = facts.delivered_at + max(waits)
     await _look_for_exhausted(facts, js, info)
     return facts
