@@ -13,6 +13,8 @@ cdef bint begins_with(bytes data, Py_ssize_t at, bytes name) except -1
 
 @cython.locals(view="const unsigned char *", at=Py_ssize_t, n=Py_ssize_t, begin=Py_ssize_t)
 cpdef bytes find(bytes data, Py_ssize_t start, Py_ssize_t end, bytes name)
+@cython.locals(view="const unsigned char *", at=Py_ssize_t, n=Py_ssize_t, begin=Py_ssize_t)
+cpdef bytes find_last(bytes data, Py_ssize_t start, Py_ssize_t end, bytes name)
 @cython.locals(at=Py_ssize_t, found=Py_ssize_t)
 cpdef Py_ssize_t count_prefix(bytes data, Py_ssize_t start, Py_ssize_t end, bytes prefix) except -1
 @cython.locals(at=Py_ssize_t, end=Py_ssize_t, stop=Py_ssize_t, colon=Py_ssize_t)

@@ -51,6 +51,19 @@ def find(data: bytes, start: int, end: int, name: bytes) -> bytes | None:
     return None
 
 
+def find_last(data: bytes, start: int, end: int, name: bytes) -> bytes | None:
+    """The last value of the field `name` in the block ``data[start:end]``; None if absent."""
+    view = data
+    n = len(name)
+    begin = -1
+    at = next_field(data, start, end)
+    while at + n < end:
+        if begins_with(data, at, name) and view[at + n] == char.COLON:
+            begin = value_start(data, at + n + 1, end)
+        at = next_field(data, at, end)
+    return data[begin : value_end(data, begin, end)] if begin >= 0 else None
+
+
 def begins_with(data: bytes, at: int, name: bytes) -> bool:
     """Whether `name` stands at `at`, where there are as many bytes."""
     view = data
@@ -106,6 +119,28 @@ def without_prefixed(block: bytes, *prefixes: bytes) -> bytes:
     if len(lines) > len(kept) and not any(b":" in line for line in kept):
         return b""
     return _LINE_END.join(kept)
+
+
+def without_spelled(block: bytes, name: bytes) -> bytes:
+    """The block without the fields that a lenient reader would take for `name`: in any case, with
+    blanks around the name, and after a line that ends without all of CR and LF. A block that has
+    such a field ends as it should; b"" when no field is left."""
+    if name.lower() not in block.lower():
+        return block
+    kept = []
+    end = len(block)
+    at = 0
+    while at < end:
+        stop = value_end(block, at, end)
+        if stop > at and block[at:stop].partition(b":")[0].strip().lower() != name.lower():
+            kept.append(block[at:stop])
+        at = stop + 1
+    return _LINE_END.join([*kept, b"", b""]) if len(kept) > 1 else b""
+
+
+def closed(block: bytes) -> bytes:
+    """The block with the empty line at its end that it should have; b"" stays empty."""
+    return block.rstrip(_LINE_END) + _LINE_END * 2 if block else b""
 
 
 def with_field(block: bytes, name: bytes, value: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What was found for a subject, kept as widely as it holds.
+"""What was found for a subject, kept for all subjects of which it is true.
 
 A cache by subject alone is of no use where each subject is new: inboxes, acknowledgements, keys.
 A match in a `PatternTrie` says which other subjects would have given the same result, so that one
@@ -59,7 +59,8 @@ class PrefixCache:
         return found
 
     def put(self, subject: bytes, value: Any, trie: PatternTrie) -> None:
-        """Keep `value`, made of what `trie.match(subject)` just found, as widely as it holds."""
+        """Keep `value`, made of what `trie.match(subject)` just found, for all
+        subjects of which it is true."""
         fixed = trie.fixed_tokens
         kept = self._exact
         key = subject

@@ -83,7 +83,7 @@ class ServerFrames(Frames):
         return op
 
     def _unnamed(self) -> int:
-        """Not even the operation's name is there: the next byte may show that it is none."""
+        """Not even the operation's name is whole: the next byte may show that it is unknown."""
         return self._wait(len(self.data) - self._at + 1)
 
     def _unfinished(self) -> int:

@@ -22,6 +22,7 @@ from slipstream.client.arrow.columns import (
     TIMESTAMP,
     MessageColumns,
 )
+from slipstream.wire.headers import fields
 from tests.plain_twin import plain_twin
 
 EVERYTHING = SUBJECT | TIMESTAMP | HEADERS | DATA | SIZE | REPLY
@@ -76,6 +77,21 @@ def test_a_direct_answer_loses_what_the_server_appended_and_keeps_its_own_header
     assert taken["headers"][2] == b"Nats-SequenceKindTagEmpty"
     assert taken["headers"][5] == b"1orderagaina"
     assert columns.rows == 0
+
+
+@given(st.lists(st.sampled_from([b"A", b": ", b" ", b"b", b"\r", b"\n", b"\r\n"]), max_size=20))
+def test_headers_are_those_that_the_scanner_of_headers_finds(pieces: list[bytes]) -> None:
+    columns = MessageColumns(EVERYTHING)
+    block = b"NATS/1.0\r\n" + b"".join(pieces)
+    found: dict[bytes, list[bytes]] = {}
+    for name, value in fields(block):
+        found.setdefault(name, []).append(value)
+    assert add_delivered(columns, b"$JS.ACK.S.c.1.1.1.1.0", block) == ADDED
+    taken = columns.take()["headers"]
+    assert (taken[2], taken[5]) == (
+        b"".join(found),
+        b"".join(value for values in found.values() for value in values),
+    )
 
 
 def test_a_missing_message_shows_as_a_gap_and_adds_nothing(columns: Any) -> None:

@@ -9,6 +9,7 @@ from slipstream.client.arrow.batches import COLUMNS
 from slipstream.client.jetstream import JetStream, Stream
 from slipstream.client.jetstream.errors import ConsumeError
 from tests.client.arrow.test_scan import fill, js, stream
+from tests.client.waiting import LoopClock
 
 __all__ = ["js", "stream"]
 
@@ -22,7 +23,7 @@ async def test_a_fetch_gives_rows_that_can_be_acknowledged(js: JetStream, stream
     assert batch["headers"].to_pylist()[0] == [("N", ["1"])]
     await consumer.ack_batch(batch)
     await js.connection.flush()
-    rest = await consumer.fetch_arrow(100, timeout=0.5)
+    rest = await consumer.fetch_arrow(6, timeout=5)
     assert rest["sequence"].to_pylist() == [5, 6, 7, 8, 9, 10]
     even = rest.filter(pyarrow.compute.equal(pyarrow.compute.bit_wise_and(rest["sequence"], 1), 0))
     await consumer.ack_batch(even)
@@ -46,9 +47,9 @@ async def test_one_acknowledgement_is_enough_where_the_last_acks_all(
     assert (await consumer.info()).num_ack_pending == 0
 
 
-async def test_nothing_within_the_time_is_an_empty_batch(stream: Stream) -> None:
+async def test_nothing_within_the_time_is_an_empty_batch(stream: Stream, clock: LoopClock) -> None:
     consumer = await stream.create_consumer(durable_name="c")
-    batch = await consumer.fetch_arrow(5, timeout=0.2)
+    batch = await clock.time_out(consumer.fetch_arrow(5, timeout=30), 31)
     assert batch.num_rows == 0
     assert (await consumer.fetch_arrow(5, no_wait=True)).num_rows == 0
     await consumer.ack_batch(batch)

@@ -10,7 +10,7 @@ from slipstream.client.jetstream import ConsumerInfo, JetStream, PullConsumer, S
 from tests.client.arrow.test_scan import fill, js, sequences, stream
 from tests.client.jetstream.test_malformed import ACK, CONSUMER
 from tests.client.scripted_server import ScriptedServer, frame
-from tests.client.test_malformed import until
+from tests.client.waiting import until
 
 __all__ = ["js", "stream"]
 

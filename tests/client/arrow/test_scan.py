@@ -17,6 +17,7 @@ from slipstream.client.jetstream.errors import StreamNotFoundError
 from slipstream.extras import MissingPackageError
 from slipstream.model.times import Timestamp
 from slipstream.wire.nuid import DIGITS
+from tests.client.jetstream.test_consume import until
 from tests.client.proxy import Proxy
 
 WAYS = ["direct", "consumer"]
@@ -105,7 +106,6 @@ async def test_a_range_has_both_its_ends(js: JetStream, stream: Stream) -> None:
 
 async def test_times_bound_a_range_too(js: JetStream, stream: Stream) -> None:
     await fill(js, stream, 3)
-    await asyncio.sleep(0.01)
     await fill(js, stream, 3)
     times = [(await stream.get_message(i)).time for i in (1, 4)]
     assert times[0] is not None
@@ -193,11 +193,11 @@ async def test_a_scan_left_early_leaves_nothing_behind(js: JetStream, stream: St
     assert len(js.connection.subscriptions.routes) == routes
     with pytest.raises(StopAsyncIteration):
         await anext(scan)
-    for _ in range(100):
-        if not (await js.stream_info(stream.name)).state.consumer_count:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the scan's consumer is still there")
+    await until(lambda: _without_consumers(js, stream))
+
+
+async def _without_consumers(js: JetStream, stream: Stream) -> bool:
+    return not (await js.stream_info(stream.name)).state.consumer_count
 
 
 async def test_a_scan_that_is_cancelled_or_dropped_awaits_nothing_more(
@@ -215,11 +215,11 @@ async def test_a_scan_that_is_cancelled_or_dropped_awaits_nothing_more(
     async for batch in stream.scan(batch_rows=10):
         assert batch.num_rows == 10
         break
-    for _ in range(100):
-        if len(js.connection.subscriptions.routes) == routes:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("a scan that nobody reads is still listening")
+    await until(lambda: _listens_no_more(js, routes))
+
+
+async def _listens_no_more(js: JetStream, routes: int) -> bool:
+    return len(js.connection.subscriptions.routes) == routes
 
 
 async def test_a_scan_goes_on_after_the_connection_broke(

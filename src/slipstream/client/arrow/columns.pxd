@@ -35,8 +35,8 @@ cdef class MessageColumns:
     cpdef int add_direct(self, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -100
     cpdef int add_delivered(self, bytes subject, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -100
     cdef int _add(self, long long sequence, long long timestamp, const unsigned char *subject, Py_ssize_t subject_size, bytes reply, const unsigned char *view, Py_ssize_t body_start, Py_ssize_t end) except -100
-    cdef int _read_fields(self, const unsigned char *view, Py_ssize_t at, Py_ssize_t end) except -100
-    cdef int _add_headers(self, const unsigned char *view) except -100
-    cdef int _clear(self) except -100
+    cdef void _read_fields(self, const unsigned char *view, Py_ssize_t at, Py_ssize_t end) except *
+    cdef void _add_headers(self, const unsigned char *view) except *
+    cdef void _clear(self) except *
     cdef bytes _bytes_of(self, int column)
     cpdef dict take(self)

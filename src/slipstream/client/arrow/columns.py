@@ -28,6 +28,7 @@ from slipstream.model.header_fields import (
     NATS_SUBJECT,
     NATS_TIME_STAMP,
 )
+from slipstream.wire.headers import fields as fields_of
 
 ADDED = 1
 STATUS = 0  # not a message: a status of the server, for the caller to read
@@ -95,7 +96,7 @@ class MessageColumns:
             return MALFORMED
         if _has_status(block):
             return STATUS
-        fields = _fields(block)
+        fields = fields_of(block)
         found: dict[bytes, bytes] = {}
         while fields and fields[-1][0] in _ADDED_BY_DIRECT_GET and fields[-1][0] not in found:
             name, value = fields.pop()
@@ -143,7 +144,7 @@ class MessageColumns:
         self.expected = consumer
         self.pending = ack.num_pending
         body = data[body_start:end]
-        return self._add(sequence, timestamp, subject, reply, _fields(block), body)
+        return self._add(sequence, timestamp, subject, reply, fields_of(block), body)
 
     def _add(
         self,
@@ -195,15 +196,6 @@ class MessageColumns:
 
 def _has_status(block: bytes) -> bool:
     return block[8:9] == b" " and block[9:10].isdigit()
-
-
-def _fields(block: bytes) -> _Fields:
-    fields = []
-    for line in block.split(b"\n")[1:]:
-        name, colon, value = line.removesuffix(b"\r").partition(b":")
-        if colon:
-            fields.append((name, value.strip(b" \t")))
-    return fields
 
 
 def _number(text: bytes) -> int:
