@@ -72,13 +72,14 @@ def test_any_stands_for_a_type_no_more_often_than_it_did() -> None:
     assert found <= ANY_MAX, "say the type, or `object` where there is none to say"
 
 
-def test_the_engine_imports_neither_asyncio_nor_os_nor_time() -> None:
+@pytest.mark.parametrize("package", ["engine", "group"])
+def test_state_machines_import_neither_asyncio_nor_os_nor_time(package: str) -> None:
     forbidden = re.compile(
         r"^\s*(?:import|from|cimport)\s+(asyncio|os|time|socket|threading|uvloop)\b", re.M
     )
     found = {
         _relative(p): match.group(1)
-        for p in (SOURCE / "engine").rglob("*.p*")
+        for p in (SOURCE / package).rglob("*.p*")
         if p.suffix in {".py", ".pyx", ".pxd"} and (match := forbidden.search(p.read_text()))
     }
     assert not found

@@ -10,6 +10,7 @@ import pytest
 import slipstream
 from tests.client.own_server import OwnServer
 from tests.client.proxy import Proxy
+from tests.client.waiting import LoopClock
 from tests.fix_nats_server import NatsServer
 
 SERVERS = ("slipstream", "nats-server")
@@ -67,6 +68,12 @@ async def proxy(server_url: str) -> AsyncIterator[Proxy]:
     """Bad weather in front of a shared server."""
     async with Proxy(server_url) as made:
         yield made
+
+
+@pytest.fixture
+async def clock() -> LoopClock:
+    """The time of the test's loop, which the client takes for its own."""
+    return LoopClock(asyncio.get_running_loop())
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Listener:
-    """Serves whoever connects while its context lasts; at the end it cancels its `tasks`."""
+    """Serves each client while its context lasts; at the end it cancels its `tasks`."""
 
     scheme = "nats"
 

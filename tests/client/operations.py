@@ -13,6 +13,7 @@ import slipstream
 from slipstream.client import Message
 from slipstream.client.jetstream import JetStream, JetStreamMessage, Messages, Stream
 from slipstream.model.policies import Storage
+from tests.client.waiting import SOON
 
 STORED = 5  # messages in the stream, keys in the bucket, chunks of the object
 TIMEOUT = 5.0
@@ -127,7 +128,7 @@ async def request(nc: slipstream.Connection, world: World) -> None:
 
 
 async def request_many(nc: slipstream.Connection, world: World) -> None:
-    """Ask, and be answered by whoever likes."""
+    """Ask, and be answered by any subscriber."""
     answers = nc.request_many(f"{world.name}-echo", b"?", timeout=TIMEOUT, stall=0.01)
     async with contextlib.aclosing(answers):
         async for answer in answers:
@@ -167,13 +168,13 @@ async def js_publish_async(nc: slipstream.Connection, world: World) -> None:
 async def fetch(nc: slipstream.Connection, world: World) -> None:
     """Fetch more than there is."""
     consumer = await js_of(nc).consumer(world.name, "pull")
-    inside(numbers(await consumer.fetch(STORED + 5, timeout=0.05)))
+    inside(numbers(await consumer.fetch(STORED + 5, timeout=SOON)))
 
 
 async def fetch_bytes(nc: slipstream.Connection, world: World) -> None:
     """Fetch by size."""
     consumer = await js_of(nc).consumer(world.name, "pull")
-    inside(numbers(await consumer.fetch_bytes(300, timeout=0.05)))
+    inside(numbers(await consumer.fetch_bytes(300, timeout=SOON)))
 
 
 async def fetch_no_wait(nc: slipstream.Connection, world: World) -> None:
@@ -185,12 +186,12 @@ async def fetch_no_wait(nc: slipstream.Connection, world: World) -> None:
 async def next_message(nc: slipstream.Connection, world: World) -> None:
     """One message, acknowledged for sure."""
     consumer = await js_of(nc).consumer(world.name, "pull")
-    message = await consumer.next(timeout=0.05)
+    message = await consumer.next(timeout=SOON)
     if message is not None:
         await message.ack_sync(TIMEOUT)
 
 
-async def take(messages: Messages, count: int, quiet: float = 0.05) -> list[JetStreamMessage]:
+async def take(messages: Messages, count: int, quiet: float = SOON) -> list[JetStreamMessage]:
     """Up to `count` messages, as they come; fewer when none comes within `quiet` seconds."""
     found = []
     async with messages:
@@ -226,7 +227,7 @@ async def consume(nc: slipstream.Connection, world: World) -> None:
 async def batch(nc: slipstream.Connection, world: World) -> None:
     """One request as an iterator."""
     consumer = await js_of(nc).consumer(world.name, "pull")
-    async with consumer.batch(STORED, expires=0.05) as found:
+    async with consumer.batch(STORED, expires=SOON) as found:
         inside(numbers([message async for message in found]))
 
 
@@ -236,7 +237,7 @@ async def sequence(nc: slipstream.Connection, world: World) -> None:
     batches = consumer.sequence(2)
     async with contextlib.aclosing(batches):  # type: ignore[type-var]
         async for found in batches:
-            message = await found.next(timeout=0.05)
+            message = await found.next(timeout=SOON)
             inside(numbers([] if message is None else [message]))
             break
 
@@ -362,7 +363,7 @@ async def scan_by_consumer(nc: slipstream.Connection, world: World) -> None:
 async def fetch_arrow(nc: slipstream.Connection, world: World) -> None:
     """Messages as one record batch, acknowledged."""
     consumer = await js_of(nc).consumer(world.name, "pull")
-    found = await consumer.fetch_arrow(STORED, timeout=0.05)
+    found = await consumer.fetch_arrow(STORED, timeout=SOON)
     await consumer.ack_batch(found)
 
 

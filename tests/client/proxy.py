@@ -64,7 +64,8 @@ class Proxy(Listener):
         self.cut_after: int | None = None  # bytes to the next client; that lane only
         self.cut_after_info: int | None = None  # the same, counted from the end of the first line
         self.cut_after_from_client: int | None = None  # bytes to the server; the same
-        self.refuse = False  # close whoever comes
+        self.refuse = False  # close each connection at once
+        self.refused = 0  # how many came then
         self._flowing = asyncio.Event()
         self._flowing.set()
 
@@ -101,6 +102,7 @@ class Proxy(Listener):
         self.tasks.add(task)
         try:
             if self.refuse:
+                self.refused += 1
                 return
             far_reader, far_writer = await asyncio.open_connection(*self.upstream)
             lane = Lane(writer, far_writer, len(self.lanes))

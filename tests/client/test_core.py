@@ -15,6 +15,7 @@ from slipstream.client import (
     NoRespondersError,
     SubscriptionClosedError,
 )
+from tests.client.waiting import LoopClock, turns
 
 
 async def test_connecting_is_awaited_or_entered(server_url: str) -> None:
@@ -130,11 +131,13 @@ async def test_a_request_that_nobody_can_answer_says_so_at_once(nc: slipstream.C
         await nc.request("nobody.there", timeout=30)
 
 
-async def test_a_request_that_nobody_answers_ends_in_time(nc: slipstream.Connection) -> None:
+async def test_a_request_that_nobody_answers_ends_in_time(
+    nc: slipstream.Connection, clock: LoopClock
+) -> None:
     subject = nc.new_inbox()
     await nc.subscribe(subject)
     with pytest.raises(slipstream.TimeoutError, match="no answer") as caught:
-        await nc.request(subject, timeout=0.05)
+        await clock.time_out(nc.request(subject, timeout=30), 31)
     assert isinstance(caught.value, TimeoutError)
     assert caught.value.sent
 
@@ -207,7 +210,7 @@ async def test_draining_sends_and_handles_everything_first(server_url: str) -> N
     handled: list[bytes] = []
 
     async def slowly(message: Message) -> None:
-        await asyncio.sleep(0.001)
+        await turns()
         handled.append(message.data)
 
     nc = await slipstream.connect(server_url)

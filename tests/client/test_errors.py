@@ -31,6 +31,7 @@ from slipstream.errors import ConfigError
 from tests.client.fake_server import FakeServer, info
 from tests.client.own_server import OwnServer
 from tests.client.proxy import Proxy
+from tests.client.waiting import LoopClock
 
 MakeServer = Callable[[str], OwnServer]
 LOCKED = "authorization { user: ada, password: secret }"
@@ -64,12 +65,14 @@ def test_limits_are_told_apart(text: str, kind: type[Exception]) -> None:
     assert type(server_error(text, "nats://a")) is kind
 
 
-async def test_each_kind_of_failed_request_has_its_error(nc: slipstream.Connection) -> None:
+async def test_each_kind_of_failed_request_has_its_error(
+    nc: slipstream.Connection, clock: LoopClock
+) -> None:
     with pytest.raises(NoRespondersError):
         await nc.request("nobody." + nc.new_id())
     subscription = await nc.subscribe(nc.new_inbox())
     with pytest.raises(TimeoutError):
-        await nc.request(subscription.subject, timeout=0.02)
+        await clock.time_out(nc.request(subscription.subject, timeout=30), 31)
     for wrong in ("", "a..b", "a b", ".a"):
         with pytest.raises(InvalidSubjectError):
             await nc.request(wrong)
@@ -95,7 +98,7 @@ async def test_a_server_without_headers_gets_none() -> None:
 
 async def test_limits_of_a_server_are_errors_of_their_own(make_server: MakeServer) -> None:
     server = make_server("max_connections: 1\nmax_subscriptions: 1\n")
-    # Whoever looked whether the server is there may still count.
+    # A test that looked whether the server is there may still count.
     async with await slipstream.connect(
         server.url, wait_for_server=True, reconnect_wait=0.01
     ) as nc:
@@ -188,7 +191,7 @@ async def test_the_next_server_may_be_chosen(server_url: str) -> None:
             assert told == [first]
 
 
-async def test_a_choice_that_is_none_of_the_servers_is_told_and_passed_over(
+async def test_a_choice_that_is_invalid_of_the_servers_is_told_and_passed_over(
     server_url: str,
 ) -> None:
     async with await slipstream.connect(

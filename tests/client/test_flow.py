@@ -9,6 +9,7 @@ import slipstream
 from slipstream.client import Message, NoRespondersError, SlowConsumerError
 from slipstream.client.events import ErrorEvent, Event, SlowConsumer
 from slipstream.client.subscriptions import Sink
+from tests.client.waiting import LoopClock, turns
 
 
 async def test_a_slow_reader_loses_the_newest_is_told_once_and_harms_nobody(
@@ -119,12 +120,15 @@ async def test_a_drained_subscription_gives_what_has_come_and_ends(
     assert subscription.pending == 0
 
 
-async def test_a_drain_that_takes_too_long_closes_and_says_so(server_url: str) -> None:
-    nc = await slipstream.connect(server_url, drain_timeout=0.05)
+async def test_a_drain_that_takes_too_long_closes_and_says_so(
+    server_url: str, clock: LoopClock
+) -> None:
+    nc = await slipstream.connect(server_url, drain_timeout=30)
     subscription = await nc.subscribe(nc.new_inbox())
     await nc.publish(subscription.subject)
+    await nc.flush()
     with pytest.raises(slipstream.TimeoutError, match="1 messages were not handled"):
-        await nc.drain()
+        await clock.time_out(nc.drain(), 31)
     assert nc.is_closed
 
 
@@ -218,7 +222,7 @@ async def test_ending_a_connection_may_be_cancelled_at_every_await(
     server_url: str, end: str
 ) -> None:
     async def handle(message: Message) -> None:
-        await asyncio.sleep(0.001)
+        await turns()
 
     before = asyncio.all_tasks()
     for steps in range(1000):
@@ -251,28 +255,29 @@ async def answer_thrice(message: Message) -> None:
 
 
 async def test_one_request_gets_as_many_answers_as_it_asks_for(
-    nc: slipstream.Connection,
+    nc: slipstream.Connection, clock: LoopClock
 ) -> None:
     subject = nc.new_inbox()
     await nc.subscribe(subject, handler=answer_thrice)
     answers = [m.data async for m in nc.request_many(subject, max_messages=2)]
     assert answers == [b"0", b"1"]
-    answers = [m.data async for m in nc.request_many(subject, timeout=0.1)]
-    assert answers == [b"0", b"1", b"2"]
-    answers = [m.data async for m in nc.request_many(subject, stall=0.1, timeout=30)]
-    assert answers == [b"0", b"1", b"2"]
+    for limit in ({"timeout": 30.0}, {"stall": 30.0, "timeout": 300.0}):
+        coming = nc.request_many(subject, **limit)
+        assert [(await anext(coming)).data for _ in range(3)] == [b"0", b"1", b"2"]
+        assert await clock.time_out(anext(coming, None), 31) is None
     answers = [m.data async for m in nc.request_many(subject, sentinel=lambda m: m.data == b"2")]
     assert answers == [b"0", b"1"]
     assert not nc.requests_pending
 
 
 async def test_many_answers_of_nobody_are_an_error_and_of_the_silent_are_none(
-    nc: slipstream.Connection,
+    nc: slipstream.Connection, clock: LoopClock
 ) -> None:
     with pytest.raises(NoRespondersError):
         _ = [m async for m in nc.request_many("nobody.there")]
     subscription = await nc.subscribe(nc.new_inbox())
-    assert [m async for m in nc.request_many(subscription.subject, timeout=0.05)] == []
+    answers = nc.request_many(subscription.subject, timeout=30)
+    assert await clock.time_out(anext(answers, None), 31) is None
 
 
 # -- events ------------------------------------------------------------------------------------
@@ -302,17 +307,25 @@ async def test_closing_cancels_handlers_and_draining_lets_them_finish(server_url
     ended: list[str] = []
     for end in ("close", "drain"):
         nc = await slipstream.connect(server_url)
-        begun = asyncio.Event()
+        begun, may_end = asyncio.Event(), asyncio.Event()
 
-        async def handle(message: Message, begun: asyncio.Event = begun, end: str = end) -> None:
+        async def handle(
+            message: Message,
+            begun: asyncio.Event = begun,
+            may_end: asyncio.Event = may_end,
+            end: str = end,
+        ) -> None:
             begun.set()
-            await asyncio.sleep(0.05 if end == "drain" else 60)
+            await may_end.wait()
             ended.append(end)
 
         subscription = await nc.subscribe(nc.new_inbox(), handler=handle)
         await nc.publish(subscription.subject)
         await begun.wait()
-        await (nc.drain() if end == "drain" else nc.close())
+        ending = asyncio.create_task(nc.drain() if end == "drain" else nc.close())
+        await turns()
+        may_end.set()
+        await ending
     assert ended == ["drain"]
 
 
@@ -327,17 +340,21 @@ async def test_while_draining_handlers_may_still_publish_but_nobody_may_subscrib
         await other.flush()
 
         async def handle(message: Message) -> None:
-            await asyncio.sleep(0.01)
+            await draining.wait()
             try:
                 await nc.subscribe("more")
             except slipstream.Error as error:
                 refused.append(error)
             await nc.publish(subject + ".answer")
 
+        draining = asyncio.Event()
         await nc.subscribe(subject, handler=handle)
         await nc.publish(subject)
         await nc.flush()
-        await nc.drain()
+        ending = asyncio.create_task(nc.drain())
+        await turns()
+        draining.set()
+        await ending
         await answers.next(5)
     assert ["draining" in str(error) for error in refused] == [True]
 

@@ -13,7 +13,7 @@ from slipstream.client.services import ServiceRequest
 from tests.client.jetstream.test_leaving import delivery
 from tests.client.jetstream.test_malformed import CONSUMER
 from tests.client.scripted_server import ScriptedServer, frame
-from tests.client.test_malformed import until
+from tests.client.waiting import until
 
 
 async def test_a_handler_that_drains_its_subscription_gets_the_rest(
@@ -121,8 +121,9 @@ async def test_what_has_come_is_handled_though_the_connection_breaks_in_a_drain(
         server.say(b"".join(frame("a", server.sid("a"), b"%d" % n) for n in range(3)))
         await until(lambda: subscription.pending == 2)
         server.answer = b""
+        pings = server.lines.count("PING")
         draining = asyncio.create_task(nc.drain())
-        await asyncio.sleep(0.01)
+        await until(lambda: server.lines.count("PING") > pings)
         server.answer = b"PONG\r\n"
         server.close_clients()
         may_go_on.set()
@@ -163,8 +164,9 @@ async def test_every_endpoint_stops_though_the_connection_breaks() -> None:
             await service.add_endpoint(name, lambda r: r.data)
         await nc.flush()
         server.answer = b""
+        pings = server.lines.count("PING")
         stopping = asyncio.create_task(service.stop())
-        await asyncio.sleep(0.01)
+        await until(lambda: server.lines.count("PING") > pings)
         server.answer = b"PONG\r\n"
         server.close_clients()
         with pytest.raises(ConnectionLostError):

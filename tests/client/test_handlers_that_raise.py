@@ -1,4 +1,4 @@
-"""What a handler raises is in the log once, with its traceback, whoever else hears of it."""
+"""What a handler raises is in the log once, with its traceback, no matter who else hears of it."""
 
 import logging
 
@@ -8,7 +8,7 @@ import slipstream
 import slipstream.sync
 from slipstream.client.events import ErrorEvent, Event
 from slipstream.client.services import ServiceRequest
-from tests.client.test_malformed import until
+from tests.client.waiting import until
 
 
 def fails(_: object) -> None:

@@ -1,9 +1,5 @@
 """Servers that say what no server says: an error and another connection, never a hang."""
 
-import asyncio
-import itertools
-from collections.abc import Callable
-
 import pytest
 
 import slipstream
@@ -12,6 +8,7 @@ from slipstream.client.events import Disconnected, ErrorEvent, Event
 from slipstream.errors import ProtocolError
 from tests.client.fake_server import FakeServer, info
 from tests.client.scripted_server import ScriptedServer, frame
+from tests.client.waiting import until
 
 pytestmark = pytest.mark.usefixtures("nothing_reaches_the_loop")
 
@@ -63,26 +60,17 @@ HARMLESS = {
     "an INFO of another shape": b'INFO {"max_payload":"much","connect_urls":7}\r\n',
     "an INFO that is no object": b"INFO [1,2]\r\n",
     "an INFO of nothing": b"INFO \r\n",
-    "an INFO with servers that are none": b'INFO {"connect_urls":["::::","","a b"]}\r\n',
+    "an INFO with servers that are invalid": b'INFO {"connect_urls":["::::","","a b"]}\r\n',
     "-ERR without text": b"-ERR\r\n",
     "-ERR that is no text": b"-ERR '\xff\xfe'\r\n",
     "an empty header block": b"HMSG elsewhere 2 0 0\r\n\r\n",
-    "a header block that is none": frame("elsewhere", 2, b"", block=b"junk\r\n"),
-    "a status that is none": frame("elsewhere", 2, b"", block=b"NATS/1.0 many words\r\n\r\n"),
+    "a header block that is invalid": frame("elsewhere", 2, b"", block=b"junk\r\n"),
+    "a status that is invalid": frame("elsewhere", 2, b"", block=b"NATS/1.0 many words\r\n\r\n"),
     "a status beyond all bounds": frame(
         "elsewhere", 2, b"", block=b"NATS/1.0 " + b"9" * 5000 + b"\r\n\r\n"
     ),
     "a subject that is no text": b"MSG else\xffwhere 2 \xfe 0\r\n\r\n",
 }
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Return once `condition` holds."""
-    async with asyncio.timeout(5):
-        for wait in itertools.repeat(0.001):
-            if condition():
-                return
-            await asyncio.sleep(wait)
 
 
 async def hears(nc: slipstream.Connection, server: ScriptedServer, subject: str) -> None:
@@ -138,14 +126,14 @@ async def test_what_can_be_passed_over_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*BROKEN, "an INFO that is no JSON", "an INFO of another shape"])
-async def test_a_greeting_that_is_none_is_an_error_at_once(name: str) -> None:
+async def test_a_greeting_that_is_invalid_is_an_error_at_once(name: str) -> None:
     greeting = {**BROKEN, **HARMLESS}[name]
     async with FakeServer(greeting) as server:
         with pytest.raises(ConnectError):
-            await slipstream.connect(server.url, connect_timeout=0.3)
+            await slipstream.connect(server.url, connect_timeout=30)
 
 
-async def test_an_answer_to_connect_that_is_none_is_an_error_at_once() -> None:
+async def test_an_answer_to_connect_that_is_invalid_is_an_error_at_once() -> None:
     async with FakeServer(info(), b"MSG x\r\n") as server:
         with pytest.raises(ConnectError, match="does not answer as a NATS server"):
             await slipstream.connect(server.url)

@@ -16,6 +16,7 @@ from slipstream.client.object_store.reader import BATCH_BYTES
 from slipstream.client.object_store.store import IN_FLIGHT_BYTES_MAX
 from slipstream.wire.nuid import DIGITS
 from tests.client.proxy import Proxy
+from tests.client.waiting import turns
 
 MEBI = 1024 * 1024
 TOTAL = 32 * MEBI
@@ -97,8 +98,7 @@ async def test_a_put_takes_no_more_than_is_on_its_way_to_the_server(
         before = await store.put("x", b"1")
         proxy.hold()
         task = asyncio.ensure_future(store.put("y", pieces()))
-        for _ in range(10):
-            await asyncio.sleep(0.02)
+        await turns(1000)
         assert taken < IN_FLIGHT_BYTES_MAX + SLACK
         is_held = False
         proxy.go_on()

@@ -18,6 +18,7 @@ from slipstream.client.sync import connect as connect_sync
 from tests.client.operations import OPERATIONS, STORED, World
 from tests.client.own_server import OwnServer
 from tests.client.proxy import Proxy, byte_by_byte, frame_ends
+from tests.client.waiting import turns
 
 ALL = pytest.mark.parametrize("name", OPERATIONS)
 CUTS_MAX = 5  # of a direction, spread over all places
@@ -138,7 +139,7 @@ async def test_a_slow_network_and_half_a_goodbye(proxy: Proxy, world: World, nam
         kept = asyncio.all_tasks()
         assert await run(nc, world, name) is None
         running = asyncio.ensure_future(run(nc, world, name))
-        await asyncio.sleep(0.004)
+        await turns()
         proxy.half_close()
         await running
         await nothing_is_left(nc, world, kept)
@@ -154,7 +155,7 @@ async def test_a_server_that_stops_and_returns_on_its_port(own_server: OwnServer
         await world.prepare()
         kept = asyncio.all_tasks()
         running = [asyncio.ensure_future(run(nc, world, name)) for name in OPERATIONS]
-        await asyncio.sleep(0.01)
+        await turns()
         await own_server.astop()
         await own_server.astart()
         await asyncio.gather(*running)

@@ -19,6 +19,7 @@ from slipstream.client.servers import parse_server, parse_servers
 from slipstream.errors import ConfigError, ProtocolError
 from tests.client.fake_server import FakeServer, info
 from tests.client.proxy import Proxy
+from tests.client.waiting import LoopClock, until
 
 
 async def next_of(events: "slipstream.client.events.EventIterator", kind: type[Event]) -> Event:
@@ -57,12 +58,11 @@ def test_a_wrong_url_is_refused_with_what_is_wrong(url: str) -> None:
         parse_servers(url)
 
 
-async def test_the_first_server_that_answers_is_taken(server_url: str) -> None:
+async def test_the_first_server_that_answers_is_taken(server_url: str, clock: LoopClock) -> None:
     async with FakeServer(b"") as mute:
         servers = [mute.url, "nats://127.0.0.1:1", server_url]
-        async with await slipstream.connect(
-            servers, connect_timeout=0.5, randomize_servers=False
-        ) as nc:
+        connecting = slipstream.connect(servers, connect_timeout=30, randomize_servers=False)
+        async with await clock.time_out(connecting, 31) as nc:
             assert nc.server_url == server_url
             assert nc.servers == [*servers]
 
@@ -202,7 +202,7 @@ async def test_waiting_for_a_server_takes_as_long_as_it_takes(server_url: str) -
         task = asyncio.create_task(
             slipstream.connect(late.url, wait_for_server=True, reconnect_wait=0.001)
         )
-        await asyncio.sleep(0.05)
+        await until(lambda: late.refused > 2)
         assert not task.done()
         late.refuse = False
         async with await task as nc:

@@ -36,7 +36,7 @@ _TIME = re.compile(r"(\$JS\.ACK(?:\.\w+){5})\.\d{19}\.(\d+)")
 
 
 def make_script(seed: int, size: int = 60) -> list[Step]:
-    """The steps of a seed; the same for whoever runs it."""
+    """The steps of a seed; the same for each who runs it."""
     return _Writer(Random(seed)).write(size)
 
 

@@ -1,4 +1,4 @@
-"""Whoever listens hears of the same abandoned batches from Slipstream and from nats-server."""
+"""A subscriber hears of the same abandoned batches from Slipstream and from nats-server."""
 
 from typing import Any
 

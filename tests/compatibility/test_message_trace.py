@@ -50,7 +50,7 @@ CASES: list[tuple[str, dict[str, str], bool]] = [
 
 
 class Watched:
-    """One server with a publisher, a subscriber and a stream, and whoever reads the traces."""
+    """One server with a publisher, a subscriber and a stream, and a reader of the traces."""
 
     async def open(self, url: str) -> None:
         self.publisher = await nats.connect(url, name="publisher")

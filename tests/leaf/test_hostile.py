@@ -174,7 +174,7 @@ async def test_a_leaf_that_breaks_the_protocol_is_cut_off(tmp_path: Path, said: 
         assert not await node.links()
 
 
-async def test_subjects_that_are_none_are_refused(tmp_path: Path) -> None:
+async def test_subjects_that_are_invalid_are_refused(tmp_path: Path) -> None:
     node = a_hub(tmp_path)
     async with running(node), stranger(node) as peer:
         peer.connect(user="u", **{"pass": "p"})
@@ -239,7 +239,7 @@ async def test_a_loop_subject_that_comes_back_ends_the_link(tmp_path: Path) -> N
         assert expected in await peer.rest()
 
 
-async def test_a_hub_that_is_none_is_left_alone(tmp_path: Path) -> None:
+async def test_a_hub_that_is_invalid_is_left_alone(tmp_path: Path) -> None:
     lines = [
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         b"\xff" * 200_000,

@@ -149,7 +149,7 @@ async def test_the_media_type_of_an_event_may_be_written_in_capitals() -> None:
         '{"type":"array","items":' * 5000 + '"long"' + "}" * 5000,
     ],
 )
-def test_an_avro_schema_that_is_none_is_an_error(text: str) -> None:
+def test_an_avro_schema_that_is_invalid_is_an_error(text: str) -> None:
     with pytest.raises(SchemaError, match="not valid"):
         Avro(schema=text).arrow_type()
 

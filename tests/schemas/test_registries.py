@@ -243,7 +243,7 @@ async def test_a_registry_that_does_not_answer_is_no_fault_of_the_bodies(
     await decoder.close()
 
 
-def test_an_address_that_is_none_is_refused() -> None:
+def test_an_address_that_is_invalid_is_refused() -> None:
     for given in ("registry:8081", "ftp://host"):
         with pytest.raises(ConfigError, match="is like"):
             RestRegistry(given)

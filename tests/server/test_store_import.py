@@ -206,7 +206,7 @@ def test_a_name_that_is_a_path_is_refused(
     assert "its configuration names it" in problem
 
 
-def test_a_directory_that_is_none_of_nats_server_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_is_invalid_of_nats_server_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ImportRefusedError, match="no store directory of nats-server"):
         import_store(str(tmp_path), str(tmp_path / "store"))
     assert not (tmp_path / "store").exists()

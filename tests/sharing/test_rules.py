@@ -342,7 +342,7 @@ def test_who_asks_is_said_by_the_server_alone(block: bytes) -> None:
 
 
 @pytest.mark.parametrize("reply", [b"in.*", b"in.>", b"in..x", b">", b".", b"in.>.x"])
-def test_a_reply_subject_that_is_none_hurts_nobody(reply: bytes) -> None:
+def test_a_reply_subject_that_is_invalid_hurts_nobody(reply: bytes) -> None:
     driver = driver_of(HELP, ASK)
     a, b = client(driver, "a", b"SUB help 1\r\n"), client(driver, "b", b"SUB in.* 1\r\n")
     for one in (reply, b"in.x", reply, b"in.y"):

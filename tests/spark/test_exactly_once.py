@@ -27,6 +27,8 @@ from tests.spark.test_sink import messages, stream_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+WINDOW = 0.1  # seconds by the clock of a real server, which no test can drive
+
 SCHEMA = StructType([StructField("subject", StringType()), StructField("data", StringType())])
 
 
@@ -78,13 +80,13 @@ def test_a_batch_killed_between_write_and_commit_goes_on_where_it_was(either_url
 
 
 def test_a_retry_after_the_duplicate_window_adds_nothing(either_url: str) -> None:
-    name = stream_of(either_url, duplicate_window=0.1)
+    name = stream_of(either_url, duplicate_window=WINDOW)
     sink, task = sink_of(either_url, name), Task("q", 0, 0)
     with pytest.raises(KilledError):
         sink.run(killed_after(rows(name, "a"), rows(name, "b")), task)
-    asyncio.run(asyncio.sleep(0.3))
+    asyncio.run(asyncio.sleep(3 * WINDOW))
     sink.run(iter([rows(name, "a", "b")]), task)
-    asyncio.run(asyncio.sleep(0.3))
+    asyncio.run(asyncio.sleep(3 * WINDOW))
     sink.run(iter([rows(name, "a", "b")]), task)
     assert sorted(written(either_url, name)) == [b"a", b"b"]
 

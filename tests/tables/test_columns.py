@@ -145,7 +145,7 @@ def test_each_body_is_a_row_with_its_values_or_has_a_reason(bodies: list[Any]) -
 
 
 @pytest.mark.parametrize("text", ["text", "list<json>", "decimal(39,2)", "decimal(2,3)", "list<>"])
-def test_a_type_that_is_none_is_refused(text: str) -> None:
+def test_a_type_that_is_invalid_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="no column type"):
         column_of(text)
 

@@ -7,7 +7,7 @@ import pytest
 import slipstream
 from slipstream.client.jetstream.api import delete_in_background
 from tests.client.scripted_server import Asked, ScriptedServer
-from tests.client.test_malformed import until
+from tests.client.waiting import until
 
 NOT_FOUND = b'{"error":{"code":404,"err_code":10014,"description":"consumer not found"}}'
 DELETED = b'{"success":true}'

@@ -9,7 +9,7 @@ import slipstream
 from slipstream.client.errors import MaxPayloadError
 from slipstream.client.jetstream.errors import BatchError, PublishInterruptedError
 from tests.client.scripted_server import Asked, ScriptedServer
-from tests.client.test_malformed import until
+from tests.client.waiting import until
 
 
 def flow(sequence: int, window: int) -> bytes:

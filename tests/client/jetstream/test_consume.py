@@ -18,6 +18,7 @@ from slipstream.client.jetstream.errors import (
     NoConsumerResponseError,
     NotJetStreamMessageError,
 )
+from tests.client.waiting import SOON, turns
 
 
 async def fill(js: JetStream, stream: Stream, count: int) -> None:
@@ -66,15 +67,15 @@ async def test_fetch_gives_what_is_asked_for_in_order(js: JetStream, stream: Str
 
 async def test_an_empty_fetch_is_an_empty_batch(js: JetStream, stream: Stream) -> None:
     consumer = await stream.create_consumer(durable_name="c")
-    assert await consumer.fetch(10, timeout=0.05) == []
+    assert await consumer.fetch(10, timeout=SOON) == []
     assert await consumer.fetch_no_wait(10) == []
-    assert await consumer.next(timeout=0.05) is None
+    assert await consumer.next(timeout=SOON) is None
 
 
 async def test_fetch_gives_fewer_when_the_time_is_over(js: JetStream, stream: Stream) -> None:
     await fill(js, stream, 3)
     consumer = await stream.create_consumer(durable_name="c")
-    assert len(await consumer.fetch(10, timeout=0.1)) == 3
+    assert len(await consumer.fetch(10, timeout=SOON)) == 3
 
 
 async def test_fetch_no_wait_takes_what_is_there(js: JetStream, stream: Stream) -> None:
@@ -151,7 +152,7 @@ async def _pending(consumer: PullConsumer, wanted: int) -> bool:
 async def test_a_finished_fetch_leaves_no_pull_request(js: JetStream, stream: Stream) -> None:
     consumer = await stream.create_consumer(durable_name="c")
     for _ in range(5):
-        await consumer.fetch(10, timeout=0.02)
+        await consumer.fetch(10, timeout=SOON)
     await until(lambda: _is(waiting(consumer), 0))
 
 
@@ -234,7 +235,7 @@ async def test_nak_brings_a_message_back_and_term_does_not(js: JetStream, stream
     assert again is not None
     assert again.sequence == 1
     assert again.metadata.num_delivered == 2
-    assert await consumer.next(timeout=0.05) is None
+    assert await consumer.next(timeout=SOON) is None
 
 
 async def test_nak_with_a_delay_brings_it_back_later(js: JetStream, stream: Stream) -> None:
@@ -242,7 +243,7 @@ async def test_nak_with_a_delay_brings_it_back_later(js: JetStream, stream: Stre
     consumer = await stream.create_consumer(durable_name="c")
     (message,) = await consumer.fetch(1, timeout=5)
     await message.nak(delay=0.2)
-    assert await consumer.next(timeout=0.05) is None
+    assert await consumer.next(timeout=SOON) is None
     assert await consumer.next(timeout=5) is not None
 
 
@@ -250,10 +251,10 @@ async def test_in_progress_keeps_a_message(js: JetStream, stream: Stream) -> Non
     await fill(js, stream, 1)
     consumer = await stream.create_consumer(durable_name="c", ack_wait=0.3)
     (message,) = await consumer.fetch(1, timeout=5)
-    for _ in range(5):
+    for _ in range(5):  # longer than ack_wait, by the server's own clock
         await asyncio.sleep(0.1)
         await message.in_progress()
-    assert await consumer.next(timeout=0.05) is None
+    assert await consumer.next(timeout=SOON) is None
     await message.ack()
 
 
@@ -456,7 +457,7 @@ async def test_draining_a_handler_waits_for_what_has_come(
     seen: list[JetStreamMessage] = []
 
     async def handle(message: JetStreamMessage) -> None:
-        await asyncio.sleep(0.001)
+        await turns()
         seen.append(message)
 
     before = nc.stats.in_messages
@@ -475,7 +476,7 @@ async def test_draining_the_connection_lets_a_handler_see_what_has_come(
     seen: list[JetStreamMessage] = []
 
     async def handle(message: JetStreamMessage) -> None:
-        await asyncio.sleep(0.001)
+        await turns()
         await message.ack()
         seen.append(message)
 

@@ -15,6 +15,7 @@ from slipstream.client.jetstream.errors import (
     StreamNotFoundError,
 )
 from tests.client.jetstream.test_consume import fill, until_waiting
+from tests.client.waiting import SOON
 
 
 async def test_a_consumer_is_what_it_was_asked_to_be(stream: Stream) -> None:
@@ -98,7 +99,7 @@ async def test_pausing_and_resuming(js: JetStream, stream: Stream) -> None:
     assert 50 < float(paused.pause_remaining) <= 60  # type: ignore[arg-type]
     assert paused.pause_until is not None
     assert paused.pause_until > datetime.now(UTC)
-    assert await consumer.next(timeout=0.05) is None
+    assert await consumer.next(timeout=SOON) is None
     assert (await consumer.info()).paused
     assert not (await consumer.resume()).paused
     assert await consumer.next(timeout=5) is not None
@@ -140,7 +141,7 @@ async def test_overflow_serves_only_from_a_threshold_on(js: JetStream, stream: S
         durable_name="c", priority_policy="overflow", priority_groups=["A"]
     )
     await fill(js, stream, 5)
-    assert await consumer.fetch(1, timeout=0.1, group="A", min_pending=100) == []
+    assert await consumer.fetch(1, timeout=SOON, group="A", min_pending=100) == []
     assert len(await consumer.fetch(1, timeout=5, group="A", min_pending=5)) == 1
 
 
@@ -158,7 +159,7 @@ async def test_a_pinned_client_gets_everything_until_it_is_unpinned(
     async with first.messages(group="A", max_messages=2) as pinned:
         for _ in range(5):
             assert await pinned.next(timeout=5) is not None
-        assert await second.fetch(1, timeout=0.1, group="A") == []
+        assert await second.fetch(1, timeout=SOON, group="A") == []
         (state,) = (await first.info()).priority_groups
         assert state.pinned_client_id
         already = (await second.info()).num_waiting
@@ -180,7 +181,7 @@ async def test_a_client_that_lost_its_pin_waits_in_line(js: JetStream, stream: S
     assert len(await first.fetch(1, timeout=5, group="A")) == 1
     await first.unpin("A")
     assert len(await second.fetch(1, timeout=5, group="A")) == 1
-    assert await first.fetch(1, timeout=0.2, group="A") == []
+    assert await first.fetch(1, timeout=SOON, group="A") == []
     await second.unpin("A")
     assert len(await first.fetch(1, timeout=5, group="A")) == 1
 

@@ -13,6 +13,7 @@ from slipstream.client.jetstream import ErrorCode, JetStream, Schedule, Stream, 
 from slipstream.client.jetstream.errors import ApiError, JetStreamError
 from tests.client.jetstream.conftest import MakeStream, or_skip
 from tests.client.own_server import OwnServer
+from tests.client.waiting import SOON
 
 API_ERRORS = Path(__file__).parents[3] / "tools" / "api_errors.json"
 Asking = Callable[[JetStream, Stream], Awaitable[object]]
@@ -103,7 +104,7 @@ async def test_a_stream_with_all_its_consumers_says_so(make_stream: MakeStream) 
 async def test_a_push_consumer_that_is_listened_to_keeps_its_subject(stream: Stream) -> None:
     consumer = await stream.create_push_consumer(name="c", deliver_subject=f"to.{stream.name}")
     async with consumer.messages() as messages:
-        await messages.next(timeout=0.05)
+        await messages.next(timeout=SOON)
         with pytest.raises(errors.ConsumerNameInUseError):
             await stream.update_push_consumer(name="c", deliver_subject=f"at.{stream.name}")
 

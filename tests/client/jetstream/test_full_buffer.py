@@ -12,7 +12,7 @@ from slipstream.client.jetstream.api import delete_in_background
 from tests.client.jetstream.test_leaving import delivery
 from tests.client.jetstream.test_malformed import CONSUMER
 from tests.client.scripted_server import Asked, ScriptedServer, frame
-from tests.client.test_malformed import until
+from tests.client.waiting import until
 
 pytestmark = pytest.mark.usefixtures("nothing_reaches_the_loop")
 BOUND = 10_000

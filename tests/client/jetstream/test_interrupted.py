@@ -14,8 +14,8 @@ from tests.client.jetstream.conftest import MakeStream
 from tests.client.jetstream.test_malformed import ACK, CONSUMER
 from tests.client.proxy import Proxy
 from tests.client.scripted_server import Asked, ScriptedServer, frame
-from tests.client.test_malformed import until
 from tests.client.test_weather import until_connected, until_disconnected
+from tests.client.waiting import until
 
 
 async def rounds(count: int) -> None:

@@ -1,4 +1,4 @@
-"""Whoever leaves a consumer, however early, is let go at once and leaves nothing on the server."""
+"""Leaving a consumer, however early, takes no time and leaves nothing on the server."""
 
 import asyncio
 import gc
@@ -10,11 +10,11 @@ import pytest
 import slipstream
 from slipstream.client.jetstream import ConsumerInfo, JetStreamMessage, PullConsumer, PushConsumer
 from slipstream.client.jetstream.errors import ConsumerDeletedError, StreamNotFoundError
-from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
+from slipstream.client.jetstream.ordered import OrderedConsumerConfig
 from slipstream.client.jetstream.watcher import Watcher
 from tests.client.jetstream.test_malformed import ACK, CONSUMER
 from tests.client.scripted_server import Asked, ScriptedServer, frame
-from tests.client.test_malformed import until
+from tests.client.waiting import LoopClock, until
 
 KINDS = pytest.mark.parametrize("push", [False, True], ids=["pull", "push"])
 MADE = msgspec.json.encode(CONSUMER)
@@ -92,7 +92,9 @@ async def test_a_cancelled_start_is_cancelled_and_not_just_ended() -> None:
             await taking
 
 
-async def test_a_consumer_that_is_slow_to_be_made_is_made_once_for_all_who_take() -> None:
+async def test_a_consumer_that_is_slow_to_be_made_is_made_once_for_all_who_take(
+    clock: LoopClock,
+) -> None:
     def script(asked: Asked) -> bytes | None:
         if ".MSG.NEXT." in asked.subject:
             return frame("s.a", asked.sid, b"1", reply=ACK)
@@ -102,7 +104,8 @@ async def test_a_consumer_that_is_slow_to_be_made_is_made_once_for_all_who_take(
         messages = nc.jetstream().ordered_consumer("S").messages()
         first = asyncio.create_task(messages.next())
         second = asyncio.create_task(messages.next())
-        assert await messages.next(timeout=0.01) is None  # too short, but the beginning goes on
+        # Its time is over, but the beginning goes on.
+        assert await clock.time_out(messages.next(timeout=1), 2) is None
         first.cancel()
         await until(lambda: len(creations(server)) == 1)
         server.say(creations(server)[0].answer(MADE))
@@ -131,11 +134,12 @@ async def test_a_consumer_that_could_not_be_made_is_asked_for_again() -> None:
         await messages.stop()
 
 
-async def test_a_fetch_in_order_returns_in_time_where_no_server_makes_its_consumer() -> None:
+async def test_a_fetch_in_order_returns_in_time_where_no_server_makes_its_consumer(
+    clock: LoopClock,
+) -> None:
     async with ScriptedServer(lambda _: None) as server, await slipstream.connect(server.url) as nc:
-        ordered = nc.jetstream(timeout=0.05).ordered_consumer("S")
-        async with asyncio.timeout(5):
-            assert await ordered.fetch(1, timeout=0.05) == []
+        ordered = nc.jetstream(timeout=5).ordered_consumer("S")
+        assert await clock.time_out(ordered.fetch(1, timeout=5), 6) == []
 
 
 async def test_a_second_attempt_does_not_mix_with_what_the_first_one_still_sends() -> None:

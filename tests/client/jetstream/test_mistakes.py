@@ -96,6 +96,8 @@ async def test_an_option_of_a_fetch_that_there_is_not_is_refused_with_the_neares
         consumer.batch(1, hearbeat=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^pulling has no option expire; did you mean expires\?$"):
         consumer.messages(expire=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^publish has no option messge_id; did you mean message_"):
+        await js.publish(name, messge_id="1")  # type: ignore[call-arg]
     await js.delete_stream(name)
 
 

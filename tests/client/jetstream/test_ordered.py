@@ -149,7 +149,7 @@ async def test_fetch_goes_on_where_it_ended(js: JetStream, stream: Stream) -> No
     assert [m.sequence for m in await ordered.fetch(4, timeout=5)] == [5, 6, 7, 8]
     rest = await ordered.fetch(10, timeout=5, no_wait=True)
     assert [m.sequence for m in rest] == [9, 10]
-    assert await ordered.next(timeout=0.05) is None
+    assert await ordered.fetch(1, timeout=5, no_wait=True) == []
     await ordered.close()
     await until(lambda: _nothing(stream))
 

@@ -22,6 +22,7 @@ from slipstream.client.jetstream.errors import (
     WrongLastSequenceError,
 )
 from tests.client.jetstream.conftest import MakeStream, or_skip
+from tests.client.waiting import LoopClock, turns
 
 
 async def test_an_acknowledgement_names_the_stream_and_the_sequence(
@@ -129,11 +130,16 @@ async def test_a_stream_that_comes_up_late_is_found_by_retrying(
 
 
 async def test_time_that_runs_out_between_retries_says_that_no_stream_listens(
-    nc: "slipstream.Connection",
+    nc: "slipstream.Connection", clock: LoopClock
 ) -> None:
     js = nc.jetstream(retry_wait=60)
+    publishing = asyncio.ensure_future(
+        js.publish("nobody.listens.here", b"x", retries=1, timeout=30)
+    )
+    await turns()
+    await nc.flush()  # that nobody listens is known
     with pytest.raises(NoStreamError) as error:
-        await js.publish("nobody.listens.here", b"x", retries=1, timeout=0.3)
+        await clock.time_out(publishing, 31)
     assert not error.value.may_be_stored
 
 
@@ -176,37 +182,37 @@ async def test_the_bound_is_an_error_if_so_asked(
 
 
 async def test_a_publisher_that_stalls_too_long_is_told(
-    nc: "slipstream.Connection", make_stream: MakeStream
+    nc: "slipstream.Connection", make_stream: MakeStream, clock: LoopClock
 ) -> None:
     stream = await make_stream(no_ack=True)
-    js = nc.jetstream(max_ack_pending=1, stall_timeout=0.05, publish_ack_timeout=0)
+    js = nc.jetstream(max_ack_pending=1, stall_timeout=30, publish_ack_timeout=0)
     await js.publish_async(f"{stream.name}.a", b"x")
     with pytest.raises(TooManyInFlightError):
-        await js.publish_async(f"{stream.name}.a", b"x")
+        await clock.time_out(js.publish_async(f"{stream.name}.a", b"x"), 31)
 
 
 async def test_a_cancelled_waiter_leaves_its_slot_to_others(
-    nc: "slipstream.Connection", make_stream: MakeStream
+    nc: "slipstream.Connection", make_stream: MakeStream, clock: LoopClock
 ) -> None:
     silent = await make_stream(no_ack=True)
-    js = nc.jetstream(max_ack_pending=1, publish_ack_timeout=0.2)
+    js = nc.jetstream(max_ack_pending=1, publish_ack_timeout=30)
     first = await js.publish_async(f"{silent.name}.a", b"x")
     waiters = [asyncio.ensure_future(js.publish_async(f"{silent.name}.a", b"x")) for _ in range(2)]
     await asyncio.sleep(0)
     waiters[0].cancel()
     with pytest.raises(PublishTimeoutError):
-        await first
+        await clock.time_out(first, 31)
     second = await waiters[1]
     with pytest.raises(PublishTimeoutError):
-        await second
+        await clock.time_out(second, 31)
 
 
 async def test_an_acknowledgement_that_does_not_come_is_a_timeout(
-    js: JetStream, make_stream: MakeStream
+    js: JetStream, make_stream: MakeStream, clock: LoopClock
 ) -> None:
     stream = await make_stream(no_ack=True)
     with pytest.raises(PublishTimeoutError) as error:
-        await js.publish(f"{stream.name}.a", b"x", timeout=0.05)
+        await clock.time_out(js.publish(f"{stream.name}.a", b"x", timeout=30), 31)
     assert error.value.may_be_stored
     assert isinstance(error.value, TimeoutError)
 

@@ -24,6 +24,7 @@ from slipstream.client.jetstream.errors import (
     ServerShutdownError,
 )
 from tests.client.jetstream.test_consume import fill, until, until_waiting, waiting
+from tests.client.waiting import SOON
 
 SECOND = 1_000_000_000
 Pulling = Callable[[PullConsumer], Awaitable[object]]
@@ -31,12 +32,12 @@ Pulling = Callable[[PullConsumer], Awaitable[object]]
 
 async def _messages(consumer: PullConsumer) -> None:
     async with consumer.messages() as messages:
-        await messages.next(timeout=0.05)
+        await messages.next(timeout=SOON)
 
 
 async def _drained(consumer: PullConsumer) -> None:
     messages = consumer.messages()
-    await messages.next(timeout=0.05)
+    await messages.next(timeout=SOON)
     await messages.drain()
 
 
@@ -46,7 +47,7 @@ async def _handled(consumer: PullConsumer) -> None:
 
 
 async def _batch(consumer: PullConsumer) -> None:
-    assert [message async for message in consumer.batch(10, expires=0.05)] == []
+    assert [message async for message in consumer.batch(10, expires=SOON)] == []
 
 
 async def _sequence(consumer: PullConsumer) -> None:
@@ -63,18 +64,18 @@ async def _sequence(consumer: PullConsumer) -> None:
 
 
 PULLS: dict[str, tuple[Pulling, dict[str, Any]]] = {
-    "fetch": (lambda c: c.fetch(10, timeout=0.05), {"batch": 10}),
+    "fetch": (lambda c: c.fetch(10, timeout=SOON), {"batch": 10}),
     "fetch with a heartbeat": (
         lambda c: c.fetch(10, timeout=0.3, heartbeat=0.1),
         {"batch": 10, "idle_heartbeat": 0.1},
     ),
     "fetch_bytes": (
-        lambda c: c.fetch_bytes(5000, timeout=0.05),
+        lambda c: c.fetch_bytes(5000, timeout=SOON),
         {"batch": 1_000_000, "max_bytes": 5000},
     ),
     "fetch_no_wait": (lambda c: c.fetch_no_wait(10), {"batch": 10, "no_wait": True}),
-    "next": (lambda c: c.next(timeout=0.05), {"batch": 1}),
-    "batch": (_batch, {"batch": 10, "expires": 0.05}),
+    "next": (lambda c: c.next(timeout=SOON), {"batch": 1}),
+    "batch": (_batch, {"batch": 10, "expires": SOON}),
     "sequence": (_sequence, {"batch": 10, "expires": 60}),
     "messages": (_messages, {"batch": 500, "expires": 30, "idle_heartbeat": 15}),
     "messages, drained": (_drained, {"batch": 500, "expires": 30, "idle_heartbeat": 15}),
@@ -192,7 +193,7 @@ async def elsewhere(
 
     await nc.subscribe(f"{prefix}.CONSUMER.MSG.NEXT.>", handler=handle)
     await nc.flush()
-    return PullConsumer(nc.jetstream(prefix=prefix, timeout=0.2), consumer.cached_info)
+    return PullConsumer(nc.jetstream(prefix=prefix, timeout=5), consumer.cached_info)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +274,7 @@ async def test_a_batch_ends_though_the_server_says_nothing(
 ) -> None:
     monkeypatch.setattr(pull, "EXPIRY_GRACE", 0.05)
     consumer = await elsewhere(nc, stream, None)
-    assert [message async for message in consumer.batch(5, expires=0.05)] == []
+    assert [message async for message in consumer.batch(5, expires=SOON)] == []
     with pytest.raises(NoHeartbeatError):
         await anext(consumer.batch(5, expires=5, heartbeat=0.02))
     with pytest.raises(NoHeartbeatError):
@@ -313,10 +314,10 @@ async def test_a_client_that_lost_its_pin_is_told_and_waits(
     async with pinned.messages(group="A", max_messages=2, on_error=told.append) as mine:
         assert await mine.next(timeout=5) is not None
         async with other.messages(group="A", max_messages=2) as theirs:
-            assert await theirs.next(timeout=0.05) is None
+            assert await theirs.next(timeout=SOON) is None
             await pinned.unpin("A")
             assert await theirs.next(timeout=5) is not None
-            while await mine.next(timeout=0.2) is not None:
+            while await mine.next(timeout=SOON) is not None:
                 pass
             assert {type(error) for error in told} == {PinMismatchError}
             await other.unpin("A")
@@ -344,10 +345,10 @@ async def test_overflow_and_priorities_in_an_iteration(js: JetStream, stream: St
     over = await stream.create_consumer(name="o", priority_policy="overflow", priority_groups=["A"])
     await fill(js, stream, 3)
     async with over.messages(group="A", min_pending=100) as messages:
-        assert await messages.next(timeout=0.1) is None
+        assert await messages.next(timeout=SOON) is None
     first = await over.fetch(1, timeout=5, group="A")
     assert len(first) == 1
-    assert await over.fetch(1, timeout=0.1, group="A", min_ack_pending=2) == []
+    assert await over.fetch(1, timeout=SOON, group="A", min_ack_pending=2) == []
     assert len(await over.fetch(1, timeout=5, group="A", min_ack_pending=1)) == 1
     ranked = await stream.create_consumer(
         name="p", priority_policy="prioritized", priority_groups=["A"]

@@ -1,6 +1,5 @@
 """Push consumers: flow control, heartbeats, groups, and a bound where there is no flow control."""
 
-import asyncio
 import uuid
 
 import pytest
@@ -13,6 +12,9 @@ from slipstream.client.jetstream.errors import (
     SlowPushConsumerError,
 )
 from tests.client.jetstream.test_consume import fill, has_received, until
+from tests.client.waiting import turns
+
+HEARTBEAT = 0.1  # seconds of the server's clock, the shortest that it takes
 
 
 async def test_messages_are_sent_unasked_and_acknowledged(js: JetStream, stream: Stream) -> None:
@@ -85,9 +87,9 @@ async def _full(messages: slipstream.client.jetstream.Messages, troubles: list[E
 
 
 async def test_a_deleted_consumer_is_missed_by_its_heartbeat(stream: Stream) -> None:
-    consumer = await stream.create_push_consumer(idle_heartbeat=0.1)
+    consumer = await stream.create_push_consumer(idle_heartbeat=HEARTBEAT)
     async with consumer.messages() as messages:
-        assert await messages.next(timeout=0.5) is None
+        assert await messages.next(timeout=5 * HEARTBEAT) is None
         await consumer.delete()
         with pytest.raises(ConsumerDeletedError):
             await messages.next(timeout=5)
@@ -111,7 +113,7 @@ async def test_draining_takes_what_has_come(
     seen: list[JetStreamMessage] = []
 
     async def handle(message: JetStreamMessage) -> None:
-        await asyncio.sleep(0.001)
+        await turns()
         seen.append(message)
 
     before = nc.stats.in_messages

@@ -349,7 +349,7 @@ async def test_a_domain_is_in_what_the_server_says(
         (message,) = await consumer.fetch(1, timeout=5)
         await message.ack_sync()
         with pytest.raises(JetStreamNotEnabledError):
-            await nc.jetstream(domain="other", timeout=0.2).account_info()
+            await nc.jetstream(domain="other").account_info()
 
 
 async def test_what_is_likely_is_asked_first(

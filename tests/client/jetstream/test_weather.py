@@ -15,6 +15,7 @@ from tests.client.jetstream.conftest import MakeStream
 from tests.client.jetstream.test_consume import fill, until, until_waiting
 from tests.client.own_server import OwnServer
 from tests.client.proxy import Proxy
+from tests.client.waiting import turns
 
 QUICK = {"expires": 2.0, "heartbeat": 0.1}
 
@@ -166,7 +167,7 @@ async def test_a_publish_whose_connection_broke_may_be_stored(
         await js.publish(f"{stream.name}.a", b"before")
         proxy.hold()
         publishing = asyncio.ensure_future(js.publish(f"{stream.name}.a", b"x", message_id="one"))
-        await asyncio.sleep(0.05)
+        await turns()
         proxy.go_on()
         proxy.cut()
         with pytest.raises(PublishInterruptedError) as error:
@@ -257,7 +258,7 @@ async def test_cancelling_anywhere_leaves_nothing_behind(
     ):
         task = asyncio.ensure_future(work)
         for _ in range(steps):
-            await asyncio.sleep(0.0005)
+            await turns(1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

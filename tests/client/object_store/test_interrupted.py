@@ -10,7 +10,7 @@ from slipstream.client.object_store.reader import Chunks
 from tests.client.jetstream.test_malformed import direct
 from tests.client.object_store.test_store import js, name, store
 from tests.client.scripted_server import Asked, ScriptedServer
-from tests.client.test_malformed import until
+from tests.client.waiting import turns, until
 
 __all__ = ["js", "name", "store"]
 END = b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 0\r\nNats-Last-Sequence: 1\r\n\r\n"
@@ -38,9 +38,9 @@ async def test_an_object_is_read_whole_though_there_is_no_room_to_ask_for_it(
             nc.write_buffer.pause()
             while nc.write_buffer.pending <= nc.write_buffer.bytes_max:
                 nc.publish_nowait("nobody", bytes(1000))
-            await asyncio.sleep(0.01)
+            await turns()
             nc.write_buffer.resume()
-            await asyncio.sleep(0.001)
+            await turns(1)
 
     async with await slipstream.connect(server_url, pending_bytes_max=10_000) as nc:
         far = await nc.jetstream().object_store(store.bucket)

@@ -7,8 +7,7 @@ import pytest
 from slipstream import Server
 from slipstream.server.config import load_text
 from slipstream.server.monitoring.monitor import uptime_text
-from slipstream.server.monitoring.query import BadRequest, Query
-from slipstream.server.monitoring.render import to_json
+from slipstream.server.monitoring.values import BadRequest, Query, to_json
 from tests.server.monitoring.http_client import get
 
 SECOND = 1_000_000_000
