@@ -123,7 +123,7 @@ class NatsPy(Client):
 
 
 class Natsio(Client):
-    """natsio (PyPI), from 1.0 on, which needs Python 3.12."""
+    """natsio (PyPI), from 1.0 on, which needs Python 3.13."""
 
     @asynccontextmanager
     async def open(self, url: str) -> AsyncIterator[Any]:

@@ -147,7 +147,7 @@ class NatsPy(Client):
 
 
 class Natsio(Client):
-    """natsio, from 1.0 on, which needs Python 3.12."""
+    """natsio, from 1.0 on, which needs Python 3.13."""
 
     async def open(self, url: str) -> None:
         import natsio
