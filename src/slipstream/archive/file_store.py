@@ -50,7 +50,7 @@ class StreamFiles(Protocol):
     """The files of one stream, by paths relative to its directory."""
 
     def names(self) -> list[str]:
-        """All paths."""
+        """The paths of all files."""
 
     def read(self, name: str) -> bytes:
         """The content of one. Raises OSError, `StorageError`."""

@@ -71,7 +71,7 @@ class MessageWriter:
         return False
 
     def _write_parts(self, out: OutBuffer, bytes_max: _int) -> bool:
-        """The same for a log in memory."""
+        """Append entries of a log in memory, as `write` does."""
         assert self._parts is not None
         while self._place < len(self._parts):
             if out.size >= bytes_max:

@@ -90,7 +90,7 @@ class S2Reader:
         self._rest += data[at:]
 
     def finish(self) -> None:
-        """There is no more. Raises `CorruptionError` if the last chunk is not whole."""
+        """The archive has ended. Raises `CorruptionError` if the last chunk is not whole."""
         if self._rest or self._skipped or not self._is_begun:
             raise CorruptionError("the archive is cut off")
 

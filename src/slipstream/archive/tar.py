@@ -92,7 +92,7 @@ class TarFiles:
             raise CorruptionError(f"the archive is neither of a stream nor tar: {error}") from error
 
     def names(self) -> list[str]:
-        """All paths."""
+        """The paths of all members."""
         return list(self._members)
 
     def read(self, name: str) -> bytes:

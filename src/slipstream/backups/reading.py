@@ -80,7 +80,7 @@ class Batch(Sink):
             self.last, self.last_ts = seq, ts
 
     def finish(self, is_exhausted: bool, error: Exception | None = None) -> None:
-        """There is no more."""
+        """No more comes: the range is exhausted, or it ended early, perhaps with `error`."""
         if not self.ended.is_set():
             self.is_exhausted = is_exhausted
             self.error = error

@@ -154,7 +154,7 @@ async def _read(read: Reading, view: StreamView | None, others: StreamView | Non
 
 
 def print_status(status: Status) -> None:
-    """As tables."""
+    """Print the status as tables."""
     if not status.flows:
         say(f"Pipeline {status.pipeline}: nothing has run yet; `slipstream pipeline run` runs it")
         return

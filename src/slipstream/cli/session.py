@@ -112,7 +112,7 @@ class Settings(msgspec.Struct, kw_only=True):
 
 
 def server_urls(text: str) -> list[str]:
-    """The URLs of `text`, with commas between them. Raises `UsageError` for one that is none."""
+    """The URLs of `text`, with commas between them. Raises `UsageError` for an invalid one."""
     from slipstream.client.servers import parse_servers
 
     try:

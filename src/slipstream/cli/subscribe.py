@@ -107,7 +107,7 @@ class SubjectTally:
         self._found: dict[str, tuple[int, int]] = {}
 
     def add(self, message: Message) -> None:
-        """One more."""
+        """Count a message under its subject."""
         count, size = self._found.get(message.subject, (0, 0))
         self._found[message.subject] = (count + 1, size + len(message.data))
 

@@ -353,7 +353,7 @@ class Reconnector:
         self._pings.append((self.write_buffer.put_line(b"PING\r\n"), future))
 
     def _fail_pings(self) -> None:
-        """Those that were sent will not be answered; the others are sent on the next link."""
+        """Fail the PINGs that were sent, which nobody answers; send the others on the next link."""
         kept: deque[tuple[int, asyncio.Future[None] | None]] = deque()
         for position, future in self._pings:
             if position > self.write_buffer.handed:

@@ -116,7 +116,7 @@ class ReplyFuture:
             self.resume_later()
 
     def remove_done_callback(self, callback: Callable[[Any], object]) -> int:
-        """Do not call `callback`; how often it would have been called."""
+        """Forget `callback`; how many of them were forgotten, as asyncio's futures say."""
         known = self._callback is not None and self._callback == callback
         if known:
             self._callback = None

@@ -188,7 +188,7 @@ class AnswerQueue(Sink):
         self.arrived = asyncio.Event()
 
     def deliver(self, message: Message) -> None:
-        """An answer."""
+        """Take an answer to the request."""
         self.messages.append(message)
         self.arrived.set()
 

@@ -160,7 +160,7 @@ class ServiceRequest(Generic[Value_co]):
 
     @property
     def data(self) -> bytes:
-        """Its payload."""
+        """The request's payload."""
         return self.message.data
 
     @property
@@ -184,7 +184,7 @@ class ServiceRequest(Generic[Value_co]):
 
     @property
     def headers(self) -> Headers:
-        """Its headers."""
+        """The request's headers."""
         return self.message.headers
 
     async def respond(self, data: Payload = b"", *, headers: HeadersLike | None = None) -> None:
@@ -371,7 +371,7 @@ class Monitor(Sink):
         self._reply = reply
 
     def deliver(self, message: Message) -> None:
-        """Somebody asks."""
+        """Answer a request of the monitoring."""
         if message.reply:
             message.respond_nowait(msgspec.json.encode(self._reply()))
 

@@ -253,7 +253,7 @@ class WebSocketProtocol(asyncio.Protocol):
             self._link.pause_writing()
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """The server has caught up with what it was sent."""
         if self._transport is not None:
             self._link.resume_writing()
 

@@ -226,7 +226,7 @@ class WriteBuffer:
         self.crowded = True
 
     def resume(self) -> None:
-        """It has caught up."""
+        """The server has caught up with what it was sent."""
         self._paused = False
         self.flush()
 

@@ -53,7 +53,7 @@ class Guard:
         self._hosts = LOCAL_NAMES | set(options.hosts) | {options.host}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

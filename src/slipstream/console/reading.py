@@ -111,7 +111,7 @@ async def at_time(stream: Stream, when: datetime) -> int:
 
 
 async def _search_time(stream: Stream, when: datetime) -> int:
-    """The same by halving, where the stream allows no direct gets."""
+    """What `at_time` returns, found by halving: for streams that allow no direct gets."""
     state = (await stream.info()).state
     low, high = state.first_seq, state.last_seq + 1
     while low < high:

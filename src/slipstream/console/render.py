@@ -149,7 +149,7 @@ class Renderer:
         )
 
     def text(self, template: str, names: Mapping[str, Any]) -> str:
-        """A fragment."""
+        """A fragment of a page: `template` with `names` filled in."""
         return self._templates.get_template(template).render(names)
 
     def page(

@@ -1,15 +1,18 @@
 """How a consumer stands, in a word: it delivers, or what keeps it from delivering.
 
-A pull consumer is often asked with pauses in between: only when nothing was delivered for a while
-does nobody ask. `slipstream.model.why` says more, and asks the server for it; this needs an info.
+What keeps it is found by `slipstream.model.why`, here from the info of a consumer alone. A pull
+consumer is often asked with pauses in between: only when nothing was delivered for a while does it
+say that nobody asks.
 """
 
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from slipstream.client.jetstream import ConsumerInfo
+from slipstream.client.jetstream.why import facts_of
+from slipstream.model.durations import SECOND
+from slipstream.model.why import ReasonCode, reasons
 
-IDLE_SECONDS = 10.0
+IDLE_NS = 10 * SECOND
 PAUSED = "paused"
 ACKS = "waits for acks"
 NO_LISTENER = "nobody listens"
@@ -26,19 +29,14 @@ class Standing(NamedTuple):
 
 def standing(info: ConsumerInfo) -> Standing:
     """How a consumer stands."""
-    config = info.config
-    if info.paused:
+    facts = facts_of(info)
+    blocking = {reason.code for reason in reasons(facts) if reason.blocks}
+    if ReasonCode.PAUSED in blocking:
         return Standing(PAUSED, "warn")
-    if 0 < config.max_ack_pending <= info.num_ack_pending:
+    if ReasonCode.MAX_ACK_PENDING in blocking:
         return Standing(ACKS, "bad")
-    if config.deliver_subject and not info.push_bound:
-        return Standing(NO_LISTENER, "bad" if info.num_pending else "")
-    if not config.deliver_subject and not info.num_waiting and _is_idle(info):
-        return Standing(NO_REQUEST, "warn" if info.num_pending else "")
+    if ReasonCode.NO_INTEREST in blocking:
+        return Standing(NO_LISTENER, "bad" if facts.num_pending else "")
+    if ReasonCode.NOBODY_ASKS in blocking and facts.now - facts.delivered_at > IDLE_NS:
+        return Standing(NO_REQUEST, "warn" if facts.num_pending else "")
     return Standing(DELIVERS, "good")
-
-
-def _is_idle(info: ConsumerInfo) -> bool:
-    last = info.delivered.last_active
-    now = info.ts or datetime.now(UTC)  # the server's clock, where it says what it shows
-    return last is None or (now - last).total_seconds() > IDLE_SECONDS

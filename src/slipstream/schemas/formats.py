@@ -52,7 +52,7 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
     async def pinned(self) -> Self:
-        """The same with the subject's newest version, unless the reader's schema was given.
+        """This format with the subject's newest version, unless the reader's schema was given.
 
         Raises `SchemaError`.
         """

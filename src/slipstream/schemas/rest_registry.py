@@ -76,7 +76,7 @@ class RestRegistry(msgspec.Struct, frozen=True):
     """Where a registry with Confluent's REST protocol is, and who we are there.
 
     `user` and `password`, or a bearer `token`; none of the secrets shows in a repr. Times are
-    seconds. Raises `ConfigError` for a URL that is none.
+    seconds. Raises `ConfigError` for an invalid URL.
     """
 
     url: str

@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
         runtime.leave()
 
     def data_received(self, data: bytes) -> None:
-        """A turn."""
+        """Act on what a read has brought: one turn of the engine."""
         session = self.session
         if session is None or self._ending:
             return
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Read from the socket again."""
         if not self._ending:
             self._transport.resume_reading()
 

@@ -33,7 +33,7 @@ class Sink(Protocol):
         """Open the file again; False where there is none. Raises `OSError`."""
 
     def close(self) -> None:
-        """No more lines come."""
+        """Close the sink: no more lines come."""
 
 
 class LineForm:

@@ -232,7 +232,7 @@ class BucketReporter:
         self._put(query, "running")
 
     def progressed(self, progress: Progress) -> None:
-        """Its figures."""
+        """A query has made progress: its figures are put into the bucket."""
         self._last[progress.query.id] = progress
         self._put(progress.query, "running")
 

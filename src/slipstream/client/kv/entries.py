@@ -15,7 +15,7 @@ import msgspec
 
 from slipstream.client.codecs import decode
 from slipstream.client.jetstream.message import JetStreamMessage
-from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
+from slipstream.client.jetstream.ordered import OrderedConsumerConfig
 from slipstream.client.jetstream.watcher import HEARTBEAT_SECONDS, Watcher
 from slipstream.client.kv.config import KeyCodec
 from slipstream.client.kv.errors import BucketOptionError

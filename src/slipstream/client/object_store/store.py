@@ -26,7 +26,7 @@ import msgspec
 
 from slipstream.client.jetstream.api import new_name
 from slipstream.client.jetstream.errors import StreamExistsError, StreamNotFoundError
-from slipstream.client.jetstream.ordered_config import OrderedConsumerConfig
+from slipstream.client.jetstream.ordered import OrderedConsumerConfig
 from slipstream.client.jetstream.stored import last_message
 from slipstream.client.jetstream.watcher import HEARTBEAT_SECONDS, Watcher
 from slipstream.client.object_store.errors import (

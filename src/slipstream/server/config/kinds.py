@@ -38,11 +38,11 @@ class Notes:
     store_dir: Place | None = None
 
     def wrong(self, place: Place, text: str) -> None:
-        """An error."""
+        """Note an error at `place`."""
         self.errors.append(f"{place}: {text}")
 
     def odd(self, place: Place, text: str) -> None:
-        """A warning."""
+        """Note a warning at `place`."""
         self.warnings.append(f"{place}: {text}")
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LONGER_MAX = 3  # times that the wait is doubled
 JITTER = 0.25  # of the wait, at most
-FAILURES_SAID = 20  # every so many failed attempts are worth a line
+FAILURES_SAID = 20  # failed attempts between two lines in the log
 DISCOVERED_MAX = 64
 
 
@@ -85,7 +85,7 @@ class RemoteLink:
         try:
             dialling = loop.create_connection(connection, host, port)
             _, made = await asyncio.wait_for(dialling, self._dial_seconds)
-        except (OSError, TimeoutError, ValueError) as error:  # the last of a host that is none
+        except (OSError, TimeoutError, ValueError) as error:  # ValueError: the host is invalid
             self._say_failure(f"{host}:{port}", str(error) or "timeout")
             return
         try:

@@ -9,7 +9,7 @@ from slipstream.engine.session.facts import SessionFacts, SubscriptionFacts, ses
 from slipstream.model.durations import duration_text
 from slipstream.model.times import time_text
 from slipstream.server.monitoring.monitor import Monitor, uptime_text
-from slipstream.server.monitoring.query import BadRequest, Query
+from slipstream.server.monitoring.values import BadRequest, Query
 from slipstream.wire.subjects import is_subset
 
 LIMIT_DEFAULT = 1024

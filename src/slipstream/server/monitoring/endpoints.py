@@ -20,9 +20,8 @@ from slipstream.server.monitoring.leafz import leafz, leafz_options
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.page import index_page
 from slipstream.server.monitoring.prometheus import CONTENT_TYPE, metrics
-from slipstream.server.monitoring.query import BadRequest, Query
-from slipstream.server.monitoring.render import to_json
 from slipstream.server.monitoring.subsz import subsz, subsz_options
+from slipstream.server.monitoring.values import BadRequest, Query, to_json
 from slipstream.server.monitoring.varz import varz
 
 JSON = "application/json"

@@ -5,7 +5,7 @@ from typing import Any
 from slipstream.engine.protocol.options import VERSION
 from slipstream.model.times import time_text
 from slipstream.server.monitoring.monitor import FEATURE_FLAGS, Monitor
-from slipstream.server.monitoring.render import to_json
+from slipstream.server.monitoring.values import to_json
 from slipstream.wire.headers import fields
 
 _HAS_JETSTREAM = 1  # of `flags`

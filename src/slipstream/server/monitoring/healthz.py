@@ -11,7 +11,7 @@ import msgspec
 from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.stream.stream import Stream
 from slipstream.server.monitoring.monitor import Monitor
-from slipstream.server.monitoring.query import Query
+from slipstream.server.monitoring.values import Query
 
 # The directories of an absolute path: what follows them is the last part.
 _DIRECTORIES = re.compile(r"(?<![^\s'\"(=:,])/(?:[^/\s'\",;:]+/)+")

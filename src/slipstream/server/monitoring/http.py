@@ -45,7 +45,7 @@ Steps = Generator[None, None, bytes]
 
 
 class Response(msgspec.Struct):
-    """An answer."""
+    """The answer to a request."""
 
     status: int
     content_type: str

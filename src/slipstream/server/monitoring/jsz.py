@@ -11,7 +11,7 @@ from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.stream.stream import Stream
 from slipstream.server.monitoring.connz import LIMIT_DEFAULT
 from slipstream.server.monitoring.monitor import Monitor
-from slipstream.server.monitoring.query import Query
+from slipstream.server.monitoring.values import Query
 from slipstream.server.monitoring.varz import (
     jetstream_config,
     jetstream_limits,

@@ -8,7 +8,7 @@ from slipstream.engine.leaf.compression import OFF
 from slipstream.engine.leaf.session import LeafSession
 from slipstream.model.durations import duration_text
 from slipstream.server.monitoring.monitor import Monitor
-from slipstream.server.monitoring.query import Query
+from slipstream.server.monitoring.values import Query
 
 
 class LeafzOptions(msgspec.Struct, kw_only=True):

@@ -30,8 +30,8 @@ from slipstream.server.monitoring.jsz import JszOptions, jsz
 from slipstream.server.monitoring.metric_list import metric_of
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.process_facts import disk_space, process_facts
-from slipstream.server.monitoring.query import BadRequest
 from slipstream.server.monitoring.subsz import SubszOptions, subsz
+from slipstream.server.monitoring.values import BadRequest
 from slipstream.server.monitoring.varz import varz
 
 CONSUMERS_PER_STEP = 50

@@ -7,7 +7,7 @@ from slipstream.model.durations import SECOND
 from slipstream.model.times import time_text
 from slipstream.server.monitoring.envelope import Envelopes
 from slipstream.server.monitoring.monitor import Monitor, whole
-from slipstream.server.monitoring.render import to_json
+from slipstream.server.monitoring.values import to_json
 
 FIRST_AFTER = SECOND
 INTERVAL = 10 * SECOND

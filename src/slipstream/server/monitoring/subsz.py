@@ -12,7 +12,7 @@ from slipstream.engine.session.account import Account
 from slipstream.engine.session.facts import session_facts
 from slipstream.server.monitoring.connz import LIMIT_DEFAULT, subscription_detail
 from slipstream.server.monitoring.monitor import Monitor
-from slipstream.server.monitoring.query import BadRequest, Query
+from slipstream.server.monitoring.values import BadRequest, Query
 from slipstream.wire.subjects import is_literal, matches
 
 _ALL = 2**62

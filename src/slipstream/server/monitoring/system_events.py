@@ -11,7 +11,7 @@ from slipstream.engine.session.facts import SessionFacts, session_facts
 from slipstream.engine.session.session import ClientSession
 from slipstream.model.times import time_text
 from slipstream.server.monitoring.envelope import Envelopes
-from slipstream.server.monitoring.render import to_json
+from slipstream.server.monitoring.values import to_json
 
 _REFUSED = "Authentication Failure"
 

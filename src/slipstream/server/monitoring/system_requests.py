@@ -27,11 +27,11 @@ from slipstream.server.monitoring.jsz import JszOptions, jsz
 from slipstream.server.monitoring.jsz import account_detail as jsz_account
 from slipstream.server.monitoring.leafz import LeafzOptions, leafz
 from slipstream.server.monitoring.monitor import Monitor
-from slipstream.server.monitoring.query import BadRequest
 from slipstream.server.monitoring.statsz import statsz
 from slipstream.server.monitoring.subsz import SubszOptions, subsz
 from slipstream.server.monitoring.system_events import connections_event
 from slipstream.server.monitoring.user_info import user_info
+from slipstream.server.monitoring.values import BadRequest
 from slipstream.server.monitoring.varz import varz
 from slipstream.wire.subjects import is_literal, is_subset
 
