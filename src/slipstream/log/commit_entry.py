@@ -42,7 +42,7 @@ _COPY_AT = 4096  # on another sector
 HEAD_SIZE = 2 * _COPY_AT
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Record:
     """One change: `path` is relative to the store directory, `stream_created` says when the stream
     that it lies in was created (ns since the epoch)."""

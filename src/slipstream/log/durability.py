@@ -126,7 +126,13 @@ class SyncBatch:
         self.segments = [*earlier.segments, *self.segments]
         self.emptied = [*earlier.emptied, *self.emptied]
         self.jobs = [*earlier.jobs, *self.jobs]
-        self.references = [*earlier.references, *self.references]
+        self.references = [*earlier.taken_references(), *self.references]
+
+    def taken_references(self) -> "list[Reference]":
+        """To all that it has put into segments, now that it was synced there."""
+        if self.copy is not None:
+            return [self.copy.reference()]
+        return self.references
 
     def flush(self) -> None:
         """Hand it to the operating system: then it survives the end of the process. Blocks."""

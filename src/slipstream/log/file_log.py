@@ -417,7 +417,7 @@ class FileLog(Log):
         self._handed = []
         if not self._unsynced and not self.dir_dirty:
             return instead_of
-        files = list(dict.fromkeys(s.file for s in self._unsynced if s.file is not None))
+        files = _files_of(self._unsynced)
         directories = [self.directory, *self.unsynced_above] if self.dir_dirty else []
         # What was skipped and could not be recorded is given out again after a crash.
         last_seq = self.last_seq if told else self._recorded_seq
@@ -433,39 +433,51 @@ class FileLog(Log):
         if told:
             batch.jobs += self.compactor.draw_up()
         self.dir_dirty = False
-        if self.stream_created:
+        appends = written and len(batch.segments) == 1 and not directories
+        if instead_of is not None or not appends or self._batches:
+            self._refer(batch)
+        elif not self._offer_copy(batch, handed):
             self._refer(batch)
         if instead_of is not None:
             batch.take_over(instead_of)
             self._batches.remove(instead_of)
-        elif written and len(batch.segments) == 1 and not directories and not self._batches:
-            self._offer_copy(batch, handed)
         self._batches.append(batch)
         return batch
 
     def _refer(self, batch: SyncBatch) -> None:
         """Note what a batch has put into segments, for the commit log."""
-        for segment in batch.segments:
-            start, end = segment.referred, segment.written
-            if end > start:
-                segment.referred = end
-                last_seq = min(end_of(segment), batch.last_seq)
-                batch.references.append(
-                    Reference(
-                        segment.path, self.stream_created, segment.salt, start, end, last_seq,
-                        segment.checksum,
-                    )
-                )  # fmt: skip
+        if self.stream_created:
+            for segment in batch.segments:
+                if segment.written > segment.referred:
+                    batch.references.append(self._reference(segment, batch.last_seq))
 
-    def _offer_copy(self, batch: SyncBatch, handed: list[bytes]) -> None:
-        """Let the commit log keep a batch that does nothing but append to the active segment."""
+    def _reference(self, segment: Segment, last_seq: _int) -> Reference:
+        """To all of a segment that was not referred to yet."""
+        start, segment.referred = segment.referred, segment.written
+        last_seq = min(end_of(segment), last_seq)
+        return Reference(
+            segment.path, self.stream_created, segment.salt, start, segment.written, last_seq,
+            segment.checksum,
+        )  # fmt: skip
+
+    def _offer_copy(self, batch: SyncBatch, handed: list[bytes]) -> bool:
+        """Let the commit log keep a batch that does nothing but append to the active segment; False
+        if it is too large for that."""
         segment = self._active
-        size = sum(map(len, handed))
+        size = 0
+        for data in handed:
+            size += len(data)
         if segment is None or not self.stream_created or size > COPIED_MAX:
-            return
+            return False
+        begin = segment.written - size
+        if begin != segment.referred:
+            return False
         if segment.copy is None:
             segment.copy = SegmentCopy(self, segment)
-        batch.copy = BatchCopy(segment.copy, segment.written - size, handed)
+        segment.referred = segment.written
+        last_seq = min(end_of(segment), batch.last_seq)
+        batch.copy = BatchCopy(segment.copy, begin, handed, last_seq, segment.checksum)
+        return True
 
     def _tell_removed(self) -> bool:
         """Have all that was removed or skipped in records; False if that has to wait for space."""
@@ -821,3 +833,11 @@ def end_of(segment: Segment) -> _int:
     """The last sequence that a segment answers for."""
     places: _int = segment.places if segment.ids is None else segment.ids.size
     return max(segment.last_seq, segment.base + places - 1)
+
+
+def _files_of(segments: list[Segment]) -> list[File]:
+    """Each file of `segments` once, in their order."""
+    if len(segments) == 1:  # as nearly always
+        file = segments[0].file
+        return [file] if file is not None else []
+    return list(dict.fromkeys(one.file for one in segments if one.file is not None))

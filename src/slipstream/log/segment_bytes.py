@@ -141,16 +141,34 @@ class SegmentCopy:
 class BatchCopy:
     """What the commit log may keep of a small batch that does nothing but append to a segment."""
 
-    __slots__ = ("_handed", "_offset", "segment")
+    __slots__ = ("_checksum", "_handed", "_last_seq", "_offset", "segment")
 
-    def __init__(self, segment: SegmentCopy, offset: int, handed: list[bytes]) -> None:
+    def __init__(
+        self,
+        segment: SegmentCopy,
+        offset: int,
+        handed: list[bytes],
+        last_seq: int,
+        checksum: int,
+    ) -> None:
         self.segment = segment
         self._offset = offset  # where it begins ...
         self._handed = handed  # ... and what it is
+        self._last_seq = last_seq  # that is durable with it
+        self._checksum = checksum  # of its last record
 
     def encode(self) -> bytes:
         """The content of a record of the commit log."""
         return b"".join((_HEAD.pack(self.segment.salt, self._offset), *self._handed))
+
+    def reference(self) -> Reference:
+        """What the log says of it instead, once it was synced in its segment."""
+        segment = self.segment
+        end = self._offset + sum(map(len, self._handed))
+        return Reference(
+            segment.path, segment.stream_created, segment.salt, self._offset, end, self._last_seq,
+            self._checksum,
+        )  # fmt: skip
 
 
 class UnwrittenSegment:

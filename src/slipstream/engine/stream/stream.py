@@ -51,6 +51,7 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 EXPIRE_AT_ONCE_MAX: _int = 20_000  # messages that one turn lets go by age
 SHORTEST_TIMER_NS: _int = 50_000_000
 END_SAVED_AFTER_NS: _int = 1_000_000_000
+END_SAVED_SHARE_NS: _int = 2_000_000  # for each stream, where there are many
 
 # How the JSON of an acknowledgement goes on after the sequence.
 ACK_END = b"}"
@@ -594,8 +595,8 @@ class Stream(Service):
             self._finished += 1
             try:
                 self.log.finish_sync(batch)
-                if batch.references and not batch.carried:
-                    self.js.state.refer(batch.references)
+                if not batch.carried and (references := batch.taken_references()):
+                    self.js.state.refer(references)
             except StorageError as error:
                 self.fail(str(error))
         self._release_acks()
@@ -615,7 +616,8 @@ class Stream(Service):
 
     def _save_end_later(self) -> _int:
         if self.log.end_moved and self._end_timer is None:
-            self._end_timer = self.engine.timers.after(END_SAVED_AFTER_NS, self._save_end)
+            after = max(END_SAVED_AFTER_NS, END_SAVED_SHARE_NS * len(self.js.streams))
+            self._end_timer = self.engine.timers.after(after, self._save_end)
         return 0
 
     def _save_end(self) -> None:
