@@ -32,7 +32,9 @@ NOT_TO_START = frozenset(
         "slipstream.engine.consumer.explain",
         "slipstream.server.config",
         "slipstream.server.monitoring.endpoints",
-        "slipstream.server.monitoring.system_requests",
+        "slipstream.server.monitoring.http.paths",
+        "slipstream.server.monitoring.metrics",
+        "slipstream.server.monitoring.system.requests",
         "slipstream.server.tls",
         "slipstream.server.tls_connection",
     }

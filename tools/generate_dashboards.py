@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from slipstream.server.monitoring.metric_list import ALERTS, SECTIONS, Alert, Metric, Section
+from slipstream.server.monitoring.metrics.metric_list import (
+    ALERTS,
+    SECTIONS,
+    Alert,
+    Metric,
+    Section,
+)
 
 ROOT = Path(__file__).parent.parent
 BOARD = ROOT / "deploy" / "grafana" / "slipstream.json"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slipstream.model.durations import SECOND
-from slipstream.server.monitoring.healthz import problem_of
+from slipstream.server.monitoring.endpoints.healthz import problem_of
 from slipstream.testing.driver import Client, Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
 

@@ -38,7 +38,7 @@ from slipstream.server.runtime import Runtime
 if TYPE_CHECKING:
     from slipstream.server.keywords import ServerKeywords
     from slipstream.server.leaf import LeafLinks
-    from slipstream.server.monitoring.console import Console
+    from slipstream.server.monitoring.http.console import Console
 
 START_SECONDS_MAX = 60
 
@@ -182,7 +182,7 @@ class Server:
             start_system_account(monitor)
             self.monitoring = await start_monitoring(monitor, options, log)
             if options.console.enabled:
-                from slipstream.server.monitoring.console import open_console  # few have it
+                from slipstream.server.monitoring.http.console import open_console  # few have it
 
                 self._console = open_console(self.monitoring, options, lambda: self.url, log)
             self.port = await self._listen(runtime)

@@ -10,8 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slipstream import Server
-from slipstream.server.monitoring import http
-from slipstream.server.monitoring.http import HttpConnection
+from slipstream.server.monitoring.http.connection import (
+    LONG_ANSWERS_MAX,
+    TEXT,
+    Handler,
+    HttpConnection,
+    Request,
+    Response,
+)
 from slipstream.server.options import JetStreamOptions, MonitoringOptions
 from tests.server.monitoring.http_client import get
 
@@ -60,7 +66,7 @@ def test_a_request_may_come_in_pieces(server: Server) -> None:
 def test_a_request_that_does_not_end_is_given_up(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "HEAD_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(f"{HttpConnection.__module__}.HEAD_SECONDS_MAX", 0.05)
     with suppress(ConnectionResetError):
         assert talk(server, b"GET /varz HTTP/1.1\r\n", end=False) == b""
 
@@ -176,7 +182,7 @@ def steps(path: str, begun: list[str]) -> Generator[None, None, bytes]:
     return path.encode()
 
 
-async def asked(handler: http.Handler, *requests: bytes) -> tuple[bytes, HttpConnection]:
+async def asked(handler: Handler, *requests: bytes) -> tuple[bytes, HttpConnection]:
     """What a connection answers to requests that come at once, and the connection."""
     made: list[HttpConnection] = []
 
@@ -202,10 +208,10 @@ async def test_others_have_their_turn_while_a_long_answer_is_made() -> None:
         if len(begun) < 200:
             asyncio.get_running_loop().call_soon(look)
 
-    def handler(request: http.Request) -> http.Response:
+    def handler(request: Request) -> Response:
         if not turns:
             look()
-        return http.Response(200, http.TEXT, steps(request.path, begun))
+        return Response(200, TEXT, steps(request.path, begun))
 
     first = b"GET /a HTTP/1.1\r\n\r\n"
     last = b"GET /b HTTP/1.1\r\nConnection: close\r\n\r\n"
@@ -235,9 +241,7 @@ class LongAnswers:
         return b"done"
 
     def _accept(self) -> HttpConnection:
-        return HttpConnection(
-            lambda _: http.Response(200, http.TEXT, self._steps()), self.connections
-        )
+        return HttpConnection(lambda _: Response(200, TEXT, self._steps()), self.connections)
 
     async def listen(self) -> asyncio.Server:
         return await asyncio.get_running_loop().create_server(self._accept, "127.0.0.1", 0)
@@ -267,7 +271,7 @@ async def test_so_many_long_answers_are_made_at_a_time_and_no_more() -> None:
     answers = LongAnswers()
     async with await answers.listen() as listener:
         address = listener.sockets[0].getsockname()
-        clients = [await asyncio.open_connection(*address) for _ in range(http.LONG_ANSWERS_MAX)]
+        clients = [await asyncio.open_connection(*address) for _ in range(LONG_ANSWERS_MAX)]
         for _, writer in clients:
             writer.write(ASK)
             await answers.begun.get()
@@ -290,6 +294,6 @@ async def test_a_long_answer_that_fails_is_an_error() -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: problems.append(context["message"]))
     request = b"GET /a HTTP/1.1\r\n\r\n"
-    received, _ = await asked(lambda _: http.Response(200, http.TEXT, failing()), request)
+    received, _ = await asked(lambda _: Response(200, TEXT, failing()), request)
     assert received.startswith(b"HTTP/1.1 500 ")
     assert problems == ["monitoring failed to answer /a"]

@@ -18,9 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from slipstream import Server
 from slipstream.server.measures import BOUNDS_NS, Histogram
-from slipstream.server.monitoring.http import Response
-from slipstream.server.monitoring.metric_list import ALERTS, METRICS, SECTIONS, names_in
-from slipstream.server.monitoring.prometheus import CONSUMERS_PER_STEP, metrics
+from slipstream.server.monitoring.http.connection import Response
+from slipstream.server.monitoring.metrics.metric_list import ALERTS, METRICS, SECTIONS, names_in
+from slipstream.server.monitoring.metrics.prometheus import CONSUMERS_PER_STEP, metrics
 from tests.lasting_ports import lasting_port
 from tests.server.monitoring.http_client import get
 

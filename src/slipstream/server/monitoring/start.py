@@ -7,12 +7,14 @@ from msgspec.structs import replace
 from slipstream.errors import Error
 from slipstream.server.banner import disk_for_streams, memory_for_streams
 from slipstream.server.logger import Logger
-from slipstream.server.monitoring.envelope import Envelopes
-from slipstream.server.monitoring.listener import MonitoringListener
+from slipstream.server.monitoring.http import MonitoringListener
 from slipstream.server.monitoring.monitor import Monitor
-from slipstream.server.monitoring.statsz import Broadcast
-from slipstream.server.monitoring.system_events import SystemEvents
-from slipstream.server.monitoring.system_services import SystemServices
+from slipstream.server.monitoring.system import (
+    Broadcast,
+    Envelopes,
+    SystemEvents,
+    SystemServices,
+)
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import bracketed
 from slipstream.server.runtime import Runtime

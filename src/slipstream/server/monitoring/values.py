@@ -1,7 +1,8 @@
 """What goes into an endpoint and comes out: parameters, read and refused as nats-server does, and
-answers as JSON the way Go writes it, for machines and for people."""
+answers as JSON the way Go writes it, for machines and for people, or as a text made in steps."""
 
 import re
+from collections.abc import Generator
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -21,6 +22,10 @@ _ESCAPES = (
     ("\u2028".encode(), b"\\u2028"),
     ("\u2029".encode(), b"\\u2029"),
 )
+
+
+# Makes an answer in steps, between which others have their turn, and returns it.
+Steps = Generator[None, None, bytes]
 
 
 class BadRequest(Error):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
-from slipstream.server.monitoring.envelope import Envelopes, packed
+from slipstream.server.monitoring.system.envelope import Envelopes, packed
 
 if TYPE_CHECKING:
-    from slipstream.server.monitoring.system_requests import SystemRequests
+    from slipstream.server.monitoring.system.requests import SystemRequests
 
 PREFIX = "$SYS.REQ."
 SUBSCRIBERS = b"$SYS.DEBUG.SUBSCRIBERS"
@@ -35,7 +35,7 @@ class SystemServices:
     @cached_property
     def requests(self) -> "SystemRequests":
         """Who answers; loaded with the first request, because it needs every endpoint."""
-        from slipstream.server.monitoring.system_requests import SystemRequests
+        from slipstream.server.monitoring.system.requests import SystemRequests
 
         return SystemRequests(self._envelopes)
 

@@ -5,8 +5,8 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from slipstream.server.logger import Logger
-from slipstream.server.monitoring.http import Request
-from slipstream.server.monitoring.listener import MonitoringListener
+from slipstream.server.monitoring.http.connection import Request
+from slipstream.server.monitoring.http.listener import MonitoringListener
 from slipstream.server.options import ServerOptions
 
 PATH = "/console"

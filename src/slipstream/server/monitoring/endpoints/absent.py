@@ -1,6 +1,7 @@
-"""Endpoints about what a single server does not have: routes, gateways and the like.
+"""Endpoints about what this server does not have: routes, gateways, the runtime of Go.
 
-They answer as a nats-server without those does, so that whatever reads them works.
+They answer as a nats-server without routes and gateways does, and with what Python has in place of
+Go's runtime, so that whatever reads them works.
 """
 
 import sys

@@ -12,27 +12,34 @@ import msgspec
 from slipstream.engine.protocol.json_body import read_lenient
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.message import Inbound
-from slipstream.server.monitoring import shells
-from slipstream.server.monitoring.accounts import (
+from slipstream.engine.session.permissions import Permissions, SubscribePattern
+from slipstream.engine.session.session import ClientSession
+from slipstream.server.monitoring.endpoints.absent import (
+    expvarz,
+    gatewayz,
+    ipqueuesz,
+    profilez,
+    routez,
+)
+from slipstream.server.monitoring.endpoints.accounts import (
     AccountzOptions,
     AccstatzOptions,
     account_detail,
     accountz,
     accstatz,
 )
-from slipstream.server.monitoring.connz import ConnzOptions, connz
-from slipstream.server.monitoring.envelope import Envelopes
-from slipstream.server.monitoring.healthz import HealthzOptions, healthz
-from slipstream.server.monitoring.jsz import JszOptions, jsz
-from slipstream.server.monitoring.jsz import account_detail as jsz_account
-from slipstream.server.monitoring.leafz import LeafzOptions, leafz
+from slipstream.server.monitoring.endpoints.connz import ConnzOptions, connz
+from slipstream.server.monitoring.endpoints.healthz import HealthzOptions, healthz
+from slipstream.server.monitoring.endpoints.jsz import JszOptions, jsz
+from slipstream.server.monitoring.endpoints.jsz import account_detail as jsz_account
+from slipstream.server.monitoring.endpoints.leafz import LeafzOptions, leafz
+from slipstream.server.monitoring.endpoints.subsz import SubszOptions, subsz
+from slipstream.server.monitoring.endpoints.varz import varz
 from slipstream.server.monitoring.monitor import Monitor
-from slipstream.server.monitoring.statsz import statsz
-from slipstream.server.monitoring.subsz import SubszOptions, subsz
-from slipstream.server.monitoring.system_events import connections_event
-from slipstream.server.monitoring.user_info import user_info
+from slipstream.server.monitoring.system.envelope import Envelopes
+from slipstream.server.monitoring.system.events import connections_event
+from slipstream.server.monitoring.system.statsz import statsz
 from slipstream.server.monitoring.values import BadRequest
-from slipstream.server.monitoring.varz import varz
 from slipstream.wire.subjects import is_literal, is_subset
 
 
@@ -105,11 +112,11 @@ class SystemRequests:
             "HEALTHZ": self._health,
             "ACCOUNTZ": lambda body: _data(accountz(monitor, _read(body, AccountzOptions))),
             "ACCSTATZ": lambda body: _data(accstatz(monitor, _read(body, AccstatzOptions))),
-            "ROUTEZ": lambda body: _data(shells.routez(monitor)),
+            "ROUTEZ": lambda body: _data(routez(monitor)),
             "LEAFZ": lambda body: _data(leafz(monitor, _read(body, LeafzOptions))),
-            "GATEWAYZ": lambda body: _data(shells.gatewayz(monitor)),
-            "IPQUEUESZ": lambda body: _data(shells.ipqueuesz(monitor)),
-            "EXPVARZ": lambda body: _data(shells.expvarz(monitor)),
+            "GATEWAYZ": lambda body: _data(gatewayz(monitor)),
+            "IPQUEUESZ": lambda body: _data(ipqueuesz(monitor)),
+            "EXPVARZ": lambda body: _data(expvarz(monitor)),
             "RAFTZ": lambda body: _data({}),
             "PROFILEZ": self._profile,
         }
@@ -224,7 +231,7 @@ class SystemRequests:
 
     def _profile(self, body: bytes) -> Answer:
         asked = _read(body, _Profile)
-        return _data(shells.profilez(asked.name, asked.debug))
+        return _data(profilez(asked.name, asked.debug))
 
     def _open(self, cid: int) -> Any:
         engine = self._monitor.engine
@@ -270,3 +277,48 @@ def _read(body: bytes, kind: type[Any], **fixed: Any) -> Any:
     except msgspec.MsgspecError as error:
         raise _Refused(400, str(error)) from error
     return msgspec.structs.replace(found, **fixed) if fixed else found
+
+
+def user_info(session: ClientSession) -> dict[str, Any]:
+    """Who the client that asks is, and what it may do
+    (docs/protocol/accounts.md#events-of-the-system-account)."""
+    name = session.user.name if session.user is not None else ""
+    info: dict[str, Any] = {
+        "user": name,
+        "account": session.account.name,
+        "account_name": session.account.name,
+    }
+    permissions = session.permissions
+    if permissions is not None:
+        info["permissions"] = _permissions(permissions)
+    return info
+
+
+def _permissions(permissions: Permissions) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "publish": _allow_and_deny(
+            [_text(subject) for subject in permissions.publish_allow],
+            [_text(subject) for subject in permissions.publish_deny],
+        ),
+        "subscribe": _allow_and_deny(
+            [_pattern(pattern) for pattern in permissions.subscribe_allow],
+            [_pattern(pattern) for pattern in permissions.subscribe_deny],
+        ),
+    }
+    if permissions.allow_responses is not None:
+        replies_max, expires = permissions.allow_responses
+        shown["responses"] = {"max": replies_max, "ttl": expires}
+    return {name: value for name, value in shown.items() if value}
+
+
+def _allow_and_deny(allow: list[str], deny: list[str]) -> dict[str, list[str]]:
+    return ({"allow": allow} if allow else {}) | ({"deny": deny} if deny else {})
+
+
+def _text(subject: bytes) -> str:
+    return subject.decode(errors="replace")
+
+
+def _pattern(pattern: SubscribePattern) -> str:
+    queue = f" {_text(pattern.queue)}" if pattern.queue else ""
+    return _text(pattern.subject) + queue

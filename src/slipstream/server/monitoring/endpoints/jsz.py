@@ -9,14 +9,14 @@ from slipstream.engine.api.consumer_info import consumer_info
 from slipstream.engine.api.stream_info import stream_info
 from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.stream.stream import Stream
-from slipstream.server.monitoring.connz import LIMIT_DEFAULT
-from slipstream.server.monitoring.monitor import Monitor
-from slipstream.server.monitoring.values import Query
-from slipstream.server.monitoring.varz import (
+from slipstream.server.monitoring.endpoints.connz import LIMIT_DEFAULT
+from slipstream.server.monitoring.endpoints.varz import (
     jetstream_config,
     jetstream_limits,
     jetstream_stats,
 )
+from slipstream.server.monitoring.monitor import Monitor
+from slipstream.server.monitoring.values import Query
 
 if TYPE_CHECKING:
     from slipstream.engine.protocol.infos import ConsumerInfo

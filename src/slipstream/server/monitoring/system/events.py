@@ -10,7 +10,7 @@ from slipstream.engine.session.account import Account
 from slipstream.engine.session.facts import SessionFacts, session_facts
 from slipstream.engine.session.session import ClientSession
 from slipstream.model.times import time_text
-from slipstream.server.monitoring.envelope import Envelopes
+from slipstream.server.monitoring.system.envelope import Envelopes
 from slipstream.server.monitoring.values import to_json
 
 _REFUSED = "Authentication Failure"
@@ -74,7 +74,7 @@ class SystemEvents:
 
 def connections_event(envelopes: Envelopes, name: str) -> dict[str, Any]:
     """How many connections an account has, and what they did."""
-    from slipstream.server.monitoring.accounts import account_stat
+    from slipstream.server.monitoring.endpoints.accounts import account_stat
 
     engine = envelopes.monitor.engine
     stat = account_stat(envelopes.monitor, engine.accounts[name])

@@ -6,8 +6,8 @@ import msgspec
 
 from slipstream.engine.session.account import Account
 from slipstream.model.times import time_text
+from slipstream.server.monitoring.endpoints.subsz import sublist_stats
 from slipstream.server.monitoring.monitor import Monitor
-from slipstream.server.monitoring.subsz import sublist_stats
 from slipstream.server.monitoring.values import BadRequest, Query
 from slipstream.server.options import AccountOptions
 from slipstream.server.sharing import SERVICE, STREAM, ImportOptions

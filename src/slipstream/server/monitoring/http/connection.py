@@ -10,10 +10,12 @@ bytes of a request, which the console's server has to read again.
 """
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
+
+from slipstream.server.monitoring.values import Steps
 
 HEAD_BYTES_MAX = 16 * 1024
 HEAD_SECONDS_MAX = 10.0
@@ -38,10 +40,6 @@ class Request(msgspec.Struct):
 
     path: str
     query: str = ""
-
-
-# Makes a body in steps, between which others have their turn, and returns it.
-Steps = Generator[None, None, bytes]
 
 
 class Response(msgspec.Struct):

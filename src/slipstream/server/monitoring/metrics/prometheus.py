@@ -24,15 +24,14 @@ from slipstream.engine.sourcing.inflow import inflow_info
 from slipstream.engine.stream.stream import Stream
 from slipstream.model.durations import SECOND
 from slipstream.server.measures import BOUNDS_NS, Histogram
-from slipstream.server.monitoring.healthz import OK, HealthzOptions, problems_of
-from slipstream.server.monitoring.http import Steps
-from slipstream.server.monitoring.jsz import JszOptions, jsz
-from slipstream.server.monitoring.metric_list import metric_of
+from slipstream.server.monitoring.endpoints.healthz import OK, HealthzOptions, problems_of
+from slipstream.server.monitoring.endpoints.jsz import JszOptions, jsz
+from slipstream.server.monitoring.endpoints.subsz import SubszOptions, subsz
+from slipstream.server.monitoring.endpoints.varz import varz
+from slipstream.server.monitoring.metrics.metric_list import metric_of
+from slipstream.server.monitoring.metrics.process_facts import disk_space, process_facts
 from slipstream.server.monitoring.monitor import Monitor
-from slipstream.server.monitoring.process_facts import disk_space, process_facts
-from slipstream.server.monitoring.subsz import SubszOptions, subsz
-from slipstream.server.monitoring.values import BadRequest
-from slipstream.server.monitoring.varz import varz
+from slipstream.server.monitoring.values import BadRequest, Steps
 
 CONSUMERS_PER_STEP = 50
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

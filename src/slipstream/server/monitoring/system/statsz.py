@@ -5,8 +5,8 @@ from typing import Any
 
 from slipstream.model.durations import SECOND
 from slipstream.model.times import time_text
-from slipstream.server.monitoring.envelope import Envelopes
 from slipstream.server.monitoring.monitor import Monitor, whole
+from slipstream.server.monitoring.system.envelope import Envelopes
 from slipstream.server.monitoring.values import to_json
 
 FIRST_AFTER = SECOND
@@ -15,7 +15,7 @@ INTERVAL = 10 * SECOND
 
 def statsz(monitor: Monitor) -> dict[str, Any]:
     """What varz has, in the form of `$SYS`."""
-    from slipstream.server.monitoring.varz import jetstream_varz
+    from slipstream.server.monitoring.endpoints.varz import jetstream_varz
 
     engine = monitor.engine
     total = monitor.total_traffic()

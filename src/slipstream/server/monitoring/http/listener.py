@@ -5,13 +5,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from slipstream.server.listeners import open_listeners
-from slipstream.server.monitoring.http import Guest, HttpConnection, Request, Response
+from slipstream.server.monitoring.http.connection import Guest, HttpConnection, Request, Response
 from slipstream.server.monitoring.monitor import Monitor
 
 if TYPE_CHECKING:
     import ssl
 
-    from slipstream.server.monitoring.endpoints import Endpoints
+    from slipstream.server.monitoring.http.paths import Endpoints
 
 
 class MonitoringListener:
@@ -42,7 +42,7 @@ class MonitoringListener:
 
     @cached_property
     def _endpoints(self) -> "Endpoints":
-        from slipstream.server.monitoring.endpoints import Endpoints  # with the first request
+        from slipstream.server.monitoring.http.paths import Endpoints  # with the first request
 
         return Endpoints(self.monitor)
 

@@ -5,9 +5,14 @@ from html import escape
 
 from slipstream import __version__
 from slipstream.engine.protocol.options import VERSION
-from slipstream.server.monitoring.healthz import OK, HealthzOptions, problems_of, without_paths
+from slipstream.server.monitoring.endpoints.healthz import (
+    OK,
+    HealthzOptions,
+    problems_of,
+    without_paths,
+)
+from slipstream.server.monitoring.metrics import disk_space
 from slipstream.server.monitoring.monitor import Monitor, uptime_text
-from slipstream.server.monitoring.process_facts import disk_space
 
 _LINKS = (
     ("varz", "General"),

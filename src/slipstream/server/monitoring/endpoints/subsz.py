@@ -10,7 +10,7 @@ import msgspec
 
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.facts import session_facts
-from slipstream.server.monitoring.connz import LIMIT_DEFAULT, subscription_detail
+from slipstream.server.monitoring.endpoints.connz import LIMIT_DEFAULT, subscription_detail
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.values import BadRequest, Query
 from slipstream.wire.subjects import is_literal, matches

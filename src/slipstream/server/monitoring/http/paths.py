@@ -5,24 +5,30 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from slipstream.server.monitoring import shells
-from slipstream.server.monitoring.accounts import (
+from slipstream.server.monitoring.endpoints.absent import (
+    expvarz,
+    gatewayz,
+    ipqueuesz,
+    routez,
+    stacks,
+)
+from slipstream.server.monitoring.endpoints.accounts import (
     accountz,
     accountz_options,
     accstatz,
     accstatz_options,
 )
-from slipstream.server.monitoring.connz import connz, connz_options
-from slipstream.server.monitoring.healthz import healthz, healthz_options
-from slipstream.server.monitoring.http import TEXT, Request, Response
-from slipstream.server.monitoring.jsz import JszOptions, jsz, jsz_options
-from slipstream.server.monitoring.leafz import leafz, leafz_options
+from slipstream.server.monitoring.endpoints.connz import connz, connz_options
+from slipstream.server.monitoring.endpoints.healthz import healthz, healthz_options
+from slipstream.server.monitoring.endpoints.jsz import JszOptions, jsz, jsz_options
+from slipstream.server.monitoring.endpoints.leafz import leafz, leafz_options
+from slipstream.server.monitoring.endpoints.subsz import subsz, subsz_options
+from slipstream.server.monitoring.endpoints.varz import varz
+from slipstream.server.monitoring.http.connection import TEXT, Request, Response
+from slipstream.server.monitoring.http.page import index_page
+from slipstream.server.monitoring.metrics import CONTENT_TYPE, metrics
 from slipstream.server.monitoring.monitor import Monitor
-from slipstream.server.monitoring.page import index_page
-from slipstream.server.monitoring.prometheus import CONTENT_TYPE, metrics
-from slipstream.server.monitoring.subsz import subsz, subsz_options
 from slipstream.server.monitoring.values import BadRequest, Query, to_json
-from slipstream.server.monitoring.varz import varz
 
 JSON = "application/json"
 SCRIPT = "application/javascript"
@@ -49,14 +55,14 @@ class Endpoints:
             "/jsz": _with_options(_jsz, jsz_options),
             "/healthz": _healthz,
             "/metrics": _metrics,
-            "/routez": _plain(shells.routez),
+            "/routez": _plain(routez),
             "/leafz": _with_options(leafz, leafz_options),
-            "/gatewayz": _plain(shells.gatewayz),
-            "/ipqueuesz": _plain(shells.ipqueuesz),
-            "/expvarz": _plain(shells.expvarz),
-            "/debug/vars": _plain(shells.expvarz),
+            "/gatewayz": _plain(gatewayz),
+            "/ipqueuesz": _plain(ipqueuesz),
+            "/expvarz": _plain(expvarz),
+            "/debug/vars": _plain(expvarz),
             "/raftz": _raftz,
-            "/stacksz": lambda monitor, query: Response(200, TEXT, shells.stacks()),
+            "/stacksz": lambda monitor, query: Response(200, TEXT, stacks()),
         }
 
     def handle(self, request: Request) -> Response:

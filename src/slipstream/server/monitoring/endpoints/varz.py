@@ -7,7 +7,7 @@ from slipstream import build
 from slipstream.engine.protocol.options import API_LEVEL, VERSION
 from slipstream.model.durations import SECOND
 from slipstream.model.times import time_text
-from slipstream.server.monitoring.leafz import leaf_settings
+from slipstream.server.monitoring.endpoints.leafz import leaf_settings
 from slipstream.server.monitoring.monitor import FEATURE_FLAGS, Monitor, uptime_text, whole
 
 _KINDS = ("clients", "routes", "gateways", "leafs")
