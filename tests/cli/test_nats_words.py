@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 
 import slipstream
-from slipstream.cli.account_report import ranked
+from slipstream.cli.account.report import ranked
 from slipstream.cli.completion import complete
 from slipstream.cli.main import COMMANDS
 from slipstream.cli.service import stats_rows

@@ -63,7 +63,10 @@ def test_a_command_loads_the_client_and_little_else(cli: Cli, words: list[str]) 
         cli("stream", "rm", "START", "--force")
     assert "slipstream.client" in loaded
     assert not loaded & NOT_FOR_A_COMMAND
-    commands = {f"slipstream.cli.{name}" for name in ("kv", "stream", "stream_show", "publish")}
+    commands = {
+        f"slipstream.cli.{name}"
+        for name in ("kv", "stream.command", "stream.show", "message.publish")
+    }
     assert len(loaded & commands) <= 1
 
 

@@ -84,7 +84,7 @@ def test_a_server_that_goes_away_is_said_and_found_again(
 def test_nothing_of_the_console_is_needed_by_the_rest() -> None:
     code = (
         "import sys, slipstream.cli.main, slipstream.client, slipstream.server.server\n"
-        "import slipstream.cli.stream, slipstream.cli.why\n"
+        "import slipstream.cli.stream.command, slipstream.cli.consumer.why\n"
         "print([name for name in sys.modules if name.partition('.')[0] in "
         "('starlette', 'uvicorn', 'jinja2') or name.startswith('slipstream.console')])"
     )

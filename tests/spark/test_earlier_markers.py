@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import slipstream.sync
-from slipstream.cli.pipeline_project import find_project
-from slipstream.cli.pipeline_status import status_of
-from slipstream.cli.pipeline_template import write_project
+from slipstream.cli.pipeline.project import find_project
+from slipstream.cli.pipeline.status import status_of
+from slipstream.cli.pipeline.template import write_project
 from slipstream.client.jetstream.errors import WrongLastSequenceError
 from slipstream.errors import Error
 from slipstream.spark import markers

@@ -10,7 +10,7 @@ import pytest
 
 import slipstream
 import slipstream.sync
-from slipstream.cli.pipeline_template import write_project
+from slipstream.cli.pipeline.template import write_project
 from slipstream.server import Server
 from tests.pages import blocks, run
 from tests.spark.test_pipelines import Cli, cli

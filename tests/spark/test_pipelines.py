@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import slipstream
-from slipstream.cli.pipeline_output import explain, progress
-from slipstream.cli.pipeline_project import find_project
-from slipstream.cli.pipeline_spark import Run, check, split_config
-from slipstream.cli.pipeline_template import write_project
+from slipstream.cli.pipeline.output import explain, progress
+from slipstream.cli.pipeline.project import find_project
+from slipstream.cli.pipeline.spark import Run, check, split_config
+from slipstream.cli.pipeline.template import write_project
 from slipstream.errors import ConfigError
 from slipstream.server import Server
 from slipstream.spark.checkpoints import Reading, flows

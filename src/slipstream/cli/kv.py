@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from slipstream.cli.global_options import UsageError
-from slipstream.cli.message_text import json_field, say_bytes
+from slipstream.cli.message.text import json_field, say_bytes
 from slipstream.cli.output import done, note, print_json, properties, say, table
 from slipstream.cli.prompts import confirm, read_stdin
 from slipstream.cli.session import command, jetstream, new_app, wants_json

@@ -26,39 +26,55 @@ OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130  # exit codes; see docs/cli.md
 
 # Command -> (module, what it has there, summary). `serve` reads its own words; the rest is Typer.
 COMMANDS: dict[str, tuple[str, str, str]] = {
-    "serve": ("slipstream.cli.serve", "serve", "Run a server with JetStream"),
-    "pub": ("slipstream.cli.publish", "pub_app", "Publish messages"),
-    "sub": ("slipstream.cli.subscribe", "sub_app", "Show the messages of subjects"),
-    "trace": ("slipstream.cli.trace", "app", "Show where a message would go"),
-    "request": ("slipstream.cli.publish", "request_app", "Send a request and show the answers"),
-    "reply": ("slipstream.cli.subscribe", "reply_app", "Answer requests"),
-    "stream": ("slipstream.cli.stream", "app", "Manage streams"),
-    "consumer": ("slipstream.cli.consumer", "app", "Manage consumers and read from them"),
+    "serve": ("slipstream.cli.server.serve", "serve", "Run a server with JetStream"),
+    "pub": ("slipstream.cli.message.publish", "pub_app", "Publish messages"),
+    "sub": ("slipstream.cli.message.subscribe", "sub_app", "Show the messages of subjects"),
+    "trace": ("slipstream.cli.message.trace", "app", "Show where a message would go"),
+    "request": (
+        "slipstream.cli.message.publish",
+        "request_app",
+        "Send a request and show the answers",
+    ),
+    "reply": ("slipstream.cli.message.subscribe", "reply_app", "Answer requests"),
+    "stream": ("slipstream.cli.stream.command", "app", "Manage streams"),
+    "consumer": ("slipstream.cli.consumer.command", "app", "Manage consumers and read from them"),
     "service": ("slipstream.cli.service", "app", "Find, measure and ask services"),
     "kv": ("slipstream.cli.kv", "app", "Key-value buckets"),
     "schema": ("slipstream.cli.schema", "app", "Schemas of bodies, in a bucket"),
     "object": ("slipstream.cli.objects", "app", "Object stores"),
-    "account": ("slipstream.cli.account", "app", "What the account uses and may use"),
-    "server": ("slipstream.cli.server", "app", "Look after a server"),
-    "bench": ("slipstream.cli.bench", "app", "Measure a server"),
+    "account": ("slipstream.cli.account.command", "app", "What the account uses and may use"),
+    "server": ("slipstream.cli.server.command", "app", "Look after a server"),
+    "bench": ("slipstream.cli.bench.command", "app", "Measure a server"),
     "events": ("slipstream.cli.events", "app", "Show advisories as they happen"),
-    "latency": ("slipstream.cli.latency", "latency_app", "Measure how long a message takes"),
-    "rtt": ("slipstream.cli.latency", "rtt_app", "Measure the round trip to the server"),
-    "context": ("slipstream.cli.context", "app", "Named connections, shared with the nats tool"),
+    "latency": ("slipstream.cli.bench.latency", "latency_app", "Measure how long a message takes"),
+    "rtt": ("slipstream.cli.bench.latency", "rtt_app", "Measure the round trip to the server"),
+    "context": (
+        "slipstream.cli.context.command",
+        "app",
+        "Named connections, shared with the nats tool",
+    ),
     "errors": ("slipstream.cli.error_codes", "app", "Look up JetStream's error codes"),
-    "pipeline": ("slipstream.cli.pipeline", "app", "Streams into tables; Spark's pipelines"),
-    "why": ("slipstream.cli.why", "app", "Say why a consumer does or does not get messages"),
-    "top": ("slipstream.cli.top", "app", "Watch streams, consumers and rates"),
+    "pipeline": (
+        "slipstream.cli.pipeline.command",
+        "app",
+        "Streams into tables; Spark's pipelines",
+    ),
+    "why": (
+        "slipstream.cli.consumer.why",
+        "app",
+        "Say why a consumer does or does not get messages",
+    ),
+    "top": ("slipstream.cli.top.command", "app", "Watch streams, consumers and rates"),
     "console": ("slipstream.console.command", "app", "Streams and messages in a browser"),
-    "store": ("slipstream.cli.store", "app", "Take over the streams of nats-server"),
-    "check": ("slipstream.cli.check", "app", "Read a store while no server runs"),
+    "store": ("slipstream.cli.store.command", "app", "Take over the streams of nats-server"),
+    "check": ("slipstream.cli.store.check", "app", "Read a store while no server runs"),
     "cheat": ("slipstream.cli.cheat", "app", "Show examples"),
     "completion": ("slipstream.cli.completion", "app", "Completion for bash, zsh and fish"),
 }
 # Groups of which parts lie in modules of their own, so that only the one asked for is imported.
 PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "stream": {
-        "slipstream.cli.stream_show": (
+        "slipstream.cli.stream.show": (
             "ls",
             "info",
             "state",
@@ -67,21 +83,21 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
             "gaps",
             "find",
         ),
-        "slipstream.cli.stream_messages": ("get", "view", "rmm"),
-        "slipstream.cli.stream_graph": ("graph",),
-        "slipstream.cli.backup": ("backup", "restore"),
+        "slipstream.cli.stream.messages": ("get", "view", "rmm"),
+        "slipstream.cli.stream.graph": ("graph",),
+        "slipstream.cli.backup.stream": ("backup", "restore"),
     },
     "account": {
-        "slipstream.cli.account_backup": ("backup", "restore"),
-        "slipstream.cli.account_report": ("report", "tls"),
+        "slipstream.cli.backup.account": ("backup", "restore"),
+        "slipstream.cli.account.report": ("report", "tls"),
     },
     "consumer": {
-        "slipstream.cli.consumer_read": ("next", "sub"),
-        "slipstream.cli.consumer_graph": ("graph",),
+        "slipstream.cli.consumer.read": ("next", "sub"),
+        "slipstream.cli.consumer.graph": ("graph",),
     },
-    "pipeline": {"slipstream.cli.pipeline_table": ("table",)},
+    "pipeline": {"slipstream.cli.pipeline.table": ("table",)},
     "server": {
-        "slipstream.cli.server_fleet": ("ls", "ping", "report", "request", "watch", "passwd")
+        "slipstream.cli.server.fleet": ("ls", "ping", "report", "request", "watch", "passwd")
     },
 }
 ALIASES = {  # as the `nats` tool has them

@@ -8,9 +8,9 @@ from typing import Annotated, TypeVar
 import msgspec
 import typer
 
-from slipstream.cli.message_text import received_json, say_bytes, show_body, show_headers
+from slipstream.cli.message.publish import Draft, HeaderOption, Templates, body_of
+from slipstream.cli.message.text import received_json, say_bytes, show_body, show_headers
 from slipstream.cli.output import clock, note, print_json, properties, say, table
-from slipstream.cli.publish import Draft, HeaderOption, Templates, body_of
 from slipstream.cli.session import command, connection, new_app, wants_json
 from slipstream.cli.values import show_duration
 from slipstream.client.services import ServiceError, ServiceInfo, ServicePing, ServiceStats

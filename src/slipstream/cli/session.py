@@ -13,7 +13,7 @@ import msgspec
 import typer
 import typer.core
 
-from slipstream.cli import context_files
+import slipstream.cli.context.files as context_files
 from slipstream.cli.global_options import MORE_HELP, UsageError
 from slipstream.cli.output import clock, note
 from slipstream.cli.values import duration

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from slipstream.cli.system import ask_connections
+from slipstream.cli.server.system import ask_connections
 from slipstream.client.jetstream import AccountInfo, ConsumerInfo, StreamInfo
 from slipstream.client.jetstream.context import JetStream
 from slipstream.errors import Error

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from slipstream.cli.system import ask_connections
+from slipstream.cli.server.system import ask_connections
 from slipstream.console.visit import Visit
 
 SHOWN_MAX = 200

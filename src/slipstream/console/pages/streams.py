@@ -8,7 +8,7 @@ import typer
 from starlette.requests import Request
 from starlette.responses import Response
 
-from slipstream.cli.stream_tables import own_metadata
+from slipstream.cli.stream.tables import own_metadata
 from slipstream.cli.values import duration, show_duration, show_limit, show_size, size
 from slipstream.client.jetstream import StreamConfig, StreamInfo
 from slipstream.client.jetstream.api import check_subject

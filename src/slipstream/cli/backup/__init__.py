@@ -1,0 +1,1 @@
+"""`slipstream stream|account backup|restore`: whole backups, and incremental ones."""

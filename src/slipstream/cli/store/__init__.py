@@ -1,0 +1,1 @@
+"""`slipstream store` and `slipstream check`: store directories, while no server runs."""

@@ -1,0 +1,1 @@
+"""`slipstream top`: `command` gathers the figures, `screen` draws them."""
