@@ -20,9 +20,10 @@ def commit(log: FileLog, jobs: bool = True) -> None:
         batch.run()
         log.finish_sync(batch)
     if jobs:
-        for job in log.take_jobs():
-            job.run()
-            job.finish()
+        while waiting := log.take_jobs():
+            for job in waiting:
+                job.run()
+                job.finish()
 
 
 def put(log: Log, subject: bytes, body: bytes) -> int:

@@ -20,12 +20,12 @@ there is no room for it. What cannot be applied goes into a later entry once mor
 
 import errno
 import os
-import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
 from slipstream.errors import DiskFullError, StorageError
+from slipstream.log.applying import Applying
 from slipstream.log.commit_entry import (
     ENTRY_SIZE,
     HEAD_SIZE,
@@ -55,7 +55,6 @@ REFERENCES_ROOM = 64 * 1024  # bytes of an entry that are kept for references ..
 REFERENCES_SHARE = 16  # ... or so small a part of a small file
 REFERENCES_MAX = 8  # times that: the most that may wait
 REFERENCES_FEW = 4096  # bytes of them that have no entry of their own before their time
-FREE_SECONDS_MAX = 0.005  # for which a name that is to be free is waited for
 SECTOR = 4096  # bytes that are lost together where a disk cannot be read
 
 
@@ -124,40 +123,6 @@ class Removal:
     def forgotten(self, _error: Exception) -> None:
         """Have the removal applied and synced once more."""
         self.written = 0
-
-
-class Applying:
-    """Which file a checkpoint writes to just now; see `CommitLog.free`."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._path = ""
-
-    def begin(self, path: str) -> None:
-        """A change of `path` is about to be applied. On the checkpoint's thread."""
-        with self._condition:
-            self._path = path
-
-    def end(self) -> None:
-        """It was."""
-        with self._condition:
-            self._path = ""
-            self._condition.notify_all()
-
-    def free(self, removal: Removal) -> None:
-        """Have the name of a directory be free while nothing in it is written. Raises OSError;
-        `StorageError` if what is being written there takes too long."""
-
-        def may_go() -> bool:
-            return removal.is_free or not f"{self._path}/".startswith(f"{removal.path}/")
-
-        with self._condition:  # which is never held while the disk works
-            if not self._condition.wait_for(may_go, FREE_SECONDS_MAX):
-                raise StorageError(
-                    f"{removal.path} is being removed, and the disk is slow; ask again"
-                )
-            if not removal.is_free:
-                removal.free()
 
 
 Key = tuple[int, str]  # when the stream was created that a change is about, and the path
@@ -276,7 +241,7 @@ class CommitLog:
         self._unapplied: dict[Key, Change] = {}  # durable, and not applied
         self._removals: dict[str, Removal] = {}  # that may not have happened, by path
         self._checkpoint: Checkpoint | None = None  # under way
-        self._applying = Applying()
+        self.applying = Applying()
         self.failed = ""  # why nothing can be written any more
 
     def open(self) -> Replay:
@@ -443,7 +408,7 @@ class CommitLog:
         removal = self._removals.get(path)
         if removal is None:
             return
-        self._applying.free(removal)  # what is applied later sees that its owner was deleted
+        self.applying.free(removal)  # what is applied later sees that its owner was deleted
         del self._removals[path]
 
     def is_removed(self, path: str) -> bool:
@@ -757,7 +722,7 @@ class CommitLog:
         if not self._unapplied or self.failed:
             return None
         changes, self._unapplied = deque(self._unapplied.values()), {}
-        self._checkpoint = Checkpoint(self._disk, self._applying, self._index, changes)
+        self._checkpoint = Checkpoint(self._disk, self.applying, self._index, changes)
         return self._checkpoint
 
     def pass_over(self) -> None:

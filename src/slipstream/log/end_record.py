@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from slipstream.errors import CorruptionError, StorageError
+from slipstream.log.applying import Applying
 from slipstream.log.segment import SEQUENCE_MAX
 
 _VERSION = 1
@@ -26,6 +27,8 @@ _ROOM = 512  # bytes: what is no longer than the one before fits on a full disk
 
 class Copies(Protocol):
     """Small content in two copies, such as `stream_store.TwinFile`."""
+
+    path: str
 
     def load(self) -> bytes:
         """The newest whole content; raises `CorruptionError` if there is none."""
@@ -104,22 +107,27 @@ class EndJob:
     def __init__(
         self,
         copies: Copies,
+        applying: Applying,
         content: bytes,
         sync: bool,
         done: Callable[[Exception | None], None],
     ) -> None:
         self.error: Exception | None = None
         self._copies = copies
+        self._applying = applying
         self._content = content
         self._sync = sync
         self._done = done
 
     def run(self) -> None:
-        """Write the record to its copies."""
+        """Write the record to its copies, unless the log was deleted."""
+        self._applying.begin(self._copies.path)
         try:
             self._copies.save(self._content, self._sync)
         except (OSError, StorageError) as error:  # the log itself is as it was
             self.error = error
+        finally:
+            self._applying.end()
 
     def finish(self) -> None:
         """Say how it went."""

@@ -45,6 +45,7 @@ cdef class FileLog(Log):
     cdef tuple _closed_at
     cdef unsigned long long _durable_first
     cdef object _copies
+    cdef public object applying
     cdef bint _end_due
     cdef bytes _saved
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
 from slipstream.log import damage
+from slipstream.log.applying import Applying
 from slipstream.log.base import Block, Log
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.columns import GONE, Column
@@ -53,6 +54,7 @@ from slipstream.log.segment import (
 )
 from slipstream.log.segment_bytes import BatchCopy, Reference, SegmentCopy
 from slipstream.log.segment_reader import SegmentReader
+from slipstream.log.unlink import UnlinkJob
 from slipstream.wire.buffer import OutBuffer
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
@@ -115,6 +117,7 @@ class FileLog(Log):
         self._closed_at = (0, 0)  # where the segment before the active one ends
         self._durable_first = self.first_seq  # what lies below was removed durably
         self._copies = copies  # keeps where the log ends
+        self.applying = Applying()  # where its jobs say to which files they write
         self._end_due = False  # segments have come or gone: it is to be kept durably
         self._saved = b""  # what was kept last
 
@@ -251,7 +254,7 @@ class FileLog(Log):
             segment.file.append(encode_header(segment))
         except DiskFullError:
             segment.let_go()
-            self.reader.unlink(segment)
+            self._remove_unused(segment)
             raise
         except OSError as error:
             self._fail(error)
@@ -263,6 +266,14 @@ class FileLog(Log):
         self.dir_dirty = True
         self._end_due = True
         return segment
+
+    def _remove_unused(self, segment: Segment) -> None:
+        """Remove the file of a segment that could not be begun, at once: the next attempt takes its
+        name."""
+        try:
+            self.disk.remove(segment.path)
+        except OSError:
+            pass  # the next attempt takes it as it is
 
     def _close_active(self, following: _int) -> None:
         segment = self._active
@@ -565,8 +576,7 @@ class FileLog(Log):
                 self._saved = b""
                 self._end_due = True
             if error is None or isinstance(error, DiskFullError):  # space counts for more
-                for segment in emptied:
-                    self.reader.unlink(segment)
+                self._unlink([segment.path for segment in emptied])
             else:
                 self._emptied += emptied
 
@@ -576,7 +586,17 @@ class FileLog(Log):
         content = self._end().encode()
         if emptied or content != self._saved:
             self._saved = content if sync else b""
-            self._jobs.append(EndJob(self._copies, content, sync, done))
+            self._jobs.append(EndJob(self._copies, self.applying, content, sync, done))
+
+    def _unlink(self, paths: list[str]) -> None:
+        """Have files removed in which nothing lives, once nobody reads the log as it was."""
+        going = self.reader.may_go(paths)
+        if going:
+            self._jobs.append(UnlinkJob(self, going))
+
+    def release(self) -> None:
+        """One fewer reads the files as they were: jobs remove what was kept for that."""
+        self._unlink(self.reader.release())
 
     def _end(self) -> EndRecord:
         """Where the log ends, as far as that is durable."""
@@ -802,9 +822,10 @@ class FileLog(Log):
             for batch in list(self._batches):  # also what is on its way, or waits for its interval
                 batch.run()
                 self.finish_sync(batch)
-            for job in self.take_jobs():
-                job.run()
-                job.finish()
+            while jobs := self.take_jobs():
+                for job in jobs:
+                    job.run()
+                    job.finish()
             if self._active is not None and self._active.file is not None:
                 self._active.file.truncate(self._active.written)
             self.keep_end_at_once()

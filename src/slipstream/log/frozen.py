@@ -121,7 +121,7 @@ class FrozenLog:
         """End the reading of the copy. On the loop; a second call does no harm."""
         if self._is_held and isinstance(self._log, FileLog):
             self._is_held = False
-            self._log.reader.release()
+            self._log.release()
         self._parts = []
         self._memory = []
 

@@ -14,7 +14,7 @@ cdef class SegmentReader:
     cdef Py_ssize_t _window_start
     cdef bytes _window
     cdef public int held
-    cdef list _unlinked_late
+    cdef list _kept
 
     cpdef void fill(self, Segment segment, Py_ssize_t i, Record record) except *
     @cython.locals(offsets=Column, offset=Py_ssize_t)

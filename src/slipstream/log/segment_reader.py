@@ -60,7 +60,7 @@ class SegmentReader:
         self._window_start = 0
         self._window = b""
         self.held = 0  # how many read the files as they were: none is removed or written anew
-        self._unlinked_late: list[str] = []
+        self._kept: list[str] = []  # files that are to be removed after that
 
     def fill(self, segment: Segment, i: _int, record: Record) -> None:
         """Fill `record` with the message at place `i`. Raises `CorruptionError`, OSError."""
@@ -233,30 +233,24 @@ class SegmentReader:
             self._window_of = None
         self._cache.forget(segment.path)
 
-    def unlink(self, segment: Segment) -> None:
-        """Remove the file of a segment in which nothing lives."""
-        if self.held:
-            self._unlinked_late.append(segment.path)
-            return
-        self._unlink(segment.path)
+    def may_go(self, paths: list[str]) -> list[str]:
+        """Of files that are to be removed those that may go now; `release` says when others may."""
+        if not self.held:
+            return paths
+        self._kept += paths
+        return []
 
     def use(self, cache: BlockCache) -> None:
         """Keep windows in `cache` from now on."""
         self._cache = cache
 
-    def release(self) -> None:
-        """One fewer reads the files as they were."""
+    def release(self) -> list[str]:
+        """One fewer reads the files as they were. The files that may go now."""
         self.held -= 1
+        kept: list[str] = []
         if not self.held:
-            late, self._unlinked_late = self._unlinked_late, []
-            for path in late:
-                self._unlink(path)
-
-    def _unlink(self, path: str) -> None:
-        try:
-            self._disk.remove(path)
-        except OSError:
-            pass  # the records say that nothing in it lives
+            kept, self._kept = self._kept, kept
+        return kept
 
     def forget(self, segment: Segment) -> None:
         """The segment is gone."""

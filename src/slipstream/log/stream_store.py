@@ -39,6 +39,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from slipstream.errors import CorruptionError, StorageError
+from slipstream.log.applying import Applying
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.commit_entry import KEEP, REMOVE, Record
 from slipstream.log.commit_log import FILE_BYTES, CommitLog, Removal
@@ -455,8 +456,9 @@ def _entries(disk: Disk, path: str) -> Iterator[str]:
 class Late:
     """What the disk refused when the store was opened: it is in the commit log still."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, applying: Applying | None = None) -> None:
         self._disk = disk
+        self.applying = applying or Applying()
         self.configurations: dict[str, ConfigurationFile] = {}  # that have something to come
         self.positions: dict[str, TwinFile] = {}
         self.unwritten: dict[str, Exception] = {}  # logs of streams that lack bytes, and why
@@ -691,6 +693,7 @@ class StreamStore:
             self._disk, path, used, first_seq, self._segment_bytes, end, not is_young, references
         )
         log.stream_created = self.meta.stream_created
+        log.applying = self._late.applying
         return log
 
     def begin_log(self, first_seq: int = 1) -> FileLog:
@@ -757,7 +760,7 @@ class Store:
         self.commit_log = CommitLog(disk, root, log_bytes, place)
         replayed = self.commit_log.open()
         self.lost = replayed.lost  # numbers of entries of the log that damage has taken
-        self._late = Late(disk)
+        self._late = Late(disk, self.commit_log.applying)
         touched = Touched()
         known: dict[str, int] = {}
         self._bring_back(replayed.changes, touched)

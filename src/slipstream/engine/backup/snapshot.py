@@ -301,4 +301,5 @@ class Snapshot(Service):
         account.remove_service(self._ack_subject.encode() + b".>", self)
         account.unwatch_interest(self._deliver, self._look_at_interest)
         self.archive.frozen.release()
+        self._stream.mark_dirty()  # files that were kept for it may go
         self._js.transfers.discard(self)

@@ -116,9 +116,10 @@ class Unpacked:
             return
         batch.run()
         self.log.finish_sync(batch)
-        for job in self.log.take_jobs():
-            job.run()
-            job.finish()
+        while jobs := self.log.take_jobs():
+            for job in jobs:
+                job.run()
+                job.finish()
 
     def _take(self, record: Record) -> None:
         if self._has_state:

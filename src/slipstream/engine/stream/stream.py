@@ -30,6 +30,7 @@ from slipstream.engine.stream.ingest_checks import (
     remove_request_info,
     remove_status,
 )
+from slipstream.engine.stream.log_job import LogJob
 from slipstream.engine.stream.owner import Owner, Reader
 from slipstream.engine.stream.republish import Republisher
 from slipstream.engine.stream.retention import check_room_for, drop_unneeded
@@ -608,11 +609,13 @@ class Stream(Service):
             self.letters.synced()
         self._announce()
         self._save_end_later()
-        self._run_jobs()
+        self.run_jobs()
 
-    def _run_jobs(self) -> None:
-        for job in self.log.take_jobs():
-            self.engine.commit.run_aside(job)
+    def run_jobs(self) -> None:
+        """Have background work of the log done, and what that leaves to be done."""
+        if not self.closed:
+            for job in self.log.take_jobs():
+                self.engine.commit.run_aside(LogJob(self, job))
 
     def _save_end_later(self) -> _int:
         if self.log.end_moved and self._end_timer is None:
@@ -625,7 +628,7 @@ class Stream(Service):
         self._end_timer = None
         if not self.closed:
             self.log.save_end()
-            self._run_jobs()
+            self.run_jobs()
 
     def _release_acks(self) -> None:
         durable = self.log.durable_seq

@@ -91,9 +91,10 @@ def _sync(log: FileLog) -> None:
     if batch is not None:
         batch.run()
         log.finish_sync(batch)
-    for job in log.take_jobs():
-        job.run()
-        job.finish()
+    while jobs := log.take_jobs():
+        for job in jobs:
+            job.run()
+            job.finish()
     if log.failed:
         raise StorageError(log.failed)
 
