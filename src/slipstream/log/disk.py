@@ -55,6 +55,9 @@ class File(Protocol):
     def sync(self) -> None:
         """fdatasync: returns when the bytes written so far survive a power failure."""
 
+    def rename(self, path: str) -> None:
+        """Have it another name in its directory, unless it has that already. Raises OSError."""
+
     def size(self) -> int:
         """Where `append` writes next. After it there may be zeros that were reserved."""
 

@@ -118,11 +118,13 @@ class SyncBatch:
         self._disk = disk
         self._files = files
         self._directories = directories  # in which something was created or removed
+        self.names: list[tuple[File, str]] = []  # that files are given before they are synced
 
     def take_over(self, earlier: "SyncBatch") -> None:
         """Do all that an earlier batch was to do, which is not run any more."""
         self._files = list(dict.fromkeys([*earlier._files, *self._files]))
         self._directories = list(dict.fromkeys([*earlier._directories, *self._directories]))
+        self.names = [*earlier.names, *self.names]
         self.segments = [*earlier.segments, *self.segments]
         self.emptied = [*earlier.emptied, *self.emptied]
         self.jobs = [*earlier.jobs, *self.jobs]
@@ -134,9 +136,15 @@ class SyncBatch:
             return [self.copy.reference()]
         return self.references
 
+    def give_names(self) -> None:
+        """Have files their names; once more does no harm. Blocks; raises OSError."""
+        for file, path in self.names:
+            file.rename(path)
+
     def flush(self) -> None:
         """Hand it to the operating system: then it survives the end of the process. Blocks."""
         try:
+            self.give_names()
             for file in self._files:
                 file.flush()
         except OSError as error:
@@ -145,6 +153,7 @@ class SyncBatch:
     def run(self) -> None:
         """Block until the disk has it all. Never raises: a failure is kept in `error`."""
         try:
+            self.give_names()
             for file in self._files:
                 file.sync()
             for directory in self._directories:

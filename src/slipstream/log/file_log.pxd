@@ -46,6 +46,11 @@ cdef class FileLog(Log):
     cdef unsigned long long _durable_first
     cdef object _copies
     cdef public object applying
+    cdef public bint looks_ahead
+    cdef object _spare
+    cdef bint _spare_asked
+    cdef bint _room_asked
+    cdef list _names
     cdef bint _end_due
     cdef bytes _saved
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
 from slipstream.log import damage
+from slipstream.log.ahead import RoomAhead, SpareFile
 from slipstream.log.applying import Applying
 from slipstream.log.base import Block, Log
 from slipstream.log.block_cache import BlockCache
@@ -71,6 +72,11 @@ COPIED_MAX: _int = 64 * 1024
 # A segment of this part of a full one is closed early when all of it is dead, and with the log: the
 # next start reads its footer then, instead of each record.
 CLOSE_EARLY: _int = 4
+# What is done ahead of time, in parts of a full segment.
+SPARE_FROM: _int = 4  # the next one's file is made when all but such a part is full ...
+SPARE_PART: _int = 4  # ... with so much room
+ROOM_FROM: _int = 64  # where so much is reserved, more is ahead of time ...
+ROOM_PART: _int = 8  # ... when less than this is left
 
 
 class FileLog(Log):
@@ -120,6 +126,11 @@ class FileLog(Log):
         self.applying = Applying()  # where its jobs say to which files they write
         self._end_due = False  # segments have come or gone: it is to be kept durably
         self._saved = b""  # what was kept last
+        self.looks_ahead = False  # whether jobs make files and room before they are needed
+        self._spare: SpareFile | None = None  # the next segment's file
+        self._spare_asked = False  # ... is being made, or could not be
+        self._room_asked = False  # the same of room in the active segment
+        self._names: list[tuple[File, str]] = []  # that the next batch gives to files
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -235,6 +246,7 @@ class FileLog(Log):
         if self.failed:
             raise StorageError(self.failed)
         assert segment.file is not None
+        self._room_asked = False
         try:
             self._reserved = segment.file.reserve(size)
         except OSError as error:
@@ -248,24 +260,42 @@ class FileLog(Log):
             return self._active
         segment = Segment(base, f"{self.directory}/{base:020d}.seg")
         segment.salt = int.from_bytes(self.disk.random_bytes(4), "little")
+        reserved = 0
         try:
-            segment.file = self.disk.open(segment.path)
-            reserved = segment.file.reserve(HEADER_SIZE + length + CONTROLS_ROOM)
-            segment.file.append(encode_header(segment))
-        except DiskFullError:
-            segment.let_go()
-            self._remove_unused(segment)
-            raise
+            reserved = self._open(segment, HEADER_SIZE + length + CONTROLS_ROOM)
         except OSError as error:
             self._fail(error)
         self._close_active(base)
         self.blocks.append(segment)
         self._active = segment
         self._reserved = reserved
+        self._spare_asked = self._room_asked = False
         self._committed = HEADER_SIZE
         self.dir_dirty = True
         self._end_due = True
         return segment
+
+    def _open(self, segment: Segment, size: _int) -> _int:
+        """Give a new segment a file with a header and room for `size` bytes; how much there is.
+        Raises OSError, `DiskFullError`."""
+        spare = self._spare
+        file = spare.file if spare is not None else None
+        try:
+            if spare is not None and file is not None:
+                reserved = spare.reserved if size <= spare.reserved else file.reserve(size)
+                file.append(encode_header(segment))
+                self._names.append((file, segment.path))
+                segment.file, self._spare = file, None
+                return reserved
+            segment.file = self.disk.open(segment.path)
+            reserved = segment.file.reserve(size)
+            segment.file.append(encode_header(segment))
+            return reserved
+        except DiskFullError:
+            if segment.file is not None:
+                segment.let_go()
+                self._remove_unused(segment)
+            raise
 
     def _remove_unused(self, segment: Segment) -> None:
         """Remove the file of a segment that could not be begun, at once: the next attempt takes its
@@ -274,6 +304,45 @@ class FileLog(Log):
             self.disk.remove(segment.path)
         except OSError:
             pass  # the next attempt takes it as it is
+
+    def _look_ahead(self) -> None:
+        """Have jobs make what this segment or the next one is about to need."""
+        segment = self._active
+        if segment is None or segment.file is None:
+            return
+        full, end, reserved = self.segment_bytes, segment.records_end, self._reserved
+        if not self._spare_asked and self._spare is None and full - end < full // SPARE_FROM:
+            self._spare_asked = True
+            self._jobs.append(SpareFile(self, full // SPARE_PART))
+        if self._room_asked or not full // ROOM_FROM <= reserved < full:
+            return
+        if segment.written < reserved and reserved - end < min(reserved // 2, full // ROOM_PART):
+            self._room_asked = True
+            more = min(reserved, full // ROOM_PART)
+            self._jobs.append(RoomAhead(self, segment, reserved + more))
+
+    def take_spare(self, spare: SpareFile) -> bool:
+        """A job has made a file; False if nobody needs it."""
+        if not self.looks_ahead or self.failed or self._spare is not None:
+            return False
+        self._spare = spare if spare.file is not None else None
+        return True
+
+    def take_room(self, room: RoomAhead) -> None:
+        """A job has reserved room."""
+        if self._active is room.segment and room.reserved > self._reserved and not self.failed:
+            self._reserved = room.reserved
+            self._room_asked = False
+
+    def name_at_once(self) -> None:
+        """Have all segments their names. Blocks; raises `StorageError`."""
+        try:
+            for file, path in self._names:
+                file.rename(path)
+            for batch in self._batches:
+                batch.give_names()
+        except OSError as error:
+            self._fail(error)
 
     def _close_active(self, following: _int) -> None:
         segment = self._active
@@ -421,6 +490,8 @@ class FileLog(Log):
             pass  # `failed` says why
         if self.failed:
             return SyncBatch(self.disk, [], [], self.last_seq, OSError(self.failed))
+        if self.looks_ahead:
+            self._look_ahead()
         written, handed = self._written, self._handed
         if written and self._active is not None:
             self._will_sync(self._active)
@@ -433,6 +504,7 @@ class FileLog(Log):
         # What was skipped and could not be recorded is given out again after a crash.
         last_seq = self.last_seq if told else self._recorded_seq
         batch = SyncBatch(self.disk, files, directories, last_seq)
+        batch.names, self._names = self._names, []
         batch.end = self._closed_at
         if self._active is not None:
             batch.end = (self._active.base, self._active.records_end)
@@ -786,6 +858,7 @@ class FileLog(Log):
 
     def _sync_at_once(self, files: list[File]) -> None:
         """Blocks. What a batch under way has failed to make durable, nothing else does."""
+        self.name_at_once()
         try:
             for file in dict.fromkeys(files):
                 file.sync()
@@ -813,6 +886,7 @@ class FileLog(Log):
     # -- the end -------------------------------------------------------------------------------
 
     def close(self) -> None:
+        self.looks_ahead = False
         if not self.failed:
             active = self._active
             # One without any places stays: the next would take its name, and go with it.
@@ -829,9 +903,15 @@ class FileLog(Log):
             if self._active is not None and self._active.file is not None:
                 self._active.file.truncate(self._active.written)
             self.keep_end_at_once()
+            if self._spare is not None:
+                self._spare.discard()
         self._release()
 
     def _release(self) -> None:
+        self.looks_ahead = False
+        if self._spare is not None and self._spare.file is not None:
+            self._spare.file.close()
+        self._spare = None
         emptied = [segment for batch in self._batches for segment in batch.emptied]
         for segment in [*self.blocks, *self._emptied, *emptied]:
             if segment.file is not None:

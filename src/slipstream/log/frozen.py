@@ -77,6 +77,7 @@ class FrozenLog:
         self._parts: list[_Part] = []
         if isinstance(log, FileLog):
             log.cut()
+            log.name_at_once()
             log.reader.held += 1
             self._is_held = True
             self._disk: Disk = log.disk

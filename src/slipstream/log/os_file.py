@@ -78,6 +78,7 @@ class OsFile:
         "_fd",
         "_flushed",
         "_gate",
+        "_held",
         "_is_direct",
         "_lock",
         "_open_files",
@@ -116,7 +117,8 @@ class OsFile:
         self._open_files = open_files
         self._gate = threading.Lock()  # for the descriptors, and for
         self._busy = 0  # how many calls use them
-        self._closed = False
+        self._held = False
+        self._closed = False  # they go with the last call that uses them
         open_files.used(self)
 
     # -- descriptors ---------------------------------------------------------------------------
@@ -133,6 +135,14 @@ class OsFile:
     def _end(self) -> None:
         with self._gate:
             self._busy -= 1
+            if self._closed and not self._busy:
+                self._close_descriptors()
+
+    def _close_descriptors(self) -> None:
+        for fd in (self._fd, self._direct):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._direct = -1
 
     def _open_again(self) -> None:
         flags = os.O_RDWR | os.O_CLOEXEC
@@ -146,16 +156,14 @@ class OsFile:
     def hold(self) -> None:
         """Never rest: what is to be written must not fail for want of descriptors."""
         self._begin()
+        self._held = True
 
     def rest(self) -> bool:
         """Give up the descriptors until they are needed again; False if they are in use."""
         with self._gate:
             if self._busy or self._closed:
                 return False
-            for fd in (self._fd, self._direct):
-                if fd >= 0:
-                    os.close(fd)
-            self._fd = self._direct = -1
+            self._close_descriptors()
         return True
 
     # -- writing -------------------------------------------------------------------------------
@@ -251,6 +259,17 @@ class OsFile:
                 if self._tail:
                     begin = self._flushed - len(self._tail)
                     self._tail = os.pread(self._fd, len(self._tail), begin)
+        finally:
+            self._end()
+
+    def rename(self, path: str) -> None:
+        """Have it another name, unless it has that already; it does not rest meanwhile."""
+        self._begin()
+        try:
+            with self._lock:
+                if self._path != path:
+                    os.replace(self._path, path)
+                    self._path = path
         finally:
             self._end()
 
@@ -384,12 +403,11 @@ class OsFile:
 
     def _let_go(self, was_busy: bool) -> None:
         with self._gate:
-            self._busy -= was_busy
+            self._busy -= was_busy + self._held
+            self._held = False
             self._closed = True
-            for fd in (self._fd, self._direct):
-                if fd >= 0:
-                    os.close(fd)
-            self._fd = self._direct = -1
+            if not self._busy:  # else a thread uses them, and another file may get their numbers
+                self._close_descriptors()
         self._open_files.forget(self)
 
 

@@ -25,6 +25,7 @@ from itertools import pairwise
 
 from slipstream.errors import CorruptionError, DiskFullError
 from slipstream.log import damage
+from slipstream.log.ahead import SPARE
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.columns import GONE
 from slipstream.log.disk import Disk, File
@@ -94,7 +95,7 @@ def open_log(
     log.set_lost(damage.recall(disk, directory))
     entries = disk.list(directory)
     for name in entries:
-        if name.endswith(".new"):  # a compaction that did not come to its end
+        if name.endswith((".new", SPARE)):  # of a compaction that did not end, or of no use yet
             disk.remove(f"{directory}/{name}")
     names = [name for name in entries if _is_segment(name)]
     while len(names) > 1 and _is_blank(disk, f"{directory}/{names[-1]}"):

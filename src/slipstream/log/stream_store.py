@@ -694,6 +694,7 @@ class StreamStore:
         )
         log.stream_created = self.meta.stream_created
         log.applying = self._late.applying
+        log.looks_ahead = True
         return log
 
     def begin_log(self, first_seq: int = 1) -> FileLog:

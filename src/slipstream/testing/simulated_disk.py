@@ -267,7 +267,7 @@ class SimulatedDisk:
         if node is None:
             node = _Inode()
             directory.change({name: node})
-        return SimulatedFile(self, node, self._epoch)
+        return SimulatedFile(self, node, self._epoch, path)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory."""
@@ -365,10 +365,11 @@ class SimulatedDisk:
 class SimulatedFile:
     """An open file of a `SimulatedDisk`."""
 
-    def __init__(self, disk: SimulatedDisk, node: _Inode, epoch: int) -> None:
+    def __init__(self, disk: SimulatedDisk, node: _Inode, epoch: int, path: str) -> None:
         self._disk = disk
         self._node = node
         self._epoch = epoch
+        self._path = path
         self._size = len(node.data)
         self._direct = False
         self._pending = bytearray()  # appended directly, and not written
@@ -422,6 +423,12 @@ class SimulatedFile:
         if size > len(self._node.data):
             self._node.resize(size)
         return max(size, self._node.reserved)
+
+    def rename(self, path: str) -> None:
+        """Have it another name, unless it has that already."""
+        if self._path != path and self._disk.is_current(self._epoch):
+            self._disk.rename(self._path, path)
+            self._path = path
 
     def truncate(self, size: int) -> None:
         """Cut to `size`; `append` goes on there."""

@@ -15,19 +15,19 @@ class Working(Protocol):
 class LogJob:
     """A job of the log of `stream`."""
 
-    __slots__ = ("_job", "_stream")
+    __slots__ = ("_stream", "job")
 
     def __init__(self, stream: Working, job: Job) -> None:
         self._stream = stream
-        self._job = job
+        self.job = job
 
     def run(self) -> None:
         """Do the blocking part. Never raises."""
-        self._job.run()
+        self.job.run()
 
     def finish(self) -> None:
         """Take over the result, on the loop, and go on."""
         try:
-            self._job.finish()
+            self.job.finish()
         finally:
             self._stream.run_jobs()

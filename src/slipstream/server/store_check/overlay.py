@@ -95,7 +95,9 @@ def _node(entry: "os.DirEntry[str]") -> _Node:
 class OverlayFile:
     """An open file of an `OverlayDisk`; see `slipstream.log.disk.File`."""
 
-    def __init__(self, content: _Content) -> None:
+    def __init__(self, disk: "OverlayDisk", path: str, content: _Content) -> None:
+        self._disk = disk
+        self._path = path
         self._content = content
         self._at = content.size
 
@@ -127,6 +129,11 @@ class OverlayFile:
 
     def sync(self) -> None:
         """Nothing survives the process."""
+
+    def rename(self, path: str) -> None:
+        if path != self._path:
+            self._disk.rename(self._path, path)
+            self._path = path
 
     def size(self) -> int:
         return self._at
@@ -174,7 +181,7 @@ class OverlayDisk:
         content = entries.setdefault(name, _Content())
         if not isinstance(content, _Content):
             raise IsADirectoryError(21, "Is a directory", path)
-        return OverlayFile(content)
+        return OverlayFile(self, path, content)
 
     def exists(self, path: str) -> bool:
         return self._find(path) is not None
