@@ -97,9 +97,7 @@ def test_what_was_handed_to_the_system_is_there_when_the_process_ends(
     assert readable(opened(disk, SEGMENT_BYTES)) == list(range(1, log.last_seq + 1))
 
 
-def test_an_orderly_end_leaves_no_file_that_nobody_needs(
-    disk: SimulatedDisk, log: FileLog
-) -> None:
+def test_an_orderly_end_leaves_no_file_that_nobody_needs(disk: SimulatedDisk, log: FileLog) -> None:
     log.close()
     assert not disk.files(SPARE)
 

@@ -38,6 +38,10 @@ class WatchedDisk(OsDisk):
         self.goes_on.set()
         self._loop_thread = threading.get_ident()
 
+    def stand_still(self) -> None:
+        """Each call on another thread waits."""
+        self.goes_on.clear()
+
     def called(self, operation: str) -> None:
         """An operation is about to begin."""
         if threading.get_ident() == self._loop_thread:
@@ -91,6 +95,7 @@ class WatchedFile(OsFile):
 
     def __init__(self, disk: WatchedDisk, path: str) -> None:
         self._disk = disk
+        self._near: set[tuple[int, int]] = set()  # what is in memory, because it was read before
         super().__init__(path, disk._buffers, disk._fallocate, disk.open_files)
 
     def append(self, data: bytes) -> None:
@@ -100,7 +105,15 @@ class WatchedFile(OsFile):
 
     def pread(self, offset: int, size: int) -> bytes:
         self._disk.called("pread")
+        self._near.add((offset, size))
         return super().pread(offset, size)
+
+    def pread_near(self, offset: int, size: int) -> bytes | None:
+        return super().pread(offset, size) if (offset, size) in self._near else None
+
+    def rename(self, path: str) -> None:
+        self._disk.called("rename")
+        super().rename(path)
 
     def pwrite(self, offset: int, data: bytes) -> None:
         self._disk.called("pwrite")
@@ -247,3 +260,39 @@ async def test_an_operation_calls_the_disk_on_the_loop_as_listed_and_no_more(
     await act(world)
     await world.rest()
     assert world.disk.on_loop == expected
+
+
+async def create_memory_stream(world: World) -> None:
+    await world.create("M", storage="memory")
+
+
+# What may go on for as long as the disk likes, while others are served.
+WAITING: list[tuple[str, Act, Act]] = [
+    ("get an old message", many_messages, lambda w: w.js.get_msg("S", 1)),
+    ("get an old message directly", many_messages, lambda w: w.js.get_msg("S", 1, direct=True)),
+    ("deliver old messages", a_consumer, fetch),
+    ("purge a stream", many_messages, lambda w: w.js.purge_stream("S")),
+    ("delete a consumer", a_consumer, lambda w: w.js.delete_consumer("S", "C")),
+    ("delete a stream", many_messages, lambda w: w.js.delete_stream("S")),
+]
+
+
+@pytest.mark.parametrize(
+    ("before", "act"),
+    [operation[1:] for operation in WAITING],
+    ids=[operation[0] for operation in WAITING],
+)
+async def test_while_the_disk_stands_still_pings_are_answered_and_memory_streams_take_messages(
+    world: World, before: Act, act: Act
+) -> None:
+    await before(world)
+    await create_memory_stream(world)
+    await world.rest()
+    world.disk.stand_still()
+    operation = asyncio.ensure_future(act(world))
+    for seq in range(1, 50):
+        assert (await world.js.publish("M.a", BODY)).seq == seq
+        await world.client.flush()
+    assert not operation.done()
+    world.disk.goes_on.set()
+    await operation

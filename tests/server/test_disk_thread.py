@@ -71,3 +71,17 @@ async def test_a_slow_disk_is_not_waited_for_on_the_loop(monkeypatch: pytest.Mon
     tried = [thread.run_here(Noted("next", events), 100) for _ in range(disk_thread.PROBE_EVERY)]
     thread.close()
     assert tried == [False] * (disk_thread.PROBE_EVERY - 1) + [True]  # it may have become quick
+
+
+async def test_a_disk_that_is_slow_again_and_again_is_tried_on_the_loop_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ticks = iter(range(100_000))
+    monkeypatch.setattr(disk_thread, "perf_counter", lambda: next(ticks) * 1.0)
+    thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())
+    events: list[tuple[str, str]] = []
+    for _ in range(20 * disk_thread.PROBE_EVERY):
+        thread.run_here(Noted("slow", events), 100)
+    tried = [thread.run_here(Noted("slow", events), 100) for _ in range(disk_thread.PROBE_EVERY)]
+    thread.close()
+    assert not any(tried)

@@ -48,6 +48,11 @@ def test_full_and_failing_disks_break_no_promise(seed: int) -> None:
     Simulation(seed, trouble=True).run(STEPS)
 
 
+@pytest.mark.parametrize("seed", range(700, 716))
+def test_reads_that_the_disk_takes_its_time_for_break_no_promise(seed: int) -> None:
+    crashing(Simulation(seed, cold=True, trouble=seed % 2 == 0, letters=seed % 4 == 0)).run(STEPS)
+
+
 @pytest.mark.parametrize("seed", range(300, 316))
 def test_messages_expire_in_time_and_never_before_it_whatever_happens(seed: int) -> None:
     Simulation(seed, trouble=seed % 2 == 0, ttls=True).run(STEPS)

@@ -43,6 +43,7 @@ from slipstream.engine.session.permissions import Permissions
 from slipstream.engine.session.routing import Route, Subscription
 from slipstream.engine.session.session import API, LOGIN, PARKED, WRITES, ClientSession, Transport
 from slipstream.errors import StorageError
+from slipstream.log.cold import ColdError
 from slipstream.log.stream_store import Store
 from slipstream.wire.nuid import Nuid
 
@@ -139,6 +140,7 @@ class Engine:
         self._apis: dict[str, ApiService | SystemApi] = {}
         # To the API, that wait, and when they came.
         self.requests: deque[tuple[ApiService, Inbound, int]] = deque()
+        self._fetching: set[Any] = set()  # consumers whose next message is being read
         self._dropped: deque[tuple[Account, deque[Subscription]]] = deque()
         self.is_crowded = False  # clients have more than half of what they may have pending
         self._written = 0  # bytes since pending ones were counted
@@ -539,13 +541,28 @@ class Engine:
         turn.ready = []
         try:
             for pumped in waiting:
-                pumped.pump()
+                try:
+                    pumped.pump()
+                except ColdError as cold:
+                    self._fetch(cold, pumped)
                 if turn.spent >= ROUND:
                     break
         except (OSError, StorageError) as error:
             pumped.put_off(error)
         finally:
             turn.ready[:0] = waiting
+
+    def _fetch(self, cold: ColdError, consumer: Any) -> None:
+        """Have the next message of a consumer read, one at a time; it delivers then."""
+        if consumer in self._fetching:
+            return
+        self._fetching.add(consumer)
+
+        def done() -> None:
+            self._fetching.discard(consumer)
+            consumer.wake()
+
+        self.commit.fetch(cold, done)
 
     def _commit(self, turn: Turn) -> None:
         """Streams write what they hold; the same goes for them."""

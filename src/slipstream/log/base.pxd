@@ -37,6 +37,8 @@ cdef class Log:
     cpdef unsigned long long skip(self, long long ts) except 0
     @cython.locals(block=Block)
     cpdef bint read(self, unsigned long long seq, Record record) except -1
+    cpdef bint read_near(self, unsigned long long seq, Record record) except -1
+    cpdef bint next_near(self, unsigned long long seq, SubjectFilter matching, Record record) except -1
     @cython.locals(block=Block, ids=Column)
     cpdef bint holds(self, unsigned long long seq) except -1
     @cython.locals(block=Block)

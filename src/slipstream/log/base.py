@@ -184,6 +184,14 @@ class Log:
             self._lose(seq)
             return False
 
+    def read_near(self, seq: _int, record: Record) -> bool:
+        """As `read`, but raises `ColdError` if that has to wait for the disk."""
+        return self.read(seq, record)
+
+    def next_near(self, seq: _int, matching: SubjectFilter | None, record: Record) -> bool:
+        """As `next`, but raises `ColdError` if that has to wait for the disk."""
+        return self.next(seq, matching, record)
+
     def holds(self, seq: _int) -> bool:
         """Whether message `seq` is there; does not look at its bytes."""
         block = self._block_of(seq) if self.first_seq <= seq <= self.last_seq else None

@@ -30,6 +30,9 @@ class File(Protocol):
     def pread(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`."""
 
+    def pread_near(self, offset: int, size: int) -> bytes | None:
+        """What `pread` gives, if the disk need not be waited for; else None."""
+
     def pread_stored(self, offset: int, size: int) -> bytes:
         """Up to `size` synced bytes from `offset`, read from the device and not from the
         system's cache, where they are not afterwards either."""

@@ -5,6 +5,7 @@ from slipstream.log.columns cimport Column
 from slipstream.log.record cimport Record, encode
 from slipstream.log.segment cimport Segment
 from slipstream.log.segment_reader cimport SegmentReader
+from slipstream.log.subject_index cimport SubjectFilter
 from slipstream.wire.buffer cimport OutBuffer
 
 
@@ -66,6 +67,8 @@ cdef class FileLog(Log):
     @cython.locals(segment=Segment, offsets=Column)
     cpdef void _fill(self, Block block, Py_ssize_t i, Record record) except *
     cpdef bint _find(self, Block block, Py_ssize_t i, Record record) except -1
+    cpdef bint read_near(self, unsigned long long seq, Record record) except -1
+    cpdef bint next_near(self, unsigned long long seq, SubjectFilter matching, Record record) except -1
     @cython.locals(segment=Segment, seq="unsigned long long")
     cpdef void _forgotten(self, Block block, Py_ssize_t i, bint erase) except *
     @cython.locals(segment=Segment, k=Py_ssize_t)

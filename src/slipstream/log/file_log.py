@@ -55,6 +55,7 @@ from slipstream.log.segment import (
 )
 from slipstream.log.segment_bytes import BatchCopy, Reference, SegmentCopy
 from slipstream.log.segment_reader import SegmentReader
+from slipstream.log.subject_index import SubjectFilter
 from slipstream.log.unlink import UnlinkJob
 from slipstream.wire.buffer import OutBuffer
 
@@ -717,6 +718,20 @@ class FileLog(Log):
 
     # -- reading -------------------------------------------------------------------------------
 
+    def read_near(self, seq: _int, record: Record) -> bool:
+        self.reader.near = True
+        try:
+            return self.read(seq, record)
+        finally:
+            self.reader.near = False
+
+    def next_near(self, seq: _int, matching: SubjectFilter | None, record: Record) -> bool:
+        self.reader.near = True
+        try:
+            return self.next(seq, matching, record)
+        finally:
+            self.reader.near = False
+
     @property
     def lost(self) -> Lost:
         return self._lost
@@ -783,6 +798,7 @@ class FileLog(Log):
     # -- removing ------------------------------------------------------------------------------
 
     def _lose(self, seq: _int) -> None:
+        self.reader.near = False  # nothing is to be left half done
         damage.lose(self, self._block_of(seq), seq)
 
     def _forgotten(self, block: Any, i: _int, erase: bool) -> None:

@@ -45,6 +45,8 @@ class Buffers:
     def __init__(self) -> None:
         self._free: list[mmap.mmap] = []
         self._zeros: mmap.mmap | None = None
+        # Whether a read can be asked for that does not wait for the disk.
+        self.knows_what_is_near = hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT")
 
     def take(self) -> mmap.mmap:
         """`BUFFER_BYTES` that nobody else uses."""
@@ -364,6 +366,39 @@ class OsFile:
             return os.pread(self._fd, size, offset)
         finally:
             self._end()
+
+    def pread_near(self, offset: int, size: int) -> bytes | None:
+        """What `pread` gives, if it is in the page cache; None if not. Where the system cannot say
+        that, it is read at once."""
+        if size > BUFFER_BYTES:
+            return None
+        if not self._buffers.knows_what_is_near:
+            return self.pread(offset, size)
+        self._begin()
+        try:
+            if self._is_direct and offset + size > self._flushed and self._pending:
+                return None
+            return self._read_near(offset, size)
+        finally:
+            self._end()
+
+    def _read_near(self, offset: int, size: int) -> bytes | None:
+        buffer = self._buffers.take()
+        try:
+            with memoryview(buffer) as memory, memory[:size] as part:
+                count = os.preadv(self._fd, [part], offset, os.RWF_NOWAIT)
+                if count < size and offset + count < os.fstat(self._fd).st_size:
+                    return None
+                return bytes(part[:count])
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise
+            self._buffers.knows_what_is_near = False
+            return os.pread(self._fd, size, offset)
+        finally:
+            self._buffers.give(buffer)
 
     def pread_stored(self, offset: int, size: int) -> bytes:
         """Read what is synced from the device; the page cache does not keep it."""

@@ -15,6 +15,8 @@ cdef class SegmentReader:
     cdef bytes _window
     cdef public int held
     cdef list _kept
+    cdef public bint near
+    cdef public dict fetched
 
     cpdef void fill(self, Segment segment, Py_ssize_t i, Record record) except *
     @cython.locals(offsets=Column, offset=Py_ssize_t)

@@ -16,6 +16,7 @@ from typing import Any
 
 from slipstream.errors import CorruptionError
 from slipstream.log.block_cache import BlockCache
+from slipstream.log.cold import NearFile, Span
 from slipstream.log.columns import GONE, Column
 from slipstream.log.disk import Disk, File
 from slipstream.log.packing import unpack
@@ -60,6 +61,8 @@ class SegmentReader:
         self._window_start = 0
         self._window = b""
         self.held = 0  # how many read the files as they were: none is removed or written anew
+        self.near = False  # whether `ColdError` is raised instead of waiting for the disk
+        self.fetched: dict[Span, None] = {}  # reads that have happened for that
         self._kept: list[str] = []  # files that are to be removed after that
 
     def fill(self, segment: Segment, i: _int, record: Record) -> None:
@@ -103,7 +106,7 @@ class SegmentReader:
         at = offsets[i // step]
         seq = segment.base + i
         try:
-            data = self.file_of(segment).pread(at, 2 * SAMPLE_BYTES)
+            data = self._readable(segment).pread(at, 2 * SAMPLE_BYTES)
         except OSError:
             return False
         start = at
@@ -123,7 +126,7 @@ class SegmentReader:
 
     def _look(self, segment: Segment, offset: _int) -> None:
         """Move the window to where `offset` is."""
-        self._window_of = segment
+        self._window_of = None
         n = len(segment.chunks)
         if n and offset >= segment.chunks[0][0]:
             at = 0
@@ -134,19 +137,21 @@ class SegmentReader:
                 else:
                     n = middle
             self._window_start, self._window = segment.chunks[at]
+            self._window_of = segment
             return
         try:
             self._window_start, self._window = self._cache.window(
-                self.file_of(segment), segment.path, offset, segment.closed
+                self._readable(segment), segment.path, offset, segment.closed
             )
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
             self._window_start, self._window = offset, b""  # perhaps the record itself is well
+        self._window_of = segment
 
     def _record_at(self, segment: Segment, offset: _int) -> bytes:
         try:
-            return self._cache.read_record(self.file_of(segment), offset)
+            return self._cache.read_record(self._readable(segment), offset)
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
@@ -179,9 +184,14 @@ class SegmentReader:
         segment.unwanted = False
         return segment.file
 
+    def _readable(self, segment: Segment) -> Any:
+        """What is read of the segment's file: all, or what is near."""
+        file = self.file_of(segment)
+        return NearFile(self, file, segment.path) if self.near else file
+
     def load(self, segment: Segment) -> None:
         """Bring a closed segment's columns into memory, and let older ones go."""
-        file = self.file_of(segment)
+        file = self._readable(segment)
         try:
             footer = read_footer(file, segment)
             found = [self._subjects.find(name) for name in footer.names.split(b"\n")]
@@ -189,7 +199,7 @@ class SegmentReader:
             segment.ids, segment.offsets = read_columns(file, footer, names)
         except CorruptionError:
             segment.ids, segment.offsets = self._scan(segment, file)
-            self._drop_footer(segment, file)
+            self._drop_footer(segment, self.file_of(segment))
         except OSError as error:
             if error.errno != errno.EIO:
                 raise

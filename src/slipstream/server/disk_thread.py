@@ -1,5 +1,6 @@
-"""The threads on which the server's disk jobs run: one for batches, and one for what may take long
-and nobody waits for, such as checkpoints of the commit log and the indexes of finished segments.
+"""The threads on which the server's disk jobs run: one for batches, one for what may take long
+and nobody waits for, such as checkpoints of the commit log and the indexes of finished segments,
+and some for reads of what is not in memory.
 
 Where the disk answers within a fraction of a millisecond and nothing else is running, a small batch
 runs on the loop instead: two hand-overs between threads would cost more than they hide.
@@ -21,6 +22,8 @@ from slipstream.server.measures import Measures
 INLINE_BYTES_MAX = 16 * 1024
 INLINE_SECONDS_MAX = 0.0005  # a disk that is slower than this, on average, is not waited for here
 PROBE_EVERY = 256  # after so many batches on the thread, one is tried on the loop again
+READS_MAX = 4  # of messages that are not in memory, at the same time
+PROBED_SECONDS_MAX = 0.005  # ... unless they take longer than this, on average
 _WEIGHT = 0.1
 
 
@@ -41,6 +44,7 @@ class DiskThread:
         self._measures = measures
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="slipstream-disk")
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="slipstream-aside")
+        self._reads = ThreadPoolExecutor(READS_MAX, thread_name_prefix="slipstream-read")
         self._seconds = 0.0  # what a small batch takes, averaged
         self._since_probe = 0
 
@@ -51,6 +55,10 @@ class DiskThread:
     def start_aside(self, job: Job) -> None:
         """Run a job on the other thread, its `finish` on the loop."""
         self._aside.submit(self._run, job)
+
+    def start_read(self, job: Job) -> None:
+        """Run a job that only reads on a thread of its own, its `finish` on the loop."""
+        self._reads.submit(self._run, job)
 
     def _run(self, job: Job) -> None:
         """On the thread. A future's callbacks would come two rounds of the loop later."""
@@ -96,7 +104,7 @@ class DiskThread:
         if self._seconds <= INLINE_SECONDS_MAX:
             return True
         self._since_probe += 1
-        if self._since_probe >= PROBE_EVERY:
+        if self._since_probe >= PROBE_EVERY and self._seconds < PROBED_SECONDS_MAX:
             self._since_probe = 0
             return True
         return False
@@ -105,7 +113,8 @@ class DiskThread:
         self._seconds += (min(seconds, 0.01) - self._seconds) * _WEIGHT
 
     def wait(self) -> None:
-        """Block until what runs on the threads has ended; what follows from it comes later."""
+        """Block until what is written on the threads has ended; what follows from it comes
+        later."""
         for threads in (self._threads, self._aside):
             threads.submit(lambda: None).result()
 
@@ -113,3 +122,4 @@ class DiskThread:
         """Wait for what is on its way."""
         self._threads.shutdown(wait=True)
         self._aside.shutdown(wait=True)
+        self._reads.shutdown(wait=True)

@@ -108,6 +108,7 @@ class HandRunner:
 
     def __init__(self) -> None:
         self.held = False
+        self.holds_reads = False  # whether reads wait with the rest
         self.waiting: deque[Held] = deque()
         self.runs = 0
 
@@ -127,6 +128,14 @@ class HandRunner:
     def start_aside(self, job: Job) -> None:
         """Run a job now or when told to; there is no second thread here."""
         self.start(job)
+
+    def start_read(self, job: Job) -> None:
+        """Run a job that only reads now, or when told to if reads are held, too."""
+        if self.holds_reads:
+            self.start(job)
+        else:
+            job.run()
+            job.finish()
 
     def run_here(self, job: Job, size: int) -> bool:
         """Never: a job that runs at once does so in `start`."""

@@ -135,6 +135,7 @@ class SimulatedDisk:
     def __init__(self, random: Random, capacity: int = 1 << 40) -> None:
         self.random = random
         self.capacity = capacity
+        self.is_cold = False  # whether nothing that is read is in memory
         self._secrets = Random(repr(random.getstate()))  # draws nothing from what crashes depend on
         self.calls: Counter[str] = Counter()
         self._root = _Directory()
@@ -404,6 +405,10 @@ class SimulatedFile:
         self._begin("pread")
         self._write_pending()
         return bytes(self._node.data[offset : offset + size])
+
+    def pread_near(self, offset: int, size: int) -> bytes | None:
+        """What `pread` returns, unless the disk is cold."""
+        return None if self._disk.is_cold else self.pread(offset, size)
 
     def pread_stored(self, offset: int, size: int) -> bytes:
         """What `pread` returns: there is no cache."""

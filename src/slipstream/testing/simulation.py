@@ -67,10 +67,12 @@ class Simulation:
         ttls: bool = False,
         ends: bool = False,
         letters: bool = False,
+        cold: bool = False,
     ) -> None:
         self.seed = seed
         self.random = Random(seed)
         self.disk = disk or SimulatedDisk(Random(seed + 1))
+        self.disk.is_cold = cold
         self.history: list[str] = []
         self.crashes = 0
         self._committer = runner
@@ -129,6 +131,7 @@ class Simulation:
             log_bytes=self._log_bytes,
         ).start()
         driver.runner.hold()
+        driver.runner.holds_reads = self.disk.is_cold
         if self.random.random() < 0.5:
             driver.engine.commit.queued_bytes_min = 0  # a second batch follows whatever its size
         return driver
@@ -528,7 +531,7 @@ class Simulation:
         if not self._letters:
             return
         found: dict[str, list[int]] = {name: [] for name in self.workers}
-        for letter in self.publisher.messages(DEAD).values():
+        for letter in self._messages(DEAD).values():
             fields = letter.fields
             number = int(fields["Slipstream-Dead-Sequence"])
             found[fields["Slipstream-Dead-Consumer"]].append(number)
@@ -553,7 +556,16 @@ class Simulation:
     def _stored(self, stream: str = STREAM) -> dict[int, bytes]:
         """Everything that a stream gives out, by its API."""
         self.ledger.now = self.driver.clock.now
-        return {seq: found.body for seq, found in self.publisher.messages(stream).items()}
+        return {seq: found.body for seq, found in self._messages(stream).items()}
+
+    def _messages(self, stream: str) -> dict[int, Message]:
+        """Everything that a stream gives out, while the disk reads at once."""
+        runner = self.driver.runner
+        runner.holds_reads = False
+        try:
+            return self.publisher.messages(stream)
+        finally:
+            runner.holds_reads = self.disk.is_cold
 
     def _crash(self) -> None:
         """The power fails, perhaps while a batch is being written; something may be damaged; the

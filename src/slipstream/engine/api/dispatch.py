@@ -19,6 +19,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.sharing.service_imports import ServiceImport
 from slipstream.errors import StorageError
+from slipstream.log.cold import ColdError
 from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -222,31 +223,39 @@ class ApiService(Service):
             js.engine.meter.answered(began)
             js.advisories.api_audit(session, subject, request.body, response)
 
-        self._count_steps(CHANGE if operation.changes else REQUEST)
-        try:
-            if js.refused_level(request.message):
-                raise ApiError(ErrorCode.REQUIRED_API_LEVEL)
-            if not js.account.limits.jetstream:
-                raise ApiError(ErrorCode.NOT_ENABLED_FOR_ACCOUNT)
-            found = operation.handler(js, request)
-        except ApiError as refused:
-            answer({}, refused)
-            return
-        except (StorageError, OSError) as failed:
-            answer({}, ApiError(ErrorCode.STREAM_GENERAL_ERROR, err=str(failed)))
-            return
-        if isinstance(found, WhenDurable):
-            held = found
+        def give(found: Fields | WhenDurable | None) -> None:
+            if isinstance(found, WhenDurable):
+                held = found
 
-            def settled(error: Exception | None) -> None:
-                if error is not None:
-                    answer({}, held.refusal(error))
-                else:
-                    answer(held.fields)
+                def settled(error: Exception | None) -> None:
+                    if error is not None:
+                        answer({}, held.refusal(error))
+                    else:
+                        answer(held.fields)
 
-            held.wait(settled)
-        elif found is not None:
-            answer(found)
+                held.wait(settled)
+            elif found is not None:
+                answer(found)
+
+        def attempt() -> None:
+            self._count_steps(CHANGE if operation.changes else REQUEST)
+            try:
+                found = operation.handler(js, request)
+            except ColdError as cold:  # nothing has changed: it is asked again
+                js.engine.commit.fetch(cold, attempt)
+            except ApiError as refused:
+                answer({}, refused)
+            except (StorageError, OSError) as failed:
+                answer({}, ApiError(ErrorCode.STREAM_GENERAL_ERROR, err=str(failed)))
+            else:
+                give(found)
+
+        if js.refused_level(request.message):
+            answer({}, ApiError(ErrorCode.REQUIRED_API_LEVEL))
+        elif not js.account.limits.jetstream:
+            answer({}, ApiError(ErrorCode.NOT_ENABLED_FOR_ACCOUNT))
+        else:
+            attempt()
 
     def _count_steps(self, steps: int) -> None:
         """Count the work that was done for a request."""

@@ -17,10 +17,11 @@ The rules:
   interval together with all that follow it until then.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from slipstream.engine.loop.timers import Timers
+from slipstream.log.cold import ColdError, FetchJob
 from slipstream.log.durability import Done, Job
 from slipstream.log.segment_bytes import BatchCopy
 
@@ -51,6 +52,9 @@ class Runner(Protocol):
 
     def start_aside(self, job: Job) -> None:
         """Run a job as `start` does, in an order of its own: batches do not wait for it."""
+
+    def start_read(self, job: Job) -> None:
+        """Run a job that only reads as `start` does, in any order."""
 
     def run_here(self, job: Job, size: int) -> bool:
         """Run and finish a batch of `size` bytes now, on the loop; False if it is to be started."""
@@ -280,3 +284,8 @@ class Commit:
         """Run a job beside the batches, such as a checkpoint or a finished segment's index: it may
         take long, and no batch waits for it."""
         self._runner.start_aside(job)
+
+    def fetch(self, cold: ColdError, done: Callable[[], None]) -> None:
+        """Have read from the disk what somebody missed; `done` follows as a turn of the engine, and
+        asks again."""
+        self._runner.start_read(FetchJob(cold, done))

@@ -138,7 +138,8 @@ class Consumer:
         )
 
     def pump(self) -> None:
-        """Deliver what can be delivered, a bounded amount; the rest in the next round."""
+        """Deliver what can be delivered, a bounded amount; the rest in the next round. Raises
+        `ColdError` where the disk has to be asked for the next message."""
         self.queued = False
         if self.stopped:
             return
@@ -185,13 +186,13 @@ class Consumer:
         while self.initial:
             if self.initial_at == len(self.initial):
                 self.initial = []
-            elif self.log.read(self.initial[self.initial_at], record):
+            elif self.log.read_near(self.initial[self.initial_at], record):
                 return 1
             else:
                 self.initial_at += 1
         seq = self.next_seq
         last = self.stream.visible_seq
-        if seq > last or not self.log.next(seq, self.matching, record) or record.seq > last:
+        if seq > last or not self.log.next_near(seq, self.matching, record) or record.seq > last:
             if seq <= last:
                 self.next_seq = last + 1
             if self.num_pending and last == self.log.last_seq:
@@ -214,7 +215,7 @@ class Consumer:
                     self.due.popleft()
                     give_up(self, seq)
                     continue
-                if self.log.read(seq, self._record):
+                if self.log.read_near(seq, self._record):
                     return 1
                 self.due.popleft()
                 vanished(self, seq)

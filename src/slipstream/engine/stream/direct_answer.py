@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.session.message import Inbound
 from slipstream.errors import StorageError
+from slipstream.log.cold import ColdError
 from slipstream.log.record import Record
 from slipstream.log.subject_index import SubjectFilter
 from slipstream.model.header_fields import (
@@ -106,6 +107,9 @@ class Answer:
             return
         try:
             state = self._piece()
+        except ColdError as cold:
+            self.stream.engine.commit.fetch(cold, self._go_on)
+            return
         except (OSError, StorageError) as error:
             self.put_off(error)
             return
@@ -140,15 +144,21 @@ class Answer:
         """Bring the next message into `record`."""
         if self._sequences is not None:
             while self._sequences:
-                if self.log.read(self._sequences.pop(0), self.record):
+                found = self.log.read_near(self._sequences[0], self.record)
+                del self._sequences[0]
+                if found:
                     return True
             return False
-        if not self.log.next(self._next_seq, self._matching, self.record):
+        if not self.log.next_near(self._next_seq, self._matching, self.record):
             return False
         if self.record.seq > self.end_seq:
             return False
         self._next_seq = self.record.seq + 1
         return True
+
+    def _go_on(self) -> None:
+        """Send more in this turn."""
+        self.stream.turn.ready.append(self)
 
     def _continue_later(self) -> None:
         for subscription in self.account.listeners(self.reply):
@@ -158,7 +168,7 @@ class Answer:
                 self.stream.engine.flush(session)
                 session.on_drained(self.pump)
                 return
-        self.stream.turn.ready.append(self)
+        self._go_on()
 
     def _send(self, with_batch: bool) -> _int:
         """Send the message in `record`; how many got it."""

@@ -4,6 +4,7 @@
 What is asked is read and checked here; `direct_answer` sends what was found.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -14,6 +15,7 @@ from slipstream.engine.session.routing import Service
 from slipstream.engine.stream.direct_answer import Answer
 from slipstream.errors import StorageError
 from slipstream.log.base import Log
+from slipstream.log.cold import ColdError
 from slipstream.log.record import Record
 from slipstream.model.times import text_ns
 
@@ -130,11 +132,28 @@ class DirectGet:
         if is_contradictory(request):
             answer.status(b"408 Bad Request")
             return 1
+        self._attempt(answer, request)
+        return 1
+
+    def _attempt(self, answer: Answer, request: DirectRequest) -> None:
+        """Answer, once what is asked for was read from the disk if need be."""
         try:
             self._answer(answer, request)
+        except ColdError as cold:
+            self._fetch(cold, answer, lambda: self._attempt(answer, request))
         except (OSError, StorageError):
             answer.status(b"500 Storage Failure")
-        return 1
+
+    def _fetch(self, cold: ColdError, answer: Answer, done: Callable[[], None]) -> None:
+        """Go on once the disk was asked, unless the stream has ended meanwhile."""
+
+        def go_on() -> None:
+            if self.stream.closed:
+                answer.status(b"404 Message Not Found")
+            else:
+                done()
+
+        self.stream.engine.commit.fetch(cold, go_on)
 
     def _answer(self, answer: Answer, request: DirectRequest) -> None:
         """Answer once what is read is durable. One message is looked up now, or a stream that is
@@ -159,6 +178,8 @@ class DirectGet:
                 if error is not None:
                     raise error
                 respond()
+            except ColdError as cold:
+                self._fetch(cold, answer, lambda: when_settled(None))
             except (OSError, StorageError):
                 answer.status(b"500 Storage Failure")
 
@@ -174,7 +195,7 @@ class DirectGet:
         patterns = (request.next_by_subj.encode(),) if request.next_by_subj else ()
         start = _start(log, request)
         matching = log.filter(patterns)
-        found = log.next(max(start, 1), matching, answer.record)
+        found = log.next_near(max(start, 1), matching, answer.record)
         if not found or answer.record.seq > answer.end_seq:
             answer.status(b"404 Message Not Found")
             return
@@ -223,13 +244,14 @@ def _start(log: Log, request: DirectRequest) -> int:
 
 
 def find_message(log: Log, request: DirectRequest, record: Record) -> bool:
-    """Fill `record` with the one message that a request for one asks for."""
+    """Fill `record` with the one message that a request for one asks for. Raises `ColdError`,
+    OSError, `StorageError`."""
     if request.last_by_subj:
         seq = log.last_of(request.last_by_subj.encode("utf-8", "surrogateescape"))
-        return bool(seq) and log.read(seq, record)
+        return bool(seq) and log.read_near(seq, record)
     start = _start(log, request)
     if request.next_by_subj:
-        return log.next(max(start, 1), log.filter((request.next_by_subj.encode(),)), record)
+        return log.next_near(max(start, 1), log.filter((request.next_by_subj.encode(),)), record)
     if request.start_time is not None:
-        return log.next(start, None, record)
-    return log.read(request.seq, record)
+        return log.next_near(start, None, record)
+    return log.read_near(request.seq, record)

@@ -108,6 +108,9 @@ class OverlayFile:
     def pread(self, offset: int, size: int) -> bytes:
         return self._content.read(offset, size)
 
+    def pread_near(self, offset: int, size: int) -> bytes:
+        return self._content.read(offset, size)
+
     def pread_stored(self, offset: int, size: int) -> bytes:
         return self._content.read(offset, size)
 

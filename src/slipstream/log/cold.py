@@ -1,0 +1,78 @@
+"""Reads that have to wait for the disk, for those who can go on later.
+
+`Log.next_near` and `read_near` read what is in memory, also in that of the system. Where the disk
+would have to be asked they raise a `ColdError`. A `FetchJob` then reads it on a thread, and whoever
+asked asks again.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from slipstream.log.disk import File
+
+FETCHED_MAX = 64  # reads that are remembered to have happened
+
+Span = tuple[str, int, int]  # path, offset and size of a read
+
+
+class Fetched(Protocol):
+    """Where it is remembered which reads have happened."""
+
+    fetched: dict[Span, None]
+
+
+class ColdError(Exception):
+    """What is asked for has to be read from the disk before."""
+
+    def __init__(self, reader: Fetched, file: File, span: Span) -> None:
+        super().__init__(f"{span[2]} bytes of {span[0]} at {span[1]} are on the disk alone")
+        self.reader = reader
+        self.file = file
+        self.span = span
+
+
+class NearFile:
+    """What is in memory of `file`, and what was fetched; see `slipstream.log.disk.File`."""
+
+    def __init__(self, reader: Fetched, file: File, path: str) -> None:
+        self._reader = reader
+        self._file = file
+        self._path = path
+
+    def pread(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset`. Raises OSError, `ColdError`."""
+        data = self._file.pread_near(offset, size)
+        if data is not None:
+            return data
+        span = (self._path, offset, size)
+        if span in self._reader.fetched:  # it has left memory since: it is waited for
+            return self._file.pread(offset, size)
+        raise ColdError(self._reader, self._file, span)
+
+    def size(self) -> int:
+        """Where the file ends."""
+        return self._file.size()
+
+
+class FetchJob:
+    """Has the system read what `cold` says; then `done` may ask again."""
+
+    def __init__(self, cold: ColdError, done: Callable[[], None]) -> None:
+        self._cold = cold
+        self._done = done
+
+    def run(self) -> None:
+        """Read it. Never raises: what the disk answers, the one who asks again finds out."""
+        _, offset, size = self._cold.span
+        try:
+            self._cold.file.pread(offset, size)
+        except (OSError, ValueError):  # such as a file that was closed meanwhile
+            pass
+
+    def finish(self) -> None:
+        """Note that it was read, and go on."""
+        fetched = self._cold.reader.fetched
+        if len(fetched) >= FETCHED_MAX:
+            del fetched[next(iter(fetched))]
+        fetched[self._cold.span] = None
+        self._done()
