@@ -24,8 +24,9 @@ from slipstream.log.stream_store import Store
 from slipstream.server import disk_thread, runtime
 
 SEGMENT_BYTES = 32 * 1024
-BODY = bytes(4096)
+BODY = bytes(512)
 FULL = 3 * SEGMENT_BYTES // len(BODY)  # messages that take several segments
+FEW = 10
 
 
 class WatchedDisk(OsDisk):
@@ -189,9 +190,9 @@ async def a_stream(world: World) -> None:
     await world.create("S", allow_direct=True)
 
 
-async def one_message(world: World) -> None:
+async def some_messages(world: World) -> None:
     await a_stream(world)
-    await world.fill("S", 1)
+    await world.fill("S", FEW)
 
 
 async def many_messages(world: World) -> None:
@@ -213,36 +214,62 @@ async def a_full_stream(world: World) -> None:
     await world.fill("S")
 
 
+async def publish_on(world: World) -> None:
+    """Enough for several segments, no quicker than the threads follow."""
+    for _ in range(FULL):
+        await world.fill("S", 1)
+        await world.rest()
+
+
 async def fetch(world: World) -> None:
     subscription = await world.js.pull_subscribe_bind("C", "S")
-    assert len(await subscription.fetch(FULL)) == FULL
+    messages = await subscription.fetch(FULL, timeout=60)
+    assert [message.metadata.sequence.stream for message in messages] == list(range(1, FULL + 1))
 
 
-async def create_again(world: World) -> None:
+async def get(world: World) -> None:
+    assert (await world.js.get_msg("S", 1)).data == BODY
+
+
+async def get_directly(world: World) -> None:
+    assert (await world.js.get_msg("S", 1, direct=True)).data == BODY
+
+
+async def erase(world: World) -> None:
+    await world.js.delete_msg("S", 2)
+
+
+async def purge(world: World) -> None:
+    await world.js.purge_stream("S")
+
+
+async def delete_consumer(world: World) -> None:
+    await world.js.delete_consumer("S", "C")
+
+
+async def delete_stream(world: World) -> None:
     await world.js.delete_stream("S")
-    await world.create("S")
 
 
 # What is done, after what, and which calls it makes on the loop.
 OPERATIONS: list[tuple[str, Act, Act, set[str]]] = [
-    ("create a stream", nothing, a_stream, set()),
-    ("create a stream under a name that was just freed", many_messages, create_again, set()),
-    ("publish the first message", a_stream, lambda w: w.fill("S", 1), set()),
-    ("publish on into new segments", one_message, lambda w: w.fill("S"), set()),
-    ("publish while old messages go", a_full_stream, lambda w: w.fill("S"), set()),
-    ("get an old message", many_messages, lambda w: w.js.get_msg("S", 1), set()),
     (
-        "get an old message directly",
-        many_messages,
-        lambda w: w.js.get_msg("S", 1, direct=True),
-        set(),
+        "create a stream",
+        nothing,
+        a_stream,
+        {"exists", "list", "makedirs", "mkdir", "remove_tree", "sync_dir"},
     ),
+    ("publish the first message", a_stream, publish_on, {"open", "reserve"}),
+    ("publish on into new segments", some_messages, publish_on, set()),
+    ("publish while old messages go", a_full_stream, publish_on, {"pread"}),
+    ("get an old message", many_messages, get, set()),
+    ("get an old message directly", many_messages, get_directly, set()),
     ("deliver old messages", a_consumer, fetch, set()),
-    ("erase a message", many_messages, lambda w: w.js.delete_msg("S", 2), set()),
-    ("purge a stream", many_messages, lambda w: w.js.purge_stream("S"), set()),
-    ("create a consumer", many_messages, add_consumer, set()),
-    ("delete a consumer", a_consumer, lambda w: w.js.delete_consumer("S", "C"), set()),
-    ("delete a stream", many_messages, lambda w: w.js.delete_stream("S"), set()),
+    ("erase a message", many_messages, erase, {"pread", "pwrite"}),
+    ("purge a stream", many_messages, purge, {"open", "reserve"}),
+    ("create a consumer", many_messages, add_consumer, {"list"}),
+    ("delete a consumer", a_consumer, delete_consumer, set()),
+    ("delete a stream", many_messages, delete_stream, set()),
 ]
 
 
@@ -268,12 +295,12 @@ async def create_memory_stream(world: World) -> None:
 
 # What may go on for as long as the disk likes, while others are served.
 WAITING: list[tuple[str, Act, Act]] = [
-    ("get an old message", many_messages, lambda w: w.js.get_msg("S", 1)),
-    ("get an old message directly", many_messages, lambda w: w.js.get_msg("S", 1, direct=True)),
+    ("publish", some_messages, publish_on),
+    ("get an old message", many_messages, get),
+    ("get an old message directly", many_messages, get_directly),
     ("deliver old messages", a_consumer, fetch),
-    ("purge a stream", many_messages, lambda w: w.js.purge_stream("S")),
-    ("delete a consumer", a_consumer, lambda w: w.js.delete_consumer("S", "C")),
-    ("delete a stream", many_messages, lambda w: w.js.delete_stream("S")),
+    ("delete a consumer", a_consumer, delete_consumer),
+    ("delete a stream", many_messages, delete_stream),
 ]
 
 
