@@ -12,7 +12,7 @@ from slipstream.log.frozen import FrozenLog
 from slipstream.log.unlink import UnlinkJob
 from slipstream.testing.driver import Driver, Held, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
-from tests.log.storing import commit, fill, opened, put, readable
+from tests.log.storing import commit, fill, opened, put
 
 
 @pytest.fixture
@@ -52,12 +52,12 @@ def test_a_segment_that_the_disk_had_no_room_for_is_kept_once_it_has(disk: Simul
     with pytest.raises(DiskFullError):
         put(log, b"s.0", bytes(2_000))
     disk.capacity = capacity
-    fill(log, 40)
+    assert put(log, b"s.0", bytes(2_000)) == 11
     commit(log)
     frozen.release()
     commit(log)
     disk.crash()
-    assert readable(opened(disk)) == list(range(1, 51))
+    assert opened(disk).messages == 11
 
 
 def removes(held: Held) -> bool:
