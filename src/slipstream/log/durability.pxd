@@ -13,3 +13,4 @@ cdef class SyncBatch:
     cdef object _disk
     cdef public list _files
     cdef public list _directories
+    cdef public list names
