@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slipstream.spark.datasource import JetStreamDataSource
-from slipstream.spark.sink import StreamWriter, Written
-from slipstream.spark.sink_options import SinkOptions
-from slipstream.spark.source import BatchReader
-from slipstream.spark.stream_source import StreamReader
+from slipstream.spark.sink.options import SinkOptions
+from slipstream.spark.sink.writing import StreamWriter, Written
+from slipstream.spark.source.batch import BatchReader
+from slipstream.spark.source.streaming import StreamReader
 
 if TYPE_CHECKING:
     import pyarrow

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import slipstream.sync
-from slipstream.spark.pushdown import bounds_of
+from slipstream.spark.source.pushdown import bounds_of
 from tests.spark.streams import add, fill, read
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import slipstream
 import slipstream.sync
-from slipstream.spark.publishing import FencedError
-from slipstream.spark.sink import Attempt, StreamSink, Task
-from slipstream.spark.sink_options import SinkOptions
+from slipstream.spark.sink.options import SinkOptions
+from slipstream.spark.sink.publishing import FencedError
+from slipstream.spark.sink.writing import Attempt, StreamSink, Task
 from tests.spark.test_exactly_once import KilledError, killed_after
 from tests.spark.test_markers import markers_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import slipstream.sync
-from slipstream.spark.claims import cut, packed, unpacked
+from slipstream.spark.sink.claims import cut, packed, unpacked
 from tests.fix_nats_server import start_nats_server
 from tests.fix_server_process import StartProcess
 from tests.spark.test_exactly_once import killed, rows, run_tasks, sink_of

@@ -7,10 +7,10 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from slipstream.errors import ConfigError
-from slipstream.spark.exactly_once import Task
-from slipstream.spark.sink import StreamSink
-from slipstream.spark.sink_options import SinkOptions
-from slipstream.spark.sink_rows import RowError
+from slipstream.spark.sink.exactly_once import Task
+from slipstream.spark.sink.options import SinkOptions
+from slipstream.spark.sink.rows import RowError
+from slipstream.spark.sink.writing import StreamSink
 from tests.spark.test_sink import messages, stream_of
 
 _FIELDS = {

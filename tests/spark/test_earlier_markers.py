@@ -15,9 +15,9 @@ from slipstream.client.jetstream.errors import WrongLastSequenceError
 from slipstream.errors import Error
 from slipstream.spark import markers
 from slipstream.spark.earlier_markers import EarlierMarkers
-from slipstream.spark.exactly_once import ChangedRowsError, ReusedWriterError
-from slipstream.spark.sink import Task
-from slipstream.spark.sink_rows import RowReader
+from slipstream.spark.sink.exactly_once import ChangedRowsError, ReusedWriterError
+from slipstream.spark.sink.rows import RowReader
+from slipstream.spark.sink.writing import Task
 from tests.spark.streams import read
 from tests.spark.test_exactly_once import KilledError, rows, run_tasks, sink_of, written
 from tests.spark.test_sink import stream_of

@@ -14,11 +14,11 @@ import slipstream
 import slipstream.sync
 from slipstream.errors import ConfigError
 from slipstream.spark import markers
-from slipstream.spark.exactly_once import ChangedRowsError, ReusedWriterError
-from slipstream.spark.publishing import FencedError, RowError
-from slipstream.spark.sink import Attempt, StreamSink, Task, Written
-from slipstream.spark.sink_options import SinkOptions
-from slipstream.spark.sink_rows import RowReader
+from slipstream.spark.sink.exactly_once import ChangedRowsError, ReusedWriterError
+from slipstream.spark.sink.options import SinkOptions
+from slipstream.spark.sink.publishing import FencedError, RowError
+from slipstream.spark.sink.rows import RowReader
+from slipstream.spark.sink.writing import Attempt, StreamSink, Task, Written
 from tests.fix_server_process import StartProcess
 from tests.lasting_ports import lasting_port
 from tests.spark.streams import WAIT_SECONDS

@@ -5,9 +5,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from slipstream.spark import sink as sink_module
-from slipstream.spark.sink import StreamSink
-from slipstream.spark.sink_options import SinkOptions
+from slipstream.spark.sink import writing
+from slipstream.spark.sink.options import SinkOptions
+from slipstream.spark.sink.writing import StreamSink
 from tests.spark.test_bucket_sink import SCHEMA as KEYS
 from tests.spark.test_bucket_sink import bucket_of, entries, table_of
 from tests.spark.test_exactly_once import SCHEMA, rows, written
@@ -37,7 +37,7 @@ class MicroBatchContext:
 @pytest.fixture
 def micro_batch(monkeypatch: pytest.MonkeyPatch) -> type[MicroBatchContext]:
     """Tasks run in a micro-batch."""
-    monkeypatch.setattr(sink_module, "TaskContext", MicroBatchContext)
+    monkeypatch.setattr(writing, "TaskContext", MicroBatchContext)
     return MicroBatchContext
 
 

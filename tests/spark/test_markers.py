@@ -17,13 +17,14 @@ import slipstream.sync
 from slipstream.client.errors import ConnectionLostError
 from slipstream.errors import ConfigError, Error
 from slipstream.server import Server
-from slipstream.spark import markers, presence
-from slipstream.spark.exactly_once import token_of
+from slipstream.spark import markers
 from slipstream.spark.options import SourceOptions
-from slipstream.spark.presence import PresentError
-from slipstream.spark.publishing import FencedError
-from slipstream.spark.sink import Attempt, Task
-from slipstream.spark.streams import Planner
+from slipstream.spark.planning import Planner
+from slipstream.spark.sink import presence
+from slipstream.spark.sink.exactly_once import token_of
+from slipstream.spark.sink.presence import PresentError
+from slipstream.spark.sink.publishing import FencedError
+from slipstream.spark.sink.writing import Attempt, Task
 from tests.spark.mortal_servers import MortalServer
 from tests.spark.test_exactly_once import (
     KilledError,
@@ -415,7 +416,7 @@ def test_an_attempt_that_does_not_answer_is_waited_for_and_nothing_is_written_tw
 
 PROCESS = """
 import sys
-from slipstream.spark.exactly_once import Task
+from slipstream.spark.sink.exactly_once import Task
 from tests.spark.test_exactly_once import rows, sink_of
 
 url, name = sys.argv[1:]

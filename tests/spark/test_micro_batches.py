@@ -13,12 +13,12 @@ from pyspark.sql.types import LongType, StructField, StructType
 import slipstream.sync
 from slipstream.errors import ConfigError
 from slipstream.spark.loss import DataLossError
-from slipstream.spark.offsets import check_source
 from slipstream.spark.options import SourceOptions, parse
-from slipstream.spark.ranges import Part, cut
-from slipstream.spark.sizes import shrunk
-from slipstream.spark.stream_source import StreamReader
-from slipstream.spark.streams import Planner
+from slipstream.spark.planning import Planner
+from slipstream.spark.source.offsets import check_source
+from slipstream.spark.source.ranges import Part, cut
+from slipstream.spark.source.sizes import shrunk
+from slipstream.spark.source.streaming import StreamReader
 from tests.spark.streams import WAIT_SECONDS, add, fill
 
 SCHEMA = StructType([StructField("sequence", LongType())])

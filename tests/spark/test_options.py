@@ -9,12 +9,12 @@ import slipstream.sync
 from slipstream.errors import ConfigError
 from slipstream.spark.datasource import JetStreamDataSource
 from slipstream.spark.loss import DataLossError
-from slipstream.spark.offsets import check_source
 from slipstream.spark.options import SourceOptions, parse
-from slipstream.spark.sink_options import SinkOptions
-from slipstream.spark.sink_rows import sink_columns
-from slipstream.spark.source import BatchReader
-from slipstream.spark.stream_source import StreamReader
+from slipstream.spark.sink.options import SinkOptions
+from slipstream.spark.sink.rows import sink_columns
+from slipstream.spark.source.batch import BatchReader
+from slipstream.spark.source.offsets import check_source
+from slipstream.spark.source.streaming import StreamReader
 from tests.spark.streams import add, fill
 from tests.spark.test_sink import stream_of
 

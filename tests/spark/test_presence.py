@@ -6,8 +6,8 @@ import pytest
 
 import slipstream.sync
 from slipstream.errors import ConfigError
-from slipstream.spark import presence
-from slipstream.spark.presence import OverheardError
+from slipstream.spark.sink import presence
+from slipstream.spark.sink.presence import OverheardError
 from tests.fix_nats_server import start_nats_server
 from tests.fix_server_process import StartProcess
 from tests.spark.mortal_servers import MortalServer

@@ -10,9 +10,9 @@ import pytest
 import slipstream.sync
 from slipstream.client.arrow import row_publisher
 from slipstream.client.arrow.row_block import RowBlock
-from slipstream.spark import retried_rows
-from slipstream.spark.retried_rows import RetryingPublisher, UnheardError
-from slipstream.spark.sink import Attempt, Task
+from slipstream.spark.sink import retried_rows
+from slipstream.spark.sink.retried_rows import RetryingPublisher, UnheardError
+from slipstream.spark.sink.writing import Attempt, Task
 from tests.spark import test_bucket_sink as buckets
 from tests.spark.test_bucket_sink import bucket_of, entries, table_of
 from tests.spark.test_exactly_once import (

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from slipstream.spark.exactly_once import Task
 from slipstream.spark.session import _CONFIG, _LOCAL_CONFIG
+from slipstream.spark.sink.exactly_once import Task
 from tests.fix_server_process import StartProcess
 from tests.lasting_ports import lasting_port
 from tests.spark.test_exactly_once import rows, sink_of

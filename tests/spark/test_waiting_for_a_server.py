@@ -10,11 +10,11 @@ from pyspark.sql.types import LongType, StructField, StructType
 import slipstream.sync
 from slipstream.client.errors import TimeoutError
 from slipstream.client.jetstream.errors import JetStreamNotEnabledError
+from slipstream.spark.connections import connect
 from slipstream.spark.options import SourceOptions, parse
-from slipstream.spark.ranges import Part
-from slipstream.spark.source import BatchReader
-from slipstream.spark.stream_source import StreamReader
-from slipstream.spark.streams import connect
+from slipstream.spark.source.batch import BatchReader
+from slipstream.spark.source.ranges import Part
+from slipstream.spark.source.streaming import StreamReader
 from tests.fix_server_process import StartProcess
 from tests.lasting_ports import lasting_port
 

@@ -7,7 +7,7 @@ A declarative pipeline keeps one checkpoint per flow below its storage:
 
 A full refresh begins a new version. `offsets/<batch>` is written before a batch is run, and says
 with one line for each source how far it reads; `commits/<batch>` when it is done. Our offsets are
-those of `slipstream.spark.offsets`; those of other sources are passed over.
+those of `slipstream.spark.source.offsets`; those of other sources are passed over.
 """
 
 import re

@@ -2,7 +2,8 @@
 
     spark.read.format("jetstream").option("servers", url).option("stream", "ORDERS").load()
 
-Options are checked here, before anything is planned; no server is asked for the schema.
+Options are checked here, before anything is planned; no server is asked for the schema. A read does
+not load the sink, nor a write the source.
 """
 
 from typing import TYPE_CHECKING
@@ -16,10 +17,7 @@ from pyspark.sql.datasource import (
 )
 
 from slipstream.errors import ConfigError
-from slipstream.spark.offsets import check_source
 from slipstream.spark.options import SourceOptions, parse
-from slipstream.spark.rows import check_schema, column_names, schema_text
-from slipstream.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -38,11 +36,13 @@ class JetStreamDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns that the options ask for."""
+        from slipstream.spark.source import column_names, schema_text
+
         return schema_text(column_names(self._source_options()))
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         """The batch source."""
-        from slipstream.spark.source import BatchReader, FilteringReader
+        from slipstream.spark.source import BatchReader, FilteringReader, check_schema
 
         options = self._source_options()
         check_schema(schema, options)
@@ -51,7 +51,7 @@ class JetStreamDataSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
         """The streaming source."""
-        from slipstream.spark.stream_source import StreamReader
+        from slipstream.spark.source import StreamReader, check_schema
 
         options = self._source_options(streaming=True)
         check_schema(schema, options)
@@ -59,7 +59,7 @@ class JetStreamDataSource(DataSource):
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         """The batch sink; into a bucket with the option `bucket`."""
-        from slipstream.spark.sink import BatchWriter
+        from slipstream.spark.sink import BatchWriter, SinkOptions
 
         if overwrite:
             raise ConfigError(
@@ -70,7 +70,7 @@ class JetStreamDataSource(DataSource):
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:
         """The streaming sink; into a bucket with the option `bucket`."""
-        from slipstream.spark.sink import StreamWriter
+        from slipstream.spark.sink import SinkOptions, StreamWriter
 
         options = dict(self.options)
         for name in list(options):
@@ -79,6 +79,8 @@ class JetStreamDataSource(DataSource):
         return StreamWriter(schema, parse(SinkOptions, options))
 
     def _source_options(self, *, streaming: bool = False) -> SourceOptions:
+        from slipstream.spark.source import check_source
+
         options = parse(SourceOptions, self.options)
         check_source(options, streaming=streaming)
         return options

@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from slipstream.errors import ConfigError
-from slipstream.spark.publishing import ORIGIN_HEADER, REASON_HEADER
+from slipstream.spark.sink import ORIGIN_HEADER, REASON_HEADER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -13,9 +13,9 @@ nothing.
 
 from typing import TYPE_CHECKING
 
+import slipstream.spark.markers as markers
 from slipstream.client.jetstream.errors import WrongLastSequenceError
 from slipstream.errors import Error
-from slipstream.spark import markers
 from slipstream.spark.markers import BEGUN, FENCED, Marker
 from slipstream.wire.subjects import overlaps
 

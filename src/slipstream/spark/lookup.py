@@ -20,8 +20,8 @@ from slipstream.client.kv.config import check_key
 from slipstream.client.kv.entries import OPERATION_HEADER
 from slipstream.client.kv.errors import InvalidKeyError
 from slipstream.model.header_names import NATS_MARKER_REASON
+from slipstream.spark.connections import connect, jetstream
 from slipstream.spark.options import ServerOptions
-from slipstream.spark.streams import connect, jetstream
 
 KEYS_PER_REQUEST = 500
 

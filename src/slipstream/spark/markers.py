@@ -4,7 +4,7 @@ The stream ``SLIPSTREAM_PROGRESS`` has the markers of all writers of an account,
 
     _SLIPSTREAM_PROGRESS.<stream>.<created>.<writer>               which batch, begun or done
     _SLIPSTREAM_PROGRESS.<stream>.<created>.<writer>.<partition>   attempts of a batch's tasks
-    _SLIPSTREAM_PROGRESS.<stream>.<created>.<writer>.claims        see `slipstream.spark.claims`
+    _SLIPSTREAM_PROGRESS.<stream>.<created>.<writer>.claims        see `spark/sink/claims.py`
 
 `created` is the time when the stream that is written was created: a stream that is deleted and made
 anew has no progress yet. Markers are pruned when a batch is done (`prune`).

@@ -1,8 +1,8 @@
 """The options of source and sink, typed once; named as in Spark's Kafka source where it has one.
 
 Spark gives options as text, with names in any case. `parse` turns them into a `SourceOptions`, or
-into the `SinkOptions` of `slipstream.spark.sink_options`, and says for an unknown name which one is
-the nearest. Secrets never show in a repr.
+into the `SinkOptions` of `slipstream.spark.sink`, and says for an unknown name which one is the
+nearest. Secrets never show in a repr.
 """
 
 import difflib

@@ -39,8 +39,8 @@ def jetstream_source(
     """
     from pyspark.sql import SparkSession
 
-    from slipstream.spark.offsets import check_source
     from slipstream.spark.options import SourceOptions, parse
+    from slipstream.spark.source import check_source
 
     session = spark or SparkSession.getActiveSession()
     if session is None:
@@ -69,7 +69,7 @@ def jetstream_sink(stream: str = "", *, name: str = "", **options: Any) -> Calla
     from pyspark import pipelines
 
     from slipstream.spark.options import parse
-    from slipstream.spark.sink_options import SinkOptions, check_sink
+    from slipstream.spark.sink import SinkOptions, check_sink
 
     given = _with_server({"stream": stream, **options} if stream else options)
     checked = parse(SinkOptions, given)

@@ -11,9 +11,9 @@ import msgspec
 
 from slipstream.client.kv.errors import BucketNotFoundError
 from slipstream.extras import require
+from slipstream.spark.connections import connect, jetstream
 from slipstream.spark.figures import DEFAULT_BUCKET, Progress, Query, Standing, State
 from slipstream.spark.options import ServerOptions, parse
-from slipstream.spark.streams import connect, jetstream
 
 if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient

@@ -14,9 +14,10 @@ from slipstream.cli.pipeline.project import Project
 from slipstream.client.jetstream.errors import StreamNotFoundError
 from slipstream.spark import earlier_markers, markers
 from slipstream.spark.checkpoints import Flow, Reading, flows
+from slipstream.spark.connections import connect, jetstream
 from slipstream.spark.environment import from_environment, to_environment
 from slipstream.spark.options import ServerOptions, parse
-from slipstream.spark.streams import StreamView, connect, jetstream
+from slipstream.spark.planning import StreamView
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream

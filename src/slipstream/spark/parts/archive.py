@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from slipstream.errors import ConfigError
 from slipstream.spark.options import parse
 from slipstream.spark.parts.pacing import publish_paced
-from slipstream.spark.sink_options import SinkOptions
+from slipstream.spark.sink.options import SinkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

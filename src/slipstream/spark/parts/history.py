@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from slipstream.spark.connections import connect, jetstream
 from slipstream.spark.options import ServerOptions, parse
-from slipstream.spark.streams import connect, jetstream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,8 +16,8 @@ import uvloop
 from slipstream.client.jetstream.errors import NoStreamError, PublishError
 from slipstream.errors import Error
 from slipstream.model.times import utc_text
-from slipstream.spark.sink_options import SinkOptions
-from slipstream.spark.streams import connect, jetstream
+from slipstream.spark.connections import connect, jetstream
+from slipstream.spark.sink.options import SinkOptions
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import Any
 
 from slipstream.errors import ConfigError
 from slipstream.spark.options import SourceOptions
-from slipstream.spark.streams import StreamView
+from slipstream.spark.planning import StreamView
 from slipstream.wire import subjects as wire_subjects
 
 EARLIEST = -2

@@ -1,4 +1,4 @@
-"""Telling ordinary tools how far a query has come; the checkpoint alone decides where it resumes.
+"""Committed offsets, told to ordinary tools; the checkpoint alone decides where a query resumes.
 
 `commitDurable` names a consumer on each stream that is moved past the last sequence that the
 query is done with: its pending count is the query's lag, in any tool. `commitBucket` names a
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from slipstream.client.jetstream.errors import ConsumerNotFoundError
 from slipstream.errors import ConfigError
 from slipstream.model.configurations import ConsumerConfig
-from slipstream.spark.offsets import Offset
 from slipstream.spark.options import SourceOptions
+from slipstream.spark.source.offsets import Offset
 
 if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream

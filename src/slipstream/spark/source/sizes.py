@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from slipstream.spark.streams import StreamView
+    from slipstream.spark.planning import StreamView
 
 SLICES = 8
 SAMPLES = 4

@@ -27,13 +27,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from slipstream.spark import loss, offsets
-from slipstream.spark.commits import publish
-from slipstream.spark.offsets import Offset
+import slipstream.spark.loss as loss
+import slipstream.spark.source.offsets as offsets
 from slipstream.spark.options import SourceOptions
-from slipstream.spark.ranges import Part, cut
-from slipstream.spark.reading import read_part
-from slipstream.spark.streams import Planner, StreamView
+from slipstream.spark.planning import Planner, StreamView
+from slipstream.spark.source.committed_offsets import publish
+from slipstream.spark.source.offsets import Offset
+from slipstream.spark.source.ranges import Part, cut
+from slipstream.spark.source.reading import read_part
 
 if TYPE_CHECKING:
     import pyarrow

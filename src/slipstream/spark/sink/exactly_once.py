@@ -9,7 +9,7 @@ attempt has begun or is done. A task
    one, is done, nothing is published. If it names another batch or another run, the task puts one
    for its own run, on condition that the marker read is still the last: it takes the batch over.
    If there was another run of this batch before, it waits until the attempts of that run have gone
-   (`slipstream.spark.presence`).
+   (`slipstream.spark.sink.presence`).
 2. puts *begun* on its partition's marker, on condition that the writer's is still the one of its
    run; so no run adds anything any more once another has taken over.
 3. looks whether that is the first marker of its partition in this run. If it is not, it waits until
@@ -17,8 +17,8 @@ attempt has begun or is done. A task
    stream to its end, and leaves out the rows that are there. Each message carries its row's
    identity in a header, with the sequence of its attempt's *begun*.
 4. If an earlier run may have stored rows, they are found in the same way. They need not be those of
-   this partition, if the batch was cut in another way: `slipstream.spark.claims` says which task
-   leaves out which of them.
+   this partition, if the batch was cut in another way: `slipstream.spark.sink.claims` says which
+   task leaves out which of them.
 5. publishes its other rows, and puts *done*, on condition that its *begun* is the last marker of
    the partition.
 
@@ -33,16 +33,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+import slipstream.spark.earlier_markers as earlier_markers
+import slipstream.spark.markers as markers
+import slipstream.spark.sink.presence as presence
 from slipstream.client.arrow.row_block import LEFT_OUT, STORED, TO_SEND, RowBlock
 from slipstream.client.jetstream.errors import MessageNotFoundError, WrongLastSequenceError
 from slipstream.errors import ConfigError, Error
-from slipstream.spark import earlier_markers, markers, presence
-from slipstream.spark.claims import Claims
 from slipstream.spark.earlier_markers import EarlierMarkers
 from slipstream.spark.markers import BEGUN, DONE, FENCED, Marker
-from slipstream.spark.presence import Presence
-from slipstream.spark.publishing import FencedError
-from slipstream.spark.sink_rows import ROW_HEADER, RowReader
+from slipstream.spark.sink.claims import Claims
+from slipstream.spark.sink.presence import Presence
+from slipstream.spark.sink.publishing import FencedError
+from slipstream.spark.sink.rows import ROW_HEADER, RowReader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

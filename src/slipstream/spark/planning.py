@@ -7,24 +7,17 @@ range is cut by count with a few requests, whatever was deleted within it.
 """
 
 import asyncio
-import builtins
 import re
 import threading
 import time
 from collections.abc import Callable, Coroutine
 from datetime import datetime
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-import slipstream
-from slipstream.client.errors import (
-    ConnectionClosedError,
-    ConnectionLostError,
-    NoRespondersError,
-    TimeoutError,
-)
+import slipstream.spark.markers as markers
+from slipstream.client.errors import TimeoutError
 from slipstream.client.jetstream.errors import (
     ApiError,
     JetStreamNotEnabledError,
@@ -35,7 +28,7 @@ from slipstream.model.configurations import ConsumerConfig
 from slipstream.model.header_names import NATS_NUM_PENDING, NATS_SEQUENCE
 from slipstream.model.infos import StreamInfo
 from slipstream.model.times import datetime_text
-from slipstream.spark import markers
+from slipstream.spark.connections import connect, jetstream, may_pass
 from slipstream.spark.loss import LossReports
 from slipstream.spark.options import ServerOptions, SourceOptions
 from slipstream.wire.subjects import overlaps
@@ -50,41 +43,6 @@ T = TypeVar("T")
 _NEAR = 0.95  # a cut this near to the wanted count needs no more requests
 _STEPS_MAX = 64
 _RETRY_WAIT_SECONDS = 0.25
-_PASSING = (ConnectionClosedError, ConnectionLostError, NoRespondersError, TimeoutError)
-
-
-async def connect(
-    options: ServerOptions, name: str, *, patient: bool = False, lasting: bool = True
-) -> "Connection":
-    """A connection; a `patient` one waits for a server for up to `retryTimeout`.
-
-    One that is not `lasting` ends when it breaks.
-    """
-    settings = msgspec.structs.replace(
-        options.connect_options(name), wait_for_server=patient, reconnect=lasting
-    )
-    try:
-        async with asyncio.timeout(options.retry_timeout):
-            return await slipstream.connect(options.server_list, settings)
-    except TimeoutError:
-        raise
-    except builtins.TimeoutError as error:
-        raise TimeoutError(
-            f"no server has answered for {options.retry_timeout:g} s ({options!r}): is one there? "
-            "The option retryTimeout sets the wait"
-        ) from error
-
-
-def may_pass(error: Error) -> bool:
-    """Whether it is worth another attempt: the server is away, or not ready."""
-    if isinstance(error, ApiError):
-        return error.code == HTTPStatus.SERVICE_UNAVAILABLE
-    return isinstance(error, _PASSING)
-
-
-def jetstream(connection: "Connection", options: ServerOptions) -> "JetStream":
-    """The JetStream context that the options ask for."""
-    return connection.jetstream(domain=options.domain) if options.domain else connection.jetstream()
 
 
 class Planner:

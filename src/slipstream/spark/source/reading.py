@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import uvloop
 
+import slipstream.spark.earlier_markers as earlier_markers
+import slipstream.spark.loss as loss
+import slipstream.spark.workers as workers
 from slipstream.client.errors import TimeoutError
-from slipstream.spark import earlier_markers, loss, workers
+from slipstream.spark.connections import connect, jetstream
 from slipstream.spark.options import SourceOptions
-from slipstream.spark.ranges import Part
-from slipstream.spark.rows import RowMaker, scan_columns
-from slipstream.spark.streams import connect, jetstream
+from slipstream.spark.source.ranges import Part
+from slipstream.spark.source.rows import RowMaker, scan_columns
 
 if TYPE_CHECKING:
     import pyarrow

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from slipstream.spark import loss, offsets
+import slipstream.spark.loss as loss
+import slipstream.spark.source.offsets as offsets
 from slipstream.spark.options import SourceOptions
-from slipstream.spark.pushdown import Bounds, bounds_of, intersect
-from slipstream.spark.ranges import Part, cut
-from slipstream.spark.reading import read_part
-from slipstream.spark.streams import Planner
+from slipstream.spark.planning import Planner
+from slipstream.spark.source.pushdown import Bounds, bounds_of, intersect
+from slipstream.spark.source.ranges import Part, cut
+from slipstream.spark.source.reading import read_part
 
 if TYPE_CHECKING:
     import pyarrow

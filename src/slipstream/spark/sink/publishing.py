@@ -19,9 +19,9 @@ from slipstream.client.payload import subject_bytes
 from slipstream.errors import Error
 from slipstream.model.error_codes import ErrorCode
 from slipstream.model.header_names import NATS_MSG_ID, NATS_TTL
-from slipstream.spark.retried_rows import RetryingPublisher, is_settled
-from slipstream.spark.sink_options import SinkOptions
-from slipstream.spark.sink_rows import RowError, name_of
+from slipstream.spark.sink.options import SinkOptions
+from slipstream.spark.sink.retried_rows import RetryingPublisher, is_settled
+from slipstream.spark.sink.rows import RowError, name_of
 from slipstream.wire.headers import Headers
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import os
 from pyspark.sql.datasource import InputPartition
 
 from slipstream.spark.options import SourceOptions
-from slipstream.spark.sizes import spread_of
-from slipstream.spark.streams import StreamView
+from slipstream.spark.planning import StreamView
+from slipstream.spark.source.sizes import spread_of
 
 MESSAGES_PER_TASK_MIN = 10_000
 BYTES_PER_TASK_MIN = 8 * 1024 * 1024

@@ -26,25 +26,28 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+import slipstream.spark.markers as markers
+import slipstream.spark.sink.exactly_once as exactly_once
+import slipstream.spark.workers as workers
 from slipstream.client.arrow.row_block import RowBlock
 from slipstream.client.jetstream.errors import PublishError
 from slipstream.errors import ConfigError, Error
 from slipstream.model.header_names import NATS_EXPECTED_STREAM, NATS_MSG_ID
-from slipstream.spark import exactly_once, markers, workers
-from slipstream.spark.exactly_once import Task
-from slipstream.spark.kv import KeyReader, key_columns
-from slipstream.spark.presence import Presence, check_inboxes, some_subject
-from slipstream.spark.publishing import FencedError, Publisher
-from slipstream.spark.retried_rows import send_all_after_a_missing_one
-from slipstream.spark.sink_options import SinkOptions, check_sink
-from slipstream.spark.sink_rows import (
+from slipstream.spark.connections import connect, may_pass
+from slipstream.spark.planning import check_subjects
+from slipstream.spark.sink.bucket_rows import KeyReader, key_columns
+from slipstream.spark.sink.exactly_once import Task
+from slipstream.spark.sink.options import SinkOptions, check_sink
+from slipstream.spark.sink.presence import Presence, check_inboxes, some_subject
+from slipstream.spark.sink.publishing import FencedError, Publisher
+from slipstream.spark.sink.retried_rows import send_all_after_a_missing_one
+from slipstream.spark.sink.rows import (
     Identity,
     RowReader,
     digest_of,
     place_columns,
     sink_columns,
 )
-from slipstream.spark.streams import check_subjects, connect, may_pass
 
 if TYPE_CHECKING:
     import pyarrow
