@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from slipstream.engine.commit.state_commit import Reports
 from slipstream.engine.jetstream import scrub as scrubbing
 from slipstream.engine.jetstream.scrub import FIRST_AFTER, PASS_EVERY, Scrub
 from slipstream.engine.protocol.options import EngineOptions
 from slipstream.log import scrub as reading
 from slipstream.log.disk import Disk, OsDisk
+from slipstream.log.segment import HEADER_SIZE
 from slipstream.model.durations import SECOND
 from slipstream.testing import driver as driving
 from slipstream.testing.driver import Client, Driver
@@ -24,8 +26,10 @@ ADVISORY = "$JS.EVENT.ADVISORY.STREAM.DAMAGED.S"
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A segment is read in several pieces."""
+    """A segment is read in several pieces, and so are small files."""
     monkeypatch.setattr(reading, "PIECE_BYTES", 250)
+    monkeypatch.setattr(reading, "COPIES_AT_ONCE", 2)
+    monkeypatch.setattr(reading, "COPY_BYTES_MIN", 1)
 
 
 def _started(disk: Disk, rate: int = RATE, now: int = 0) -> Driver:
@@ -51,6 +55,27 @@ def _scrub(driver: Driver) -> Scrub:
 
 def _closed(driver: Driver) -> list[Any]:
     return [segment for segment in driver.js.streams["S"].log.blocks if segment.footed]
+
+
+def _after_a_pass(driver: Driver) -> Driver:
+    """The driver, when a pass that has not begun yet has ended."""
+    ended = _scrub(driver).last_pass
+    driver.advance(PASS_EVERY if ended else FIRST_AFTER + PASS_EVERY // 2)
+    assert _scrub(driver).last_pass > ended
+    return driver
+
+
+def _stored_and_read(driver: Driver) -> Client:
+    """A client of a stream S with messages, and of its consumer C, which has acknowledged some. All
+    of it is in files, and the commit log knows that."""
+    client = _stored(driver)
+    made = {"stream_name": "S", "config": {"durable_name": "C", "ack_policy": "explicit"}}
+    client.api("CONSUMER.DURABLE.CREATE.S.C", made)
+    for _ in range(2):  # each of the two copies of a position has had one
+        for message in client.ask("$JS.API.CONSUMER.MSG.NEXT.S.C", {"batch": 3}):
+            client.publish(message.reply, b"+ACK")
+        driver.advance(5 * SECOND)
+    return client
 
 
 def _flip(disk: SimulatedDisk, driver: Driver, seq: int) -> None:
@@ -79,7 +104,9 @@ def test_a_pass_begins_after_a_while_and_takes_the_time_that_its_rate_allows(
     assert scrub.read_bytes - before <= RATE + 2 * 250
     assert scrub.last_pass == 0
     driver.advance(PASS_EVERY - 2 * SECOND)
-    assert scrub.pass_read >= scrub.pass_bytes == sum(one.records_end for one in _closed(driver))
+    blocks = driver.js.streams["S"].log.blocks
+    assert len(blocks) > len(_closed(driver)) > 1
+    assert scrub.pass_read >= scrub.pass_bytes == sum(one.records_end for one in blocks)
     assert (scrub.last_pass - begun) >= (scrub.pass_read - 2 * 250) * SECOND // RATE
     assert scrub.progress == 1
     assert driver.js.problems == []
@@ -244,18 +271,178 @@ def test_many_streams_with_nothing_to_read_are_passed_over_in_several_turns(
     assert scrub.last_pass
 
 
+def test_damage_in_the_segment_that_is_written_to_is_found(disk: SimulatedDisk) -> None:
+    driver = _started(disk)
+    _stored(driver)
+    last = driver.js.streams["S"].log.last_seq
+    _flip(disk, driver, last - 1)
+    _after_a_pass(driver)
+    (problem,) = driver.js.problems
+    assert f"where message {last - 1} is or was" in problem
+    assert driver.client().store("s.0")["seq"] == last + 1
+
+
+def test_the_end_of_the_segment_that_is_written_to_is_read_as_far_as_messages_go(
+    disk: SimulatedDisk,
+) -> None:
+    driver = _started(disk)
+    _stored(driver)
+    last = driver.js.streams["S"].log.last_seq
+    _flip(disk, driver, last)
+    _after_a_pass(driver)
+    (problem,) = driver.js.problems
+    assert f"where message {last} is or was" in problem
+
+
+def test_what_is_not_durable_yet_is_not_read(disk: SimulatedDisk) -> None:
+    driver = _started(disk)
+    client = _stored(driver, 3)
+    driver.runner.hold()
+    client.publish("s.0", b"on its way")
+    log: Any = driver.js.streams["S"].log
+    (segment,) = log.blocks
+    assert HEADER_SIZE < log.durable_end(segment) < segment.records_end
+    driver.runner.release()
+    driver.finish()
+    assert log.durable_end(segment) == segment.records_end
+
+
+COPIES = ("meta", "end", "consumers/C/meta", "consumers/C/state")
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+@pytest.mark.parametrize("name", COPIES)
+def test_a_damaged_copy_of_a_configuration_or_position_is_found(
+    name: str, slot: int, disk: SimulatedDisk
+) -> None:
+    driver = _started(disk)
+    _stored_and_read(driver)
+    (path,) = (one for one in disk.files() if one.endswith(f"/S/{name}.{slot}"))
+    disk.flip(path, 8 * 30)
+    before = disk.read(path)
+    driver.advance(FIRST_AFTER - 60 * SECOND)
+    client = driver.client()
+    client.subscribe(ADVISORY, 9)
+    _after_a_pass(driver)
+    (problem,) = driver.js.problems
+    assert "stream '$G > S': the scrub found damage in " in problem
+    assert f"{path}: it is damaged" in problem
+    (advisory,) = (one.json() for one in client.take() if one.subject == ADVISORY)
+    assert advisory["reason"] == f"{name}.{slot}: it is damaged"
+    assert disk.read(path) == before
+    disk.flip(path, 8 * 30)
+    _after_a_pass(driver)
+    assert driver.js.problems == []
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_that_is_missing_or_older_than_it_was_is_found(
+    name: str, disk: SimulatedDisk
+) -> None:
+    driver = _started(disk)
+    client = _stored_and_read(driver)
+    (path,) = (one for one in disk.files() if one.endswith(f"/S/{name}.1"))
+    content = disk.read(path)
+    client.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>", "t"]})
+    made = {"durable_name": "C", "ack_policy": "explicit", "description": "new"}
+    client.api("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": made})
+    for _ in range(3):
+        client.store("t")
+        for message in client.ask("$JS.API.CONSUMER.MSG.NEXT.S.C", {"batch": 3}):
+            client.publish(message.reply, b"+ACK")
+        driver.advance(5 * SECOND)
+    assert disk.read(path) != content
+    disk.overwrite(path, 0, content)
+    _after_a_pass(driver)
+    (problem,) = driver.js.problems
+    assert f"{path}: it " in problem
+    disk.lose(path)
+    _after_a_pass(driver)
+    (problem,) = driver.js.problems
+    assert f"{path}: it is missing" in problem
+
+
+def test_the_next_content_of_a_copy_ends_the_report(disk: SimulatedDisk) -> None:
+    driver = _started(disk)
+    _stored_and_read(driver)
+    (path,) = (one for one in disk.files() if one.endswith("/S/meta.0"))
+    disk.flip(path, 8 * 30)
+    _after_a_pass(driver)
+    assert len(driver.js.problems) == 1
+    driver.client().api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>", "t"]})
+    _after_a_pass(driver)
+    assert driver.js.problems == []
+
+
+def test_damaged_copies_go_with_their_consumer(disk: SimulatedDisk) -> None:
+    driver = _started(disk)
+    _stored_and_read(driver)
+    (path,) = (one for one in disk.files() if one.endswith("/C/state.0"))
+    disk.flip(path, 8 * 30)
+    _after_a_pass(driver)
+    assert len(driver.js.problems) == 1
+    driver.client().api("CONSUMER.DELETE.S.C")
+    _after_a_pass(driver)
+    assert driver.js.problems == []
+
+
+@pytest.mark.parametrize("at", [10, 4096 + 10, 8192 + 10, 8192 + 500])
+def test_damage_in_the_file_of_the_commit_log_that_is_written_to_is_found(
+    at: int, disk: SimulatedDisk
+) -> None:
+    driver = _started(disk)
+    _stored_and_read(driver)
+    disk.flip("store/commit-log/0.log", 8 * at)
+    _after_a_pass(driver)
+    (problem,) = driver.js.problems
+    assert "the scrub found damage in store/commit-log/0.log: " in problem
+    disk.flip("store/commit-log/0.log", 8 * at)
+    driver.client().store("s.0")
+    _after_a_pass(driver)
+    assert driver.js.problems == []
+    assert _scrub(driver).damaged == {}
+
+
+def test_a_file_of_the_commit_log_that_is_begun_anew_is_damaged_no_more(
+    disk: SimulatedDisk,
+) -> None:
+    driver = _started(disk)
+    _stored_and_read(driver)
+    disk.flip("store/commit-log/0.log", 8 * 8202)
+    _after_a_pass(driver)
+    assert len(driver.js.problems) == 1
+    driver.client().api("STREAM.MSG.DELETE.S", {"seq": 3})  # the log keeps no copy of it
+    _after_a_pass(driver)
+    assert driver.js.problems == []
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_nothing_that_a_stream_lives_through_looks_like_damage(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scrubbing, "FIRST_AFTER", 1)
     monkeypatch.setattr(scrubbing, "PASS_EVERY", SECOND // 10)
-    always = functools.partial(EngineOptions, scrub_rate=10 * RATE)
+    always = functools.partial(EngineOptions, scrub_rate=1000 * RATE)
     monkeypatch.setattr(driving, "EngineOptions", always)
+    said: list[str] = []
+    say = Scrub._say
+
+    def noting(scrub: Scrub, key: scrubbing.Key, told: Reports, text: str) -> bool:
+        said.append(text)
+        return say(scrub, key, told, text)
+
+    monkeypatch.setattr(Scrub, "_say", noting)
     life = Simulation(seed)
-    read = 0
     for _ in range(40):
-        life.run(steps=10)
-        assert [one for one in life.driver.js.problems if "scrub" in one] == []
-        read += _scrub(life.driver).read_bytes
-    assert read
+        life.run(steps=10)  # which ends with a crash, and a start
+        scrub = _scrub(life.driver)
+        for _ in range(10_000):  # until all that has come of it was read: some have little
+            if scrub.last_pass:
+                break
+            life.driver.advance(SECOND // 1000)
+            life.driver.runner.release()
+            life.driver.finish()
+        assert scrub.last_pass
+        assert scrub.read_bytes
+    assert [text for text in said if text] == []
+    assert len(said) > 40

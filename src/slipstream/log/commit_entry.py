@@ -19,7 +19,7 @@ known to be durable.
 import struct
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slipstream.errors import CorruptionError, StorageError
 
@@ -125,8 +125,16 @@ def encode_entry(
     return b"".join((head, crc.to_bytes(4, "little"), body)), crc
 
 
-def decode_entry(data: bytes, at: int, salt: int) -> Entry | None:
-    """The entry at `at`; None if there is no whole one."""
+def size_of_entry(data: bytes, at: int) -> int:
+    """How large the entry at `at` says that it is; `ENTRY_SIZE` if it cannot."""
+    if at + _ENTRY.size > len(data):
+        return _ENTRY.size
+    size: int = _ENTRY.unpack_from(data, at)[1]
+    return max(size, _ENTRY.size)
+
+
+def check_entry(data: bytes, at: int, salt: int) -> Entry | None:
+    """The entry at `at` without its records; None if there is no whole one."""
     if at + _ENTRY.size > len(data):
         return None
     magic, size, index, floor, durable, _, previous, crc = _ENTRY.unpack_from(data, at)
@@ -135,11 +143,19 @@ def decode_entry(data: bytes, at: int, salt: int) -> Entry | None:
     start = at + _ENTRY.size
     if zlib.crc32(data[start : at + size], zlib.crc32(data[at : start - 4], salt)) != crc:
         return None
+    return Entry(index, floor, durable, previous, [], crc, size)
+
+
+def decode_entry(data: bytes, at: int, salt: int) -> Entry | None:
+    """The entry at `at`; None if there is no whole one."""
+    entry = check_entry(data, at, salt)
+    if entry is None:
+        return None
     try:
-        records = _decode_records(data[start : at + size])
+        records = _decode_records(data[at + _ENTRY.size : at + entry.size])
     except (CorruptionError, struct.error, UnicodeDecodeError):
         return None
-    return Entry(index, floor, durable, previous, records, crc, size)
+    return replace(entry, records=records)
 
 
 def _decode_records(body: bytes) -> list[Record]:

@@ -45,8 +45,10 @@ from slipstream.log.commit_replay import Replay, replay
 from slipstream.log.disk import Disk, File
 from slipstream.log.durability import Done, Touched, call_all, is_final
 from slipstream.log.log_place import DIRECTORY
+from slipstream.log.scrub import CommitLogScrub
 from slipstream.log.segment_bytes import BatchCopy, Reference
 
+_FILES = ("0.log", "1.log")
 FILE_BYTES = 16 * 1024 * 1024  # after which the other file is turned to
 ROOM_MIN = 256 * 1024  # bytes that each file has from the beginning, also on a disk that fills up
 PATH_BYTES_MAX = 4096  # of a path with what stands before it
@@ -178,6 +180,8 @@ class EntryBatch:
         self.copy: BatchCopy | None = None  # there is none: it is in the log
         self.carried = False
         self.finished = False
+        self.salt = 0  # of the file ...
+        self.end = 0  # ... and where the entry ends in it
         self._file = file
 
     def run(self) -> None:
@@ -214,6 +218,7 @@ class CommitLog:
         self._salt = 0  # of that one
         self._version = VERSION  # ... which says what it may have
         self._size = 0  # ... bytes used
+        self._synced = 0  # ... of which so many are known to be durable
         self._other_last = 0  # index of the last entry in the other one
         self._index = 0  # of the last entry
         self._crc = 0  # ... its checksum
@@ -247,7 +252,7 @@ class CommitLog:
     def open(self) -> Replay:
         """Read what is there. Blocks. Raises OSError, `StorageError`, `CorruptionError`."""
         self._disk.makedirs(self._directory)
-        paths = [f"{self._directory}/{name}" for name in ("0.log", "1.log")]
+        paths = [f"{self._directory}/{name}" for name in _FILES]
         self._files = [self._disk.open(path) for path in paths]
         for file in self._files:
             file.hold()
@@ -556,6 +561,7 @@ class CommitLog:
             self._changed = self._index
         self._size += len(head) + len(data)
         batch = EntryBatch(self._index, floor, changes, waiting, file)
+        batch.salt, batch.end = self._salt, self._size
         try:
             file.append(head + data)
         except (OSError, StorageError) as error:
@@ -604,6 +610,8 @@ class CommitLog:
             call_all(batch.done, error)
             return
         self._durable = batch.index
+        if batch.salt == self._salt:
+            self._synced = batch.end
         self._floor = batch.floor
         if self._empties and self._is_other_free():
             self._empties = not self._empty(self._files[1 - self._active])
@@ -682,10 +690,24 @@ class CommitLog:
         self._files[self._active].rewind()
         self._salt = self._new_salt()
         self._version = VERSION
-        self._size = 0
+        self._size = self._synced = 0
 
     def _new_salt(self) -> int:
         return int.from_bytes(self._disk.random_bytes(4), "little")
+
+    # -- reading again ---------------------------------------------------------------------------
+
+    def scrub(self) -> CommitLogScrub | None:
+        """The file that is written to, as far as it is known to be durable, to be read again. The
+        other one holds nothing that is needed, but for the time until a checkpoint has ended."""
+        if self.failed or not self._synced:
+            return None
+        path = f"{self._directory}/{_FILES[self._active]}"
+        return CommitLogScrub(self._files[self._active], path, self._salt, self._synced)
+
+    def is_as_it_was(self, scrub: CommitLogScrub) -> bool:
+        """Whether the file that was read again has not been begun anew meanwhile."""
+        return not self.failed and scrub.salt == self._salt
 
     # -- checkpoints -----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from slipstream.errors import StorageError
 from slipstream.log.open_files import OpenFiles
-from slipstream.log.os_file import Buffers, OsFile, full_or
+from slipstream.log.os_file import Buffers, OsFile, forget, full_or
 
 SYNCED_EACH_MAX = 16  # files that are synced one by one
 
@@ -85,6 +85,9 @@ class Disk(Protocol):
 
     def read(self, path: str) -> bytes:
         """A whole file."""
+
+    def read_stored(self, path: str) -> bytes:
+        """A whole file, read from the device and not from the system's cache."""
 
     def mkdir(self, path: str) -> None:
         """Create a directory. Raises `DiskFullError` or OSError."""
@@ -161,6 +164,13 @@ class OsDisk:
     def read(self, path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
+
+    def read_stored(self, path: str) -> bytes:
+        with open(path, "rb", buffering=0) as file:
+            forget(file.fileno(), 0, 0)
+            data = file.readall()
+            forget(file.fileno(), 0, 0)
+            return data
 
     def mkdir(self, path: str) -> None:
         try:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from slipstream.errors import CorruptionError, StorageError
 from slipstream.log.applying import Applying
+from slipstream.log.scrub import TwoCopies
 from slipstream.log.segment import SEQUENCE_MAX
 
 _VERSION = 1
@@ -25,7 +26,7 @@ _GAP = struct.Struct("<QQ")
 _ROOM = 512  # bytes: what is no longer than the one before fits on a full disk
 
 
-class Copies(Protocol):
+class Copies(TwoCopies, Protocol):
     """Small content in two copies, such as `stream_store.TwinFile`."""
 
     path: str

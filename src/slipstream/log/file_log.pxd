@@ -45,7 +45,7 @@ cdef class FileLog(Log):
     cdef tuple _proven
     cdef tuple _closed_at
     cdef unsigned long long _durable_first
-    cdef object _copies
+    cdef public object copies
     cdef public object applying
     cdef public bint looks_ahead
     cdef object _spare

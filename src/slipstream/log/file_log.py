@@ -123,7 +123,7 @@ class FileLog(Log):
         self._proven = (0, 0)  # ... which is durable itself
         self._closed_at = (0, 0)  # where the segment before the active one ends
         self._durable_first = self.first_seq  # what lies below was removed durably
-        self._copies = copies  # keeps where the log ends
+        self.copies = copies  # keeps where the log ends
         self.applying = Applying()  # where its jobs say to which files they write
         self._end_due = False  # segments have come or gone: it is to be kept durably
         self._saved = b""  # what was kept last
@@ -608,6 +608,13 @@ class FileLog(Log):
             self._end_due = False
             self._keep_end(True, batch.emptied)
 
+    def durable_end(self, segment: Segment) -> _int:
+        """How many bytes of a segment a sync has covered; a batch ends there."""
+        base, size = self._durable
+        if segment.footed or segment.base < base:  # a footer follows the sync
+            return segment.records_end
+        return size if segment.base == base else 0
+
     def owes_removals(self) -> bool:
         return bool(self._removed_ranges) or self.first_seq > self._recorded_first
 
@@ -619,10 +626,10 @@ class FileLog(Log):
 
     def recall_end(self) -> EndRecord | None:
         """What was kept; None for nothing that can be read."""
-        if self._copies is None:
+        if self.copies is None:
             return None
         try:
-            self._saved = self._copies.load()
+            self._saved = self.copies.load()
             return EndRecord.decode(self._saved)
         except (CorruptionError, OSError):
             self._saved = b""
@@ -630,7 +637,7 @@ class FileLog(Log):
 
     def keep_end_later(self) -> None:
         """Where the log ends is to be kept, by `save_end`."""
-        self.end_moved = self._copies is not None
+        self.end_moved = self.copies is not None
 
     def save_end(self) -> None:
         """Have it kept, by a job, where the log ends now. It need not be durable at once."""
@@ -653,13 +660,13 @@ class FileLog(Log):
             else:
                 self._emptied += emptied
 
-        if self._copies is None:
+        if self.copies is None:
             done(None)
             return
         content = self._end().encode()
         if emptied or content != self._saved:
             self._saved = content if sync else b""
-            self._jobs.append(EndJob(self._copies, self.applying, content, sync, done))
+            self._jobs.append(EndJob(self.copies, self.applying, content, sync, done))
 
     def _unlink(self, paths: list[str]) -> None:
         """Have files removed in which nothing lives, once nobody reads the log as it was."""
@@ -942,8 +949,8 @@ class FileLog(Log):
         self._release()
         self.blocks.clear()
         self.failed = "the log was deleted"
-        if self._copies is not None:
-            self._copies.retire()
+        if self.copies is not None:
+            self.copies.retire()
 
 
 def end_of(segment: Segment) -> _int:

@@ -32,6 +32,13 @@ RESERVE_STEP_MAX = 8 * 1024 * 1024
 UNRESERVED_STEP = 1024 * 1024
 
 
+def forget(fd: int, offset: int, size: int) -> None:
+    """Have the page cache drop what it has of these bytes of a file, all that follow if `size` is
+    0; what waits to be written stays."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, offset, size, os.POSIX_FADV_DONTNEED)
+
+
 def full_or(error: OSError, what: str) -> Exception:
     """`DiskFullError` if that is what happened, else `error` as it is."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -404,17 +411,12 @@ class OsFile:
         """Read what is synced from the device; the page cache does not keep it."""
         self._begin()
         try:
-            self._forget(offset, size)
+            forget(self._fd, offset, size)
             data = os.pread(self._fd, size, offset)
-            self._forget(offset, size)
+            forget(self._fd, offset, size)
             return data
         finally:
             self._end()
-
-    def _forget(self, offset: int, size: int) -> None:
-        """Have the page cache drop what it has of these bytes; what waits to be written stays."""
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_DONTNEED)
 
     def size(self) -> int:
         """Where `append` writes next. After it there may be zeros that were reserved."""

@@ -1,14 +1,19 @@
-"""Reading a closed segment again, a piece at a time, to find what a disk has changed since.
+"""Reading again what is stored, a piece at a time, to find what a disk has changed since.
 
-Every record's checksum is computed anew, then the checksums of the footer, and their numbers are
-compared. It changes nothing, and remembers nothing of what it reads: the pieces come from the
-device, not from the page cache, and do not stay there.
+Of a segment every record's checksum is computed anew; of a closed one then the checksums of the
+footer, and their numbers are compared. Of one without a footer, such as the one that is written to,
+what is durable is read. Of the commit log the file that is written to is read as far as that, and
+small content in two copies is compared with what was written. All of it changes nothing, and
+remembers nothing of what it reads: the pieces come from the device, not from the page cache, and do
+not stay there.
 """
 
 import errno
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from slipstream.errors import CorruptionError
+from slipstream.errors import CorruptionError, StorageError
+from slipstream.log.commit_entry import HEAD_SIZE, Head, check_entry, size_of_entry
 from slipstream.log.damage import kept_aside
 from slipstream.log.disk import Disk, File
 from slipstream.log.record import (
@@ -23,6 +28,8 @@ from slipstream.log.record import (
 from slipstream.log.segment import HEADER_SIZE, Segment, check_columns, decode_header, read_footer
 
 PIECE_BYTES = 256 * 1024  # read at a time; its records hold up other threads for half a millisecond
+COPIES_AT_ONCE = 32  # small files that are read at a time ...
+COPY_BYTES_MIN = 4096  # ... each of which is as much work as so many bytes, at the least
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,8 @@ class Hole:
 
 @dataclass(slots=True)
 class SegmentScrub:
-    """One segment on its way through the scrub; `read` may run on any thread."""
+    """One segment on its way through the scrub, up to its byte `records_end`; `read` may run on any
+    thread."""
 
     disk: Disk
     directory: str  # of the log
@@ -56,6 +64,8 @@ class SegmentScrub:
     format: int
     records_end: int
     path: str
+    footed: bool = True
+    places: int = 0  # that are known of one without a footer
     at: int = 0  # read so far, in bytes
     holes: list[Hole] = field(default_factory=list)
     is_known: bool = False  # some of it is damage that was set aside before
@@ -65,8 +75,11 @@ class SegmentScrub:
     _messages: int = 0
 
     @staticmethod
-    def of(disk: Disk, directory: str, file: File, segment: Segment) -> "SegmentScrub":
-        """Of a closed segment with a footer, whose file is open."""
+    def of(
+        disk: Disk, directory: str, file: File, segment: Segment, end: int, places: int
+    ) -> "SegmentScrub":
+        """Of a segment whose file is open. It is read to its byte `end`, a batch's; one without a
+        footer has so many places until there."""
         return SegmentScrub(
             disk,
             directory,
@@ -74,8 +87,10 @@ class SegmentScrub:
             segment.base,
             segment.salt,
             segment.format,
-            segment.records_end,
+            end,
             segment.path,
+            segment.footed,
+            places,
         )
 
     @property
@@ -84,14 +99,15 @@ class SegmentScrub:
         return self.at >= self.records_end or self.problem != ""
 
     def read(self) -> None:
-        """Read the next piece, and after the last one the footer. Blocks; raises OSError."""
+        """Read the next piece, and after the last one the footer, if there is one. Blocks; raises
+        OSError."""
         self.took = 0
         try:
             if self.at < HEADER_SIZE:
                 self._read_header()
             if not self.problem:
                 self._read_piece()
-            if self.at >= self.records_end and not self.problem:
+            if self.footed and self.at >= self.records_end and not self.problem:
                 self._read_footer()
         except OSError as error:
             if error.errno != errno.EIO:
@@ -154,7 +170,9 @@ class SegmentScrub:
         return end
 
     def _place_end(self) -> int:
-        """How many places the footer knows; 0 if it cannot be read."""
+        """How many places there are; 0 if the footer cannot be read that knows it."""
+        if not self.footed:
+            return self.places
         try:
             return read_footer(self.file, self._as_segment()).places
         except CorruptionError:
@@ -209,3 +227,128 @@ class SegmentScrub:
         if len(self.holes) > 3:
             found.append(f"{len(self.holes) - 3} more places")
         return "; ".join([*found, *([self.problem] if self.problem else [])])
+
+
+@dataclass(slots=True)
+class Recheck:
+    """How copies were found when they were read again."""
+
+    sizes: list[int] = field(default_factory=list)  # of the files, in bytes
+    faults: dict[str, str] = field(default_factory=dict)  # by path; "" for none
+
+
+class TwoCopies(Protocol):
+    """Small content in two files."""
+
+    path: str  # of both, without what tells them apart
+    retired: bool  # what it was for is deleted, and the files with it
+
+    def recheck(self) -> Recheck:
+        """Read the copies again from the device, to compare them with what was written. Blocks, on
+        the thread that writes them; raises OSError."""
+
+
+@dataclass(slots=True)
+class CopiesScrub:
+    """Small files on their way through the scrub; `read` runs on the thread that writes them."""
+
+    files: list[TwoCopies]
+    at: int = 0
+    took: int = 0  # bytes, by the last `read`; each file counts as some
+    found: list[tuple[TwoCopies, Recheck]] = field(default_factory=list)  # by the last `read`
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of them were read."""
+        return self.at >= len(self.files)
+
+    def read(self) -> None:
+        """Read some. Blocks; raises OSError."""
+        self.took = 0
+        self.found = []
+        some = self.files[self.at : self.at + COPIES_AT_ONCE]
+        self.at += len(some)
+        for file in some:
+            if not file.retired:
+                found = file.recheck()
+                self.took += sum(max(size, COPY_BYTES_MIN) for size in found.sizes)
+                self.found.append((file, found))
+
+
+@dataclass(slots=True)
+class CommitLogScrub:
+    """The file of the commit log that is written to on its way through the scrub, up to `end`;
+    `read` may run on any thread."""
+
+    file: File
+    path: str
+    salt: int
+    end: int
+    at: int = 0
+    took: int = 0  # bytes, by the last `read`
+    problem: str = ""
+    _index: int = 0  # of the entry before
+    _crc: int = 0  # ... its checksum
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of it was read."""
+        return self.at >= self.end or self.problem != ""
+
+    def read(self) -> None:
+        """Read the next piece. Blocks; raises OSError."""
+        self.took = 0
+        try:
+            if self.at < HEAD_SIZE:
+                self._read_head()
+            if not self.problem:
+                self._read_entries()
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            self.problem = f"the disk does not read it near byte {self.at}: {error.strerror}"
+        except CorruptionError as error:
+            self.problem = str(error)
+
+    def _read_head(self) -> None:
+        data = self._bytes(HEAD_SIZE)
+        half = HEAD_SIZE // 2
+        for copy in (data[:half], data[half:]):
+            try:
+                head = Head.decode(copy)
+            except StorageError:  # of a later version
+                head = None
+            if head is None or head.salt != self.salt:
+                self.problem = "its head is damaged"
+            else:
+                self._index = head.first - 1
+        self.at = HEAD_SIZE
+
+    def _read_entries(self) -> None:
+        data = self._bytes(PIECE_BYTES)
+        at = 0
+        while at < len(data):
+            entry = check_entry(data, at, self.salt)
+            follows = entry is not None and entry.index == self._index + 1
+            if entry is not None and follows and self._crc in (0, entry.previous):
+                self._index, self._crc = entry.index, entry.crc
+                at += entry.size
+                continue
+            size = size_of_entry(data, at)
+            if entry is None and len(data) < at + size <= self.end - self.at:
+                if at:
+                    break  # the next piece begins with it
+                data = self._bytes(size)
+                continue
+            self.problem = f"the entry at byte {self.at + at} is damaged"
+            return
+        self.at += at
+
+    def _bytes(self, size: int) -> bytes:
+        wanted = min(size, self.end - self.at)
+        data = self.file.pread_stored(self.at, wanted)
+        self.took += len(data)
+        if len(data) < wanted:
+            end = self.at + len(data)
+            raise CorruptionError(f"it ends at byte {end}; its entries go to {self.end}")
+        return data

@@ -48,6 +48,7 @@ from slipstream.log.durability import Touched
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.log_place import place_log
 from slipstream.log.recovery import is_unused, open_log
+from slipstream.log.scrub import Recheck
 from slipstream.log.segment_bytes import Reference, UnwrittenSegment
 
 _MAGIC = b"SLIPMETA"
@@ -76,6 +77,7 @@ class TwinFile:
         self._synced = True  # whether it is durable; if not, the other slot is
         self._unsure = False  # it was read, and may be in the system's memory alone
         self._named: set[int] = set()  # slots whose names are durable
+        self._stands: dict[int, int] = {}  # slots that should be whole, and what they should have
         self.retired = False  # what it was for is deleted
         self.damaged = ""  # what `load` found wrong with a copy that no crash can have torn
         self.torn = ""  # what it found wrong where a crash may have done that
@@ -123,8 +125,14 @@ class TwinFile:
         elif other.fault and best.generation > 1:  # the first content ever has one copy
             self.torn = f"the copy {other.name} is {other.fault}"
         self._generation, self._slot = best.generation & ~_CLOSED, best.slot
+        self._stands = {copy.slot: copy.generation for copy in copies if not copy.fault}
         self._unsure = True
         return best.content
+
+    def recheck(self) -> Recheck:
+        """Read the copies again from the device, to compare them with what was written. Blocks, on
+        the thread that writes them; raises OSError."""
+        return _recheck(self._disk, self.path, self._stands)
 
     def apply(self, content: bytes, touched: Touched) -> None:
         """Replace the content. Blocks; raises OSError, `StorageError`."""
@@ -147,6 +155,7 @@ class TwinFile:
     def forgotten(self, _error: Exception) -> None:
         """What was applied last could not be synced."""
         self.written = 0
+        self._stands.pop(self._slot, None)
 
     def save(self, content: bytes, sync: bool) -> None:
         """Replace the content. With `sync` it survives a power failure from then on; blocks.
@@ -188,6 +197,7 @@ class TwinFile:
 
     def _write(self, slot: int, packed: bytes, sync: bool) -> None:
         """Replace what a slot holds; with `sync` durably, under its name."""
+        self._stands.pop(slot, None)  # a write that fails may leave a part of it
         file = self._disk.open(_slot(self.path, slot))
         try:
             if len(packed) <= file.size():
@@ -204,6 +214,7 @@ class TwinFile:
         if sync and slot not in self._named:
             self._disk.sync_dir(os.path.dirname(self.path))
             self._named.add(slot)
+        self._stands[slot] = _generation_of(packed)
 
 
 class ConfigurationFile:
@@ -228,6 +239,7 @@ class ConfigurationFile:
         self.damaged = ""  # what is wrong with the second copy, the first one being whole
         # Whether the copies differ, or are of an earlier version, in which either may be newer.
         self.is_stale = False
+        self._stands: dict[int, int] = {}  # slots that should be whole, and what they should have
 
     def retire(self) -> None:
         """Write no more."""
@@ -260,9 +272,15 @@ class ConfigurationFile:
             self.damaged = f"the copy {second.name} is damaged"
         self._generation = best.generation
         self.content = best.content
+        self._stands = {copy.slot: copy.generation for copy in copies if not copy.fault}
         same = second.content == best.content and first.in_order
         self.is_stale = not self.doubt and not same  # else the copies are evidence of damage
         return best.content
+
+    def recheck(self) -> Recheck:
+        """Read the copies again from the device, to compare them with what was written. Blocks, on
+        the thread that writes them; raises OSError."""
+        return _recheck(self._disk, self.path, self._stands)
 
     def create(self, content: bytes, path: str) -> None:
         """Write both copies at `path`, durably, from where they are to be renamed with their
@@ -289,11 +307,13 @@ class ConfigurationFile:
             name = _slot(self.path, slot)
             try:
                 write_file(self._disk, name + _STAGED, packed, sync=False)
+                self._stands.pop(slot, None)
                 self._disk.rename(name + _STAGED, name)
             except (OSError, StorageError):
                 self._clean_up(name + _STAGED)
                 raise
             touched.files[name] = None
+            self._stands[slot] = self._generation + 1
         self._generation += 1
         self.content = content
 
@@ -307,6 +327,7 @@ class ConfigurationFile:
     def forgotten(self, _error: Exception) -> None:
         """What was applied last could not be synced."""
         self.written = 0
+        self._stands = {}
 
     def _clean_up(self, name: str) -> None:
         try:
@@ -332,20 +353,22 @@ class _Copy:
     generation: int = 0
     content: bytes = b""
     in_order: bool = False  # the first copy is written before the second one
+    size: int = 0  # of the file
 
 
-def _read_copy(disk: Disk, path: str, slot: int) -> _Copy:
+def _read_copy(disk: Disk, path: str, slot: int, from_device: bool = False) -> _Copy:
     name = _slot(path, slot)
     copy = _Copy(slot, os.path.basename(name))
     if not disk.exists(name):
         copy.fault = "missing"
         return copy
     try:
-        data = disk.read(name)
+        data = disk.read_stored(name) if from_device else disk.read(name)
     except OSError as error:
         if error.errno != errno.EIO:
             raise
         data = b""  # a bad sector
+    copy.size = len(data)
     found = _unpack(data)
     if found is None:
         copy.fault = "damaged"
@@ -353,6 +376,22 @@ def _read_copy(disk: Disk, path: str, slot: int) -> _Copy:
         copy.generation, copy.content = found
         copy.in_order = data.startswith(_FIRST_MAGIC)
     return copy
+
+
+def _recheck(disk: Disk, path: str, stands: dict[int, int]) -> Recheck:
+    """Compare copies with the generations that they should have, by slot."""
+    found = Recheck()
+    for slot, generation in list(stands.items()):
+        copy = _read_copy(disk, path, slot, from_device=True)
+        found.sizes.append(copy.size)
+        if copy.fault:
+            fault = f"it is {copy.fault}"
+        elif copy.generation != generation:
+            fault = "it does not have what was written last"
+        else:
+            fault = ""
+        found.faults[_slot(path, slot)] = fault
+    return found
 
 
 def _newest(copies: list[_Copy]) -> _Copy | None:
@@ -366,6 +405,11 @@ def _pack(generation: int, content: bytes, magic: bytes = _MAGIC) -> bytes:
     return magic + number + crc.to_bytes(4, "little") + len(content).to_bytes(4, "little") + content
 
 
+def _generation_of(packed: bytes) -> int:
+    """The generation, with its mark, of what `_pack` has made."""
+    return int.from_bytes(packed[8:16], "little")
+
+
 def _unpack(data: bytes) -> tuple[int, bytes] | None:
     if data[:8] not in (_MAGIC, _FIRST_MAGIC):
         return None
@@ -375,7 +419,7 @@ def _unpack(data: bytes) -> tuple[int, bytes] | None:
         return None
     if zlib.crc32(content, zlib.crc32(data[8:16])) != int.from_bytes(data[16:20], "little"):
         return None
-    return int.from_bytes(data[8:16], "little"), content
+    return _generation_of(data), content
 
 
 def _check_free(disk: Disk, path: str) -> None:

@@ -1,23 +1,25 @@
 """The scrub: while the server runs, what is stored is read again, slowly, to find what a disk has
 changed since.
 
-A pass goes through the closed segments of all streams in files, in an order that chance decides, so
-that servers that are often started anew do not always read the same ones. It reads a piece, beside
-the batches, and then waits until the rate allows the next. What it finds is reported as recovery
-does: in the log, in `/healthz` and by an advisory. Nothing is changed: the copies that one has are
-for an operator to choose from, and who reads a damaged message counts it as lost then, as ever.
+A pass goes through all streams in files, in an order that chance decides, so that servers that are
+often started anew do not always read the same ones: through their segments, as far as these are
+durable, and the copies of their configurations and positions. The commit log comes last. It reads a
+piece, beside the batches, and then waits until the rate allows the next. What it finds is reported
+as recovery does: in the log, in `/healthz` and by an advisory. Nothing is changed: the copies that
+one has are for an operator to choose from, and who reads a damaged message counts it as lost then,
+as ever.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from slipstream.engine.commit.state_commit import Reports
 from slipstream.engine.loop.timers import Timer
 from slipstream.engine.session.host import Host
-from slipstream.engine.stream.owner import Owner
 from slipstream.engine.stream.stream import Stream
-from slipstream.log.file_log import FileLog
-from slipstream.log.scrub import SegmentScrub
+from slipstream.log.file_log import FileLog, end_of
+from slipstream.log.scrub import CommitLogScrub, CopiesScrub, SegmentScrub, TwoCopies
 from slipstream.log.segment import Segment
 from slipstream.model.durations import SECOND
 
@@ -25,21 +27,27 @@ FIRST_AFTER = 600 * SECOND  # a server that was just started has other things to
 PASS_EVERY = 24 * 60 * 60 * SECOND  # a pass begins at most so often
 STEPS_MAX = 1000  # over streams and segments with nothing to read, in one turn,
 BREATH = SECOND // 1000  # and then others have theirs
+SEE = "; nothing was changed: see docs/storage.md"
+COMMIT_LOG = ("", "", "")  # as a key
+
+Reading = SegmentScrub | CopiesScrub | CommitLogScrub
+# What may be damaged: account, stream, and a segment's base or the path of a small file.
+Key = tuple[str, str, int | str]
 
 
 @dataclass(slots=True)
 class _Piece:
-    """Reads a piece of a segment; a job that runs beside the batches."""
+    """Reads a piece; a job that runs beside the batches."""
 
     scrub: "Scrub"
     began: int  # ns since the epoch
-    segment: SegmentScrub
+    reading: Reading
     error: OSError | None = None
 
     def run(self) -> None:
         """Read, on any thread. Never raises."""
         try:
-            self.segment.read()
+            self.reading.read()
         except OSError as error:
             self.error = error
 
@@ -63,16 +71,17 @@ class Scrub:
         self._waiting: list[Stream] = []
         self._stream: Stream | None = None
         self._segment: Segment | None = None  # of it, that is being read
-        self._current: SegmentScrub | None = None
-        self._opened = False  # by this scrub
+        self._current: Reading | None = None
+        self._opened = False  # the segment's file, by this scrub
         self._last_base = 0  # of the stream's segments that this pass has read
+        self._owes_copies = False  # of the stream
+        self._owes_log = False
         self._pass_began = 0
         self.read_bytes = 0  # ever
         self.pass_bytes = 0  # that the pass under way is to read, as it looked when it began ...
         self.pass_read = 0  # ... and has read
         self.last_pass = 0  # when one ended that has read all, in ns since the epoch; 0: never
-        # Segments that are damaged, by account, stream and base: whose they are, what was said.
-        self.damaged: dict[tuple[str, str, int], tuple[Owner, str]] = {}
+        self.damaged: dict[Key, tuple[Reports, str]] = {}  # who was told of it, and what
 
     def start(self) -> None:
         """Begin the first pass after a while."""
@@ -110,17 +119,17 @@ class Scrub:
             if isinstance(stream.log, FileLog)
         ]
         self._engine.random.shuffle(self._waiting)
+        self._owes_log = True
         self.pass_read = 0
         self.pass_bytes = sum(
-            segment.records_end
+            stream.log.durable_end(segment)
             for stream in self._waiting
             for segment in stream.log.blocks
-            if segment.footed
         )
         self._go_on()
 
     def _go_on(self) -> None:
-        """Read the next piece: of this segment, of the next one, of the next stream."""
+        """Read the next piece: of this segment, of the next one, of the next stream, of the log."""
         if self._is_stopped:
             return
         if self._current is None:
@@ -134,8 +143,8 @@ class Scrub:
             self._end()
 
     def _open_next(self) -> None:
-        """Have a segment that is to be read, unless one has to look for it for too long; after the
-        last one there is no stream either."""
+        """Have something that is to be read, unless one has to look for it for too long; after the
+        last of it there is no stream either."""
         for _ in range(STEPS_MAX):
             stream = self._stream
             if stream is not None and not stream.closed:
@@ -143,40 +152,88 @@ class Scrub:
                 at = bisect_right(blocks, self._last_base, key=_base)
                 if at < len(blocks):
                     self._last_base = blocks[at].base
-                    if blocks[at].footed and self._open(stream, blocks[at]):
+                    if self._open(stream, blocks[at]):
                         return
                     continue
+                if self._owes_copies:
+                    self._owes_copies = False
+                    self._current = CopiesScrub(_copies(stream))
+                    return
             self._stream = self._waiting.pop() if self._waiting else None
             self._last_base = 0
+            self._owes_copies = True
             if self._stream is None:
+                self._open_log()
                 return
 
+    def _open_log(self) -> None:
+        """Begin with the commit log, once in a pass."""
+        state = self._engine.state
+        if state is None or not self._owes_log:
+            return
+        self._owes_log = False
+        self._current = state.log.scrub()
+        if self._current is None and COMMIT_LOG in self.damaged:  # it is being begun anew
+            self._resolve(COMMIT_LOG)
+
     def _open(self, stream: Stream, segment: Segment) -> bool:
-        """Begin with a segment; False if its file cannot be opened."""
+        """Begin with a segment; False if its file cannot be opened, or nothing in it is durable."""
         log = stream.log
         assert isinstance(log, FileLog), "what is in memory is not read again"
+        end = log.durable_end(segment)
+        if not end:
+            return False
+        places = min(log.durable_seq, end_of(segment)) - segment.base + 1
         self._opened = segment.file is None
         try:
             file = log.reader.file_of(segment)
         except OSError:  # such as too many open files; the next pass tries again
             return False
         self._segment = segment
-        self._current = SegmentScrub.of(log.disk, log.directory, file, segment)
+        self._current = SegmentScrub.of(log.disk, log.directory, file, segment, end, places)
         return True
 
     def took(self, piece: _Piece) -> None:
         """A piece was read."""
         if self._is_stopped:
             return
-        found = piece.segment
+        found = piece.reading
         self.read_bytes += found.took
+        if isinstance(found, SegmentScrub):
+            self._took_segment(found, piece.error)
+        elif isinstance(found, CopiesScrub):
+            self._took_copies(found, piece.error)
+        else:
+            self._took_log(found, piece.error)
+        self._later(piece.began + found.took * SECOND // self._rate, self._go_on)
+
+    def _took_segment(self, found: SegmentScrub, error: OSError | None) -> None:
         self.pass_read += found.took
-        if not self._is_as_it_was(found) or piece.error is not None:
+        if not self._is_as_it_was(found) or error is not None:
             self._leave()  # removed or written anew meanwhile
         elif found.ended:
             self._judge(found)
             self._leave()
-        self._later(piece.began + found.took * SECOND // self._rate, self._go_on)
+
+    def _took_copies(self, found: CopiesScrub, error: OSError | None) -> None:
+        stream = self._stream
+        if stream is None or stream.closed or found.ended or error is not None:
+            self._current = None
+        if stream is None or stream.closed:
+            return
+        for file, copies in found.found:
+            for path, fault in copies.faults.items():
+                if not file.retired:  # else it went meanwhile
+                    self._judge_copy(stream, path, fault)
+
+    def _took_log(self, found: CommitLogScrub, error: OSError | None) -> None:
+        state = self._engine.state
+        if state is None or not state.log.is_as_it_was(found) or error is not None:
+            self._current = None  # begun anew meanwhile, with other bytes
+        elif found.ended:
+            self._current = None
+            text = f"the scrub found damage in {found.path}: {found.problem}" + SEE
+            self._say(COMMIT_LOG, self._engine, text if found.problem else "")
 
     def _is_as_it_was(self, found: SegmentScrub) -> bool:
         stream, segment = self._stream, self._segment
@@ -188,7 +245,8 @@ class Scrub:
             at < len(blocks)
             and blocks[at] is segment
             and segment.file is found.file
-            and segment.records_end == found.records_end
+            and stream.log.durable_end(segment) >= found.records_end
+            and not (found.footed and segment.records_end != found.records_end)
         )
 
     def _leave(self) -> None:
@@ -204,11 +262,18 @@ class Scrub:
             self._resolve(key)
         self._later(max(self._pass_began + PASS_EVERY, now + SECOND), self._begin)
 
-    def _is_there(self, account: str, stream: str, base: int) -> bool:
+    def _is_there(self, account: str, name: str, part: int | str) -> bool:
+        if (account, name, part) == COMMIT_LOG:
+            return True
         owner = self._engine.accounts.get(account)
         js = owner.jetstream if owner is not None else None
-        found = js.streams.get(stream) if js is not None else None
-        return found is not None and any(block.base == base for block in found.log.blocks)
+        stream = js.streams.get(name) if js is not None else None
+        if stream is None:
+            return False
+        if isinstance(part, int):
+            return any(block.base == part for block in stream.log.blocks)
+        path = part.rpartition(".")[0]
+        return any(file.path == path and not file.retired for file in _copies(stream))
 
     # -- what was found ----------------------------------------------------------------------------
 
@@ -220,27 +285,49 @@ class Scrub:
             found.confirm()
         except OSError:
             return  # the next pass tells
-        key = (stream.account.name, stream.name, found.base)
-        before = self.damaged.get(key)
         said = found.text()
-        if not said:
-            # Damage that somebody has run into since is counted as lost, and stays damage.
-            if before is not None and not found.is_known:
-                self._resolve(key)
-            return
-        text = (
-            f"stream '{stream.account.name} > {stream.name}': the scrub found damage in "
-            f"{found.path}: {said}; nothing was changed: see docs/storage.md"
-        )
+        # Damage that somebody has run into since is counted as lost, and stays damage.
+        if said or not found.is_known:
+            self._say_of(stream, found.base, found.path, found.path.rpartition("/")[2], said)
+
+    def _judge_copy(self, stream: Stream, path: str, fault: str) -> None:
+        """Report what is wrong with a small file of a stream, or that nothing is any more."""
+        below = path.removeprefix(stream.store.path + "/")
+        self._say_of(stream, path, path, below, fault)
+
+    def _say_of(self, stream: Stream, part: int | str, path: str, file: str, fault: str) -> None:
+        """Say of a file of a stream, which advisories call `file`, what is wrong with it."""
+        whose = f"stream '{stream.account.name} > {stream.name}'"
+        text = f"{whose}: the scrub found damage in {path}: {fault}" + SEE
+        key = (stream.account.name, stream.name, part)
+        if self._say(key, stream.js, text if fault else ""):
+            stream.js.advisories.damaged(stream.name, f"{file}: {fault}")
+
+    def _say(self, key: Key, told: Reports, text: str) -> bool:
+        """Report damage, or with "" that there is none any more. Whether that is news of damage."""
+        before = self.damaged.get(key)
         if before is not None:
             if before[1] == text:
-                return
+                return False
             self._resolve(key)
-        self.damaged[key] = (stream.js, text)
-        stream.js.problem(text)
-        file = found.path.rpartition("/")[2]
-        stream.js.advisories.damaged(stream.name, f"{file}: {said}")
+        if text:
+            self.damaged[key] = (told, text)
+            told.problem(text)
+        return text != ""
 
-    def _resolve(self, key: tuple[str, str, int]) -> None:
-        js, text = self.damaged.pop(key)
-        js.resolve(text)
+    def _resolve(self, key: Key) -> None:
+        told, text = self.damaged.pop(key)
+        told.resolve(text)
+
+
+def _copies(stream: Stream) -> list[TwoCopies]:
+    """The small files of a stream and its consumers."""
+    log = stream.log
+    assert isinstance(log, FileLog), "what is in memory is not read again"
+    found: list[TwoCopies] = [stream.store.meta, stream.store.letters]
+    if log.copies is not None:
+        found.append(log.copies)
+    for consumer in stream.every_consumer():
+        if consumer.store is not None:
+            found += [consumer.store.meta, consumer.store.state]
+    return found

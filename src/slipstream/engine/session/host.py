@@ -56,6 +56,12 @@ class Host(Protocol):
     def describe(self) -> dict[str, Any]:
         """Which server this is, as events show it."""
 
+    def problem(self, text: str) -> None:
+        """Report what an operator has to know about the store of all accounts, once."""
+
+    def resolve(self, text: str) -> None:
+        """A problem that was reported is over."""
+
     # What only the API asks for.
 
     def must_wait(self) -> bool:
