@@ -7,51 +7,61 @@ Exchanges and queues become these:
 * A queue is a durable pull consumer of one stream. The stream keeps a message as long as a queue
   waits for it: what is acknowledged is gone, and what no queue asks for is not stored.
 * A queue that goes with its owner (exclusive, auto_delete, or one that expires) is a consumer that
-  goes when nobody has asked it for a while.
+  goes when nobody has asked it for a while. It stays as long as a process that consumes it lives.
 * The bindings of an exchange are an entry of a key-value bucket.
 
 A message that a worker has taken stays its own while the worker runs, however long the task takes:
 the server is told so at intervals. After a worker's death others get it, `ack_wait` seconds later.
+A worker asks for no more messages than it may have; what comes nevertheless it gives back at once.
 
-`transport_options` may have `stream` (its name, "KOMBU"), `ack_wait` (seconds, 30),
-`transient_seconds` (after which a queue of the second kind goes when it is not used, 300),
+`transport_options` may have `stream` (its name, "KOMBU"), `ack_wait` (seconds, 30; a queue keeps
+that of the process which made it), `transient_seconds` (after which a queue of the second kind goes
+when it is not used, 300, or later if it expires later),
 `stream_fields` (more of `create_stream`, such as `num_replicas`) and `connect` (keywords of
 `slipstream.connect`). Needs the extra `kombu`.
 """
 
+import hashlib
 import json
+import logging
 import os
 import re
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from operator import methodcaller
 from queue import Empty
 from time import monotonic
 from typing import TypedDict, cast
+from urllib.parse import quote
 
 import slipstream.sync
-from slipstream.client.errors import ClientError
+from slipstream.client.errors import ClientError, MaxPayloadError
 from slipstream.client.jetstream.errors import ApiError, ConsumerNotFoundError
 from slipstream.client.kv.errors import KeyExistsError, KeyNotFoundError, RevisionMismatchError
 from slipstream.errors import Error
 from slipstream.extras import require
+from slipstream.model.durations import to_seconds
 
 require("kombu", extra="kombu")  # before the names that cannot be imported without
 
 from kombu.transport import virtual  # noqa: E402
+from kombu.transport.base import to_rabbitmq_queue_arguments  # noqa: E402
 
 DEFAULT_STREAM = "KOMBU"
 ACK_WAIT_SECONDS = 30.0
 TRANSIENT_SECONDS = 300.0
 ASK_SECONDS = 1.0  # that one request waits for a message; a queue that is cancelled has no longer
 QUEUES_MAX = 64  # that one connection asks at the same time
+NAME_MAX = 160  # characters of a name; the server takes 255
+PURGE_MANY = 500  # messages that are purged at a time
 
 Binding = tuple[str, str, str]  # routing key, pattern, queue
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_logger = logging.getLogger("slipstream.kombu")
 
 
 class _Properties(TypedDict):
@@ -66,8 +76,18 @@ class Payload(TypedDict):
 
 
 def name_of(text: str) -> str:
-    """The name of a queue or exchange as one token of a subject: other bytes are ``=xx``."""
-    return _UNSAFE.sub(lambda found: "".join(f"={byte:02x}" for byte in found[0].encode()), text)
+    """The name of a queue or exchange as one token of a subject: other bytes are ``=xx``. One that
+    would be long ends with its hash."""
+    name = _UNSAFE.sub(lambda found: "".join(f"={byte:02x}" for byte in found[0].encode()), text)
+    if len(name) <= NAME_MAX:
+        return name
+    return f"{name[: NAME_MAX - 34]}=={hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
+def expires_after(arguments: Mapping[str, object] | None) -> float:
+    """The seconds after which a queue with these arguments expires; 0: it does not."""
+    given = (arguments or {}).get("x-expires")
+    return float(given) / 1000 if isinstance(given, int | float) else 0.0
 
 
 class Broker:
@@ -83,21 +103,43 @@ class Broker:
         self._transient = float(cast(float, options.get("transient_seconds") or TRANSIENT_SECONDS))
         keywords = cast("Mapping[str, str]", options.get("connect") or {})
         self._nc = slipstream.sync.connect(url, name="kombu", **keywords)  # type: ignore[arg-type]
-        self._js = self._nc.jetstream()
+        self._context = self._nc.jetstream()
         fields = cast("Mapping[str, int]", options.get("stream_fields") or {})
-        self._js.get_or_create_stream(
-            name=self.stream,
-            subjects=[f"kombu.{self.stream}.>"],
-            retention="interest",
-            **fields,  # type: ignore[arg-type]
-        )
-        self._bindings = self._js.create_key_value(f"{self.stream}-bindings")
+        try:
+            self._js.get_or_create_stream(
+                name=self.stream,
+                subjects=[f"kombu.{self.stream}.>"],
+                retention="interest",
+                **fields,  # type: ignore[arg-type]
+            )
+            self._bucket = self._js.create_key_value(f"{self.stream}-bindings")
+        except BaseException:
+            self._nc.close()
+            raise
         self._consumers: dict[str, slipstream.sync.PullConsumer] = {}
+        self._transients: set[str] = set()  # queues that go when nobody asks them
         self.channels: weakref.WeakSet[Channel] = weakref.WeakSet()
         self._pool = ThreadPoolExecutor(QUEUES_MAX, thread_name_prefix="kombu queue")
         self._has_news = threading.Event()
         self._closed = threading.Event()
+        self._beat = self.ack_wait / 3  # the server is told so often what is worked on
+        self._hurries = threading.Event()  # more often than before
         threading.Thread(target=self._keep_alive, name="kombu keep-alive", daemon=True).start()
+
+    @property
+    def _js(self) -> "slipstream.sync.JetStream":
+        self._check_process()
+        return self._context
+
+    @property
+    def _bindings(self) -> "slipstream.sync.KeyValue":
+        self._check_process()
+        return self._bucket
+
+    def _check_process(self) -> None:
+        """Raises ConnectionError in a fork, where nobody would answer: Kombu connects anew then."""
+        if self._process != os.getpid():
+            raise ConnectionError("this connection is of the process that forked; connect again")
 
     @property
     def is_usable(self) -> bool:
@@ -108,6 +150,7 @@ class Broker:
         """End the connection, after what was said on it."""
         if self.is_usable:
             self._closed.set()
+            self._hurries.set()
             self._pool.shutdown(wait=False, cancel_futures=True)
             with suppress(Error):
                 self._nc.flush()
@@ -119,23 +162,40 @@ class Broker:
         """The subject of a queue's messages."""
         return f"kombu.{self.stream}.{name_of(queue)}"
 
-    def make_queue(self, queue: str, is_transient: bool) -> None:
+    def make_queue(self, queue: str, is_transient: bool, expires: float) -> None:
         """Have a queue, unless it is there."""
-        self._consumers[queue] = self._js.get_or_create_consumer(
+        made = self._js.get_or_create_consumer(
             self.stream,
             durable_name=name_of(queue),
             filter_subject=self.subject(queue),
             ack_wait=self.ack_wait,
             max_ack_pending=-1,
-            inactive_threshold=self._transient if is_transient else 0.0,
+            inactive_threshold=max(self._transient, expires) if is_transient else 0.0,
         )
+        self._note(queue, made)
+
+    def _note(self, queue: str, consumer: "slipstream.sync.PullConsumer") -> None:
+        """A queue is as the process has made it that came first, whatever this one would have."""
+        self._consumers[queue] = consumer
+        config = consumer.cached_info.config
+        ack_wait = to_seconds(config.ack_wait, "ack_wait") or ACK_WAIT_SECONDS
+        if ack_wait / 3 < self._beat:
+            self._beat = ack_wait / 3
+            self._hurries.set()
+        if config.inactive_threshold:
+            self._transients.add(queue)
+        else:
+            self._transients.discard(queue)
+
+    def is_transient(self, queue: str) -> bool:
+        """Whether a queue goes when nobody asks it."""
+        return queue in self._transients
 
     def consumer(self, queue: str) -> "slipstream.sync.PullConsumer":
         """The consumer of a queue. Raises `ConsumerNotFoundError`."""
-        found = self._consumers.get(queue)
-        if found is None:
-            found = self._consumers[queue] = self._js.consumer(self.stream, name_of(queue))
-        return found
+        if queue not in self._consumers:
+            self._note(queue, self._js.consumer(self.stream, name_of(queue)))
+        return self._consumers[queue]
 
     def has_queue(self, queue: str) -> bool:
         """Whether the server has it."""
@@ -152,9 +212,29 @@ class Broker:
         except ConsumerNotFoundError:
             return 0
 
+    def is_used(self, queue: str) -> bool:
+        """Whether somebody asks a queue for messages."""
+        try:
+            return self._js.consumer_info(self.stream, name_of(queue)).num_waiting > 0
+        except ConsumerNotFoundError:
+            return False
+
     def purge(self, queue: str) -> int:
-        """Remove a queue's messages; how many there were."""
-        return self._js.purge_stream(self.stream, filter=self.subject(queue))
+        """Remove the messages of a queue that wait, and not those that a worker has; how many there
+        were."""
+        if not self.has_queue(queue):
+            return 0
+        last, removed, is_over = self._js.stream_info(self.stream).state.last_seq, 0, False
+        while not is_over and (found := list(self.consumer(queue).fetch_no_wait(PURGE_MANY))):
+            for message in found:
+                if message.sequence > last:  # it came later
+                    is_over = True
+                    message.nak()
+                else:
+                    removed += 1
+                    message.ack()
+        self._nc.flush()
+        return removed
 
     def delete_queue(self, queue: str) -> None:
         """Remove a queue with its messages."""
@@ -163,8 +243,17 @@ class Broker:
             self._js.delete_consumer(self.stream, name_of(queue))
 
     def put(self, queue: str, message: Payload) -> None:
-        """Store a message for a queue. Raises what `JetStream.publish` raises."""
-        self._js.publish(self.subject(queue), json.dumps(message).encode())
+        """Store a message for a queue. Raises what `JetStream.publish` raises; ValueError for one
+        that is too large, which no other connection would take either."""
+        data = json.dumps(message).encode()
+        try:
+            self._js.publish(self.subject(queue), data)
+        except MaxPayloadError as error:
+            raise ValueError(
+                f"a message of {len(data)} bytes cannot be put into the queue {queue!r}: {error}. "
+                "Store what is large elsewhere and send where it is, have Celery compress it "
+                "(task_compression), or raise max_payload on the server"
+            ) from error
 
     # -- bindings ----------------------------------------------------------------------------------
 
@@ -202,9 +291,7 @@ class Broker:
     def ask(self, queue: str) -> "Future[slipstream.sync.JetStreamMessage | None]":
         """Ask a queue for a message, on another thread."""
         consumer = self.consumer(queue)
-        asked = self._pool.submit(lambda: consumer.next(timeout=ASK_SECONDS))
-        asked.add_done_callback(lambda _: self.wake())
-        return asked
+        return self._pool.submit(lambda: consumer.next(timeout=ASK_SECONDS))
 
     def wake(self) -> None:
         """A channel may have something to deliver now."""
@@ -217,10 +304,21 @@ class Broker:
 
     def _keep_alive(self) -> None:
         """Tell the server at intervals that messages are being worked on."""
-        while not self._closed.wait(self.ack_wait / 3):
-            for channel in list(self.channels):
-                with suppress(Error):
-                    channel.keep_alive()
+        told = monotonic()
+        while True:
+            self._hurries.wait(max(told + self._beat - monotonic(), 0.0))
+            self._hurries.clear()
+            if self._closed.is_set():
+                return
+            if monotonic() - told < self._beat:
+                continue
+            before, told = told, monotonic()
+            try:
+                for channel in self.channels.copy():
+                    channel.keep_alive(before)
+            except Exception as error:  # the next time may do
+                if not self._closed.is_set():
+                    _logger.warning("the server was not told what is worked on: %s", error)
 
 
 class QoS(virtual.QoS):
@@ -235,6 +333,13 @@ class QoS(virtual.QoS):
         """The message is not done: others get it, or nobody."""
         self.channel.settle(delivery_tag, methodcaller("nak" if requeue else "term"))
         self._quick_ack(delivery_tag)
+
+    def restore_unacked(self) -> list[object]:
+        """What is not acknowledged goes to whoever asks, as it is: nothing is published anew."""
+        self.channel.give_back_taken()
+        self._delivered.clear()
+        self._dirty.clear()
+        return []
 
     def restore_unacked_once(self, stderr: object = None) -> None:
         """What is not acknowledged goes to others at once."""
@@ -253,13 +358,23 @@ class Channel(virtual.Channel):
         super().__init__(connection, **kwargs)
         self._broker = connection.broker
         self._broker.channels.add(self)
+        self._lock = threading.RLock()  # for what was asked and what has arrived
         self._taken: dict[str, slipstream.sync.JetStreamMessage] = {}  # by delivery tag
         self._asked: dict[str, Future[slipstream.sync.JetStreamMessage | None]] = {}
-        self._arrived: deque[tuple[str, slipstream.sync.JetStreamMessage]] = deque()
+        self._failed: deque[Exception] = deque()  # what has befallen queues that were asked
+        # What nobody has taken yet, of which queue, and when it came.
+        self._arrived: deque[tuple[str, slipstream.sync.JetStreamMessage, float]] = deque()
         self._needs_no_ack: set[str] = set()  # queues
         self._deleted: set[str] = set()  # queues, by this channel: consumers of them get nothing
 
     # -- queues and bindings -----------------------------------------------------------------------
+
+    def prepare_queue_arguments(
+        self, arguments: dict[str, object], **kwargs: object
+    ) -> Mapping[str, object]:
+        """What a queue is declared with, its time to expire among it."""
+        prepared: Mapping[str, object] = to_rabbitmq_queue_arguments(arguments, **kwargs)
+        return prepared
 
     def _new_queue(
         self,
@@ -270,7 +385,8 @@ class Channel(virtual.Channel):
         **kwargs: object,
     ) -> None:
         self._deleted.discard(queue)
-        self._broker.make_queue(queue, auto_delete or exclusive or "x-expires" in (arguments or {}))
+        expires = expires_after(arguments)
+        self._broker.make_queue(queue, auto_delete or exclusive or expires > 0, expires)
 
     def _has_queue(self, queue: str, **kwargs: object) -> bool:
         return self._broker.has_queue(queue)
@@ -285,7 +401,7 @@ class Channel(virtual.Channel):
         self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: object
     ) -> None:
         """Remove a queue, its bindings and its messages."""
-        if not (if_empty and self._size(queue)):
+        if not (if_empty and self._size(queue)) and not (if_unused and self._broker.is_used(queue)):
             self._deleted.add(queue)
             super().queue_delete(queue)
             self._broker.delete_queue(queue)
@@ -301,6 +417,44 @@ class Channel(virtual.Channel):
     ) -> None:
         gone = (routing_key or "", pattern or "", queue)
         self._broker.change_bindings(exchange, lambda rows: [row for row in rows if row != gone])
+
+    def queue_bind(
+        self,
+        queue: str,
+        exchange: str | None = None,
+        routing_key: str = "",
+        arguments: Mapping[str, object] | None = None,
+        **kwargs: object,
+    ) -> None:
+        """Bind a queue. What this process remembers is no reason not to: another one may have
+        removed the binding of a queue that was gone."""
+        exchange = exchange or "amq.direct"
+        if not self.state.has_binding(queue, exchange, routing_key):
+            self.state.binding_declare(queue, exchange, routing_key, arguments)
+        kind = self.typeof(exchange)
+        self._queue_bind(exchange, *kind.prepare_bind(queue, exchange, routing_key, arguments))
+
+    def queue_unbind(
+        self,
+        queue: str,
+        exchange: str | None = None,
+        routing_key: str = "",
+        arguments: Mapping[str, object] | None = None,
+        **kwargs: object,
+    ) -> None:
+        """Have a queue get nothing more of what the binding brought."""
+        exchange = exchange or "amq.direct"
+        self.state.binding_delete(queue, exchange, routing_key)
+        kind = self.typeof(exchange)
+        bound = kind.prepare_bind(queue, exchange, routing_key, arguments)
+        self._delete(queue, exchange, *bound)
+
+    def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
+        """Remove an exchange with its bindings; the queues stay."""
+        if if_unused and self.get_table(exchange):
+            return
+        self._broker.change_bindings(exchange, lambda rows: [])
+        self.state.exchanges.pop(exchange, None)
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         """Bind a queue, and unbind those that are gone: nobody else does that for them."""
@@ -330,8 +484,10 @@ class Channel(virtual.Channel):
             self._broker.put(queue, message)
 
     def _get(self, queue: str, timeout: float | None = None) -> Payload:
-        for message in self._broker.consumer(queue).fetch_no_wait(1):
-            return self._take(queue, message)
+        while messages := list(self._broker.consumer(queue).fetch_no_wait(1)):
+            payload = self._take(queue, messages[0])
+            if payload is not None:
+                return payload
         raise Empty
 
     def basic_get(self, queue: str, no_ack: bool = False, **kwargs: object) -> object:
@@ -360,34 +516,75 @@ class Channel(virtual.Channel):
         timeout: float | None = None,
     ) -> None:
         """Deliver one message that has come. Raises `queue.Empty`."""
-        self._look()
-        if not self._arrived:
-            raise Empty
-        queue, message = self._arrived.popleft()
-        callback(self._take(queue, message), queue)
+        with self._lock:
+            self._look()
+            payload = None
+            while payload is None:
+                if not self._arrived:
+                    raise Empty
+                queue, message, _ = self._arrived.popleft()
+                if queue in self._active_queues and queue not in self._deleted:
+                    payload = self._take(queue, message)
+                else:  # it was cancelled meanwhile
+                    message.nak()
+        callback(payload, queue)
 
     def _look(self) -> None:
-        """Take what has come, and ask the queues that have answered again."""
-        for queue in [queue for queue, asked in self._asked.items() if asked.done()]:
-            asked = self._asked.pop(queue)
-            message = None if queue in self._deleted else asked.result()
-            if message is None:
-                continue
-            if queue in self._active_queues:
-                self._arrived.append((queue, message))
-            else:  # it was cancelled meanwhile
-                message.nak()
+        """Ask the queues that have answered again, as long as there is room for what comes. Raises
+        what has befallen one of them."""
+        if self._failed:
+            raise self._failed.popleft()
         for queue in set(self._active_queues) - self._asked.keys() - self._deleted:
-            self._asked[queue] = self._broker.ask(queue)
+            if self._has_room():
+                self._ask(queue)
 
-    def _take(self, queue: str, message: "slipstream.sync.JetStreamMessage") -> Payload:
-        """A message as Kombu has it; it is this channel's until it is settled."""
-        payload = cast(Payload, json.loads(message.data))
-        properties, delivered = payload["properties"], message.metadata.num_delivered
-        # A fanout's message has one tag in all queues, and one that comes again has it, too.
-        tag = properties["delivery_tag"] = f"{message.sequence}.{delivered}"
-        if delivered > 1:
-            properties["delivery_info"]["redelivered"] = True
+    def _ask(self, queue: str) -> None:
+        asked = self._asked[queue] = self._broker.ask(queue)
+        asked.add_done_callback(lambda _: self._answered(queue, asked))
+
+    def _has_room(self) -> bool:
+        """Whether one more message may be delivered before one is acknowledged."""
+        most = self.qos.prefetch_count
+        taken = len(self.qos._delivered) - len(self.qos._dirty)
+        return not most or taken + len(self._arrived) < most
+
+    def _answered(
+        self, queue: str, asked: "Future[slipstream.sync.JetStreamMessage | None]"
+    ) -> None:
+        """A queue has answered; on another thread. While a task runs nobody looks at what comes, so
+        what there is no room for goes to others now."""
+        with self._lock:
+            if asked.cancelled() or self._asked.get(queue) is not asked:  # see `give_back`
+                return
+            del self._asked[queue]
+            error = asked.exception()
+            message = None if error is not None else asked.result()
+            if isinstance(error, Exception) and queue not in self._deleted:
+                self._failed.append(error)
+            elif message is not None and queue in self._active_queues and self._has_room():
+                self._arrived.append((queue, message, monotonic()))
+            elif message is not None:
+                with suppress(Error):
+                    message.nak()
+        self._broker.wake()
+
+    def _take(self, queue: str, message: "slipstream.sync.JetStreamMessage") -> Payload | None:
+        """A message as Kombu has it; it is this channel's until it is settled. None for what is not
+        Kombu's, and would come to each worker again and again."""
+        try:
+            payload = cast(Payload, json.loads(message.data))
+            properties, delivered = payload["properties"], message.metadata.num_delivered
+            # A fanout's message has one tag in all queues, and one that comes again has it, too.
+            tag = properties["delivery_tag"] = f"{message.sequence}.{delivered}"
+            if delivered > 1:
+                properties["delivery_info"]["redelivered"] = True
+        except (ValueError, KeyError, TypeError) as error:
+            _logger.error(
+                "message %d of the queue %r is none of Kombu's, and is removed: %r",
+                message.sequence, queue, error,
+            )  # fmt: skip
+            message.term("not a message of Kombu's")
+            return None
         if queue in self._needs_no_ack:
             message.ack()
         else:
@@ -401,33 +598,43 @@ class Channel(virtual.Channel):
             how(message)
             self._broker.wake()  # there is room for another one
 
-    def keep_alive(self) -> None:
-        """Tell the server that messages are still being worked on. What nobody has taken is for
-        others: this channel has as many as it may have."""
+    def keep_alive(self, before: float) -> None:
+        """Tell the server that messages are still being worked on. What has come before then, and
+        nobody has taken, is for others: this channel's thread is busy. Queues that would go for
+        want of interest are asked in its place."""
         for message in list(self._taken.values()):
             message.in_progress()
-        while self._arrived:
-            with suppress(IndexError):
-                self._arrived.pop()[1].nak()
+        with self._lock:
+            while self._arrived and self._arrived[0][2] < before:
+                self._arrived.popleft()[1].nak()
+            if self.closed or self._failed:
+                return
+            for queue in set(self._active_queues) - self._asked.keys() - self._deleted:
+                if self._broker.is_transient(queue):
+                    self._ask(queue)
 
     def give_back(self) -> None:
         """Everything that is not acknowledged is for others."""
-        if self._broker.is_usable:
-            for message in self._rest():
+        self.give_back_taken()
+        if not self._broker.is_usable:
+            return
+        with self._lock:
+            on_their_way = list(self._asked.values())
+            self._asked.clear()
+            while self._arrived:
                 with suppress(Error):
-                    message.nak()
-
-    def _rest(self) -> "Iterator[slipstream.sync.JetStreamMessage]":
-        while self._taken:
-            yield self._taken.popitem()[1]
-        while self._arrived:
-            yield self._arrived.popleft()[1]
-        for asked in self._asked.values():
-            with suppress(Error, OSError, RuntimeError):
+                    self._arrived.popleft()[1].nak()
+        for asked in on_their_way:
+            with suppress(Error, OSError, RuntimeError, CancelledError):
                 message = asked.result() if not asked.cancel() else None
                 if message is not None:
-                    yield message
-        self._asked.clear()
+                    message.nak()
+
+    def give_back_taken(self) -> None:
+        """What was delivered and is not acknowledged is for others."""
+        while self._taken and self._broker.is_usable:
+            with suppress(Error, KeyError):
+                self._taken.popitem()[1].nak()
 
     def close(self) -> None:
         """Consume no more, and give back what is not acknowledged."""
@@ -458,9 +665,13 @@ class Transport(virtual.Transport):
         """The connection; made on first use."""
         if self._broker is None:
             client = self.client
-            login = f"{client.userid}:{client.password}@" if client.userid else ""
+            parts = [client.userid, client.password] if client.password else [client.userid]
+            login = ":".join(quote(part, safe="") for part in parts if part)
+            login = f"{login}@" if login else ""
             scheme = "tls" if client.ssl else "nats"
-            address = f"{client.hostname or '127.0.0.1'}:{client.port or self.default_port}"
+            host = client.hostname or "127.0.0.1"
+            host = f"[{host}]" if ":" in host else host
+            address = f"{host}:{client.port or self.default_port}"
             self._broker = Broker(f"{scheme}://{login}{address}", client.transport_options)
         return self._broker
 

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 import slipstream
 
 kombu = pytest.importorskip("kombu", reason="kombu is not installed")
+transport = pytest.importorskip("slipstream.kombu")
+TRANSPORT = "slipstream.kombu:Transport"
 WAIT_SECONDS = 20.0
 ACK_WAIT_SECONDS = 0.6
 
@@ -30,9 +33,7 @@ def connect(url: str, request: pytest.FixtureRequest) -> Iterator[Connect]:
 
         def connection(**options: object) -> Any:
             given = {"stream": f"K{abs(hash(request.node.name))}", **options}
-            made = kombu.Connection(
-                url, transport="slipstream.kombu:Transport", transport_options=given
-            )
+            made = kombu.Connection(url, transport=TRANSPORT, transport_options=given)
             return stack.enter_context(made)
 
         yield connection
@@ -184,6 +185,217 @@ def test_purge_and_get_are_there(connect: Connect) -> None:
     assert queue.get() is None
 
 
+def test_a_busy_worker_keeps_nothing_that_another_one_could_do(connect: Connect) -> None:
+    queue = kombu.Queue("busy", kombu.Exchange("busy"), "busy")
+    busy = Received(connect(), queue, prefetch=1)
+    producer = connect().Producer()
+    producer.publish("first", exchange="busy", routing_key="busy")
+    busy.until(1)
+    producer.publish("second", exchange="busy", routing_key="busy")
+    idle = Received(connect(), queue, prefetch=1).until(1)
+    assert bodies(idle) == ["second"]
+    busy[0].ack()
+    assert busy.nothing_more()
+
+
+def test_of_several_queues_no_more_is_kept_than_was_asked_for(connect: Connect) -> None:
+    queues = [kombu.Queue(f"m{n}", kombu.Exchange("m"), f"m{n}") for n in range(4)]
+    busy = Received(connect(), *queues, prefetch=1)
+    producer = connect().Producer()
+    for n in range(4):
+        producer.publish(n, exchange="m", routing_key=f"m{n}")
+    busy.until(1)
+    assert busy.nothing_more()
+    idle = Received(connect(), *queues).until(3)
+    assert sorted([*bodies(busy), *bodies(idle)]) == [0, 1, 2, 3]
+
+
+def test_a_queue_is_told_as_often_as_it_wants_whoever_has_made_it(connect: Connect) -> None:
+    queue = kombu.Queue("short", kombu.Exchange("short"), "short")
+    queue(connect(ack_wait=ACK_WAIT_SECONDS).channel()).declare()
+    received = Received(connect(), queue)
+    connect().Producer().publish("task", exchange="short", routing_key="short")
+    received.until(1)
+    other = Received(connect(), queue)
+    assert other.nothing_more(6 * ACK_WAIT_SECONDS)
+
+
+def test_what_is_recovered_comes_again_and_once(connect: Connect) -> None:
+    queue = kombu.Queue("again", kombu.Exchange("again"), "again")
+    received = Received(connect(), queue)
+    connect().Producer().publish("task", exchange="again", routing_key="again")
+    received.until(1)
+    received.consumer.recover(requeue=True)
+    received.until(2)
+    assert received[1].delivery_info["redelivered"]
+    received[1].ack()
+    assert received.nothing_more()
+    assert queue(connect().channel()).queue_declare(passive=True).message_count == 0
+
+
+def test_what_a_worker_has_is_not_purged(connect: Connect) -> None:
+    queue = kombu.Queue("pg", kombu.Exchange("pg"), "pg")
+    worker = connect()
+    received = Received(worker, queue, prefetch=1)
+    for n in range(5):
+        connect().Producer().publish(n, exchange="pg", routing_key="pg")
+    received.until(1)
+    channel = connect().channel()
+    assert queue(channel).purge() == 4
+    worker.close()
+    assert bodies(Received(connect(), queue).until(1)) == [0]
+    assert kombu.Queue("nowhere")(channel).purge() == 0
+
+
+def test_what_is_none_of_kombus_is_removed_and_said(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = connect()
+    queue = kombu.Queue("odd", kombu.Exchange("odd"), "odd")
+    received = Received(connection, queue)
+    broker = connection.transport.broker
+    for data in (b"hello", b"[]", b'{"properties": 1}'):
+        broker._js.publish(broker.subject("odd"), data)
+    connect().Producer().publish("task", exchange="odd", routing_key="odd")
+    assert bodies(received.until(1)) == ["task"]
+    assert caplog.text.count("none of Kombu's") == 3
+    assert received.nothing_more()
+
+
+def test_a_message_that_is_too_large_is_refused_at_once_and_others_go_on(connect: Connect) -> None:
+    queue = kombu.Queue("large", kombu.Exchange("large"), "large")
+    producer = connect().Producer()
+    with pytest.raises(ValueError, match="max_payload"):
+        producer.publish("x" * 2_000_000, exchange="large", routing_key="large", declare=[queue],
+                         retry=True)  # fmt: skip
+    producer.publish("x" * 500_000, exchange="large", routing_key="large")
+    assert len(bodies(Received(connect(), queue).until(1))[0]) == 500_000
+
+
+def test_a_queue_that_is_unbound_gets_nothing_more(connect: Connect) -> None:
+    exchange = kombu.Exchange("ub", type="fanout")
+    first, second = (kombu.Queue(f"ub{n}", exchange)(connect().channel()) for n in range(2))
+    for queue in (first, second):
+        queue.declare()
+    first.unbind_from(exchange)
+    connect().Producer(exchange=exchange).publish("new")
+    assert bodies(Received(connect(), second).until(1)) == ["new"]
+    assert first.get() is None
+
+
+def test_a_queue_that_is_declared_again_is_bound_again(connect: Connect) -> None:
+    exchange = kombu.Exchange("re", type="fanout")
+    connection = connect()
+    queue = kombu.Queue("re", exchange)(connection.channel())
+    queue.declare()
+    connection.transport.broker.change_bindings("re", lambda rows: [])  # as another process may
+    queue.declare()
+    connect().Producer(exchange=exchange).publish("new")
+    assert queue.get().payload == "new"
+
+
+def test_an_exchange_goes_without_its_queues(connect: Connect) -> None:
+    exchange = kombu.Exchange("gone")
+    channel = connect().channel()
+    queue = kombu.Queue("stays", exchange, "stays")(channel)
+    queue.declare()
+    exchange(channel).delete()
+    assert channel.get_table("gone") == []
+    assert queue.queue_declare(passive=True).message_count == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["a.b c", "zürich/☃", "q" * 300, "ü" * 120, "*.>", "celery@host.celery.pidbox"]
+)
+def test_a_queue_may_have_any_name(name: str, connect: Connect) -> None:
+    queue = kombu.Queue(name, kombu.Exchange(name), name)
+    received = Received(connect(), queue)
+    connect().Producer().publish("task", exchange=name, routing_key=name)
+    received.until(1)[0].ack()
+    assert received[0].delivery_info["routing_key"] == name
+
+
+def test_names_that_begin_alike_are_told_apart() -> None:
+    first, second = transport.name_of("q" * 300), transport.name_of("q" * 301)
+    assert first != second
+    assert max(len(first), len(second)) <= transport.NAME_MAX
+
+
+def test_a_queue_that_expires_stays_as_long_as_it_says(connect: Connect) -> None:
+    connection = connect()
+    for name, arguments in (("rpc", {"expires": 86400.0}), ("box", {"expires": 10.0})):
+        kombu.Queue(name, kombu.Exchange(name), name, auto_delete=True, **arguments)(
+            connection.channel()
+        ).declare()
+    broker = connection.transport.broker
+    kept = [broker.consumer(name).cached_info.config.inactive_threshold for name in ("rpc", "box")]
+    assert kept == [86400.0, transport.TRANSIENT_SECONDS]
+
+
+def test_a_queue_stays_while_the_thread_that_consumes_it_is_busy(connect: Connect) -> None:
+    options = {"ack_wait": ACK_WAIT_SECONDS, "transient_seconds": 2 * ACK_WAIT_SECONDS}
+    queue = kombu.Queue("own", kombu.Exchange("own"), "own", auto_delete=True)
+    own = Received(connect(**options), queue)
+    other = Received(connect(**options), kombu.Queue("other"))
+    assert other.nothing_more(10 * ACK_WAIT_SECONDS)  # all the time nobody drains `own`
+    connect(**options).Producer().publish("new", exchange="own", routing_key="own")
+    assert bodies(own.until(1)) == ["new"]
+
+
+def test_a_fork_connects_anew(connect: Connect) -> None:
+    queue = kombu.Queue("forked", kombu.Exchange("forked"), "forked")
+    connection = connect()
+    producer = connection.Producer()
+    producer.publish("before", exchange="forked", routing_key="forked", declare=[queue])
+    connection.transport.broker._process = -1  # what a fork finds
+    producer.publish("after", exchange="forked", routing_key="forked", retry=True)
+    assert bodies(Received(connect(), queue).until(2)) == ["before", "after"]
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "host", "wanted"),
+    [
+        ("me", "p@ss/w:rd#", "host", "nats://me:p%40ss%2Fw%3Ard%23@host:4222"),
+        ("token", None, "::1", "nats://token@[::1]:4222"),
+        (None, None, None, "nats://127.0.0.1:4222"),
+    ],
+)
+def test_the_server_is_called_as_the_url_says(
+    user: str | None,
+    password: str | None,
+    host: str | None,
+    wanted: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    called: list[str] = []
+    monkeypatch.setattr(transport, "Broker", lambda url, options: called.append(url))
+    made = kombu.Connection(hostname=host, userid=user, password=password, transport=TRANSPORT)
+    assert made.transport.broker is None
+    assert called == [wanted]
+
+
+def test_a_worker_goes_on_when_the_server_was_started_again(tmp_path: Path) -> None:
+    queue = kombu.Queue("on", kombu.Exchange("on"), "on")
+    server = slipstream.Server(store_dir=str(tmp_path)).start()
+    with ExitStack() as stack:
+        worker, client = (
+            stack.enter_context(kombu.Connection(server.url, transport=TRANSPORT)) for _ in range(2)
+        )
+        received = Received(worker, queue, prefetch=1)
+        client.Producer().publish("first", exchange="on", routing_key="on")
+        received.until(1)
+        server.stop()
+        port = int(server.url.rpartition(":")[2])
+        server = slipstream.Server(store_dir=str(tmp_path), port=port).start()
+        stack.callback(server.stop)
+        client.Producer().publish("second", exchange="on", routing_key="on", retry=True)
+        received[0].ack()
+        received.until(2)
+        received[1].ack()
+        assert received.nothing_more()
+        assert bodies(received) == ["first", "second"]
+
+
 @pytest.fixture
 def celery() -> Iterator[Any]:
     """Celery, which leaves the logging of other tests alone."""
@@ -202,7 +414,7 @@ def test_celery_runs_tasks_and_retries_and_controls_its_workers(url: str, celery
     from celery.contrib.testing.worker import start_worker
 
     app = celery.Celery("tests", broker=url, backend="rpc://", set_as_current=False)
-    app.conf.update(broker_transport="slipstream.kombu:Transport", task_acks_late=True)
+    app.conf.update(broker_transport=TRANSPORT, task_acks_late=True)
 
     @app.task(bind=True, max_retries=2)  # type: ignore[untyped-decorator]
     def third_time(self: Any, n: int) -> int:
