@@ -121,10 +121,12 @@ class Scrub:
         self._engine.random.shuffle(self._waiting)
         self._owes_log = True
         self.pass_read = 0
+        logs = [stream.log for stream in self._waiting]
         self.pass_bytes = sum(
-            stream.log.durable_end(segment)
-            for stream in self._waiting
-            for segment in stream.log.blocks
+            log.durable_end(segment)
+            for log in logs
+            if isinstance(log, FileLog)
+            for segment in log.blocks
         )
         self._go_on()
 
@@ -239,13 +241,15 @@ class Scrub:
         stream, segment = self._stream, self._segment
         if stream is None or segment is None or stream.closed:
             return False
-        blocks = stream.log.blocks
+        log = stream.log
+        assert isinstance(log, FileLog), "what is in memory is not read again"
+        blocks = log.blocks
         at = bisect_right(blocks, found.base - 1, key=_base)
         return (
             at < len(blocks)
             and blocks[at] is segment
             and segment.file is found.file
-            and stream.log.durable_end(segment) >= found.records_end
+            and log.durable_end(segment) >= found.records_end
             and not (found.footed and segment.records_end != found.records_end)
         )
 
