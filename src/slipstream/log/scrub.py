@@ -76,10 +76,10 @@ class SegmentScrub:
 
     @staticmethod
     def of(
-        disk: Disk, directory: str, file: File, segment: Segment, end: int, places: int
+        disk: Disk, directory: str, file: File, segment: Segment, end: int = 0, places: int = 0
     ) -> "SegmentScrub":
-        """Of a segment whose file is open. It is read to its byte `end`, a batch's; one without a
-        footer has so many places until there."""
+        """Of a segment whose file is open. One without a footer is read to its byte `end`, a
+        batch's, and has so many places until there."""
         return SegmentScrub(
             disk,
             directory,
@@ -87,7 +87,7 @@ class SegmentScrub:
             segment.base,
             segment.salt,
             segment.format,
-            end,
+            end or segment.records_end,
             segment.path,
             segment.footed,
             places,
