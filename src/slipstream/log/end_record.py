@@ -3,8 +3,8 @@
 A segment that lost its last records looks like one that never had more, and a file that is gone
 leaves no trace among the others. So the last durable sequence, the first live one, the sequences
 that no segment covers, and the salts of the segments without a footer are kept in two copies
-outside of the log's directory. Nothing in it is ahead of what is durable; it may be a second old, or
-2 ms for each stream of the account if that is more.
+outside of the log's directory. Nothing in it is ahead of what is durable; it may be a second old,
+or 2 ms for each stream of the account if that is more.
 """
 
 import struct

@@ -22,6 +22,7 @@ class Owner(Protocol):
     limits: Any  # what the account may use, as `AccountLimits`
     has_storage_limits: bool
     advisories: Any
+    streams: dict[str, Any]  # as `Stream`, by name
     direct_groups: dict[str, Any]  # who answers direct gets, as `DirectGroup`, by stream
     doubts: Any
 
