@@ -72,6 +72,9 @@ cdef char *BAD_SLICE = "slice outside of the data"
 cdef char *VERSION = "NATS/1.0"
 cdef bytes _stream = NATS_STREAM, _subject = NATS_SUBJECT, _sequence = NATS_SEQUENCE
 cdef bytes _time = NATS_TIME_STAMP, _pending = NATS_NUM_PENDING, _last = NATS_LAST_SEQUENCE
+cdef Py_ssize_t STREAM_LENGTH = len(_stream), SUBJECT_LENGTH = len(_subject)
+cdef Py_ssize_t SEQUENCE_LENGTH = len(_sequence), TIME_LENGTH = len(_time)
+cdef Py_ssize_t PENDING_LENGTH = len(_pending), LAST_LENGTH = len(_last)
 cdef const char *STREAM_NAME = _stream
 cdef const char *SUBJECT_NAME = _subject
 cdef const char *SEQUENCE_NAME = _sequence
@@ -225,17 +228,17 @@ cdef inline bint spells(const unsigned char *view, Field *field, const char *nam
 cdef int kind_of(const unsigned char *view, Field *field) noexcept:
     """Which of the headers that a direct get appends this is, as a bit; 0 for another."""
     cdef Py_ssize_t n = field.name_end - field.name
-    if n == 11:
+    if n == STREAM_LENGTH:
         return OF_STREAM if spells(view, field, STREAM_NAME) else 0
-    if n == 12:
+    if n == SUBJECT_LENGTH:
         return OF_SUBJECT if spells(view, field, SUBJECT_NAME) else 0
-    if n == 13:
+    if n == SEQUENCE_LENGTH:
         return OF_SEQUENCE if spells(view, field, SEQUENCE_NAME) else 0
-    if n == 15:
+    if n == TIME_LENGTH:
         return OF_TIME if spells(view, field, TIME_NAME) else 0
-    if n == 16:
+    if n == PENDING_LENGTH:
         return OF_PENDING if spells(view, field, PENDING_NAME) else 0
-    if n == 18:
+    if n == LAST_LENGTH:
         return OF_LAST if spells(view, field, LAST_NAME) else 0
     return 0
 

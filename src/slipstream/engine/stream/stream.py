@@ -617,11 +617,10 @@ class Stream(Service):
             for job in self.log.take_jobs():
                 self.engine.commit.run_aside(LogJob(self, job))
 
-    def _save_end_later(self) -> _int:
+    def _save_end_later(self) -> None:
         if self.log.end_moved and self._end_timer is None:
             after = max(END_SAVED_AFTER_NS, END_SAVED_SHARE_NS * len(self.js.streams))
             self._end_timer = self.engine.timers.after(after, self._save_end)
-        return 0
 
     def _save_end(self) -> None:
         """Have it kept where the log ends, so that damage there shows at the next start."""
