@@ -63,6 +63,11 @@ def test_what_is_given_up_is_a_dead_letter_or_still_to_be_delivered(seed: int) -
     crashing(Simulation(seed, letters=True, trouble=seed % 3 == 0)).run(STEPS)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_damaged_messages_of_which_some_are_given_up_break_no_promise(seed: int) -> None:
+    Simulation(seed, letters=True, damage=True).run(STEPS)
+
+
 @pytest.mark.parametrize(
     "seed", [1020, 1750, 2035, 6582, 7540, 12490, 12670, 20231, 23500, 23801, 5920768]
 )

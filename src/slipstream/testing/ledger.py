@@ -306,7 +306,7 @@ class Ledger:
         there = set(stored)
         for seq in sorted(reader.seen - reader.acked):
             message = self.by_seq.get(seq)
-            if message is None or self.may_be_removed(message):
+            if message is None or self.may_be_removed(message) or seq in self.damaged:
                 continue
             if (seq in found) == (seq in unsettled):
                 kind = "both" if seq in found else "neither"
