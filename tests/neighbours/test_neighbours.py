@@ -128,10 +128,10 @@ async def test_taskiq_gives_out_tasks_and_keeps_results(server: slipstream.Serve
     from taskiq.api import run_receiver_task
 
     names = await _done("taskiq_nats", server.url)
-    broker, task = names["broker"], names["task"]
+    broker, sent = names["broker"], names["sent"]
     worker = asyncio.create_task(run_receiver_task(broker))
     try:
-        result = await task.wait_result(timeout=WAIT_SECONDS)
+        result = await sent.wait_result(timeout=WAIT_SECONDS)
         assert (result.is_err, result.return_value) == (False, 42)
     finally:
         worker.cancel()
