@@ -9,7 +9,7 @@ import pytest
 from slipstream.group import Entry, Mark
 from slipstream.group.candidate import Candidate, Stage
 from slipstream.group.leader import Leader
-from slipstream.group.lease import SealPromise
+from slipstream.group.lease import SealPromise, Settings
 from slipstream.group.log_replica import LogReplica
 from slipstream.group.member import Member
 from slipstream.group.members_register import MembersRegister
@@ -27,7 +27,7 @@ def busy(seed: int, size: int = 3) -> SimulatedGroup:
     group = SimulatedGroup(seed, size)
     group.moves += [(6, group._crash), (6, group._cut), (4, group._heal), (4, group._slow_disk)]
     group.moves += [(6, group._isolate_leader), (10, group._turn_sides), (3, group._lose_leader)]
-    group._crash_share = group.random.choice((0.003, 0.02))
+    group.crash_amid_writing(group.random.choice((0.003, 0.02)))
     return group
 
 
@@ -230,3 +230,40 @@ def test_a_member_that_lets_itself_be_sealed_under_a_lease_is_found(
 ) -> None:
     monkeypatch.setattr(SealPromise, "is_over", lambda promise, now: True)
     assert is_found(("read:",), cut_off)
+
+
+def swinging(seed: int) -> SimulatedGroup:
+    """A life in which two servers never hear each other, but in turns one that crashes."""
+    group = SimulatedGroup(seed, 3)
+    group.moves = [(60, group._append), (4, group._swing), (1, group._change_clock)]
+    group.crash_amid_writing(0.0)
+    return group
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_server_between_two_sides_that_crashes_loses_nothing(seed: int) -> None:
+    swinging(seed).run(SECONDS)
+
+
+def wandering(seed: int) -> SimulatedGroup:
+    """A life in which leaders are cut off while clients go on with them, and clocks change."""
+    group = SimulatedGroup(10 + seed, 3)
+    group.moves = [(2, group._isolate_leader), (1, group._heal), (60, group._append)]
+    group.moves += [(8, group._change_clock)]
+    return group
+
+
+def test_a_lease_by_the_time_of_day_is_found() -> None:
+    def simulate(seed: int) -> SimulatedGroup:
+        group = wandering(seed)
+        group.now_of = lambda server: max(server.date(group.now), 0)  # type: ignore[method-assign]
+        return group
+
+    assert is_found(("read:",), simulate)
+
+
+def test_a_lease_by_clocks_that_are_taken_for_alike_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Settings, "lease", property(lambda settings: settings.promise))
+    assert is_found(("read:",), wandering)

@@ -26,6 +26,7 @@ from slipstream.group import (
     decode,
     encode,
 )
+from slipstream.group.messages import Accepted, Appended, Promise, Sealed
 from slipstream.model.durations import MILLISECOND, SECOND
 from slipstream.testing.group_history import GroupHistory
 from slipstream.testing.ledger import ViolationError
@@ -36,6 +37,7 @@ MOVE = 60 * MILLISECOND  # from one thing that happens to the next, on average
 CALM_MAX = 10 * SECOND  # from the end of all faults until the group serves
 SETTLE_MAX = 10 * SECOND  # ... until all servers have the same
 HISTORY_SHOWN = 40
+ANSWERS = (Promise, Accepted, Sealed, Appended)  # that promise something to be there
 RATES = (0.5, 0.8, 1.0, 1.0, 1.25, 2.0)
 
 
@@ -101,6 +103,8 @@ class Server:
         self.serves = 0  # the epoch that it leads
         self.paused: list[Callable[[], None]] | None = None  # what has come meanwhile
         self.sync_time = MILLISECOND
+        self.crash_share = 0.0  # of inputs after which it crashes if it is writing ...
+        self.crash_share_answered = 0.0  # ... if it has just answered, too
         self.date_offset = 0  # ns by which the date has jumped
         self._rate = random.choice(RATES)
         self._base = (0, random.randrange(1000 * SECOND))  # real time and its own
@@ -137,8 +141,9 @@ class SimulatedGroup:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._event_number = 0
         self._has_faults = True
+        self._is_swinging = False
         self._isolated = ""  # the leader that was cut off last
-        self._crash_share = self.random.choice((0.0, 0.0, 0.003, 0.01))  # of inputs, amid writing
+        self.crash_amid_writing(self.random.choice((0.0, 0.0, 0.003, 0.01)))
         self._alike = self.random.random() < 0.2  # timers of all servers fire together
         self.settings = Settings(entries_max=self.random.choice((1, 3, 64)))
         self.moves: list[tuple[int, Callable[[], None]]] = [
@@ -156,9 +161,15 @@ class SimulatedGroup:
             (2, self._slow_disk),
             (1, self._fail_disk),
             (2, self._hand_over),
+            (1, self._swing),
         ]
         if damage and size > 1:  # nobody could repair it
             self.moves += [(3, self._damage)]
+
+    def crash_amid_writing(self, share: float) -> None:
+        """Have all servers crash after that share of what comes to them while they write."""
+        for server in self.servers.values():
+            server.crash_share = share
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -203,7 +214,7 @@ class SimulatedGroup:
     def _come_to_rest(self) -> None:
         self._has_faults = False
         self._note("faults end")
-        self.network.heal()
+        self.network.calm()
         for server in self.servers.values():
             self._resume(server)
             server.sync_time = MILLISECOND
@@ -284,8 +295,11 @@ class SimulatedGroup:
         """Send, write and write down what an input has brought about."""
         member = server.member
         assert member is not None
+        crash_share = server.crash_share
         for receiver, message in member.take_messages():
             data = encode(message)
+            if isinstance(message, ANSWERS) and receiver != server.name:
+                crash_share = max(crash_share, server.crash_share_answered)
             for delay in self.network.delays(server.name, receiver):
                 self._at(delay, self._delivery(server.name, self.servers[receiver], data))
         job = member.take_job()
@@ -294,7 +308,7 @@ class SimulatedGroup:
             if len(server.disk.jobs) == 1:
                 self._begin_job(server)
         self._watch(server, member)
-        if self._has_faults and server.disk.jobs and self.random.random() < self._crash_share:
+        if self._has_faults and server.disk.jobs and self.random.random() < crash_share:
             self._crash_one(server)
 
     def _delivery(self, sender: str, receiver: Server, data: bytes) -> Callable[[], None]:
@@ -430,6 +444,47 @@ class SimulatedGroup:
         if others and self.random.random() < 0.5:
             self._crash_one(self.random.choice(others))
         self._isolated = ""
+
+    def _swing(self) -> None:
+        """One server in the middle hears one side and then the other, which never hear each other:
+        all that both sides have in common is what the middle one keeps over its crashes."""
+        if len(self.servers) < 3 or self._is_swinging:
+            return
+        self._is_swinging = True
+        middle, *others = self.random.sample(list(self.servers), len(self.servers))
+        half = len(others) // 2
+        sides = (others[:half], others[half:])
+        self._note(f"{middle} swings between {' '.join(sides[0])} and {' '.join(sides[1])}")
+        self.servers[middle].sync_time = self.random.choice((1, 100, 300)) * MILLISECOND
+        self.servers[middle].crash_share_answered = self.random.choice((0.0, 0.1, 0.3))
+
+        def end() -> None:
+            self._is_swinging = False
+            self.servers[middle].crash_share_answered = 0.0
+
+        self._hear_side(middle, sides, self.random.randint(2, 8), end)
+
+    def _hear_side(
+        self,
+        middle: str,
+        sides: tuple[list[str], list[str]],
+        turns: int,
+        end: Callable[[], None],
+    ) -> None:
+        """The server in the middle hears the first side for a while, and then the second."""
+        if not turns or not self._has_faults:
+            end()
+            return
+        heard, unheard = sides
+        self.network.cut = {
+            link for a in unheard for b in (*heard, middle) for link in ((a, b), (b, a))
+        }
+        self._note(f"{middle} hears {' '.join(heard)}")
+        time = self.random.choice((300 * MILLISECOND, 4 * SECOND, 6 * SECOND))
+        self._at(
+            self.random.randrange(time // 2, time),
+            lambda: self._hear_side(middle, (unheard, heard), turns - 1, end),
+        )
 
     def _lose_leader(self) -> None:
         """The power fails everywhere; the leader comes back late."""

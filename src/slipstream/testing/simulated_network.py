@@ -18,7 +18,13 @@ class SimulatedNetwork:
         """All links work, quickly."""
         self.cut.clear()
         self._lost = self._doubled = 0.0  # shares of the messages
+        self._delay_min = MILLISECOND // 10
         self._delay_max = 2 * MILLISECOND
+
+    def calm(self) -> None:
+        """All links work, quickly, and keep messages in order, as TCP does."""
+        self.heal()
+        self._delay_min = self._delay_max - 1
 
     def worsen(self) -> None:
         """Lose, double, delay and so reorder some messages from now on."""
@@ -48,4 +54,4 @@ class SimulatedNetwork:
         if (sender, receiver) in self.cut or random.random() < self._lost:
             return []
         copies = 2 if random.random() < self._doubled else 1
-        return [random.randrange(MILLISECOND // 10, self._delay_max) for _ in range(copies)]
+        return [random.randrange(self._delay_min, self._delay_max) for _ in range(copies)]
