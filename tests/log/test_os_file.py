@@ -4,6 +4,7 @@ import errno
 import mmap
 import random
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,30 @@ def test_a_file_that_is_being_closed_does_not_rest(
     monkeypatch.setattr(os_file.OsFile, "_end_direct", rest_meanwhile)
     file.close()
     assert rested == [False]
+
+
+def test_what_a_thread_is_still_writing_is_not_near(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = OsDisk().open(str(tmp_path / "segment"))
+    file.reserve(3 * direct_write.BLOCK)
+    body = b"x" * direct_write.BLOCK
+    file.append(body)
+    begun, goes_on = threading.Event(), threading.Event()
+    write_blocks = os_file.write_blocks
+
+    def slowly(*args: Any) -> bytes:
+        begun.set()
+        goes_on.wait(10)
+        return write_blocks(*args)
+
+    monkeypatch.setattr(os_file, "write_blocks", slowly)
+    thread = threading.Thread(target=file.flush)
+    thread.start()
+    begun.wait()
+    while_written = file.pread_near(0, len(body))
+    goes_on.set()
+    thread.join()
+    assert while_written is None
+    assert file.pread(0, len(body)) == body
+    file.close()

@@ -383,8 +383,8 @@ class OsFile:
             return self.pread(offset, size)
         self._begin()
         try:
-            if self._is_direct and offset + size > self._flushed and self._pending:
-                return None
+            if self._is_direct and self._flushed < min(offset + size, self._size):
+                return None  # it is not written yet: it waits, or a thread is at it
             return self._read_near(offset, size)
         finally:
             self._end()
