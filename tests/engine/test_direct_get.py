@@ -1,10 +1,12 @@
 """Direct get: headers, batches, statuses, byte for byte (docs/protocol/streams.md#direct-get)."""
 
+from random import Random
 from typing import Any
 
 import pytest
 
 from slipstream.testing.driver import Client, Driver, Message
+from slipstream.testing.simulated_disk import SimulatedDisk
 
 SECOND = 1_000_000_000
 STAMP = "2023-11-14T22:13:20Z"
@@ -180,6 +182,30 @@ def test_a_large_batch_comes_in_pieces_and_waits_for_a_client_that_is_behind() -
     assert len(before) + len(after) == 801
     assert after[-1].status == "204 EOB"
     assert after[-1].fields["Nats-Num-Pending"] == "0"
+
+
+def test_a_batch_that_is_read_from_the_disk_waits_for_a_client_that_is_behind() -> None:
+    disk = SimulatedDisk(Random(1))
+    driver = Driver(disk).start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "allow_direct": True})
+    for _ in range(100):
+        client.send(b"PUB S 10000\r\n%b\r\n" % (b"x" * 10_000) * 8)
+    client.take()
+    disk.is_cold = True
+    client.transport.backlog = 32 * 1024 * 1024
+    client.publish("$JS.API.DIRECT.GET.S", b'{"batch":1000,"seq":1}', "_INBOX.t.big")
+    before = client.take()
+    assert len(before) < 200
+    assert driver.engine.turn.ready == []
+    client.transport.backlog = 0
+    while len(before) < 801:
+        client.session.drained()
+        driver.finish()
+        more = client.take()
+        assert more
+        before += more
+    assert before[-1].status == "204 EOB"
 
 
 # -- the last of each subject ------------------------------------------------------------------

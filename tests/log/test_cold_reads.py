@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ import pytest
 from slipstream.log import os_file
 from slipstream.log.cold import ColdError, FetchJob
 from slipstream.log.disk import OsDisk
-from slipstream.log.file_log import CHUNKS_BYTES_MAX
+from slipstream.log.file_log import CHUNKS_BYTES_MAX, FileLog
 from slipstream.log.record import Record
 from slipstream.log.recovery import open_log
-from tests.log.storing import commit, put
+from slipstream.log.subject_index import SubjectFilter
+from slipstream.testing.simulated_disk import SimulatedDisk
+from tests.log.storing import commit, fill, opened, put
 
 
 def test_a_message_that_a_thread_is_still_writing_is_cold_and_not_damaged(
@@ -54,3 +57,39 @@ def test_a_message_that_a_thread_is_still_writing_is_cold_and_not_damaged(
     fetch.finish()
     assert log.read_near(2, record)
     assert record.body() == body
+
+
+def when_fetched(log: FileLog, seq: int, matching: SubjectFilter | None, record: Record) -> int:
+    """How many reads of the disk it took to find the next message."""
+    for fetched in range(1000):
+        try:
+            assert log.next_near(seq, matching, record)
+        except ColdError as cold:
+            fetch = FetchJob(cold, lambda: None)
+            fetch.run()
+            fetch.finish()
+        else:
+            return fetched
+    raise AssertionError("it was read again and again, and not found")
+
+
+def test_a_message_far_behind_many_others_is_found_with_a_few_reads_of_each_segment() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = opened(disk)
+    put(log, b"rare.a", b"first")
+    fill(log, 500)
+    put(log, b"rare.a", b"last")
+    for _ in range(500):
+        put(log, b"s", bytes(100))
+    commit(log)
+    segments = len(log.blocks)
+    log.close()
+    log = opened(disk)
+    disk.is_cold = True  # nothing that was read stays in memory
+    record = Record()
+    for patterns in ((b"rare.a",), (b"rare.*",), (b"rare.a", b"other")):
+        matching = log.filter(patterns)
+        disk.calls["pread"] = 0
+        when_fetched(log, 2, matching, record)
+        assert record.body() == b"last"
+        assert disk.calls["pread"] < 40 * segments

@@ -8,6 +8,7 @@ asked asks again.
 from collections.abc import Callable
 from typing import Protocol
 
+from slipstream.errors import StorageError
 from slipstream.log.disk import File
 
 FETCHED_MAX = 64  # reads that are remembered to have happened
@@ -24,30 +25,35 @@ class Fetched(Protocol):
 class ColdError(Exception):
     """What is asked for has to be read from the disk before."""
 
-    def __init__(self, reader: Fetched, file: File, span: Span) -> None:
+    def __init__(self, reader: Fetched, file: File, span: Span, base: int) -> None:
         super().__init__(f"{span[2]} bytes of {span[0]} at {span[1]} are on the disk alone")
         self.reader = reader
         self.file = file
         self.span = span
+        self.base = base  # the first sequence of the segment
 
 
 class NearFile:
-    """What is in memory of `file`, and what was fetched; see `slipstream.log.disk.File`."""
+    """What is in memory of the `file` of the segment that begins with `base`, and what was fetched;
+    see `slipstream.log.disk.File`."""
 
-    def __init__(self, reader: Fetched, file: File, path: str) -> None:
+    def __init__(self, reader: Fetched, file: File, path: str, base: int) -> None:
         self._reader = reader
         self._file = file
         self._path = path
+        self._base = base
 
     def pread(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`. Raises OSError, `ColdError`."""
         data = self._file.pread_near(offset, size)
-        if data is not None:
-            return data
+        fetched = self._reader.fetched
         span = (self._path, offset, size)
-        if span in self._reader.fetched:  # it has left memory since: it is waited for
+        if data is not None:
+            fetched.pop(span, None)  # once it leaves memory, it is fetched again
+            return data
+        if span in fetched:  # it did not stay in memory: it is waited for
             return self._file.pread(offset, size)
-        raise ColdError(self._reader, self._file, span)
+        raise ColdError(self._reader, self._file, span, self._base)
 
     def size(self) -> int:
         """Where the file ends."""
@@ -66,7 +72,7 @@ class FetchJob:
         _, offset, size = self._cold.span
         try:
             self._cold.file.pread(offset, size)
-        except (OSError, ValueError):  # such as a file that was closed meanwhile
+        except (OSError, ValueError, StorageError):  # such as of a file that was closed meanwhile
             pass
 
     def finish(self) -> None:

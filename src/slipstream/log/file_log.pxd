@@ -52,6 +52,7 @@ cdef class FileLog(Log):
     cdef bint _spare_asked
     cdef bint _room_asked
     cdef list _names
+    cdef dict _searched
     cdef bint _end_due
     cdef bytes _saved
 
@@ -69,6 +70,7 @@ cdef class FileLog(Log):
     cpdef bint _find(self, Block block, Py_ssize_t i, Record record) except -1
     cpdef bint read_near(self, unsigned long long seq, Record record) except -1
     cpdef bint next_near(self, unsigned long long seq, SubjectFilter matching, Record record) except -1
+    cdef bint _search_on(self, unsigned long long seq, SubjectFilter matching, Record record) except -1
     @cython.locals(segment=Segment, seq="unsigned long long")
     cpdef void _forgotten(self, Block block, Py_ssize_t i, bint erase) except *
     @cython.locals(segment=Segment, k=Py_ssize_t)

@@ -22,6 +22,7 @@ from slipstream.log.ahead import RoomAhead, SpareFile
 from slipstream.log.applying import Applying
 from slipstream.log.base import Block, Log
 from slipstream.log.block_cache import BlockCache
+from slipstream.log.cold import ColdError
 from slipstream.log.columns import GONE, Column
 from slipstream.log.compaction import Compactor, Neighbours
 from slipstream.log.disk import Disk, File
@@ -78,6 +79,7 @@ SPARE_FROM: _int = 4  # the next one's file is made when all but such a part is 
 SPARE_PART: _int = 4  # ... with so much room
 ROOM_FROM: _int = 64  # where so much is reserved, more is ahead of time ...
 ROOM_PART: _int = 8  # ... when less than this is left
+SEARCHES_MAX: _int = 1024  # that wait for the disk, and go on where they were
 
 
 class FileLog(Log):
@@ -132,6 +134,8 @@ class FileLog(Log):
         self._spare_asked = False  # ... is being made, or could not be
         self._room_asked = False  # the same of room in the active segment
         self._names: list[tuple[File, str]] = []  # that the next batch gives to files
+        # How far searches came that wait for the disk, by their patterns and where they began.
+        self._searched: dict[tuple[tuple[bytes, ...], int], int] = {}
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -735,9 +739,26 @@ class FileLog(Log):
     def next_near(self, seq: _int, matching: SubjectFilter | None, record: Record) -> bool:
         self.reader.near = True
         try:
-            return self.next(seq, matching, record)
+            if matching is None:
+                return self.next(seq, None, record)
+            return self._search_on(seq, matching, record)
         finally:
             self.reader.near = False
+
+    def _search_on(self, seq: _int, matching: SubjectFilter, record: Record) -> bool:
+        """As `next`, from where the same search was when it had to wait for the disk. What lies
+        before that has left memory meanwhile, if there is much of it; and no message comes to lie
+        there."""
+        start = seq
+        if self._searched:
+            start = self._searched.pop((matching.patterns, seq), seq)
+        try:
+            return self.next(start, matching, record)
+        except ColdError as cold:
+            if len(self._searched) >= SEARCHES_MAX:
+                del self._searched[next(iter(self._searched))]
+            self._searched[matching.patterns, seq] = max(cold.base, start)
+            raise
 
     @property
     def lost(self) -> Lost:

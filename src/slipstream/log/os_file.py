@@ -377,10 +377,10 @@ class OsFile:
     def pread_near(self, offset: int, size: int) -> bytes | None:
         """What `pread` gives, if it is in the page cache; None if not. Where the system cannot say
         that, it is read at once."""
-        if size > BUFFER_BYTES:
-            return None
         if not self._buffers.knows_what_is_near:
             return self.pread(offset, size)
+        if size > BUFFER_BYTES:
+            return self._pieces_near(offset, size)
         self._begin()
         try:
             if self._is_direct and self._flushed < min(offset + size, self._size):
@@ -388,6 +388,15 @@ class OsFile:
             return self._read_near(offset, size)
         finally:
             self._end()
+
+    def _pieces_near(self, offset: int, size: int) -> bytes | None:
+        pieces = []
+        for start in range(offset, offset + size, BUFFER_BYTES):
+            piece = self.pread_near(start, min(offset + size - start, BUFFER_BYTES))
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return b"".join(pieces)
 
     def _read_near(self, offset: int, size: int) -> bytes | None:
         buffer = self._buffers.take()

@@ -187,7 +187,7 @@ class SegmentReader:
     def _readable(self, segment: Segment) -> Any:
         """What is read of the segment's file: all, or what is near."""
         file = self.file_of(segment)
-        return NearFile(self, file, segment.path) if self.near else file
+        return NearFile(self, file, segment.path, segment.base) if self.near else file
 
     def load(self, segment: Segment) -> None:
         """Bring a closed segment's columns into memory, and let older ones go."""

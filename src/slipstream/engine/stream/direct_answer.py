@@ -108,7 +108,7 @@ class Answer:
         try:
             state = self._piece()
         except ColdError as cold:
-            self.stream.engine.commit.fetch(cold, self._go_on)
+            self.stream.engine.commit.fetch(cold, self._continue_later)
             return
         except (OSError, StorageError) as error:
             self.put_off(error)
@@ -156,11 +156,8 @@ class Answer:
         self._next_seq = self.record.seq + 1
         return True
 
-    def _go_on(self) -> None:
-        """Send more in this turn."""
-        self.stream.turn.ready.append(self)
-
     def _continue_later(self) -> None:
+        """Send more in this turn, or once the client has taken what it was sent."""
         for subscription in self.account.listeners(self.reply):
             session: Any = subscription.receiver
             pending = session.out.length() + session.transport.pending()
@@ -168,7 +165,7 @@ class Answer:
                 self.stream.engine.flush(session)
                 session.on_drained(self.pump)
                 return
-        self._go_on()
+        self.stream.turn.ready.append(self)
 
     def _send(self, with_batch: bool) -> _int:
         """Send the message in `record`; how many got it."""
