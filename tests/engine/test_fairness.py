@@ -4,8 +4,11 @@ Tests that look at a single round call the session and the engine by hand; `Driv
 all rounds there are.
 """
 
+from random import Random
+
 import pytest
 
+from slipstream.engine.engine import READS_MAX
 from slipstream.engine.loop.turn import (
     API_SLICE,
     QUANTUM,
@@ -15,7 +18,8 @@ from slipstream.engine.loop.turn import (
     WRITE_SLICE,
 )
 from slipstream.engine.protocol.options import EngineOptions
-from slipstream.testing.driver import Client, Driver
+from slipstream.testing.driver import Client, Driver, encode
+from slipstream.testing.simulated_disk import SimulatedDisk
 
 SUBSCRIBE_STEPS = 50
 READ = 256 * 1024  # bytes that one read brings at the most
@@ -219,6 +223,69 @@ def test_requests_that_wait_when_jetstream_stops_are_not_answered(
     driver.finish()
     assert asked.take() == []
     assert asked.lines[-1] == b"PONG"
+
+
+# -- requests that wait for the disk -------------------------------------------------------------
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk(Random(1))
+
+
+@pytest.fixture
+def cold(disk: SimulatedDisk) -> Client:
+    """A client of a server whose stream S has old messages, on a disk that takes its time."""
+    driver = Driver(disk, segment_bytes=4 * KIB).start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "allow_direct": True})
+    for _ in range(10):
+        client.store("S", bytes(KIB))
+    disk.is_cold = driver.runner.holds_reads = True
+    driver.runner.hold()
+    return driver.client()
+
+
+GETS = ["$JS.API.DIRECT.GET.S", "$JS.API.STREAM.MSG.GET.S"]
+
+
+@pytest.mark.parametrize("subject", GETS)
+def test_who_asks_for_more_than_the_disk_reads_is_not_read_from(
+    cold: Client, subject: str
+) -> None:
+    driver = cold.driver
+    asked = 2 * READS_MAX
+    for n in range(asked):
+        cold.session.receive(encode(subject, b'{"seq":1}', f"_INBOX.t.{n}"))
+        driver.finish()
+    assert len(driver.runner.waiting) == READS_MAX
+    other = driver.client()
+    other.send(b"PING\r\n")
+    other.take()
+    assert other.lines[-1] == b"PONG"
+    while driver.runner.waiting:
+        driver.runner.release()
+        driver.finish()
+    assert [message.subject for message in cold.take()] == [f"_INBOX.t.{n}" for n in range(asked)]
+    cold.send(b"PING\r\n")
+    cold.take()
+    assert cold.lines[-1] == b"PONG"
+
+
+@pytest.mark.parametrize("subject", GETS)
+def test_what_is_read_for_a_request_when_jetstream_stops_opens_no_file(
+    cold: Client, disk: SimulatedDisk, subject: str
+) -> None:
+    driver = cold.driver
+    cold.session.receive(encode(subject, b'{"seq":1}', "_INBOX.t.a"))
+    driver.finish()
+    assert driver.runner.waiting
+    driver.engine.stop_account(driver.engine.default_account)
+    begun = disk.calls["open"]
+    driver.runner.release()
+    driver.finish()
+    assert disk.calls["open"] == begun
+    assert all(message.status for message in cold.take())
 
 
 # -- clients that do not take what they are sent -------------------------------------------------

@@ -41,7 +41,15 @@ from slipstream.engine.session.host import OpenBatches
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.permissions import Permissions
 from slipstream.engine.session.routing import Route, Subscription
-from slipstream.engine.session.session import API, LOGIN, PARKED, WRITES, ClientSession, Transport
+from slipstream.engine.session.session import (
+    API,
+    LOGIN,
+    PARKED,
+    READS,
+    WRITES,
+    ClientSession,
+    Transport,
+)
 from slipstream.errors import StorageError
 from slipstream.log.cold import ColdError
 from slipstream.log.stream_store import Store
@@ -52,6 +60,7 @@ SYSTEM_ACCOUNT = "$SYS"
 ROUNDS_MAX = 4  # of pumping and committing before a turn's output is flushed
 # What a client that does not keep up is sent gathers here until it makes a piece worth a write.
 PIECE_BYTES = 64 * 1024
+READS_MAX = 1024  # requests that may wait for the disk; who asks then is not read from
 DROP_STEPS = 50  # to take a subscription out of its account
 
 
@@ -141,6 +150,8 @@ class Engine:
         # To the API, that wait, and when they came.
         self.requests: deque[tuple[ApiService, Inbound, int]] = deque()
         self._fetching: set[Any] = set()  # consumers whose next message is being read
+        self._reads = 0  # of the disk, for which requests wait ...
+        self._held_back: dict[ClientSession, None] = {}  # ... and sessions that may not ask for more
         self._dropped: deque[tuple[Account, deque[Subscription]]] = deque()
         self.is_crowded = False  # clients have more than half of what they may have pending
         self._written = 0  # bytes since pending ones were counted
@@ -563,6 +574,25 @@ class Engine:
             consumer.wake()
 
         self.commit.fetch(cold, done)
+
+    def fetch(self, cold: ColdError, session: Any, done: Callable[[], None]) -> None:
+        """Have read from the disk what a request of `session` (None: nobody's) needs; `done` asks
+        again. While too many wait, those who ask are not read from."""
+        self._reads += 1
+        if self._reads >= READS_MAX and session is not None and not session.closed:
+            session.hold(READS)
+            self._held_back[session] = None
+
+        def fetched() -> None:
+            self._reads -= 1
+            if self._held_back and self._reads <= READS_MAX // 2:
+                held_back, self._held_back = self._held_back, {}
+                for one in held_back:
+                    one.stopped_by &= ~READS
+                    one.park()
+            done()
+
+        self.commit.fetch(cold, fetched)
 
     def _commit(self, turn: Turn) -> None:
         """Streams write what they hold; the same goes for them."""

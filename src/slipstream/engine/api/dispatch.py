@@ -242,13 +242,17 @@ class ApiService(Service):
             try:
                 found = operation.handler(js, request)
             except ColdError as cold:  # nothing has changed: it is asked again
-                js.engine.commit.fetch(cold, attempt)
+                js.engine.fetch(cold, session, again)
             except ApiError as refused:
                 answer({}, refused)
             except (StorageError, OSError) as failed:
                 answer({}, ApiError(ErrorCode.STREAM_GENERAL_ERROR, err=str(failed)))
             else:
                 give(found)
+
+        def again() -> None:
+            if js.account.jetstream is js:  # else it has stopped, and its files are closed
+                attempt()
 
         if js.refused_level(request.message):
             answer({}, ApiError(ErrorCode.REQUIRED_API_LEVEL))

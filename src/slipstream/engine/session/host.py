@@ -17,6 +17,7 @@ from slipstream.engine.protocol.options import EngineOptions
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Route, Subscription
+from slipstream.log.cold import ColdError
 
 
 class OpenBatches:
@@ -69,6 +70,10 @@ class Host(Protocol):
 
     def queue_request(self, api: Any, message: Inbound, began: int) -> None:
         """Have `api.answer(message, began)` called in a later round."""
+
+    def fetch(self, cold: ColdError, session: Any, done: Callable[[], None]) -> None:
+        """Have read from the disk what a request of `session` (None: nobody's) needs; `done` asks
+        again. While too many wait, those who ask are not read from."""
 
     # What only sessions ask for; a session is a `ClientSession`.
 

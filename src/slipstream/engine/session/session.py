@@ -38,6 +38,7 @@ API = 2  # an API request of its waits for its turn
 STALL = 4  # somebody whom it writes to does not keep up
 PARKED = 8  # its quantum is used; it goes on in the next round
 WRITES = 16  # the large messages that it published are being written
+READS = 32  # too many requests wait for the disk
 
 # A message from this size on is shared by all whom it is delivered to, not copied for each.
 _SHARED_MIN: _int = 64 * 1024
