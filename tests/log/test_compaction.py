@@ -173,3 +173,25 @@ def test_tombstones_go_when_nothing_needs_them() -> None:
     assert told < len(kept)
     log.close()
     assert readable(reopen(disk)) == kept
+
+
+@pytest.mark.parametrize("ran", [False, True])
+def test_a_rewrite_touches_no_file_of_another_log_in_the_directory(ran: bool) -> None:
+    disk = SimulatedDisk(Random(1))
+    log, _ = holed(disk)
+    commit(log, jobs=False)
+    (job,) = log.take_jobs()
+    if ran:
+        job.run()
+    path = log.blocks[0].path
+    log.delete()
+    disk.remove_tree("log")
+    disk.mkdir("log")
+    its_own = [path.replace(".seg", ".new")] if ran else []
+    for name in its_own:  # of a rewrite by the other one
+        disk.open(name).append(b"live")
+    if not ran:
+        job.run()
+    job.finish()
+    assert disk.files(".seg") == []
+    assert disk.files(".new") == its_own

@@ -17,8 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from slipstream.errors import StorageError
 from slipstream.log.columns import Column
-from slipstream.log.disk import Disk
+from slipstream.log.disk import File
 from slipstream.log.record import COMMIT, END, FRONT, TOMBSTONE, copy_used, encode
 from slipstream.log.segment import RANGE, FooterDraft, Segment, encode_header
 from slipstream.wire.buffer import OutBuffer
@@ -102,7 +103,7 @@ class Compactor:
             return []
         draft = FooterDraft.of(segment, log.subjects, log.active_base())
         neighbours = Neighbours.of(log.blocks)
-        self._job = CompactionJob(log.disk, segment, draft, neighbours, self._done)
+        self._job = CompactionJob(log, segment, draft, neighbours, self._done)
         return [self._job]
 
     def _done(self, job: "CompactionJob") -> None:
@@ -145,7 +146,7 @@ class CompactionJob:
 
     def __init__(
         self,
-        disk: Disk,
+        log: "FileLog",
         segment: Segment,
         draft: FooterDraft,
         neighbours: Neighbours,
@@ -159,7 +160,7 @@ class CompactionJob:
         self.offsets = Column()
         self.records_end = 0
         self.error: Exception | None = None
-        self._disk = disk
+        self._log = log
         self._neighbours = neighbours
         self._old_offsets = segment.offsets
         self._old_end = segment.records_end
@@ -173,7 +174,7 @@ class CompactionJob:
             self.error = error
 
     def _copy(self) -> None:
-        old = self._disk.open(self.segment.path)
+        old = self._open(self.segment.path)
         try:
             data = old.pread(0, self._old_end)
         finally:
@@ -195,13 +196,26 @@ class CompactionJob:
         self._put_control(out, END, last_seq.to_bytes(8, "little"))
         draft.last_seq = last_seq
         self.records_end = out.size
-        self._disk.remove(self.path)
-        file = self._disk.open(self.path)
+        file = self._open(self.path, anew=True)
         try:
             file.append(out.take() + draft.encode(self.records_end, self.offsets, self.segment))
             file.sync()
         finally:
             file.close()
+
+    def _open(self, path: str, anew: bool = False) -> File:
+        """Open one of the log's files, unless it was deleted: then another stream may have the
+        directory's name. Raises OSError, `StorageError`."""
+        log = self._log
+        log.applying.begin(path)
+        try:
+            if log.failed:
+                raise StorageError(log.failed)
+            if anew:
+                log.disk.remove(path)
+            return log.disk.open(path)
+        finally:
+            log.applying.end()
 
     def _put_control(self, out: OutBuffer, kind: int, body: bytes) -> None:
         salt = self.segment.salt
@@ -214,6 +228,7 @@ class CompactionJob:
     def discard(self) -> None:
         """Give up the compaction: remove the file that it was writing."""
         try:
-            self._disk.remove(self.path)
+            if not self._log.failed:  # else another stream may have the directory's name
+                self._log.disk.remove(self.path)
         except OSError:
             pass  # the next opening removes it
