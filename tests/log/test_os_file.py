@@ -171,3 +171,22 @@ def test_what_a_thread_is_still_writing_is_not_near(
     assert while_written is None
     assert file.pread(0, len(body)) == body
     file.close()
+
+
+@pytest.mark.parametrize("refusal", [errno.EIO, errno.EINTR, errno.EOPNOTSUPP, errno.ENOSPC])
+def test_room_that_a_thread_is_refused_changes_nothing_for_those_who_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    file = OsDisk().open(str(tmp_path / "segment"))
+    room = file.reserve(100_000)
+    file.append(b"first")
+    monkeypatch.setattr(os_file.OsFile, "_allocate", lambda *_: refusal)
+    direct = file._direct
+    assert file.reserve_ahead(2 * room) == 0
+    assert file._direct == direct
+    file.append(b", second")
+    file.sync()
+    assert file.pread(0, 13) == b"first, second"
+    monkeypatch.undo()
+    assert file.reserve_ahead(2 * room) >= 2 * room
+    file.close()

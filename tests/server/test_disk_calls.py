@@ -125,6 +125,10 @@ class WatchedFile(OsFile):
             self._disk.called("reserve")
         return super().reserve(size)
 
+    def reserve_ahead(self, size: int) -> int:
+        self._disk.called("reserve")
+        return super().reserve_ahead(size)
+
     def truncate(self, size: int) -> None:
         self._disk.called("truncate")
         super().truncate(size)

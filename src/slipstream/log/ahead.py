@@ -79,7 +79,7 @@ class RoomAhead:
     def run(self) -> None:
         """Reserve it. Never raises: without it the log asks again when it needs more."""
         try:
-            self.reserved = self._file.reserve(self._size)
+            self.reserved = self._file.reserve_ahead(self._size)
         except (OSError, StorageError):
             pass
 

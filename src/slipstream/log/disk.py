@@ -46,6 +46,10 @@ class File(Protocol):
         Raises `DiskFullError`.
         """
 
+    def reserve_ahead(self, size: int) -> int:
+        """As `reserve`, on another thread than those who append and sync; 0 if it cannot be had.
+        Raises OSError, `DiskFullError`."""
+
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes, giving back what was reserved after it; `append` goes on there."""
 

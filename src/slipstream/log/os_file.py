@@ -302,17 +302,35 @@ class OsFile:
     def _grow(self, size: int) -> int:
         if not self._is_direct:
             self._begin_direct()
-        step = min(max(self._reserved, RESERVE_STEP_MIN), RESERVE_STEP_MAX)
-        for wanted in (max(size, self._reserved + step), size):
-            failed = self._allocate(wanted)
-            if not failed:
-                self._reserved = wanted
-                return wanted
+        failed = self._allocate_more(size)
+        if not failed:
+            return self._reserved
         if failed in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFullError("no space left on the disk for this message; free some and go on")
         self._fallocate = None  # this file system cannot: the write itself will tell
         self._end_direct()
         return size + UNRESERVED_STEP
+
+    def reserve_ahead(self, size: int) -> int:
+        """As `reserve`, on another thread than those who append and write. How they do so does not
+        change, as it does when `reserve` finds that the system cannot: then this gives 0."""
+        self._begin()
+        try:
+            is_there = self._is_direct and self._fallocate is not None
+            return self._reserved if is_there and not self._allocate_more(size) else 0
+        finally:
+            self._end()
+
+    def _allocate_more(self, size: int) -> int:
+        """Allocate up to `size` bytes, and more if there is space; 0 or an errno."""
+        step = min(max(self._reserved, RESERVE_STEP_MIN), RESERVE_STEP_MAX)
+        failed = 0
+        for wanted in (max(size, self._reserved + step), size):
+            failed = self._allocate(wanted)
+            if not failed:
+                self._reserved = max(wanted, self._reserved)
+                break
+        return failed
 
     def _allocate(self, wanted: int) -> int:
         """Allocate up to `wanted` bytes, zeros as yet; 0 or an errno.

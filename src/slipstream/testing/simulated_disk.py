@@ -433,6 +433,10 @@ class SimulatedFile:
             self._node.resize(size)
         return max(size, self._node.reserved)
 
+    def reserve_ahead(self, size: int) -> int:
+        """What `reserve` does."""
+        return self.reserve(size)
+
     def rename(self, path: str) -> None:
         """Have it another name, unless it has that already."""
         if self._path != path and self._disk.is_current(self._epoch):

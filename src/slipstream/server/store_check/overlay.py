@@ -120,6 +120,9 @@ class OverlayFile:
     def reserve(self, size: int) -> int:
         return size
 
+    def reserve_ahead(self, size: int) -> int:
+        return size
+
     def truncate(self, size: int) -> None:
         self._content.cut(size)
         self._at = size
