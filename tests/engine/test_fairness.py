@@ -250,9 +250,7 @@ GETS = ["$JS.API.DIRECT.GET.S", "$JS.API.STREAM.MSG.GET.S"]
 
 
 @pytest.mark.parametrize("subject", GETS)
-def test_who_asks_for_more_than_the_disk_reads_is_not_read_from(
-    cold: Client, subject: str
-) -> None:
+def test_who_asks_for_more_than_the_disk_reads_is_not_read_from(cold: Client, subject: str) -> None:
     driver = cold.driver
     asked = 2 * READS_MAX
     for n in range(asked):

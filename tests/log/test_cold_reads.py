@@ -1,6 +1,7 @@
 """What has to be read from the disk is read elsewhere, and what was asked for is found then."""
 
 import threading
+from collections import deque
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +16,7 @@ from slipstream.log.record import Record
 from slipstream.log.recovery import open_log
 from slipstream.log.subject_index import SubjectFilter
 from slipstream.testing.simulated_disk import SimulatedDisk
-from tests.log.storing import commit, fill, opened, put
+from tests.log.storing import body_of, commit, fill, opened, put
 
 
 def test_a_message_that_a_thread_is_still_writing_is_cold_and_not_damaged(
@@ -93,3 +94,31 @@ def test_a_message_far_behind_many_others_is_found_with_a_few_reads_of_each_segm
         when_fetched(log, 2, matching, record)
         assert record.body() == b"last"
         assert disk.calls["pread"] < 40 * segments
+
+
+def test_many_readers_of_a_log_of_which_nothing_stays_in_memory_come_to_an_end() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = opened(disk)
+    readers = 100
+    for n in range(1000):
+        put(log, b"s.%d" % (n % readers), body_of(n))
+    commit(log)
+    log.close()
+    log = opened(disk)
+    disk.is_cold = True
+    waiting = deque((seq, log.filter((b"s.%d" % (7 * seq % readers),))) for seq in range(readers))
+    fetches: deque[FetchJob] = deque()
+    for steps in range(100 * readers):
+        if steps >= readers and not waiting:
+            break
+        if steps >= readers:
+            fetch = fetches.popleft()
+            fetch.run()
+            fetch.finish()
+        seq, matching = waiting.popleft()
+        try:
+            assert log.next_near(9 * seq, matching, Record())
+        except ColdError as cold:
+            waiting.append((seq, matching))
+            fetches.append(FetchJob(cold, lambda: None))
+    assert not waiting

@@ -1,8 +1,10 @@
 """The server's disk thread: what it runs on the loop, and in which order it runs the rest."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -85,3 +87,34 @@ async def test_a_disk_that_is_slow_again_and_again_is_tried_on_the_loop_no_more(
     tried = [thread.run_here(Noted("slow", events), 100) for _ in range(disk_thread.PROBE_EVERY)]
     thread.close()
     assert not any(tried)
+
+
+def until_shut(pool: ThreadPoolExecutor) -> None:
+    """Wait until threads take nothing more, and what waited for them was dropped."""
+    while not pool._shutdown:
+        os.sched_yield()
+    with pool._shutdown_lock:
+        pass
+
+
+async def test_reads_that_wait_when_the_server_stops_are_not_made() -> None:
+    thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())
+    goes_on = threading.Event()
+    made = []
+
+    class Read:
+        def run(self) -> None:
+            made.append(self)
+            goes_on.wait(10)
+
+        def finish(self) -> None:
+            """Nobody waits for it."""
+
+    for _ in range(3 * disk_thread.READS_MAX):
+        thread.start_read(Read())
+    closing = threading.Thread(target=thread.close)
+    closing.start()
+    until_shut(thread._reads)
+    goes_on.set()
+    await asyncio.to_thread(closing.join)
+    assert len(made) == disk_thread.READS_MAX

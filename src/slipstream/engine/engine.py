@@ -151,7 +151,7 @@ class Engine:
         self.requests: deque[tuple[ApiService, Inbound, int]] = deque()
         self._fetching: set[Any] = set()  # consumers whose next message is being read
         self._reads = 0  # of the disk, for which requests wait ...
-        self._held_back: dict[ClientSession, None] = {}  # ... and sessions that may not ask for more
+        self._held_back: dict[ClientSession, None] = {}  # ... who may not ask more
         self._dropped: deque[tuple[Account, deque[Subscription]]] = deque()
         self.is_crowded = False  # clients have more than half of what they may have pending
         self._written = 0  # bytes since pending ones were counted

@@ -8,10 +8,11 @@ asked asks again.
 from collections.abc import Callable
 from typing import Protocol
 
-from slipstream.errors import StorageError
 from slipstream.log.disk import File
 
-FETCHED_MAX = 64  # reads that are remembered to have happened
+# Reads that are remembered to have happened, until they are found in memory. Each who waits needs a
+# few of them at once, if the system keeps nothing.
+FETCHED_MAX = 4096
 
 Span = tuple[str, int, int]  # path, offset and size of a read
 
@@ -72,7 +73,7 @@ class FetchJob:
         _, offset, size = self._cold.span
         try:
             self._cold.file.pread(offset, size)
-        except (OSError, ValueError, StorageError):  # such as of a file that was closed meanwhile
+        except Exception:  # such as of a file that was closed meanwhile; who asks waits for this
             pass
 
     def finish(self) -> None:

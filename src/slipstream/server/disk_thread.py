@@ -122,4 +122,4 @@ class DiskThread:
         """Wait for what is on its way."""
         self._threads.shutdown(wait=True)
         self._aside.shutdown(wait=True)
-        self._reads.shutdown(wait=True)
+        self._reads.shutdown(wait=True, cancel_futures=True)  # nobody waits for them
