@@ -8,6 +8,7 @@ from threading import Thread
 import pytest
 
 from slipstream.log.disk import OsDisk
+from slipstream.log.open_files import TRIED_AT_ONCE
 from slipstream.log.os_file import OsFile
 from slipstream.log.stream_store import Store
 from slipstream.testing.driver import Driver
@@ -99,3 +100,18 @@ def test_many_streams_live_on_few_open_files(
     assert descriptors(tmp_path) <= 10
     assert again.client().store("S39")["seq"] == 4
     again.stop()
+
+
+def test_files_that_were_closed_while_threads_began_to_use_them_keep_no_others_open(
+    tmp_path: Path,
+) -> None:
+    most = 2 * TRIED_AT_ONCE
+    disk = OsDisk(open_files_max=most)
+    for n in range(most):
+        file = disk.open(str(tmp_path / f"closed{n}"))
+        file.close()
+        disk.open_files.used(file)  # as a thread says that had begun before
+    opened = [disk.open(str(tmp_path / f"{n}")) for n in range(5 * most)]
+    assert descriptors(tmp_path) <= most
+    for file in opened:
+        file.close()

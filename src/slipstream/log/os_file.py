@@ -170,7 +170,9 @@ class OsFile:
     def rest(self) -> bool:
         """Give up the descriptors until they are needed again; False if they are in use."""
         with self._gate:
-            if self._busy or self._closed:
+            if self._closed:  # a thread that had begun to use it may have said so after that
+                return True
+            if self._busy:
                 return False
             self._close_descriptors()
         return True
