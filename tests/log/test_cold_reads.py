@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.log import os_file
+from slipstream.log import direct_write, os_file
 from slipstream.log.cold import ColdError, FetchJob
 from slipstream.log.disk import OsDisk
 from slipstream.log.file_log import CHUNKS_BYTES_MAX, FileLog
@@ -34,7 +34,7 @@ def test_a_message_that_a_thread_is_still_writing_is_cold_and_not_damaged(
     [segment] = (tmp_path / "log").glob("*.seg")
     segment.read_bytes()  # somebody has the system keep in memory what is there so far
     begun, goes_on = threading.Event(), threading.Event()
-    write_blocks = os_file.write_blocks
+    write_blocks = direct_write.write_blocks
 
     def slowly(*args: Any) -> bytes:
         begun.set()

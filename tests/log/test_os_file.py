@@ -154,7 +154,7 @@ def test_what_a_thread_is_still_writing_is_not_near(
     body = b"x" * direct_write.BLOCK
     file.append(body)
     begun, goes_on = threading.Event(), threading.Event()
-    write_blocks = os_file.write_blocks
+    write_blocks = direct_write.write_blocks
 
     def slowly(*args: Any) -> bytes:
         begun.set()

@@ -100,7 +100,7 @@ def until_shut(pool: ThreadPoolExecutor) -> None:
 async def test_reads_that_wait_when_the_server_stops_are_not_made() -> None:
     thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())
     goes_on = threading.Event()
-    made = []
+    made: list[object] = []
 
     class Read:
         def run(self) -> None:
