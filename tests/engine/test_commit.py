@@ -11,7 +11,7 @@ from slipstream.engine.loop.timers import Timers
 from slipstream.log.durability import SyncBatch
 from slipstream.log.file_log import FileLog
 from slipstream.testing.driver import HandRunner
-from slipstream.testing.simulated_disk import SimulatedDisk
+from slipstream.testing.simulated_disk import SimulatedDisk, SimulatedFile
 from tests.log.storing import opened, put
 
 LARGE = bytes(QUEUED_BYTES_MIN)
@@ -119,11 +119,11 @@ def test_a_batch_after_a_failed_one_has_failed() -> None:
 def test_a_batch_that_raises_fails_instead_of_leaving_the_stream_to_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def run(batch: SyncBatch) -> None:
+    def sync(_file: SimulatedFile) -> None:
         raise RuntimeError("no disk raises this")
 
-    monkeypatch.setattr(SyncBatch, "run", run)
     world = World()
+    monkeypatch.setattr(SimulatedFile, "sync", sync)
     world.stream.store(SMALL)
     assert world.stream.failed == [6]
     assert world.stream.progress.under_way == 0
