@@ -10,6 +10,7 @@ import pytest
 from slipstream.engine.commit import state_commit
 from slipstream.engine.commit.state_commit import CheckpointJob, OwnFile
 from slipstream.engine.consumer import life
+from slipstream.log.applying import Applying, Freeing, NameInUseError
 from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver, Held, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -273,3 +274,29 @@ def test_an_update_that_changes_nothing_waits_for_the_one_before_it(
         "1": "b",
         "2": "b",
     }
+
+
+def test_who_takes_a_name_that_a_job_uses_waits_for_the_job(
+    driver: Driver, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aside: list[Any] = []
+    monkeypatch.setattr(driver.runner, "start_aside", aside.append)
+    client.api("STREAM.DELETE.S")
+    free, busy = Applying.free, [True]
+
+    def late(applying: Applying, removal: Freeing) -> None:
+        if busy:
+            busy.pop()
+            raise NameInUseError(f"{removal.path} is being removed")
+        free(applying, removal)
+
+    monkeypatch.setattr(Applying, "free", late)
+    client.send(call("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]}, "new"))
+    assert not busy
+    assert "new" not in answers(client)
+    for job in aside:
+        held = Held(driver.runner, job)
+        held.run()
+        held.finish()
+    driver.finish()
+    assert answers(client)["new"]["config"]["name"] == "S"

@@ -13,6 +13,11 @@ from slipstream.errors import StorageError
 FREE_SECONDS_MAX = 0.005  # for which a name that is to be free is waited for
 
 
+class NameInUseError(StorageError):
+    """A name is wanted in whose directory a job writes or removes files just now; it is free once
+    the jobs that are under way have run."""
+
+
 class Freeing(Protocol):
     """A directory on its way out, whose name is wanted."""
 
@@ -43,14 +48,14 @@ class Applying:
 
     def free(self, removal: Freeing) -> None:
         """Have the name of a directory be free while nothing in it is written. Raises OSError;
-        `StorageError` if what is being written there takes too long."""
+        `NameInUseError` if what is being written there takes too long."""
 
         def may_go() -> bool:
             return removal.is_free or not f"{self._path}/".startswith(f"{removal.path}/")
 
         with self._condition:  # which is never held while the disk works
             if not self._condition.wait_for(may_go, FREE_SECONDS_MAX):
-                raise StorageError(
+                raise NameInUseError(
                     f"{removal.path} is being removed, and the disk is slow; ask again"
                 )
             if not removal.is_free:

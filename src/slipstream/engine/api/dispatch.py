@@ -19,6 +19,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.sharing.service_imports import ServiceImport
 from slipstream.errors import StorageError
+from slipstream.log.applying import NameInUseError
 from slipstream.log.cold import ColdError
 from slipstream.model.error_codes import ErrorCode
 
@@ -243,6 +244,8 @@ class ApiService(Service):
                 found = operation.handler(js, request)
             except ColdError as cold:  # nothing has changed: it is asked again
                 js.engine.fetch(cold, session, again)
+            except NameInUseError:  # nothing has changed here, either
+                js.engine.commit.after_aside(again)
             except ApiError as refused:
                 answer({}, refused)
             except (StorageError, OSError) as failed:

@@ -28,6 +28,7 @@ from slipstream.engine.stream.config import StreamConfig
 from slipstream.engine.stream.retention import enforce_all
 from slipstream.engine.stream.stream import Stream
 from slipstream.errors import CorruptionError, Error, StorageError
+from slipstream.log.applying import NameInUseError
 from slipstream.log.base import Log
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.file_log import FileLog
@@ -277,6 +278,9 @@ class Restore(Service):
                 self._store = store.stream(js.account.name, config.name)
                 self._store.belongs_to(self._created)
                 js.state.free(self._store.path)
+        except NameInUseError:  # of a stream that is being removed
+            js.engine.commit.after_aside(lambda: self._completed(None))
+            return
         except (Error, OSError, ApiError) as refused:
             self._end(refused)
             return

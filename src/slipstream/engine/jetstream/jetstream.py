@@ -24,6 +24,7 @@ from slipstream.engine.stream.direct_get import DirectGet, DirectGroup
 from slipstream.engine.stream.stream import Stream
 from slipstream.engine.stream.subject_claims import SubjectClaims
 from slipstream.errors import StorageError
+from slipstream.log.applying import NameInUseError
 from slipstream.log.base import Log
 from slipstream.log.memory_log import MemoryLog
 from slipstream.log.stream_store import (
@@ -228,7 +229,7 @@ class JetStream:
     def create_stream(self, config: StreamConfig) -> Stream:
         """A new stream; the configuration was checked. It takes what is published from now on,
         which counts once the stream is durable (see `when_kept`); if it cannot be, it goes again.
-        Raises `ApiError`."""
+        Raises `ApiError`; `NameInUseError`: ask again once the jobs under way have run."""
         created = self.new_created()
         if config.storage == "memory" or self.store is None:
             stream = Stream(self, config, MemoryLog(config.first_seq or 1), None, created)
@@ -238,6 +239,8 @@ class JetStream:
         store = self.store.stream(self.account.name, config.name)
         try:
             stream = self._make(config, store, created)
+        except NameInUseError:  # of a stream that is being removed: nothing has changed
+            raise
         except (StorageError, OSError) as error:
             raise ApiError(ErrorCode.STREAM_CREATE, err=str(error)) from error
         self._begin(stream)
