@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from slipstream.archive.s2 import S2Writer
+from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.protocol.options import EngineOptions
+from slipstream.log.applying import NameInUseError
 from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver, Message
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -516,6 +518,45 @@ def test_a_name_or_a_subject_that_is_taken_meanwhile_is_kept(
         assert answer["error"]["err_code"] == code
         assert client.api(f"STREAM.DELETE.{taken['name']}")["success"]
     assert not driver.js.claims.owners("s.1")
+
+
+@pytest.mark.parametrize("what", ["goes on", "is slow", "jetstream stops"])
+def test_a_restore_that_waits_for_a_stream_to_be_removed_ends_once(
+    what: str,
+    disk: SimulatedDisk,
+    driver: Driver,
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client.subscribe("$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE.>")
+    subject = begin_restore(client, config_of())["deliver_subject"]
+    client.request(subject, GOOD)
+    busy = [True]
+
+    def in_use(state: StateCommit, path: str) -> None:
+        if busy:
+            busy.pop()
+            driver.runner.hold()
+            raise NameInUseError(f"{path} is being removed")
+
+    monkeypatch.setattr(StateCommit, "free", in_use)
+    assert client.ask(subject, b"") == []
+    assert not busy
+    if what == "is slow":
+        driver.advance(60 * SECOND)
+    elif what == "jetstream stops":
+        driver.engine.stop_account(driver.engine.default_account)
+    while driver.runner.waiting:
+        driver.runner.release()
+        driver.finish()
+    came = [message.subject for message in client.take()]
+    ends = 0 if what == "jetstream stops" else 1
+    assert came.count(client.inbox) == ends
+    assert len([one for one in came if "RESTORE_COMPLETE" in one]) == ends
+    if not ends:
+        assert not [path for path in disk.files() if ".new-" in path]
+    else:
+        assert list(bodies(client)) == [1, 5]
 
 
 def test_a_client_that_stops_sending_leaves_nothing(

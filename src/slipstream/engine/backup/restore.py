@@ -278,8 +278,8 @@ class Restore(Service):
                 self._store = store.stream(js.account.name, config.name)
                 self._store.belongs_to(self._created)
                 js.state.free(self._store.path)
-        except NameInUseError:  # of a stream that is being removed
-            js.engine.commit.after_aside(lambda: self._completed(None))
+        except NameInUseError:  # of a stream that is being removed: once the jobs before have run
+            self._start(lambda: None, self._completed)
             return
         except (Error, OSError, ApiError) as refused:
             self._end(refused)
