@@ -122,3 +122,31 @@ def test_many_readers_of_a_log_of_which_nothing_stays_in_memory_come_to_an_end()
             waiting.append((seq, matching))
             fetches.append(FetchJob(cold, lambda: None))
     assert not waiting
+
+
+def test_readers_come_to_an_end_however_many_wait_for_places_of_their_own() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = opened(disk)
+    readers = 1500
+    for _ in range(readers):
+        put(log, b"s", bytes(3_000))  # a segment is full with it
+    commit(log)
+    log.close()
+    log = opened(disk)
+    disk.is_cold = True
+    waiting = deque(range(1, readers + 1))
+    fetches: deque[FetchJob] = deque()
+    for steps in range(20 * readers):
+        if steps >= readers and not waiting:
+            break
+        if steps >= readers:
+            fetch = fetches.popleft()
+            fetch.run()
+            fetch.finish()
+        seq = waiting.popleft()
+        try:
+            assert log.read_near(seq, Record())
+        except ColdError as cold:
+            waiting.append(seq)
+            fetches.append(FetchJob(cold, lambda: None))
+    assert not waiting

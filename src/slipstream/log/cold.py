@@ -10,9 +10,10 @@ from typing import Protocol
 
 from slipstream.log.disk import File
 
-# Reads that are remembered to have happened, until they are found in memory. Each who waits needs a
-# few of them at once, if the system keeps nothing.
+# Reads that are remembered to have happened, until they are found in memory: at least so many, and
+# more for each who waits, who needs about six of them at once if the system keeps nothing.
 FETCHED_MAX = 4096
+FETCHED_EACH = 16
 
 Span = tuple[str, int, int]  # path, offset and size of a read
 
@@ -21,6 +22,7 @@ class Fetched(Protocol):
     """Where it is remembered which reads have happened."""
 
     fetched: dict[Span, None]
+    awaited: int  # reads that are under way for those who wait
 
 
 class ColdError(Exception):
@@ -67,6 +69,7 @@ class FetchJob:
     def __init__(self, cold: ColdError, done: Callable[[], None]) -> None:
         self._cold = cold
         self._done = done
+        cold.reader.awaited += 1
 
     def run(self) -> None:
         """Read it. Never raises: what the disk answers, the one who asks again finds out."""
@@ -78,8 +81,12 @@ class FetchJob:
 
     def finish(self) -> None:
         """Note that it was read, and go on."""
-        fetched = self._cold.reader.fetched
-        if len(fetched) >= FETCHED_MAX:
+        reader = self._cold.reader
+        fetched = reader.fetched
+        room = max(FETCHED_MAX, FETCHED_EACH * reader.awaited)
+        reader.awaited -= 1
+        fetched.pop(self._cold.span, None)  # it counts as the latest again
+        while len(fetched) >= room:
             del fetched[next(iter(fetched))]
         fetched[self._cold.span] = None
         self._done()

@@ -79,7 +79,7 @@ SPARE_FROM: _int = 4  # the next one's file is made when all but such a part is 
 SPARE_PART: _int = 4  # ... with so much room
 ROOM_FROM: _int = 64  # where so much is reserved, more is ahead of time ...
 ROOM_PART: _int = 8  # ... when less than this is left
-SEARCHES_MAX: _int = 1024  # that wait for the disk, and go on where they were
+SEARCHES_MAX: _int = 1024  # that go on where they were, or as many as wait for the disk
 
 
 class FileLog(Log):
@@ -755,7 +755,8 @@ class FileLog(Log):
         try:
             return self.next(start, matching, record)
         except ColdError as cold:
-            if len(self._searched) >= SEARCHES_MAX:
+            most = max(SEARCHES_MAX, 2 * self.reader.awaited)
+            while len(self._searched) >= most:
                 del self._searched[next(iter(self._searched))]
             self._searched[matching.patterns, seq] = max(cold.base, start)
             raise

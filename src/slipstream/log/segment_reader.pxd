@@ -17,6 +17,7 @@ cdef class SegmentReader:
     cdef list _kept
     cdef public bint near
     cdef public dict fetched
+    cdef public int awaited
 
     cpdef void fill(self, Segment segment, Py_ssize_t i, Record record) except *
     @cython.locals(offsets=Column, offset=Py_ssize_t)

@@ -62,7 +62,8 @@ class SegmentReader:
         self._window = b""
         self.held = 0  # how many read the files as they were: none is removed or written anew
         self.near = False  # whether `ColdError` is raised instead of waiting for the disk
-        self.fetched: dict[Span, None] = {}  # reads that have happened for that
+        self.fetched: dict[Span, None] = {}  # reads that have happened for that ...
+        self.awaited = 0  # ... and how many are under way
         self._kept: list[str] = []  # files that are to be removed after that
 
     def fill(self, segment: Segment, i: _int, record: Record) -> None:
