@@ -270,6 +270,22 @@ def test_who_asks_for_more_than_the_disk_reads_is_not_read_from(cold: Client, su
     assert cold.lines[-1] == b"PONG"
 
 
+def test_who_asks_for_more_batches_than_the_disk_reads_is_not_read_from(cold: Client) -> None:
+    driver = cold.driver
+    asked = 2 * READS_MAX
+    for n in range(asked):
+        request = encode("$JS.API.DIRECT.GET.S", b'{"seq":1,"batch":10}', f"_INBOX.t.{n}")
+        cold.session.receive(request)
+    driver.finish()
+    ends = []
+    while driver.runner.waiting:
+        assert len(driver.runner.waiting) <= READS_MAX
+        driver.runner.release()
+        driver.finish()
+        ends += [message.subject for message in cold.take() if message.status == "204 EOB"]
+    assert sorted(ends) == sorted(f"_INBOX.t.{n}" for n in range(asked))
+
+
 @pytest.mark.parametrize("subject", GETS)
 def test_what_is_read_for_a_request_when_jetstream_stops_opens_no_file(
     cold: Client, disk: SimulatedDisk, subject: str

@@ -17,6 +17,7 @@ cdef bytes _ZEROS, _SEQUENCE, _TIME_STAMP, _NUM_PENDING, _LAST_SEQUENCE
 
 cdef class Answer:
     cdef public Stream stream
+    cdef public object session
     cdef public Account account
     cdef public Log log
     cdef public bytes reply

@@ -40,10 +40,12 @@ _LAST_SEQUENCE = b"\r\n%b: " % NATS_LAST_SEQUENCE
 
 
 class Answer:
-    """What one request gets; `record` is the message that is sent next."""
+    """What one request of `session` (None: nobody's) gets; `record` is the message that is sent
+    next."""
 
-    def __init__(self, stream: "Stream", reply: bytes) -> None:
+    def __init__(self, stream: "Stream", reply: bytes, session: Any) -> None:
         self.stream = stream
+        self.session = session
         self.account = stream.account
         self.log = stream.log
         self.reply = reply
@@ -108,7 +110,7 @@ class Answer:
         try:
             state = self._piece()
         except ColdError as cold:
-            self.stream.engine.commit.fetch(cold, self._continue_later)
+            self.stream.engine.fetch(cold, self.session, self._continue_later)
             return
         except (OSError, StorageError) as error:
             self.put_off(error)

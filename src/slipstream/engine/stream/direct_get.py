@@ -5,7 +5,7 @@ What is asked is read and checked here; `direct_answer` sends what was found.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -106,7 +106,7 @@ class DirectGet:
         if not message.reply:
             return 1
         by_subject = message.subject[len(self._subject) + 1 :]
-        answer = Answer(self.stream, message.reply)
+        answer = Answer(self.stream, message.reply, message.session)
         level = self.stream.js.refused_level(message)
         if level:
             answer.status(b"412 Required Api Level")
@@ -132,21 +132,19 @@ class DirectGet:
         if is_contradictory(request):
             answer.status(b"408 Bad Request")
             return 1
-        self._attempt(answer, request, message.session)
+        self._attempt(answer, request)
         return 1
 
-    def _attempt(self, answer: Answer, request: DirectRequest, session: Any) -> None:
+    def _attempt(self, answer: Answer, request: DirectRequest) -> None:
         """Answer, once what is asked for was read from the disk if need be."""
         try:
-            self._answer(answer, request, session)
+            self._answer(answer, request)
         except ColdError as cold:
-            self._fetch(cold, session, answer, lambda: self._attempt(answer, request, session))
+            self._fetch(cold, answer, lambda: self._attempt(answer, request))
         except (OSError, StorageError):
             answer.status(b"500 Storage Failure")
 
-    def _fetch(
-        self, cold: ColdError, session: Any, answer: Answer, done: Callable[[], None]
-    ) -> None:
+    def _fetch(self, cold: ColdError, answer: Answer, done: Callable[[], None]) -> None:
         """Go on once the disk was asked, unless the stream has ended meanwhile."""
 
         def go_on() -> None:
@@ -155,9 +153,9 @@ class DirectGet:
             else:
                 done()
 
-        self.stream.engine.fetch(cold, session, go_on)
+        self.stream.engine.fetch(cold, answer.session, go_on)
 
-    def _answer(self, answer: Answer, request: DirectRequest, session: Any) -> None:
+    def _answer(self, answer: Answer, request: DirectRequest) -> None:
         """Answer once what is read is durable. One message is looked up now, or a stream that is
         always written to would never have an answer; many are, up to what is durable then."""
         stream = self.stream
@@ -181,7 +179,7 @@ class DirectGet:
                     raise error
                 respond()
             except ColdError as cold:
-                self._fetch(cold, session, answer, lambda: when_settled(None))
+                self._fetch(cold, answer, lambda: when_settled(None))
             except (OSError, StorageError):
                 answer.status(b"500 Storage Failure")
 
