@@ -2,15 +2,14 @@
 
 What is deleted has its name taken again at once, and jobs that were asked for before may still be
 on their way. Whoever writes or removes files of a stream there says so, and looks after that
-whether the stream is still there. Whoever frees the name waits for a moment until nobody does.
+whether the stream is still there. While files below a name are written the name is not given
+away, and whoever wants it asks again.
 """
 
 import threading
 from typing import Protocol
 
 from slipstream.errors import StorageError
-
-FREE_SECONDS_MAX = 0.005  # for which a name that is to be free is waited for
 
 
 class NameInUseError(StorageError):
@@ -32,31 +31,27 @@ class Applying:
     """The path that is written to just now; see the module's text."""
 
     def __init__(self) -> None:
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()  # which is never held while a job works
         self._path = ""
 
     def begin(self, path: str) -> None:
         """What lies at `path` or below it is about to be written or removed. On the thread."""
-        with self._condition:
+        with self._lock:
             self._path = path
 
     def end(self) -> None:
         """It was."""
-        with self._condition:
+        with self._lock:
             self._path = ""
-            self._condition.notify_all()
 
     def free(self, removal: Freeing) -> None:
-        """Have the name of a directory be free while nothing in it is written. Raises OSError;
-        `NameInUseError` if what is being written there takes too long."""
-
-        def may_go() -> bool:
-            return removal.is_free or not f"{self._path}/".startswith(f"{removal.path}/")
-
-        with self._condition:  # which is never held while the disk works
-            if not self._condition.wait_for(may_go, FREE_SECONDS_MAX):
+        """Have the name of a directory be free. Raises OSError; `NameInUseError` while something in
+        the directory is being written."""
+        with self._lock:
+            if removal.is_free:
+                return
+            if f"{self._path}/".startswith(f"{removal.path}/"):
                 raise NameInUseError(
                     f"{removal.path} is being removed, and the disk is slow; ask again"
                 )
-            if not removal.is_free:
-                removal.free()
+            removal.free()

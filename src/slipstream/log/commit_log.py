@@ -138,10 +138,8 @@ class Change:
     def __init__(self, number: int, kept: Kept, record: Record) -> None:
         self.number = number  # of two changes of one file the later one has the higher one
         self.path = kept.path
-        self.key = (
-            record.stream_created,
-            kept.path,
-        )  # of two with one key the later one counts
+        # Of two changes with one key the later one counts.
+        self.key = (record.stream_created, kept.path)
         self.kept = kept
         self.record = record  # what the log says of it
 
@@ -409,7 +407,8 @@ class CommitLog:
 
     def free(self, path: str) -> None:
         """Have the name of a directory that is to be removed be free now; nothing is applied to
-        what was in it from then on. Blocks for a moment; raises OSError, `StorageError`."""
+        what was in it from then on. Raises OSError; `NameInUseError` while something in it is
+        being written."""
         removal = self._removals.get(path)
         if removal is None:
             return

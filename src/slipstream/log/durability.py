@@ -104,10 +104,8 @@ class SyncBatch:
         self.last_seq = last_seq  # durable with it, as are those below
         self.error = error  # why it is not
         self.end = (0, 0)  # base and size of the last segment: durable with it, too
-        self.proves = (
-            0,
-            0,
-        )  # base and size: the batch records that all up to here was durable before
+        # The batch records that all up to here was durable before it.
+        self.proves = (0, 0)  # a segment's base and an offset
         self.first_seq = 0  # what lies below was removed durably then
         self.segments: list[Segment] = []  # pinned until it is finished
         self.emptied: list[Segment] = []  # their files go then

@@ -29,8 +29,6 @@ _ROOM = 512  # bytes: what is no longer than the one before fits on a full disk
 class Copies(TwoCopies, Protocol):
     """Small content in two copies, such as `stream_store.TwinFile`."""
 
-    path: str
-
     def load(self) -> bytes:
         """The newest whole content; raises `CorruptionError` if there is none."""
 

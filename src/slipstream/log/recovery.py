@@ -587,9 +587,8 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
         segment.file.sync()
         log.disk.sync_dir(log.directory)
         segment.file.truncate(at)
-    ends = (
-        ended or scan.damaged or segment.format == 1
-    )  # a footer keeps damage from being found again
+    # A footer keeps damage from being found again.
+    ends = ended or scan.damaged or segment.format == 1
     if following or (end_of(segment) >= segment.base and ends):
         segment.places = ids.size
         segment.closed = True

@@ -22,8 +22,8 @@ from slipstream.server.measures import Measures
 INLINE_BYTES_MAX = 16 * 1024
 INLINE_SECONDS_MAX = 0.0005  # a disk that is slower than this, on average, is not waited for here
 PROBE_EVERY = 256  # after so many batches on the thread, one is tried on the loop again
-READS_MAX = 4  # of messages that are not in memory, at the same time
 PROBED_SECONDS_MAX = 0.005  # ... unless they take longer than this, on average
+READS_MAX = 4  # of messages that are not in memory, at the same time
 _WEIGHT = 0.1
 
 
