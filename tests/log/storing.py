@@ -20,10 +20,7 @@ def commit(log: FileLog, jobs: bool = True) -> None:
         batch.run()
         log.finish_sync(batch)
     if jobs:
-        while waiting := log.take_jobs():
-            for job in waiting:
-                job.run()
-                job.finish()
+        log.do_jobs()
 
 
 def put(log: Log, subject: bytes, body: bytes) -> int:

@@ -131,6 +131,14 @@ class Log:
         """Background work that has come up since the last call."""
         return []
 
+    def do_jobs(self) -> None:
+        """Do the background work here, also what comes of it. Blocks; raises OSError,
+        `StorageError`."""
+        while jobs := self.take_jobs():
+            for job in jobs:
+                job.run()
+                job.finish()
+
     def close(self) -> None:
         """Make everything durable and release the files. Blocks."""
         raise NotImplementedError

@@ -340,7 +340,7 @@ class FileLog(Log):
             self._room_asked = False
 
     def name_at_once(self) -> None:
-        """Have all segments their names. Blocks; raises `StorageError`."""
+        """Give all segments their names. Blocks; raises `StorageError`."""
         try:
             for file, path in self._names:
                 file.rename(path)
@@ -522,9 +522,8 @@ class FileLog(Log):
             batch.jobs += self.compactor.draw_up()
         self.dir_dirty = False
         appends = written and len(batch.segments) == 1 and not directories
-        if instead_of is not None or not appends or self._batches:
-            self._refer(batch)
-        elif not self._offer_copy(batch, handed):
+        may_copy = appends and instead_of is None and not self._batches
+        if not may_copy or not self._offer_copy(batch, handed):
             self._refer(batch)
         if instead_of is not None:
             batch.take_over(instead_of)
@@ -941,10 +940,7 @@ class FileLog(Log):
             for batch in list(self._batches):  # also what is on its way, or waits for its interval
                 batch.run()
                 self.finish_sync(batch)
-            while jobs := self.take_jobs():
-                for job in jobs:
-                    job.run()
-                    job.finish()
+            self.do_jobs()
             if self._active is not None and self._active.file is not None:
                 self._active.file.truncate(self._active.written)
             self.keep_end_at_once()

@@ -116,10 +116,7 @@ class Unpacked:
             return
         batch.run()
         self.log.finish_sync(batch)
-        while jobs := self.log.take_jobs():
-            for job in jobs:
-                job.run()
-                job.finish()
+        self.log.do_jobs()
 
     def _take(self, record: Record) -> None:
         if self._has_state:

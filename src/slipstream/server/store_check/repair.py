@@ -91,10 +91,7 @@ def _sync(log: FileLog) -> None:
     if batch is not None:
         batch.run()
         log.finish_sync(batch)
-    while jobs := log.take_jobs():
-        for job in jobs:
-            job.run()
-            job.finish()
+    log.do_jobs()
     if log.failed:
         raise StorageError(log.failed)
 
