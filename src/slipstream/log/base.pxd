@@ -4,6 +4,8 @@ from slipstream.log.columns cimport Column
 from slipstream.log.record cimport Record
 from slipstream.log.subject_index cimport SubjectFilter, SubjectIndex
 
+cdef unsigned int _GONE
+
 
 cdef class Block:
     cdef public unsigned long long base

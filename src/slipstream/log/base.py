@@ -26,6 +26,8 @@ from slipstream.log.subject_index import SubjectFilter, SubjectIndex
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
+_GONE: _int = GONE  # a C number in the compiled build: it is asked for with each message
+
 
 class Block:
     """Consecutive sequences from `base` on; `ids` is None while they are not in memory."""
@@ -164,7 +166,7 @@ class Log:
     def _find(self, block: Any, i: _int, record: Record) -> bool:
         """Fill `record` with the message at place `i`; False if there is none."""
         ids = self._ids(block)
-        if i >= ids.size or ids.get(i) == GONE:
+        if i >= ids.size or ids.get(i) == _GONE:
             return False
         self._fill(block, i, record)
         return True
@@ -206,7 +208,7 @@ class Log:
         if block is None or block.live == 0:
             return False
         ids = self._ids(block)
-        return seq - block.base < ids.size and ids.get(seq - block.base) != GONE
+        return seq - block.base < ids.size and ids.get(seq - block.base) != _GONE
 
     def subject_of(self, seq: _int) -> bytes:
         """The subject of message `seq`, b"" if it is not there; does not look at its bytes."""
@@ -292,7 +294,9 @@ class Log:
             ids = self._ids(block)
             start = max(low - block.base, 0)
             stop = min(high - block.base + 1, ids.size)
-            if matching is None:
+            if matching is None and block.live == ids.size:
+                found += max(stop - start, 0)  # nothing is gone
+            elif matching is None:
                 found += ids.count_used(start, stop)
             else:
                 found += ids.count_of(start, stop, matching)
@@ -415,7 +419,7 @@ class Log:
         i = seq - block.base
         id = ids.get(i)
         self._forgotten(block, i, erase)
-        ids.set(i, GONE)
+        ids.set(i, _GONE)
         self.subjects.removed(id, seq)
         block.live -= 1
         block.bytes -= size
@@ -440,7 +444,7 @@ class Log:
         self._forgotten_run(block, i, count, is_front)
         for k in range(i, i + count):
             self.subjects.removed(ids.get(k), block.base + k)
-            ids.set(k, GONE)
+            ids.set(k, _GONE)
         block.live -= count
         block.bytes -= size
         self.messages -= count
@@ -501,7 +505,7 @@ class Log:
         while i >= 0:
             self.first_seq = last.base + i  # the moved front says that it is gone
             self._forgotten(last, i, False)
-            ids.set(i, GONE)
+            ids.set(i, _GONE)
             i = ids.next_used(i + 1)
         for block in [*emptied, last]:
             block.live = 0
@@ -518,7 +522,7 @@ class Log:
         i = ids.next_used(0)
         while i >= 0:
             self.subjects.removed(ids.get(i), block.base + i)
-            ids.set(i, GONE)
+            ids.set(i, _GONE)
             i = ids.next_used(i + 1)
         self.messages -= block.live
         self.bytes -= block.bytes

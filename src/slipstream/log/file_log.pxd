@@ -8,6 +8,12 @@ from slipstream.log.segment_reader cimport SegmentReader
 from slipstream.log.subject_index cimport SubjectFilter
 from slipstream.wire.buffer cimport OutBuffer
 
+cdef Py_ssize_t MESSAGE_ROOM
+cdef Py_ssize_t CONTROLS_ROOM
+cdef int _MESSAGE
+cdef Py_ssize_t _PLACES_MAX
+cdef Py_ssize_t _PACK_MIN
+
 
 cdef class FileLog(Log):
     cdef public str directory

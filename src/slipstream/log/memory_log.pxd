@@ -3,6 +3,9 @@ import cython
 from slipstream.log.base cimport Block, Log
 from slipstream.log.record cimport Record
 
+cdef int BLOCK_MESSAGES
+cdef int _MESSAGE
+
 
 cdef class MemoryBlock(Block):
     cdef public list parts

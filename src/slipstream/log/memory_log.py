@@ -10,7 +10,8 @@ from slipstream.log.record import MESSAGE, Record
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 # A block is dropped when its last message goes, so small blocks give memory back early.
-BLOCK_MESSAGES = 4096
+BLOCK_MESSAGES: _int = 4096
+_MESSAGE: _int = MESSAGE  # a C number in the compiled build: it is asked for with each message
 
 
 class MemoryBlock(Block):
@@ -113,7 +114,7 @@ class MemoryLog(Log):
         record.end = len(data)
         record.ts = part[2]
         record.subject = part[3]
-        record.kind = MESSAGE
+        record.kind = _MESSAGE
 
     def _forgotten(self, block: Any, i: _int, erase: bool) -> None:
         memory = block

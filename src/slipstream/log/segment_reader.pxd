@@ -5,6 +5,11 @@ from slipstream.log.record cimport Record, decode
 from slipstream.log.segment cimport Segment
 
 
+cdef int _MESSAGE
+
+cdef bint _is(Record record, Segment segment, Py_ssize_t i) except -1
+
+
 cdef class SegmentReader:
     cdef object _disk
     cdef object _cache

@@ -27,6 +27,9 @@ cdef Py_ssize_t WANTED_MAX = 4 * 1024 * 1024
 cdef enum:
     DIGITS_MAX = 20
 cdef char *BAD_SLICE = "slice outside of the data"
+# The numbers below 100, for two digits at a time.
+cdef bytes _PAIRS = b"".join([b"%02d" % number for number in range(100)])
+cdef const unsigned char *PAIRS = _PAIRS
 
 
 cdef inline unsigned char *write_bytes(unsigned char *to, bytes data) noexcept:
@@ -47,12 +50,16 @@ cdef inline unsigned char *write_int(unsigned char *to, unsigned long long value
     """Write `value` in decimal; where it ends."""
     cdef unsigned char digits[DIGITS_MAX]
     cdef int at = DIGITS_MAX
-    while True:
+    while value >= 100:
+        at -= 2
+        memcpy(digits + at, PAIRS + 2 * (value % 100), 2)
+        value = value // 100
+    if value >= 10:
+        at -= 2
+        memcpy(digits + at, PAIRS + 2 * value, 2)
+    else:
         at -= 1
-        digits[at] = <unsigned char> (ZERO + value % 10)
-        value = value // 10
-        if value == 0:
-            break
+        digits[at] = <unsigned char> (ZERO + value)
     memcpy(to, digits + at, DIGITS_MAX - at)
     return to + (DIGITS_MAX - at)
 

@@ -3,6 +3,8 @@ cimport slipstream.wire.ascii as char
 
 from slipstream.wire.patterns cimport PatternTrie
 
+cdef bytes _ACK
+cdef Py_ssize_t _ACK_SIZE
 cdef int ACK_TOKENS_V1, ACK_TOKENS_V2
 
 
@@ -15,14 +17,14 @@ cdef class PrefixCache:
     cdef Py_ssize_t _last
     cdef Py_ssize_t[6] _ends
 
-    @cython.locals(first=Py_ssize_t)
+    @cython.locals(view="const unsigned char *", first=Py_ssize_t)
     cpdef object get(self, bytes subject)
     @cython.locals(fixed=Py_ssize_t, first=Py_ssize_t, kept=dict, key=bytes)
     cpdef void put(self, bytes subject, object value, PatternTrie trie) except *
     @cython.locals(tokens=Py_ssize_t)
     cpdef void forget(self, bytes pattern) except *
     cpdef void clear(self) except *
-    @cython.locals(view="const unsigned char *")
+    @cython.locals(view="const unsigned char *", ack="const unsigned char *", i=Py_ssize_t)
     cdef Py_ssize_t _first_tokens(self, bytes subject) except -1
     @cython.locals(view="const unsigned char *", n=Py_ssize_t, i=Py_ssize_t, tokens=Py_ssize_t, start=Py_ssize_t)
     cdef Py_ssize_t _look_at(self, bytes subject) except -1

@@ -20,6 +20,10 @@ from typing import Any
 import slipstream.wire.ascii as char
 from slipstream.wire.patterns import PatternTrie
 
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
+_ACK = b"$JS.ACK."
+_ACK_SIZE: _int = len(_ACK)
 # Tokens of an acknowledgement up to the consumer's name, in the shorter and in the longer form.
 ACK_TOKENS_V1 = 4
 ACK_TOKENS_V2 = 6
@@ -47,15 +51,16 @@ class PrefixCache:
             return found
         if self._look_at(subject) < 2:
             return None
+        view = subject
         first = self._first_tokens(subject)
         if first > 2:
-            return self._by_first.get(subject[: self._ends[first - 1]])
+            return self._by_first.get(view[: self._ends[first - 1]])
         if self._by_last:
-            found = self._by_last.get(subject[: self._last])
+            found = self._by_last.get(view[: self._last])
         if found is None and self._by_first and self._tokens > 2:
-            found = self._by_first.get(subject[: self._ends[0]])
+            found = self._by_first.get(view[: self._ends[0]])
             if found is None and self._tokens > 3:
-                found = self._by_first.get(subject[: self._ends[1]])
+                found = self._by_first.get(view[: self._ends[1]])
         return found
 
     def put(self, subject: bytes, value: Any, trie: PatternTrie) -> None:
@@ -104,9 +109,12 @@ class PrefixCache:
 
     def _first_tokens(self, subject: bytes) -> int:
         """How many first tokens decide about an acknowledgement; 0 for any other subject."""
-        view = subject
-        if view[0] != char.DOLLAR or self._tokens < 5 or not subject.startswith(b"$JS.ACK."):
+        if self._tokens < 5:  # each has a character at least
             return 0
+        view, ack = subject, _ACK
+        for i in range(_ACK_SIZE):
+            if view[i] != ack[i]:
+                return 0
         return ACK_TOKENS_V2 if self._tokens > 10 else ACK_TOKENS_V1
 
     def _look_at(self, subject: bytes) -> int:

@@ -6,6 +6,8 @@ from slipstream.engine.session.message cimport Inbound
 from slipstream.engine.session.routing cimport Service
 from slipstream.model.ack_subject cimport AckSubject
 
+cdef int _SEQUENCES
+
 
 cdef class AckService(Service):
     cdef public Consumer consumer

@@ -13,6 +13,10 @@ from slipstream.log.record cimport Record
 from slipstream.log.subject_index cimport SubjectFilter
 from slipstream.wire.buffer cimport OutBuffer
 
+cdef int PUMP_MESSAGES
+cdef Py_ssize_t PUMP_BYTES
+cdef int DELIVERY_STEPS
+
 
 cdef class Consumer:
     cdef public Stream stream

@@ -95,3 +95,5 @@ cdef class ClientSession(Receiver):
 
 @cython.locals(second=int)
 cdef bint _is_reserved_reply(bytes reply) except -1
+@cython.locals(second=int)
+cdef bint _is_reserved_subject(bytes subject) except -1

@@ -482,4 +482,7 @@ def _is_reserved_reply(reply: bytes) -> bool:
 
 def _is_reserved_subject(subject: bytes) -> bool:
     """Subjects that clients may not publish to."""
+    second = subject[1] if len(subject) > 1 else 0
+    if second != ord("N") and second != ord("G"):  # most likely an acknowledgement
+        return False
     return subject.startswith((b"$NRG.", b"_GR_."))
