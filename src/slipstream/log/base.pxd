@@ -20,7 +20,8 @@ cdef class Block:
 cdef class Log:
     cdef public unsigned long long first_seq
     cdef public unsigned long long last_seq
-    cdef public long long first_ts
+    cdef long long _first_ts
+    cdef unsigned long long _first_ts_seq
     cdef public long long last_ts
     cdef public unsigned long long messages
     cdef public unsigned long long bytes
@@ -67,6 +68,8 @@ cdef class Log:
     cpdef void _fill(self, Block block, Py_ssize_t i, Record record) except *
     @cython.locals(ids=Column)
     cpdef bint _find(self, Block block, Py_ssize_t i, Record record) except -1
+    cpdef void note_first_ts(self, long long ts) except *
+    cdef long long _ts_at(self, Block block, Py_ssize_t i) except? -1
     cpdef void _forgotten(self, Block block, Py_ssize_t i, bint erase) except *
     cpdef void _forgotten_run(self, Block block, Py_ssize_t i, Py_ssize_t count, bint is_front) except *
     @cython.locals(block=Block, i=Py_ssize_t, at=Py_ssize_t)

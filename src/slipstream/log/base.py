@@ -48,7 +48,8 @@ class Log:
     def __init__(self, first_seq: _int = 1) -> None:
         self.first_seq = first_seq  # lowest live sequence; last_seq + 1 when the log is empty
         self.last_seq = first_seq - 1  # highest sequence ever given out; never goes down
-        self.first_ts = 0  # nanoseconds since the epoch, of the first live message; 0 when empty
+        self._first_ts = 0  # when a message was stored that was the first live one ...
+        self._first_ts_seq = 0  # ... its sequence
         self.last_ts = 0  # of the last sequence given out; 0 when never written
         self.messages = 0
         self.bytes = 0  # as clients expect it: the `size_of` of each live message, summed
@@ -516,7 +517,6 @@ class Log:
         self.messages = 0
         self.bytes = 0
         self.first_seq = self.last_seq + 1
-        self.first_ts = 0
 
     def _drop_whole(self, block: Block, ids: Column) -> None:
         i = ids.next_used(0)
@@ -593,18 +593,31 @@ class Log:
             i = self._ids(block).next_used(start - block.base if start > block.base else 0)
             if i >= 0:
                 self.first_seq = block.base + i
-                self.first_ts = self._ts_at(block, i)
                 return
         self.first_seq = self.last_seq + 1
-        self.first_ts = 0
+
+    @property
+    def first_ts(self) -> _int:
+        """When the first live message was stored, in nanoseconds since the epoch; 0 if there is
+        none or it cannot be read. It is read when somebody asks: the front of a queue moves with
+        each message."""
+        if self.messages and self._first_ts_seq != self.first_seq:
+            block = self._block_of(self.first_seq)
+            assert block is not None
+            self.note_first_ts(self._ts_at(block, self.first_seq - block.base))
+        return self._first_ts if self.messages else 0
+
+    def note_first_ts(self, ts: _int) -> None:
+        """The first live message was stored then."""
+        self._first_ts = ts
+        self._first_ts_seq = self.first_seq
 
     def _ts_at(self, block: Block, i: _int) -> _int:
         """When the message at place `i` was stored; 0 if that cannot be read."""
         try:
-            self._fill(block, i, self._scratch)
+            return self._scratch.ts if self._find(block, i, self._scratch) else 0
         except (StorageError, OSError):
             return 0
-        return self._scratch.ts
 
     def _lose(self, seq: _int) -> None:
         """Message `seq` cannot be read: count it as lost, and go on without it."""

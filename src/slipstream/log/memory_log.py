@@ -53,7 +53,7 @@ class MemoryLog(Log):
         self.appended_size = size
         if self.messages == 1:
             self.first_seq = seq
-            self.first_ts = ts
+            self.note_first_ts(ts)
         self.last_seq = seq
         self.last_ts = ts
         self.durable_seq = seq

@@ -357,7 +357,8 @@ class _Found:
         log = self.log
         first = next((segment for segment in log.blocks if segment.live), None)
         if first is not None and first.closed and first.live == first.places:
-            log.first_seq, log.first_ts = first.base, first.first_ts
+            log.first_seq = first.base
+            log.note_first_ts(first.first_ts)
         else:
             log.first_seq = 0
             log.move_first(0)
