@@ -262,7 +262,8 @@ class DiskWithLazyConfigurations(SimulatedDisk):
 
 def test_a_configuration_that_is_renamed_before_it_is_durable_is_found() -> None:
     violation = found(lambda seed: Simulation(seed, DiskWithLazyConfigurations(Random(seed))))
-    assert violation.startswith(("configuration:", "consumer:", "api:"))
+    # Of a stream without a configuration the messages are gone, too.
+    assert violation.startswith(("configuration:", "consumer:", "api:", "durable:"))
 
 
 def configuration_violation() -> str:

@@ -502,14 +502,18 @@ class Engine:
                 session.close("Internal Error")
                 raise
 
-    def finish_turn(self) -> bool:
-        """Pump consumers, commit streams, flush sessions. True if there is more to do at once."""
+    def finish_turn(self, gathers: bool = False) -> bool:
+        """Pump consumers, commit streams, flush sessions. True if there is more to do at once.
+
+        If it `gathers`, what was stored is left for the next turn to commit, with its own.
+        """
         turn = self.turn
         rounds = 0
-        while (turn.ready or turn.streams) and rounds < ROUNDS_MAX:
+        while (turn.ready or (turn.streams and not gathers)) and rounds < ROUNDS_MAX:
             rounds += 1
             self._pump(turn)
-            self._commit(turn)
+            if not gathers:
+                self._commit(turn)
         while turn.sessions:
             sessions = turn.sessions
             turn.sessions = []

@@ -52,6 +52,7 @@ class Runtime:
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at = 0
         self._again: asyncio.Handle | None = None
+        self._writer: Connection | None = None  # whose turn has left something to commit, last
         self._servers: list[asyncio.Server] = []
         self._lock: DirectoryLock | None = None
         self.store: Store | None = None
@@ -66,11 +67,11 @@ class Runtime:
         if now > clock.now:
             clock.now = now
 
-    def leave(self) -> None:
-        """A turn ends: finish it."""
+    def leave(self, connection: Connection | None = None) -> None:
+        """A turn ends, that of what a `connection` has brought, if one is given: finish it."""
         engine = self.engine
         try:
-            more = engine.finish_turn()
+            more = engine.finish_turn(self._gathers(connection))
         except Exception as error:  # a fault of the server; who is left over has the next turn
             self.log.fault("finishing a turn", error)
             more = True
@@ -80,6 +81,17 @@ class Runtime:
         if due and (self._handle is None or due < self._handle_at):
             self._set_timer(due)
         self.measures.turn.add(time.time_ns() - self.clock.now)
+
+    def _gathers(self, connection: Connection | None) -> bool:
+        """Whether what this turn has left to commit waits until the other sockets that have
+        something were read. So many clients that each wait for one message share a commit. One that
+        is alone at it does not wait for others."""
+        if not self.engine.turn.streams:
+            return False
+        before = self._writer
+        if connection is not None:
+            self._writer = connection
+        return self._again is not None or connection not in (None, before)
 
     def turn(self, action: Callable[[], None]) -> None:
         """Run `action` as a turn."""

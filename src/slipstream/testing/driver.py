@@ -370,6 +370,7 @@ class Driver:
         self.runner = runner or HandRunner()
         self.options = options or EngineOptions(server_name="here", jetstream=True)
         self.engine = Engine(self.clock, Random(seed), self.options, self.runner, authenticator)
+        self.gathers = False  # whether the next turns leave what they stored to a later one
         self.store: Store | None = None
         if disk is not None:
             self.store = Store(disk, "store", segment_bytes=segment_bytes, log_bytes=log_bytes)
@@ -395,6 +396,9 @@ class Driver:
 
     def finish(self) -> None:
         """End the turn, and all those that it asks for."""
+        if self.gathers:
+            self.engine.finish_turn(gathers=True)
+            return
         for _ in range(TURNS_MAX):
             if not self.engine.finish_turn():
                 return

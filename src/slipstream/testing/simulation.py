@@ -38,6 +38,7 @@ PLENTY = 1 << 40  # bytes of a disk that is not full
 HISTORY_SHOWN = 30
 DEAD = "DEAD"  # takes the dead letters, where there are any
 AGAIN = 6 * SECOND // 5  # after which what could not be stored as one was offered again
+GATHERED = 0.2  # of turns that store something leave it to the next one
 ROUNDS_MAX = 20  # of these, after which all that is stored has to be committed or taken back
 LATE_MAX = 2 * SECOND  # after which an expired message is gone while the server runs
 GUESSED_SALT = 0  # what somebody tries who does not know a segment's secret
@@ -92,6 +93,7 @@ class Simulation:
         self.workers: dict[str, Worker] = {}
         self.neighbour = Neighbour(Random(seed + 2))
         self.newcomers = Newcomers(Random(seed + 3))
+        self._gathering = Random(seed + 4)
         self.driver = self._begin(BEGIN)
         self._awake_since = BEGIN  # when the server was started last
         self.publisher = self.driver.client()
@@ -201,7 +203,10 @@ class Simulation:
         try:
             for _ in range(steps):
                 (move,) = self.random.choices(moves, weights)
+                gathers = move in (self._publish, self._settle)
+                self.driver.gathers = gathers and self._gathering.random() < GATHERED
                 move()
+                self.driver.gathers = False
                 check_invariants(self.driver.engine)
                 self._collect()
             self._rest()
@@ -481,6 +486,7 @@ class Simulation:
 
     def _settle_disk(self) -> None:
         """The disk does all that it was asked for."""
+        self.driver.finish()
         while self.driver.runner.step():
             self.driver.finish()
 
