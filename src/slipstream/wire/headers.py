@@ -46,7 +46,7 @@ def find(data: bytes, start: int, end: int, name: bytes) -> bytes | None:
     while at + n < end:
         if begins_with(data, at, name) and view[at + n] == char.COLON:
             begin = value_start(data, at + n + 1, end)
-            return data[begin : value_end(data, begin, end)]
+            return view[begin : value_end(data, begin, end)]
         at = next_field(data, at, end)
     return None
 
@@ -61,7 +61,7 @@ def find_last(data: bytes, start: int, end: int, name: bytes) -> bytes | None:
         if begins_with(data, at, name) and view[at + n] == char.COLON:
             begin = value_start(data, at + n + 1, end)
         at = next_field(data, at, end)
-    return data[begin : value_end(data, begin, end)] if begin >= 0 else None
+    return view[begin : value_end(data, begin, end)] if begin >= 0 else None
 
 
 def begins_with(data: bytes, at: int, name: bytes) -> bool:

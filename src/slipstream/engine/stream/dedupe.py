@@ -19,6 +19,10 @@ class DuplicateWindow:
         self._order: deque[bytes] = deque()  # the ids as they came; one that came again is in twice
         # [time, how many ids came then, the last one's sequence]: ids of one turn share an entry
         self._arrivals: deque[list[int]] = deque()
+        # The same of those that came last, which is not in `_arrivals` yet.
+        self._last_at = 0
+        self._last_count = 0
+        self._last_seq = 0
 
     def __len__(self) -> int:
         return len(self._seqs)
@@ -33,12 +37,17 @@ class DuplicateWindow:
             return
         self._seqs[message_id] = seq
         self._order.append(message_id)
-        if self._arrivals and self._arrivals[-1][0] == now:
-            last = self._arrivals[-1]
-            last[1] += 1
-            last[2] = seq
-        else:
-            self._arrivals.append([now, 1, seq])
+        if self._last_at != now:
+            self._end_arrival()
+            self._last_at = now
+        self._last_count += 1
+        self._last_seq = seq
+
+    def _end_arrival(self) -> None:
+        """The next id comes at another time."""
+        if self._last_count:
+            self._arrivals.append([self._last_at, self._last_count, self._last_seq])
+            self._last_count = 0
 
     def recall(self, log: Log, now: int) -> bytes:
         """Remember the ids of what is stored; the last message's id, b"" if it has none.
@@ -70,6 +79,7 @@ class DuplicateWindow:
     def expire(self, now: int) -> int:
         """Forget what is older than the window, a bounded number; when to look again (ns), 0 if
         nothing is left."""
+        self._end_arrival()
         left = EXPIRE_AT_ONCE_MAX
         while left > 0 and self._arrivals and self._arrivals[0][0] + self.window <= now:
             arrival = self._arrivals[0]
