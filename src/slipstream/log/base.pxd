@@ -4,7 +4,7 @@ from slipstream.log.columns cimport Column
 from slipstream.log.record cimport Record
 from slipstream.log.subject_index cimport SubjectFilter, SubjectIndex
 
-cdef unsigned int _GONE
+cdef unsigned int GONE
 
 
 cdef class Block:

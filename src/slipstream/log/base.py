@@ -26,8 +26,6 @@ from slipstream.log.subject_index import SubjectFilter, SubjectIndex
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
-_GONE: _int = GONE  # a C number in the compiled build: it is asked for with each message
-
 
 class Block:
     """Consecutive sequences from `base` on; `ids` is None while they are not in memory."""
@@ -167,7 +165,7 @@ class Log:
     def _find(self, block: Any, i: _int, record: Record) -> bool:
         """Fill `record` with the message at place `i`; False if there is none."""
         ids = self._ids(block)
-        if i >= ids.size or ids.get(i) == _GONE:
+        if i >= ids.size or ids.get(i) == GONE:
             return False
         self._fill(block, i, record)
         return True
@@ -209,7 +207,7 @@ class Log:
         if block is None or block.live == 0:
             return False
         ids = self._ids(block)
-        return seq - block.base < ids.size and ids.get(seq - block.base) != _GONE
+        return seq - block.base < ids.size and ids.get(seq - block.base) != GONE
 
     def subject_of(self, seq: _int) -> bytes:
         """The subject of message `seq`, b"" if it is not there; does not look at its bytes."""
@@ -420,7 +418,7 @@ class Log:
         i = seq - block.base
         id = ids.get(i)
         self._forgotten(block, i, erase)
-        ids.set(i, _GONE)
+        ids.set(i, GONE)
         self.subjects.removed(id, seq)
         block.live -= 1
         block.bytes -= size
@@ -445,7 +443,7 @@ class Log:
         self._forgotten_run(block, i, count, is_front)
         for k in range(i, i + count):
             self.subjects.removed(ids.get(k), block.base + k)
-            ids.set(k, _GONE)
+            ids.set(k, GONE)
         block.live -= count
         block.bytes -= size
         self.messages -= count
@@ -506,7 +504,7 @@ class Log:
         while i >= 0:
             self.first_seq = last.base + i  # the moved front says that it is gone
             self._forgotten(last, i, False)
-            ids.set(i, _GONE)
+            ids.set(i, GONE)
             i = ids.next_used(i + 1)
         for block in [*emptied, last]:
             block.live = 0
@@ -522,7 +520,7 @@ class Log:
         i = ids.next_used(0)
         while i >= 0:
             self.subjects.removed(ids.get(i), block.base + i)
-            ids.set(i, _GONE)
+            ids.set(i, GONE)
             i = ids.next_used(i + 1)
         self.messages -= block.live
         self.bytes -= block.bytes

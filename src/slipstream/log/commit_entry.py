@@ -23,6 +23,8 @@ from dataclasses import dataclass, replace
 
 from slipstream.errors import CorruptionError, StorageError
 
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
 KEEP = 1  # the content of a small file
 REMOVE = 2  # of a directory, with all that is in it
 STANDS = 3  # a file that was written otherwise: forget what earlier entries say of it
@@ -42,20 +44,16 @@ _COPY_AT = 4096  # on another sector
 HEAD_SIZE = 2 * _COPY_AT
 
 
-@dataclass(slots=True)
 class Record:
     """One change: `path` is relative to the store directory, `stream_created` says when the stream
     that it lies in was created (ns since the epoch)."""
 
-    kind: int
-    stream_created: int
-    path: str
-    content: bytes = b""
-
-    @property
-    def size(self) -> int:
-        """In bytes, at the most."""
-        return _RECORD.size + 3 * len(self.path) + len(self.content)
+    def __init__(self, kind: _int, stream_created: _int, path: str, content: bytes = b"") -> None:
+        self.kind = kind
+        self.stream_created = stream_created
+        self.path = path
+        self.content = content
+        self.size = _RECORD.size + 3 * len(path) + len(content)  # in bytes, at the most
 
 
 @dataclass(slots=True, frozen=True)

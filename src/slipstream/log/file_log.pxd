@@ -2,6 +2,7 @@ import cython
 
 from slipstream.log.base cimport Block, Log
 from slipstream.log.columns cimport Column
+from slipstream.log.durability cimport SyncBatch
 from slipstream.log.record cimport Record, encode
 from slipstream.log.segment cimport Segment
 from slipstream.log.segment_reader cimport SegmentReader
@@ -10,9 +11,15 @@ from slipstream.wire.buffer cimport OutBuffer
 
 cdef Py_ssize_t MESSAGE_ROOM
 cdef Py_ssize_t CONTROLS_ROOM
-cdef int _MESSAGE
-cdef Py_ssize_t _PLACES_MAX
-cdef Py_ssize_t _PACK_MIN
+cdef Py_ssize_t CONTROL_SIZE
+cdef Py_ssize_t COMMIT_SIZE
+cdef Py_ssize_t HEADER_SIZE
+cdef Py_ssize_t COPIED_MAX
+cdef Py_ssize_t SPARE_FROM, SPARE_PART, ROOM_FROM, ROOM_PART
+cdef int COMMIT
+cdef int MESSAGE
+cdef Py_ssize_t PLACES_MAX
+cdef Py_ssize_t PACK_MIN
 
 
 cdef class FileLog(Log):
@@ -71,6 +78,33 @@ cdef class FileLog(Log):
     cpdef unsigned long long skip(self, long long ts) except 0
     @cython.locals(segment=Segment)
     cpdef Column _ids(self, Block block)
+    @cython.locals(size=Py_ssize_t)
+    cdef bint _write_controls(self, Segment segment) except -1
+    @cython.locals(out=OutBuffer, place=Py_ssize_t, size=Py_ssize_t)
+    cdef void _put_control(self, Segment segment, int kind, bytes body) except *
+    @cython.locals(durable=Py_ssize_t)
+    cdef void _put_commit(self, Segment segment) except *
+    @cython.locals(segment=Segment, data=bytes, at=Py_ssize_t)
+    cdef void _write_out(self) except *
+    @cython.locals(kept_from=Py_ssize_t, old=Py_ssize_t)
+    cdef void _let_chunks_go(self, Segment segment) except *
+    cdef void _will_sync(self, Segment segment) except *
+    @cython.locals(segment=Segment, full=Py_ssize_t, end=Py_ssize_t, reserved=Py_ssize_t, more=Py_ssize_t)
+    cdef void _look_ahead(self) except *
+    @cython.locals(batch=SyncBatch, told=bint, written=bint, appends=bint, may_copy=bint, handed=list, last_seq="unsigned long long")
+    cpdef object prepare_sync(self, SyncBatch instead_of=*)
+    @cython.locals(segment=Segment)
+    cdef void _refer(self, SyncBatch batch) except *
+    @cython.locals(start=Py_ssize_t)
+    cdef object _reference(self, Segment segment, unsigned long long last_seq)
+    @cython.locals(segment=Segment, size=Py_ssize_t, begin=Py_ssize_t, data=bytes, last_seq="unsigned long long")
+    cdef bint _offer_copy(self, SyncBatch batch, list handed) except -1
+    @cython.locals(active=Segment, segment=Segment)
+    cdef bint _tell_removed(self) except -1
+    @cython.locals(oldest="unsigned long long", emptied=list)
+    cdef list _take_emptied(self, bint told)
+    @cython.locals(segment=Segment)
+    cpdef void finish_sync(self, SyncBatch batch) except *
     @cython.locals(segment=Segment, offsets=Column)
     cpdef void _fill(self, Block block, Py_ssize_t i, Record record) except *
     cpdef bint _find(self, Block block, Py_ssize_t i, Record record) except -1
@@ -83,3 +117,8 @@ cdef class FileLog(Log):
     cpdef void _forgotten_run(self, Block block, Py_ssize_t i, Py_ssize_t count, bint is_front) except *
     @cython.locals(ranges=list)
     cdef _tell_later(self, unsigned long long first, unsigned long long count)
+
+
+cdef list _files_of(list segments)
+@cython.locals(places=Py_ssize_t)
+cpdef unsigned long long end_of(Segment segment) except? 0

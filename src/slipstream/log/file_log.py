@@ -80,10 +80,6 @@ SPARE_PART: _int = 4  # ... with so much room
 ROOM_FROM: _int = 64  # where so much is reserved, more is ahead of time ...
 ROOM_PART: _int = 8  # ... when less than this is left
 SEARCHES_MAX: _int = 1024  # that go on where they were, or as many as wait for the disk
-# C numbers in the compiled build, as these are asked for with each message.
-_MESSAGE: _int = MESSAGE
-_PLACES_MAX: _int = PLACES_MAX
-_PACK_MIN: _int = PACK_MIN
 
 
 class FileLog(Log):
@@ -154,7 +150,7 @@ class FileLog(Log):
         if (
             segment is None
             or (segment.records_end + length > self.segment_bytes and not self._group)
-            or segment.offsets.size >= _PLACES_MAX
+            or segment.offsets.size >= PLACES_MAX
         ):
             segment = self._fresh_segment(self.last_seq + 1, length)
         # Zeros after it say that it is in use, and removals have room there on a full disk.
@@ -164,9 +160,9 @@ class FileLog(Log):
         at = segment.records_end
         out = self._out
         place = seq - segment.base
-        pack_it = self.packs and end - body_start >= _PACK_MIN
+        pack_it = self.packs and end - body_start >= PACK_MIN
         small = pack(data, header_start, body_start, end) if pack_it else b""
-        kind = _MESSAGE if self._group == 0 else self._next_of_group()
+        kind = MESSAGE if self._group == 0 else self._next_of_group()
         if small:
             kind, n = kind | PACKED, body_start - header_start
             encode(out, kind, segment.salt, place, ts, subject, small, 0, n, len(small))
@@ -783,7 +779,7 @@ class FileLog(Log):
                 if self.failed:  # what could not be written is nowhere: no damage
                     raise StorageError(self.failed)
         self.reader.fill(segment, i, record)
-        if record.kind != _MESSAGE and not self.replaying:
+        if record.kind != MESSAGE and not self.replaying:
             raise CorruptionError(f"message {segment.base + i} was erased")
 
     def _find(self, block: Any, i: _int, record: Record) -> bool:

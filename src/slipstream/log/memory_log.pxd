@@ -4,7 +4,8 @@ from slipstream.log.base cimport Block, Log
 from slipstream.log.record cimport Record
 
 cdef int BLOCK_MESSAGES
-cdef int _MESSAGE
+cdef int MESSAGE
+cdef unsigned int GONE
 
 
 cdef class MemoryBlock(Block):

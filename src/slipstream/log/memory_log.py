@@ -11,7 +11,6 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 
 # A block is dropped when its last message goes, so small blocks give memory back early.
 BLOCK_MESSAGES: _int = 4096
-_MESSAGE: _int = MESSAGE  # a C number in the compiled build: it is asked for with each message
 
 
 class MemoryBlock(Block):
@@ -114,7 +113,7 @@ class MemoryLog(Log):
         record.end = len(data)
         record.ts = part[2]
         record.subject = part[3]
-        record.kind = _MESSAGE
+        record.kind = MESSAGE
 
     def _forgotten(self, block: Any, i: _int, erase: bool) -> None:
         memory = block

@@ -5,7 +5,7 @@ from slipstream.log.record cimport Record, decode
 from slipstream.log.segment cimport Segment
 
 
-cdef int _MESSAGE
+cdef int MESSAGE
 
 cdef bint _is(Record record, Segment segment, Py_ssize_t i) except -1
 

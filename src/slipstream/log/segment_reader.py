@@ -37,7 +37,6 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 COLUMNS_LOADED_MAX: _int = 6  # closed segments whose columns stay in memory
 SAMPLE_BYTES: _int = 8 * 1024  # how far apart offset_samples are, about
 SAMPLE_RECORDS: _int = 64  # ... but not more records than this
-_MESSAGE: _int = MESSAGE  # a C number in the compiled build: it is asked for with each message
 
 
 @dataclass
@@ -120,7 +119,7 @@ class SegmentReader:
                 end = decode(data, 0, segment.salt, segment.base, record)
             if not end or record.seq > seq:
                 return False
-            if record.seq == seq and record.kind == _MESSAGE:
+            if record.seq == seq and record.kind == MESSAGE:
                 if record.packed:
                     unpack(record)
                 return True
@@ -273,7 +272,7 @@ class SegmentReader:
 
 def _is(record: Record, segment: Segment, i: _int) -> bool:
     """Whether a whole record is the message of place `i`."""
-    return record.kind == _MESSAGE and record.seq == segment.base + i
+    return record.kind == MESSAGE and record.seq == segment.base + i
 
 
 def samples_of(segment: Segment) -> "tuple[int, array[_int]] | None":

@@ -9,7 +9,7 @@ cpdef Py_ssize_t value_start(bytes data, Py_ssize_t at, Py_ssize_t end) except -
 @cython.locals(view="const unsigned char *")
 cpdef Py_ssize_t value_end(bytes data, Py_ssize_t at, Py_ssize_t end) except -1
 @cython.locals(view="const unsigned char *", key="const unsigned char *", k=Py_ssize_t, n=Py_ssize_t)
-cdef bint begins_with(bytes data, Py_ssize_t at, bytes name) except -1
+cpdef bint begins_with(bytes data, Py_ssize_t at, bytes name) except -1
 
 @cython.locals(view="const unsigned char *", at=Py_ssize_t, n=Py_ssize_t, begin=Py_ssize_t)
 cpdef bytes find(bytes data, Py_ssize_t start, Py_ssize_t end, bytes name)

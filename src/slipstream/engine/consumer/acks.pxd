@@ -6,7 +6,7 @@ from slipstream.engine.session.message cimport Inbound
 from slipstream.engine.session.routing cimport Service
 from slipstream.model.ack_subject cimport AckSubject
 
-cdef int _SEQUENCES
+cdef int SEQUENCES
 
 
 cdef class AckService(Service):

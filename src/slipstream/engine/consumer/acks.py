@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
-_SEQUENCES: _int = SEQUENCES  # a C number in the compiled build
-
 
 class AckService(Service):
     """Takes the acknowledgements of one consumer."""
@@ -39,7 +37,7 @@ class AckService(Service):
 
     def handle(self, message: Inbound) -> _int:
         ack = self._ack
-        end = ack.read_numbers(message.subject, self._head_size, _SEQUENCES)
+        end = ack.read_numbers(message.subject, self._head_size, SEQUENCES)
         if end < 0 or end == len(message.subject):
             return 1
         seq = ack.stream_sequence

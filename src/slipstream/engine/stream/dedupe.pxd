@@ -8,7 +8,8 @@ from slipstream.wire.headers cimport find as find_header
 cdef class DuplicateWindow:
     cdef public long long window
     cdef dict _seqs
-    cdef object _order
+    cdef list _order
+    cdef Py_ssize_t _gone
     cdef object _arrivals
     cdef long long _last_at
     cdef Py_ssize_t _last_count

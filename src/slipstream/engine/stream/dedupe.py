@@ -16,7 +16,8 @@ class DuplicateWindow:
     def __init__(self, window: int) -> None:
         self.window = window
         self._seqs: dict[bytes, int] = {}
-        self._order: deque[bytes] = deque()  # the ids as they came; one that came again is in twice
+        self._order: list[bytes] = []  # the ids as they came; one that came again is in twice
+        self._gone = 0  # so many of these, at the beginning, were forgotten
         # [time, how many ids came then, the last one's sequence]: ids of one turn share an entry
         self._arrivals: deque[list[int]] = deque()
         # The same of those that came last, which is not in `_arrivals` yet.
@@ -84,12 +85,16 @@ class DuplicateWindow:
         while left > 0 and self._arrivals and self._arrivals[0][0] + self.window <= now:
             arrival = self._arrivals[0]
             count = min(arrival[1], left)
-            for _ in range(count):
-                message_id = self._order.popleft()
+            for at in range(self._gone, self._gone + count):
+                message_id = self._order[at]
                 if self._seqs.get(message_id, 0) <= arrival[2]:  # else it came again
                     self._seqs.pop(message_id, None)
+            self._gone += count
             left -= count
             arrival[1] -= count
             if arrival[1] == 0:
                 self._arrivals.popleft()
+        if 2 * self._gone >= len(self._order):
+            del self._order[: self._gone]
+            self._gone = 0
         return self._arrivals[0][0] + self.window if self._arrivals else 0

@@ -15,7 +15,7 @@ from slipstream.model.header_fields import (
     NATS_MSG_ID,
     NATS_PREFIX,
 )
-from slipstream.wire.headers import next_field, value_end, value_start
+from slipstream.wire.headers import begins_with, next_field, value_end, value_start
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
@@ -51,7 +51,7 @@ def all_hold(name: bytes, log: Log, subject: bytes, data: bytes, start: _int, en
     of = subject
     i = next_field(data, start, end)
     while i + _PREFIX_SIZE < end:
-        if not data.startswith(NATS_PREFIX, i):
+        if not begins_with(data, i, NATS_PREFIX):
             i = next_field(data, i, end)
             continue
         i += _PREFIX_SIZE
@@ -62,7 +62,7 @@ def all_hold(name: bytes, log: Log, subject: bytes, data: bytes, start: _int, en
         stop = value_end(data, begin, end)
         if colon >= end or view[colon] != char.COLON or stop >= end or begin == stop:
             return _LOOK_CLOSER
-        field = data[i:colon]
+        field = view[i:colon]
         if field == _MESSAGE_ID_NAME:
             bit = _MESSAGE_ID
         elif field == _LAST_SEQUENCE_NAME:
@@ -76,10 +76,10 @@ def all_hold(name: bytes, log: Log, subject: bytes, data: bytes, start: _int, en
                 expected = expected * 10 + (view[k] - char.ZERO)
         elif field == _LAST_SUBJECT_NAME:
             bit = _LAST_SUBJECT
-            of = data[begin:stop]
+            of = view[begin:stop]
         elif field == _STREAM_NAME:
             bit = _STREAM
-            if data[begin:stop] != name:
+            if view[begin:stop] != name:
                 return _LOOK_CLOSER
         else:
             return _LOOK_CLOSER
