@@ -29,6 +29,11 @@ _MORE_FOLLOWS = 0x80
 _SHIFT_MAX = 56
 
 
+def may_be_subject(subject: bytes) -> bool:
+    """Whether a message may have this subject: clients publish to wildcards, too, as words."""
+    return subject != b"" and subject.translate(None, b" \t\r\n") == subject
+
+
 def put_number(out: OutBuffer, value: _int) -> None:
     """Append a uvarint."""
     while value > _LOW_BITS:

@@ -21,7 +21,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from slipstream.archive.messages import may_be_subject, skip_to
+from slipstream.archive.entries import may_be_subject
+from slipstream.archive.messages import skip_to
 from slipstream.archive.numbers import Numbers
 from slipstream.archive.s2 import S2Reader
 from slipstream.archive.store_index import StoreIndex, read_index

@@ -1,6 +1,6 @@
 """The messages of a log as entries of an archive, and back."""
 
-from slipstream.archive.entries import EntryReader, put_entry
+from slipstream.archive.entries import EntryReader, may_be_subject, put_entry
 from slipstream.errors import CorruptionError
 from slipstream.log.base import Log
 from slipstream.log.columns import Column
@@ -107,11 +107,6 @@ def store_messages(entries: EntryReader, record: Record, log: Log) -> bool:
             record.ts,
         )
     return False
-
-
-def may_be_subject(subject: bytes) -> bool:
-    """Whether a message may have this subject: clients publish to wildcards, too, as words."""
-    return subject != b"" and subject.translate(None, b" \t\r\n") == subject
 
 
 def skip_to(log: Log, seq: _int, ts: _int) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from slipstream.archive.entries import MAGIC, EntryReader, put_end
-from slipstream.archive.messages import may_be_subject
+from slipstream.archive.entries import MAGIC, EntryReader, may_be_subject, put_end
 from slipstream.archive.s2 import S2Reader, S2Writer
 from slipstream.backups.manifest import Part, Run, digest
 from slipstream.backups.stores import Store

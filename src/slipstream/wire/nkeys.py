@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
 from slipstream.errors import ConfigError
 
 _SEED = 18 << 3  # the letter S
@@ -60,12 +57,15 @@ class KeyPair:
         self._kind = (raw[0] & 7) << 5 | (raw[1] & 0xF8) >> 3
         if self._kind not in _KINDS:
             raise self.failure("the NKey seed is of no known kind; users' begin with SU")
+        # Loading the package takes 15 ms, and most programs have no key.
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
         self._key = Ed25519PrivateKey.from_private_bytes(raw[2:])
 
     @property
     def public(self) -> str:
         """The public key, like ``U...``."""
-        public = self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        public = self._key.public_key().public_bytes_raw()
         return _spell(bytes([self._kind]) + public)
 
     def sign(self, data: bytes) -> bytes:
