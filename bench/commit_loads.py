@@ -11,6 +11,7 @@ from bench.loads import RECORD, Beside, Load, publish, pull, run_loadgen
 from bench.programs import LOADGEN
 from bench.servers import (
     NATS_SERVER,
+    NATS_SERVER_ALWAYS,
     SLIPSTREAM,
     SLIPSTREAM_WITHOUT_BUSY_POLL,
     Running,
@@ -47,6 +48,16 @@ def many_consumers(server: Running) -> float:
         )
     options = {"streams": STREAMS, "consumers": CONSUMERS, "batch": ACKED}
     return run_loadgen(server, "pullmany", **options)["per_sec"]
+
+
+def workers(server: Running) -> float:
+    """Twenty workers that each take one message and wait until it is settled."""
+    n = 5_000 if server.contender is NATS_SERVER_ALWAYS else 40_000
+    server.request("$JS.API.STREAM.DELETE.BENCH")
+    server.create_stream(name="BENCH", subjects=["bench.>"], retention="workqueue")
+    server.create_consumer("BENCH", "c")
+    run_loadgen(server, "jspub", n=n, window=1000)
+    return run_loadgen(server, "work", n=n, conns=20)["per_sec"]
 
 
 def _with_readers(server: Running, **options: object) -> dict[str, float]:
@@ -155,6 +166,7 @@ def _ready(streams: int) -> Load:
 
 
 COMMIT_LOADS = [
+    Load("20 workers settle one message at a time", workers, None, goal_always=2.0),
     Load(
         "10,000 consumers acknowledge on 100 streams",
         many_consumers,

@@ -113,16 +113,6 @@ def single_gets(server: Running) -> float:
     ]
 
 
-def workers(server: Running) -> float:
-    """Twenty workers that each take one message and wait until it is settled."""
-    n = 5_000 if server.contender is NATS_SERVER_ALWAYS else 40_000
-    server.request("$JS.API.STREAM.DELETE.BENCH")
-    server.create_stream(name="BENCH", subjects=["bench.>"], retention="workqueue")
-    server.create_consumer("BENCH", "c")
-    run_loadgen(server, "jspub", n=n, window=1000)
-    return run_loadgen(server, "work", n=n, conns=20)["per_sec"]
-
-
 def core(mode: str, figure: str = "per_sec", **options: object) -> Callable[[Running], float]:
     """Core NATS, no stream."""
 
@@ -211,7 +201,6 @@ LOADS = [
     Load("pull 500 + ack, interest", pull("file", "interest"), 2.0),
     Load("batched direct get", direct_get, 1.5),
     Load("direct get of one message, 20 connections", single_gets, 1.0),
-    Load("20 workers settle one message at a time", workers, None, goal_always=2.0),
     Load("request/reply (p50 µs)", core("req", "p50_us", n=20_000), 1.0, lower_is_better=True),
     Load("core publish, nobody listening", core("pub", n=4_000_000), 0.8),
     Load("core publish to 1 subscriber", core("pubsub", n=2_000_000, subs=1), 1.0),

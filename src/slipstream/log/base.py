@@ -328,6 +328,8 @@ class Log:
 
     def last_of(self, pattern: bytes, up_to: _int = 0) -> _int:
         """The highest live sequence that matches `pattern` (up to `up_to` unless 0); 0 if none."""
+        if not up_to and b"*" not in pattern and b">" not in pattern:
+            return self.last_on(pattern)
         found = self.last_per_subject((pattern,), up_to)
         return found[-1] if found else 0
 

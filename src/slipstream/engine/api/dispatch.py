@@ -203,70 +203,88 @@ class ApiService(Service):
 
     def _answer(self, operation: Operation, request: Request, subject: str, began: int) -> None:
         js = self.js
-        # The message is only ours during the call, and a handler may publish.
-        reply, session = request.message.reply, request.message.session
-
-        def answer(fields: Fields, error: ApiError | None = None) -> None:
-            envelope: dict[str, object] = {"type": TYPE_PREFIX + operation.response}
-            if error is None:
-                envelope.update(fields)
-            else:
-                js.api_errors += 1
-                js.api_total += not operation.counted
-                envelope["error"] = error.body
-                envelope.update(operation.zeros)
-            js.api_total += operation.counted
-            response = msgspec.json.encode(envelope)
-            self._count_steps(len(response) // ANSWER_BYTES_PER_STEP)
-            if reply:
-                block = request.answer_header if error is None else b""
-                js.account.send(reply, b"", block, response)
-            js.engine.meter.answered(began)
-            js.advisories.api_audit(session, subject, request.body, response)
-
-        def give(found: Fields | WhenDurable | None) -> None:
-            if isinstance(found, WhenDurable):
-                held = found
-
-                def settled(error: Exception | None) -> None:
-                    if error is not None:
-                        answer({}, held.refusal(error))
-                    else:
-                        answer(held.fields)
-
-                held.wait(settled)
-            elif found is not None:
-                answer(found)
-
-        def attempt() -> None:
-            self._count_steps(CHANGE if operation.changes else REQUEST)
-            try:
-                found = operation.handler(js, request)
-            except ColdError as cold:  # nothing has changed: it is asked again
-                js.engine.fetch(cold, session, again)
-            except NameInUseError:  # nothing has changed here, either
-                js.engine.commit.after_aside(again)
-            except ApiError as refused:
-                answer({}, refused)
-            except (StorageError, OSError) as failed:
-                answer({}, ApiError(ErrorCode.STREAM_GENERAL_ERROR, err=str(failed)))
-            else:
-                give(found)
-
-        def again() -> None:
-            if js.account.jetstream is js:  # else it has stopped, and its files are closed
-                attempt()
-
+        call = _Call(js, operation, request, subject, began)
         if js.refused_level(request.message):
-            answer({}, ApiError(ErrorCode.REQUIRED_API_LEVEL))
+            call.answer({}, ApiError(ErrorCode.REQUIRED_API_LEVEL))
         elif not js.account.limits.jetstream:
-            answer({}, ApiError(ErrorCode.NOT_ENABLED_FOR_ACCOUNT))
+            call.answer({}, ApiError(ErrorCode.NOT_ENABLED_FOR_ACCOUNT))
         else:
-            attempt()
+            call.attempt()
+
+
+class _Call:
+    """A request on its way to its answer. It refers to nothing that refers to it, so that its
+    memory is free as soon as it is answered."""
+
+    __slots__ = ("_began", "_js", "_operation", "_reply", "_request", "_session", "_subject")
+
+    def __init__(
+        self, js: "JetStream", operation: Operation, request: Request, subject: str, began: int
+    ) -> None:
+        self._js = js
+        self._operation = operation
+        self._request = request
+        self._subject = subject
+        self._began = began
+        # The message is only ours during the call, and a handler may publish.
+        self._reply, self._session = request.message.reply, request.message.session
+
+    def attempt(self) -> None:
+        """Do what is asked; what the disk has to be waited for is asked again."""
+        js, operation = self._js, self._operation
+        self._count_steps(CHANGE if operation.changes else REQUEST)
+        try:
+            found = operation.handler(js, self._request)
+        except ColdError as cold:  # nothing has changed
+            js.engine.fetch(cold, self._session, self._again)
+        except NameInUseError:  # nothing has changed here, either
+            js.engine.commit.after_aside(self._again)
+        except ApiError as refused:
+            self.answer({}, refused)
+        except (StorageError, OSError) as failed:
+            self.answer({}, ApiError(ErrorCode.STREAM_GENERAL_ERROR, err=str(failed)))
+        else:
+            if isinstance(found, WhenDurable):
+                self._answer_when_durable(found)
+            elif found is not None:
+                self.answer(found)
+
+    def _again(self) -> None:
+        if self._js.account.jetstream is self._js:  # else it has stopped, and its files are closed
+            self.attempt()
+
+    def _answer_when_durable(self, held: WhenDurable) -> None:
+        def settled(error: Exception | None) -> None:
+            if error is not None:
+                self.answer({}, held.refusal(error))
+            else:
+                self.answer(held.fields)
+
+        held.wait(settled)
+
+    def answer(self, fields: Fields, error: ApiError | None = None) -> None:
+        """Send the answer, or an error."""
+        js, operation = self._js, self._operation
+        envelope: dict[str, object] = {"type": TYPE_PREFIX + operation.response}
+        if error is None:
+            envelope.update(fields)
+        else:
+            js.api_errors += 1
+            js.api_total += not operation.counted
+            envelope["error"] = error.body
+            envelope.update(operation.zeros)
+        js.api_total += operation.counted
+        response = msgspec.json.encode(envelope)
+        self._count_steps(len(response) // ANSWER_BYTES_PER_STEP)
+        if self._reply:
+            block = self._request.answer_header if error is None else b""
+            js.account.send(self._reply, b"", block, response)
+        js.engine.meter.answered(self._began)
+        js.advisories.api_audit(self._session, self._subject, self._request.body, response)
 
     def _count_steps(self, steps: int) -> None:
         """Count the work that was done for a request."""
-        turn = self.js.engine.turn
+        turn = self._js.engine.turn
         turn.spent += steps
         turn.api_spent += steps
 

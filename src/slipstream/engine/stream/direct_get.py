@@ -121,7 +121,10 @@ class DirectGet:
             answer.status(b"408 Malformed Request")
             return 1
         if by_subject:
-            if request != DirectRequest(no_hdr=request.no_hdr, max_bytes=request.max_bytes):
+            alone = body == b"" or request == DirectRequest(
+                no_hdr=request.no_hdr, max_bytes=request.max_bytes
+            )
+            if not alone:
                 answer.status(b"408 Bad Request")
                 return 1
             request.last_by_subj = by_subject.decode("utf-8", "surrogateescape")
@@ -163,30 +166,34 @@ class DirectGet:
         if not request.multi_last and not request.batch:
             found = find_message(stream.log, request, answer.record)
 
-        def respond() -> None:
-            if request.multi_last:
-                self._multi(answer, request)
-            elif request.batch:
-                self._batch(answer, request)
-            elif found and answer.record.seq <= stream.readable_seq:
-                answer.single()
-            else:
-                answer.status(b"404 Message Not Found")
-
-        def when_settled(error: Exception | None) -> None:
-            try:
-                if error is not None:
-                    raise error
-                respond()
-            except ColdError as cold:
-                self._fetch(cold, answer, lambda: when_settled(None))
-            except (OSError, StorageError):
-                answer.status(b"500 Storage Failure")
-
         if stream.is_settled:
-            respond()
+            self._respond(answer, request, found)
         else:
-            stream.when_settled(when_settled)
+            stream.when_settled(lambda error: self._settled(answer, request, found, error))
+
+    def _settled(
+        self, answer: Answer, request: DirectRequest, found: bool, error: Exception | None
+    ) -> None:
+        """What is there is durable, or `error` says why it may not be: answer."""
+        try:
+            if error is not None:
+                raise error
+            self._respond(answer, request, found)
+        except ColdError as cold:
+            self._fetch(cold, answer, lambda: self._settled(answer, request, found, None))
+        except (OSError, StorageError):
+            answer.status(b"500 Storage Failure")
+
+    def _respond(self, answer: Answer, request: DirectRequest, found: bool) -> None:
+        """Answer with what is asked for; one message was `found` in `answer.record` or was not."""
+        if request.multi_last:
+            self._multi(answer, request)
+        elif request.batch:
+            self._batch(answer, request)
+        elif found and answer.record.seq <= self.stream.readable_seq:
+            answer.single()
+        else:
+            answer.status(b"404 Message Not Found")
 
     def _batch(self, answer: Answer, request: DirectRequest) -> None:
         """Up to so many messages in order, then the end marker."""
