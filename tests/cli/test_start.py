@@ -183,3 +183,11 @@ def test_every_command_can_be_read_without_typer() -> None:
                 if not any(command_of(app, line) for line in lines):
                     unread.append(f"{name} {command.name}")
     assert unread == []
+
+
+def test_the_name_of_a_command_is_not_its_argument_where_it_is_the_only_one_of_its_module(
+    cli: Cli,
+) -> None:
+    refused = cli("stream", "graph", status=2).err
+    assert '"graph"' not in refused
+    assert "STREAM" in refused

@@ -46,14 +46,16 @@ class _Parameter:
         return value
 
 
-def command_of(app: typer.Typer, words: Sequence[str]) -> tuple[Command, dict[str, Any]] | None:
+def command_of(
+    app: typer.Typer, words: Sequence[str], is_part: bool = False
+) -> tuple[Command, dict[str, Any]] | None:
     """The command that `words` mean and its arguments; None where Typer must look at them.
 
-    `words` begin with the name of a sub-command where `app` is a group.
+    `words` begin with the name of a sub-command where `app` is a group, or a part of one.
     """
     found = app.registered_commands
     is_group = app.registered_callback is not None or len(found) > 1 or app.registered_groups
-    if is_group:
+    if is_group or is_part:
         found = [one for one in found if words and one.name == words[0]]
         words = words[1:]
     if not found or found[0].callback is None:

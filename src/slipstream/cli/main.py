@@ -85,6 +85,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "slipstream.cli.stream.messages": ("get", "view", "rmm"),
         "slipstream.cli.stream.graph": ("graph",),
+        "slipstream.cli.cluster.stream": ("cluster",),
         "slipstream.cli.backup.stream": ("backup", "restore"),
     },
     "account": {
@@ -94,10 +95,12 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "consumer": {
         "slipstream.cli.consumer.read": ("next", "sub"),
         "slipstream.cli.consumer.graph": ("graph",),
+        "slipstream.cli.cluster.consumer": ("cluster",),
     },
     "pipeline": {"slipstream.cli.pipeline.table": ("table",)},
     "server": {
-        "slipstream.cli.server.fleet": ("ls", "ping", "report", "request", "watch", "passwd")
+        "slipstream.cli.server.fleet": ("ls", "ping", "report", "request", "watch", "passwd"),
+        "slipstream.cli.cluster.server": ("cluster",),
     },
 }
 ALIASES = {  # as the `nats` tool has them
@@ -201,8 +204,9 @@ def load(name: str) -> Any:
     return found
 
 
-def _part(name: str, words: list[str]) -> tuple[Any, list[str]]:
-    """The app that has the command which `words` begin with, and `words` with its own name."""
+def _part(name: str, words: list[str]) -> tuple[Any, list[str], bool]:
+    """The app that has the command which `words` begin with, `words` with its own name, and whether
+    the app is a part of a group, of which that may be the only command."""
     from slipstream.cli.session import ALIASES as OTHERS
 
     module, attribute, _ = COMMANDS[name]
@@ -210,12 +214,12 @@ def _part(name: str, words: list[str]) -> tuple[Any, list[str]]:
     for word in (words[0], OTHERS.get(words[0], "")) if words else ():
         for part, commands in parts.items():
             if word in commands:
-                return import_module(part).app, [word, *words[1:]]
+                return import_module(part).app, [word, *words[1:]], True
     app = getattr(import_module(module), attribute)
     own = {command.name for command in app.registered_commands}
     if words and words[0] not in own and OTHERS.get(words[0]) in own:
         words = [OTHERS[words[0]], *words[1:]]
-    return app, words
+    return app, words, False
 
 
 def run(name: str, words: list[str], given: dict[str, Any]) -> int:

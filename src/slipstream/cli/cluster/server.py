@@ -1,0 +1,72 @@
+"""`slipstream server cluster step-down|peer-remove`: the leader of a whole cluster, and its servers
+(system account)."""
+
+from typing import Annotated
+
+import typer
+
+from slipstream.cli.cluster.actions import (
+    PEER_REMOVE,
+    STEP_DOWN,
+    Action,
+    Preferred,
+    action_of,
+    hand_over,
+    placement,
+)
+from slipstream.cli.global_options import UsageError
+from slipstream.cli.output import done
+from slipstream.cli.prompts import confirm
+from slipstream.cli.server.fleet import SYSTEM_HELP
+from slipstream.cli.server.system import ask_servers
+from slipstream.cli.session import command, connection, new_app
+from slipstream.client import Connection
+from slipstream.errors import ConfigError
+from slipstream.model.infos import ClusterInfo
+
+app = new_app()
+
+
+@command(app, "cluster")
+async def cluster(
+    action: Action,
+    peer: Annotated[
+        str, typer.Argument(metavar="SERVER", help=f"{PEER_REMOVE}: who has gone for good")
+    ] = "",
+    preferred: Preferred = "",
+    force: Annotated[bool, typer.Option("--force", "-f", help="Ask nothing")] = False,
+) -> None:
+    """Have the leader of JetStream hand over, or forget a server that does not come back."""
+    chosen = action_of(action, STEP_DOWN, PEER_REMOVE)
+    async with connection() as nc:
+        found = await _look(nc)
+        if chosen == PEER_REMOVE:
+            there = [found.leader, *(one.name for one in found.replicas)]
+            if peer not in there:
+                raise UsageError(
+                    f'the cluster has no server "{peer}": it has {", ".join(sorted(there))}'
+                )
+            confirm(f"Really forget {peer}? It cannot come back with what it has.", force)
+            await nc.jetstream().api.request("SERVER.REMOVE", {"peer": peer})
+            done(f"{peer} is no server of the cluster any more", success=True)
+            return
+
+        async def ask() -> None:
+            await nc.jetstream().api.request("META.LEADER.STEPDOWN", placement(preferred))
+
+        async def look() -> ClusterInfo:
+            return await _look(nc)
+
+        await hand_over("the cluster", found.leader, ask, look)
+
+
+async def _look(nc: Connection) -> ClusterInfo:
+    """Who leads JetStream of the whole cluster. Raises `ConfigError` where nobody says."""
+    answers = await ask_servers(nc, "$SYS.REQ.SERVER.PING.JSZ")
+    for answer in answers:
+        meta = answer.get("data", {}).get("meta_cluster")
+        if meta and meta.get("leader"):
+            return ClusterInfo.from_wire(meta)
+    if answers:
+        raise ConfigError("server cluster: these servers have no cluster")
+    raise ConfigError(f"server cluster: nobody answered; {SYSTEM_HELP}")

@@ -1,0 +1,65 @@
+"""`slipstream stream cluster step-down|peer-remove`: a stream's leader and its copies."""
+
+from typing import Annotated
+
+import typer
+
+from slipstream.cli.choose import choose_stream
+from slipstream.cli.cluster.actions import (
+    PEER_REMOVE,
+    STEP_DOWN,
+    Action,
+    Preferred,
+    action_of,
+    hand_over,
+    leader_of,
+    placement,
+)
+from slipstream.cli.global_options import UsageError
+from slipstream.cli.output import done
+from slipstream.cli.prompts import confirm
+from slipstream.cli.session import command, jetstream, new_app
+from slipstream.client.jetstream import JetStream
+from slipstream.model.infos import ClusterInfo
+
+app = new_app()
+
+
+@command(app, "cluster")
+async def cluster(
+    action: Action,
+    name: Annotated[str, typer.Argument(metavar="STREAM", help="The stream")] = "",
+    peer: Annotated[
+        str, typer.Argument(metavar="SERVER", help=f"{PEER_REMOVE}: who is to have no copy")
+    ] = "",
+    preferred: Preferred = "",
+    force: Annotated[bool, typer.Option("--force", "-f", help="Ask nothing")] = False,
+) -> None:
+    """Have a stream's leader hand over, or a server give up its copy."""
+    chosen = action_of(action, STEP_DOWN, PEER_REMOVE)
+    async with jetstream() as js:
+        name = await choose_stream(js, name)
+        before = leader_of((await js.stream_info(name)).cluster, f"stream {name}")
+        if chosen == PEER_REMOVE:
+            await _remove(js, name, peer, force)
+            return
+
+        async def ask() -> None:
+            await js.api.request(f"STREAM.LEADER.STEPDOWN.{name}", placement(preferred))
+
+        async def look() -> ClusterInfo | None:
+            return (await js.stream_info(name)).cluster
+
+        await hand_over(f"stream {name}", before, ask, look)
+
+
+async def _remove(js: JetStream, name: str, peer: str, force: bool) -> None:
+    found = (await js.stream_info(name)).cluster
+    there = [found.leader, *(one.name for one in found.replicas)] if found is not None else []
+    if peer not in there:
+        raise UsageError(
+            f'stream {name} has no copy on "{peer}": it is on {", ".join(sorted(there))}'
+        )
+    confirm(f"Really have {peer} give up its copy of stream {name}?", force)
+    await js.api.request(f"STREAM.PEER.REMOVE.{name}", {"peer": peer})
+    done(f"{peer} gives up its copy of stream {name}; another server gets one", success=True)
