@@ -335,7 +335,8 @@ class QoS(virtual.QoS):
         self._quick_ack(delivery_tag)
 
     def restore_unacked(self) -> list[object]:
-        """What is not acknowledged goes to whoever asks, as it is: nothing is published anew."""
+        """What is not acknowledged goes to the next worker that asks, as it is; nothing is
+        published anew."""
         self.channel.give_back_taken()
         self._delivered.clear()
         self._dirty.clear()

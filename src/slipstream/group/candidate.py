@@ -81,7 +81,7 @@ class Candidate:
         return self._name in members and len(members) > len(self._members) // 2
 
     def _ask(self) -> None:
-        """Ask whoever has not answered what this stage is about."""
+        """Ask the members that have not answered what this stage is about."""
         match self.stage:
             case Stage.ASKING:
                 self._send_unless(self._granted, AskSeal(self._attempt))

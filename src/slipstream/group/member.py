@@ -339,7 +339,7 @@ class Member:
         self._deadline = now + promise + int(promise * self._random.random())
 
     def _follow(self, now: int, leader: str) -> None:
-        """Follow a leader, or whoever it will be."""
+        """Follow a leader, also one that is not known yet."""
         self._leader = self._candidate = None
         self.leader_name = leader
         self._known = max(self._known, self.log.sealed)

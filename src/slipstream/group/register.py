@@ -41,4 +41,4 @@ class Register(Protocol):
         """A message about the register has come, of another member or of this one."""
 
     def tick(self, now: int) -> None:
-        """Time has gone by: ask again whoever has not answered."""
+        """Time has gone by: ask those again who have not answered."""

@@ -1,9 +1,9 @@
 """Which path is written to on the thread beside the batches, so that its name is not given away.
 
 What is deleted has its name taken again at once, and jobs that were asked for before may still be
-on their way. Whoever writes or removes files of a stream there says so, and looks after that
+on their way. A job that writes or removes files of a stream there says so, and looks after that
 whether the stream is still there. While files below a name are written the name is not given
-away, and whoever wants it asks again.
+away, and the caller asks again.
 """
 
 import threading

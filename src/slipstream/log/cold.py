@@ -1,8 +1,8 @@
 """Reads that have to wait for the disk, for those who can go on later.
 
 `Log.next_near` and `read_near` read what is in memory, also in that of the system. Where the disk
-would have to be asked they raise a `ColdError`. A `FetchJob` then reads it on a thread, and whoever
-asked asks again.
+would have to be asked they raise a `ColdError`. A `FetchJob` then reads it on a thread, and the
+caller asks again.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """A group of servers under a seed: a network, disks, clocks and clients; and a ledger that watches.
 
 One `SimulatedGroup` is one life of a group of 1, 3 or 5 members. Faults come by chance, and clients
-append numbered entries and read through whoever leads. Then all faults end, and the group has to
+append numbered entries and read through the leader. Then all faults end, and the group has to
 serve within 10 s; `GroupHistory` compares all the time what was answered with what there is.
 
     SimulatedGroup(seed=4711, size=3).run(seconds=6)
@@ -395,7 +395,7 @@ class SimulatedGroup:
         return append
 
     def _check_reads(self) -> None:
-        """Whoever would answer a read now has to know what was answered."""
+        """A member that would answer a read now has to know what was answered."""
         for server in self._running():
             member = server.member
             if member and server.paused is None and member.may_read(self.now_of(server)):
