@@ -58,6 +58,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.engine.stream.fast_batches",
     "slipstream.engine.stream.stream",
     "slipstream.engine.stream.direct_answer",
+    "slipstream.engine.stream.direct_get",
     "slipstream.engine.consumer.pending",
     "slipstream.engine.consumer.delivery",
     "slipstream.engine.consumer.consumer",
