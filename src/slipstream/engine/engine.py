@@ -505,10 +505,16 @@ class Engine:
     def finish_turn(self, gathers: bool = False) -> bool:
         """Pump consumers, commit streams, flush sessions. True if there is more to do at once.
 
-        If it `gathers`, what was stored is left for the next turn to commit, with its own.
+        If it `gathers`, what was stored is left for the next turn to commit, with its own. What was
+        acknowledged already is delivered all the same to whoever asks next.
         """
         turn = self.turn
         rounds = 0
+        if turn.answered:
+            answered, turn.answered = turn.answered, []
+            for stream in answered if gathers else ():
+                if not stream.closed:
+                    stream.announce()
         while (turn.ready or (turn.streams and not gathers)) and rounds < ROUNDS_MAX:
             rounds += 1
             self._pump(turn)

@@ -469,6 +469,9 @@ class Stream(Service):
             return
         if self.ack_at_once:
             self._ack(reply, seq, end)
+            answered = self.turn.answered
+            if not answered or answered[-1] is not self:
+                answered.append(self)
         else:
             self._acks.append((self.log.last_seq, seq, reply, end))
             if not self.dirty and self.log.durable_seq >= self.log.last_seq:
@@ -484,6 +487,8 @@ class Stream(Service):
         acks, self._acks = self._acks, []
         for entry in acks:
             self._ack(entry[2], entry[1], entry[3])
+        if acks:
+            self.turn.answered.append(self)
         changed, self._changed = self._changed, []
         call_all(changed, None)
 
@@ -561,7 +566,7 @@ class Stream(Service):
         """Deliver nothing from `seq` on, for now, and have reads wait; 0: go on."""
         self.held_seq = seq
         if not seq:
-            self._announce()
+            self.announce()
 
     def prepare_sync(self, instead_of: SyncBatch | None = None) -> SyncBatch | None:
         """The batch that makes durable all that was stored and removed so far; None if there is
@@ -607,7 +612,7 @@ class Stream(Service):
             self.mark_dirty()
         if self.letters is not None:
             self.letters.synced()
-        self._announce()
+        self.announce()
         self._save_end_later()
         self.run_jobs()
 
@@ -670,7 +675,7 @@ class Stream(Service):
 
     # -- consumers -----------------------------------------------------------------------------
 
-    def _announce(self) -> None:
+    def announce(self) -> None:
         """Tell consumers what became visible and what has gone."""
         if self._front_moved:
             self._front_moved = False
