@@ -36,9 +36,20 @@ class Publisher:
         """Send at once."""
         self._writer.write(text.encode())
 
+    @property
+    def message(self) -> bytes:
+        """One message, as it is sent."""
+        return f"PUB orders.new {self._inbox} 2\r\nhi\r\n".encode()
+
+    @property
+    def port(self) -> int:
+        """By which the server knows the connection."""
+        port: int = self._writer.get_extra_info("sockname")[1]
+        return port
+
     def publish(self) -> None:
         """Send one message."""
-        self.send(f"PUB orders.new {self._inbox} 2\r\nhi\r\n")
+        self._writer.write(self.message)
 
     async def acknowledged(self) -> None:
         """The message is on disk."""
@@ -50,8 +61,8 @@ class Publisher:
         await self._writer.wait_closed()
 
     async def _read_until(self, end: bytes) -> None:
-        while not (await self._reader.readline()).endswith(end):
-            pass
+        while not (line := await self._reader.readline()).endswith(end):
+            assert line, "the server has ended the connection"
 
 
 async def test_clients_that_publish_at_the_same_time_share_a_commit(tmp_path: Path) -> None:
@@ -72,3 +83,19 @@ async def test_clients_that_publish_at_the_same_time_share_a_commit(tmp_path: Pa
         assert info.state.messages == CLIENTS * ROUNDS
         for publisher in publishers:
             await publisher.close()
+
+
+async def test_who_shares_a_commit_that_is_to_come_is_answered_before_the_server_ends(
+    tmp_path: Path,
+) -> None:
+    async with Server(store_dir=str(tmp_path)) as server:
+        async with await slipstream.connect(server.url) as nc:
+            await nc.jetstream().create_stream(name="ORDERS", subjects=["orders.>"])
+        publisher = await Publisher.connect(server, 1)
+        assert server.runtime is not None
+        (connection,) = [
+            one for one in server.runtime.connections if one.facts["port"] == publisher.port
+        ]
+        connection.data_received(publisher.message)  # and the server ends before its next round
+    await publisher.acknowledged()
+    await publisher.close()

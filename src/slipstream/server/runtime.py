@@ -70,17 +70,21 @@ class Runtime:
     def leave(self, connection: Connection | None = None) -> None:
         """A turn ends, that of what a `connection` has brought, if one is given: finish it."""
         engine = self.engine
-        try:
-            more = engine.finish_turn(self._gathers(connection))
-        except Exception as error:  # a fault of the server; who is left over has the next turn
-            self.log.fault("finishing a turn", error)
-            more = True
+        more = self._finish_turn(self._gathers(connection))
         if (more or engine.turn.spent >= ROUND_STEPS_MIN) and self._again is None:
             self._again = self.loop.call_soon(self._go_on)
         due = engine.timers.next_at()
         if due and (self._handle is None or due < self._handle_at):
             self._set_timer(due)
         self.measures.turn.add(time.time_ns() - self.clock.now)
+
+    def _finish_turn(self, gathers: bool) -> bool:
+        """Have the engine finish a turn; whether there is more to do."""
+        try:
+            return self.engine.finish_turn(gathers)
+        except Exception as error:  # a fault of the server; who is left over has the next turn
+            self.log.fault("finishing a turn", error)
+            return True
 
     def _gathers(self, connection: Connection | None) -> bool:
         """Whether what this turn has left to commit waits until the other sockets that have
@@ -165,6 +169,7 @@ class Runtime:
         """End every connection, sync and close every stream."""
         self.stop_listening()
         self.enter()
+        self._finish_turn(gathers=False)  # who waits for a shared commit is answered
         self.engine.dismiss()
         for session in self.engine.all_sessions():
             session.close("Server Shutdown")
