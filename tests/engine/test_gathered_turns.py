@@ -7,6 +7,8 @@ import pytest
 from slipstream.testing.driver import Client, Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
 
+MILLISECOND = 1_000_000
+
 
 def begin(disk: SimulatedDisk, **config: Any) -> tuple[Client, Client]:
     """Two clients of a server with a stream and a consumer; the second one has an inbox of its
@@ -45,3 +47,18 @@ def test_what_was_not_acknowledged_yet_is_not_delivered(disk: SimulatedDisk, sto
     publisher.driver.finish()
     assert [message.json()["seq"] for message in publisher.take()] == [1]
     assert pull(reader) == ["hi"]
+
+
+def test_a_batch_knows_since_when_messages_wait_that_a_turn_has_left(disk: SimulatedDisk) -> None:
+    publisher, _ = begin(disk)
+    driver = publisher.driver
+    driver.runner.hold()
+    driver.gathers = True
+    publisher.publish("orders.new", b"hi")
+    stored_at = driver.clock.now
+    driver.clock.now += MILLISECOND
+    publisher.publish("orders.new", b"hi")
+    driver.gathers = False
+    driver.finish()
+    job: Any = driver.runner.waiting[0].job
+    assert job.since == stored_at

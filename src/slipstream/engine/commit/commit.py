@@ -69,7 +69,7 @@ class Progress:
         self.under_way = 0  # batches begun and not finished
         self.again = False  # more was stored meanwhile
         self.held = False  # no batch may begin; see `Commit.hold`
-        self.since = 0  # ns since the epoch: the first of that
+        self.since = 0  # ns since the epoch: the first of what waits for the next batch
         self.lazy: Batch | None = None  # handed to the operating system, to be synced later
 
 

@@ -413,6 +413,7 @@ class Stream(Service):
             self.report_use()
         if not self.dirty and not self.closed:
             self.dirty = True
+            self.progress.since = self.progress.since or self.clock.now
             self.turn.streams.append(self)
 
     def is_wanted(self, subject: bytes) -> bool:
