@@ -6,11 +6,12 @@ from random import Random
 import pytest
 
 from slipstream.errors import DiskFullError, StorageError
+from slipstream.log.record import Record
 from slipstream.log.recovery import open_log
 from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
-from tests.log.storing import commit, fill, put, readable
+from tests.log.storing import commit, fill, opened, put, readable
 
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.S.c"
 
@@ -201,3 +202,19 @@ def test_a_stream_for_which_the_disk_has_no_directory_is_refused_and_can_be_crea
     assert client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})["error"]["code"] == 500
     assert "error" not in client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
     assert client.store("s")["seq"] == 1
+
+
+def test_when_the_first_message_was_stored_is_read_again_after_a_disk_has_refused_it() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = opened(disk)
+    fill(log, 60)
+    commit(log)
+    log.close()
+    log = opened(disk)
+    log.drop_below(log.blocks[2].base)
+    record = Record()
+    disk.fail("pread", error=OSError(errno.ESTALE, "Stale file handle"))
+    assert log.first_ts == 0
+    disk.heal()
+    assert log.read(log.first_seq, record)
+    assert log.first_ts == record.ts

@@ -604,7 +604,10 @@ class Log:
         if self.messages and self._first_ts_seq != self.first_seq:
             block = self._block_of(self.first_seq)
             assert block is not None
-            self.note_first_ts(self._ts_at(block, self.first_seq - block.base))
+            ts = self._ts_at(block, self.first_seq - block.base)
+            if not ts:
+                return 0  # it may be readable another time
+            self.note_first_ts(ts)
         return self._first_ts if self.messages else 0
 
     def note_first_ts(self, ts: _int) -> None:
