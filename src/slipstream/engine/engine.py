@@ -505,16 +505,12 @@ class Engine:
     def finish_turn(self, gathers: bool = False) -> bool:
         """Pump consumers, commit streams, flush sessions. True if there is more to do at once.
 
-        If it `gathers`, what was stored is left for the next turn to commit, with its own. What was
-        acknowledged already is delivered all the same to whoever asks next.
+        If it `gathers`, what was stored is left for the next turn to commit, with its own; but what
+        was acknowledged at once has to be visible now.
         """
         turn = self.turn
         rounds = 0
-        if turn.answered:
-            answered, turn.answered = turn.answered, []
-            for stream in answered if gathers else ():
-                if not stream.closed:
-                    stream.announce()
+        gathers = gathers and not any(stream.ack_at_once for stream in turn.streams)
         while (turn.ready or (turn.streams and not gathers)) and rounds < ROUNDS_MAX:
             rounds += 1
             self._pump(turn)

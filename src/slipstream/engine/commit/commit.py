@@ -61,7 +61,7 @@ class Runner(Protocol):
 
 
 class Progress:
-    """How far the batches of one stream are; nobody but the commit writes to it."""
+    """How far the batches of one stream are. The stream notes `since`, the commit all else."""
 
     __slots__ = ("again", "held", "lazy", "since", "under_way")
 

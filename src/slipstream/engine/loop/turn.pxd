@@ -1,7 +1,6 @@
 cdef class Turn:
     cdef public list sessions
     cdef public list streams
-    cdef public list answered
     cdef public list ready
     cdef public object parked
     cdef public object laden

@@ -44,7 +44,6 @@ class Turn:
     def __init__(self) -> None:
         self.sessions: list[Any] = []  # ClientSession with output
         self.streams: list[Any] = []  # Stream with something to commit
-        self.answered: list[Any] = []  # Stream that has acknowledged what it has not committed
         self.ready: list[Pumped] = []
         self.parked: deque[Any] = deque()  # ClientSession with frames to act on in the next round
         self.laden: deque[Any] = deque()  # ClientSession with large messages, for the next rounds

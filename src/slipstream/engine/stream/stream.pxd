@@ -108,7 +108,7 @@ cdef class Stream(Service):
     @cython.locals(out=OutBuffer, message=Inbound, route=Route)
     cdef void _ack(self, bytes reply, unsigned long long seq, bytes end) except *
     @cython.locals(seq="unsigned long long", last="unsigned long long", count="unsigned long long")
-    cpdef void announce(self) except *
+    cdef void _announce(self) except *
     cpdef void acked(self, object consumer, unsigned long long seq) except *
     @cython.locals(verdict=Verdict)
     cdef int _handle_headers(self, bytes subject, Inbound message) except -1

@@ -470,9 +470,6 @@ class Stream(Service):
             return
         if self.ack_at_once:
             self._ack(reply, seq, end)
-            answered = self.turn.answered
-            if not answered or answered[-1] is not self:
-                answered.append(self)
         else:
             self._acks.append((self.log.last_seq, seq, reply, end))
             if not self.dirty and self.log.durable_seq >= self.log.last_seq:
@@ -488,8 +485,6 @@ class Stream(Service):
         acks, self._acks = self._acks, []
         for entry in acks:
             self._ack(entry[2], entry[1], entry[3])
-        if acks:
-            self.turn.answered.append(self)
         changed, self._changed = self._changed, []
         call_all(changed, None)
 
@@ -567,7 +562,7 @@ class Stream(Service):
         """Deliver nothing from `seq` on, for now, and have reads wait; 0: go on."""
         self.held_seq = seq
         if not seq:
-            self.announce()
+            self._announce()
 
     def prepare_sync(self, instead_of: SyncBatch | None = None) -> SyncBatch | None:
         """The batch that makes durable all that was stored and removed so far; None if there is
@@ -613,7 +608,7 @@ class Stream(Service):
             self.mark_dirty()
         if self.letters is not None:
             self.letters.synced()
-        self.announce()
+        self._announce()
         self._save_end_later()
         self.run_jobs()
 
@@ -676,7 +671,7 @@ class Stream(Service):
 
     # -- consumers -----------------------------------------------------------------------------
 
-    def announce(self) -> None:
+    def _announce(self) -> None:
         """Tell consumers what became visible and what has gone."""
         if self._front_moved:
             self._front_moved = False
