@@ -88,3 +88,18 @@ def test_what_was_cleared_is_empty() -> None:
         0,
     )
     assert "five" not in pending
+
+
+def test_sequences_that_a_crash_took_back_are_given_out_again() -> None:
+    pending = PendingMessages()
+    for seq in range(1, 6):
+        pending.add(seq, seq, seq, 100)
+    for seq in (3, 4, 5):
+        pending.remove(pending.find(seq))
+    pending.add(3, 6, 6, 100)
+    pending.add(4, 7, 7, 100)
+    assert pending.sequences() == [1, 2, 3, 4]
+    for seq in (2, 3):
+        pending.remove(pending.find(seq))
+    assert contents(pending) == {1: (1, 1, 100), 4: (7, 7, 100)}
+    assert len(pending.pack()) == 2 * 32

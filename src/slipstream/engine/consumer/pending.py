@@ -100,6 +100,9 @@ class PendingMessages:
             self._head = self._tail = 0
         elif place == self._head:
             self._head = self.following(place)
+        else:  # lower sequences may follow, if a crash has taken back what was delivered
+            while self._rows[self._tail - 1] == _GONE:
+                self._tail -= 4
 
     def clear(self) -> None:
         """Nothing is out any more."""
