@@ -210,6 +210,21 @@ def test_used_places_are_copied_byte_for_byte(
     assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("cut", [10, 60, 100])
+def test_records_of_a_file_that_was_cut_are_not_left_out_of_a_copy(cut: int) -> None:
+    record = encode(codec, 0, (b"s", b"", b"body".ljust(50), 1))
+    data = (record + encode(codec, 1, (b"s", b"", b"body".ljust(50), 1)))[:-cut]
+    for columns, module in ((_HereColumns, codec), (twin_columns, twin)):
+        ids, offsets = columns.Column(), columns.Column()
+        for place in range(2):
+            ids.append(0)
+            offsets.append(place * len(record))
+        ids.append(GONE)
+        offsets.append(2 * len(record))
+        with pytest.raises(IndexError):
+            module.copy_used(data, ids, offsets, OutBuffer(), 32)
+
+
 @pytest.mark.parametrize("at", [2**63 - 1, 2**63 - 24, 2**62])
 def test_no_record_begins_at_an_offset_far_behind_the_data(at: int) -> None:
     data = encode(codec, 0, (b"s", b"", b"body", 1))

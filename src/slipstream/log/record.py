@@ -284,7 +284,8 @@ def copy_used(data: bytes, ids: Column, offsets: Column, out: OutBuffer, start: 
 
     `offsets` says where in `data` they are. Returns where they are in a file that has `start` bytes
     before those of `out`. A record whose length cannot be true is copied as far as it may reach,
-    so that what is damaged stays to be looked at.
+    so that what is damaged stays to be looked at. Raises IndexError if one begins or ends behind
+    `data`: the file was cut.
     """
     fresh = Column()
     for place in range(len(ids)):
@@ -296,5 +297,5 @@ def copy_used(data: bytes, ids: Column, offsets: Column, out: OutBuffer, start: 
         length = length_at(data, at)
         if length < FIXED_SIZE or at + length > limit:
             length = limit - at
-        out.put(data[at : at + length])
+        out.put_slice(data, at, at + length)
     return fresh
