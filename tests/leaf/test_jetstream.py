@@ -1,5 +1,6 @@
 """JetStream over a leaf node connection: another domain's streams, buckets, mirrors and sources."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 import slipstream
 from slipstream.client.jetstream import JetStream, StreamSource
+from slipstream.client.jetstream.errors import NoConsumerResponseError
 from tests.leaf.servers import PAIRS, Node, Pair, linked, until
 
 pytestmark = pytest.mark.parametrize("kinds", PAIRS, ids=lambda kinds: "-".join(kinds))
@@ -24,9 +26,14 @@ async def messages_of(js: JetStream, stream: str) -> list[tuple[int, str, bytes]
     wanted = (await handle.info()).state.messages
     consumer = await handle.create_consumer(ack_policy="none")
     found: list[tuple[int, str, bytes]] = []
-    while len(found) < wanted:
-        for m in await consumer.fetch(1_000, timeout=10):
-            found.append((m.sequence, m.subject, m.data))
+
+    async def more() -> bool:
+        with suppress(NoConsumerResponseError):  # a cluster may have no leader at the moment
+            for m in await consumer.fetch(1_000, timeout=10):
+                found.append((m.sequence, m.subject, m.data))
+        return len(found) >= wanted
+
+    await until(more, f"{wanted} messages of {stream}")
     return found
 
 
