@@ -8,7 +8,7 @@ import typer
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.message.text import json_field, say_bytes
 from slipstream.cli.output import done, note, print_json, properties, say, table
-from slipstream.cli.prompts import confirm, read_stdin
+from slipstream.cli.prompts import Force, confirm, read_stdin
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, show_duration, show_size, show_stamp, show_time, size
 from slipstream.client.jetstream.context import JetStream
@@ -23,7 +23,6 @@ Value = Annotated[
     str | None, typer.Argument(metavar="VALUE", help="The value; from stdin if there is none")
 ]
 Revision = Annotated[int, typer.Argument(metavar="REVISION", help="The latest of the key")]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask")]
 
 
 def _value_of(value: str | None) -> bytes:

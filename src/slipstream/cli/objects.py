@@ -11,7 +11,7 @@ import typer
 from slipstream.cli.config_options import pairs_of
 from slipstream.cli.output import done, note, print_json, properties, say, table
 from slipstream.cli.progress import bytes_bar
-from slipstream.cli.prompts import confirm, stdin_chunks
+from slipstream.cli.prompts import Force, confirm, stdin_chunks
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, show_duration, show_size, show_time, size
 from slipstream.client.object_store import (
@@ -27,7 +27,6 @@ app = new_app("Object stores.")
 
 Bucket = Annotated[str, typer.Argument(metavar="BUCKET", help="The store")]
 Name = Annotated[str, typer.Argument(metavar="OBJECT", help="The object")]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask")]
 
 
 @command(app, "add")

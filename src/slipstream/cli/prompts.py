@@ -9,13 +9,14 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from slipstream.cli.global_options import UsageError
 
 CHUNK_BYTES = 128 * 1024
+Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask")]
 
 
 def may_ask() -> bool:

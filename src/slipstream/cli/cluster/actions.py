@@ -44,11 +44,16 @@ def placement(preferred: str) -> "dict[str, dict[str, str]] | None":
     return {"placement": {"preferred": preferred}} if preferred else None
 
 
-def leader_of(cluster: ClusterInfo | None, what: str) -> str:
-    """Who leads now. Raises `UsageError` where there is nobody to hand over to."""
+def shared(cluster: ClusterInfo | None, what: str) -> ClusterInfo:
+    """The cluster of what has several copies. Raises `UsageError` where there is one."""
     if cluster is None or not cluster.replicas:
         raise UsageError(f"{what} has one copy: there is nobody to hand over to")
-    return cluster.leader
+    return cluster
+
+
+def servers_of(cluster: ClusterInfo) -> list[str]:
+    """The names of the leader and of those that follow it, sorted."""
+    return sorted([cluster.leader, *(one.name for one in cluster.replicas)])
 
 
 async def hand_over(

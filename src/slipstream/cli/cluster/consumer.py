@@ -10,8 +10,8 @@ from slipstream.cli.cluster.actions import (
     Preferred,
     action_of,
     hand_over,
-    leader_of,
     placement,
+    shared,
 )
 from slipstream.cli.session import command, jetstream, new_app
 from slipstream.model.infos import ClusterInfo
@@ -31,7 +31,7 @@ async def cluster(
     async with jetstream() as js:
         stream, name = await choose_consumer(js, stream, name)
         what = f"consumer {stream} > {name}"
-        before = leader_of((await js.consumer_info(stream, name)).cluster, what)
+        found = shared((await js.consumer_info(stream, name)).cluster, what)
 
         async def ask() -> None:
             await js.api.request(f"CONSUMER.LEADER.STEPDOWN.{stream}.{name}", placement(preferred))
@@ -39,4 +39,4 @@ async def cluster(
         async def look() -> ClusterInfo | None:
             return (await js.consumer_info(stream, name)).cluster
 
-        await hand_over(what, before, ask, look)
+        await hand_over(what, found.leader, ask, look)

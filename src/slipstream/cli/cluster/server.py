@@ -13,10 +13,11 @@ from slipstream.cli.cluster.actions import (
     action_of,
     hand_over,
     placement,
+    servers_of,
 )
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import done
-from slipstream.cli.prompts import confirm
+from slipstream.cli.prompts import Force, confirm
 from slipstream.cli.server.fleet import SYSTEM_HELP
 from slipstream.cli.server.system import ask_servers
 from slipstream.cli.session import command, connection, new_app
@@ -34,18 +35,16 @@ async def cluster(
         str, typer.Argument(metavar="SERVER", help=f"{PEER_REMOVE}: who has gone for good")
     ] = "",
     preferred: Preferred = "",
-    force: Annotated[bool, typer.Option("--force", "-f", help="Ask nothing")] = False,
+    force: Force = False,
 ) -> None:
     """Have the leader of JetStream hand over, or forget a server that does not come back."""
     chosen = action_of(action, STEP_DOWN, PEER_REMOVE)
     async with connection() as nc:
         found = await _look(nc)
         if chosen == PEER_REMOVE:
-            there = [found.leader, *(one.name for one in found.replicas)]
+            there = servers_of(found)
             if peer not in there:
-                raise UsageError(
-                    f'the cluster has no server "{peer}": it has {", ".join(sorted(there))}'
-                )
+                raise UsageError(f'the cluster has no server "{peer}": it has {", ".join(there)}')
             confirm(f"Really forget {peer}? It cannot come back with what it has.", force)
             await nc.jetstream().api.request("SERVER.REMOVE", {"peer": peer})
             done(f"{peer} is no server of the cluster any more", success=True)

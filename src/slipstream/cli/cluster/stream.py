@@ -12,12 +12,13 @@ from slipstream.cli.cluster.actions import (
     Preferred,
     action_of,
     hand_over,
-    leader_of,
     placement,
+    servers_of,
+    shared,
 )
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import done
-from slipstream.cli.prompts import confirm
+from slipstream.cli.prompts import Force, confirm
 from slipstream.cli.session import command, jetstream, new_app
 from slipstream.client.jetstream import JetStream
 from slipstream.model.infos import ClusterInfo
@@ -33,15 +34,15 @@ async def cluster(
         str, typer.Argument(metavar="SERVER", help=f"{PEER_REMOVE}: who is to have no copy")
     ] = "",
     preferred: Preferred = "",
-    force: Annotated[bool, typer.Option("--force", "-f", help="Ask nothing")] = False,
+    force: Force = False,
 ) -> None:
     """Have a stream's leader hand over, or a server give up its copy."""
     chosen = action_of(action, STEP_DOWN, PEER_REMOVE)
     async with jetstream() as js:
         name = await choose_stream(js, name)
-        before = leader_of((await js.stream_info(name)).cluster, f"stream {name}")
+        found = shared((await js.stream_info(name)).cluster, f"stream {name}")
         if chosen == PEER_REMOVE:
-            await _remove(js, name, peer, force)
+            await _remove(js, name, found, peer, force)
             return
 
         async def ask() -> None:
@@ -50,16 +51,13 @@ async def cluster(
         async def look() -> ClusterInfo | None:
             return (await js.stream_info(name)).cluster
 
-        await hand_over(f"stream {name}", before, ask, look)
+        await hand_over(f"stream {name}", found.leader, ask, look)
 
 
-async def _remove(js: JetStream, name: str, peer: str, force: bool) -> None:
-    found = (await js.stream_info(name)).cluster
-    there = [found.leader, *(one.name for one in found.replicas)] if found is not None else []
+async def _remove(js: JetStream, name: str, found: ClusterInfo, peer: str, force: bool) -> None:
+    there = servers_of(found)
     if peer not in there:
-        raise UsageError(
-            f'stream {name} has no copy on "{peer}": it is on {", ".join(sorted(there))}'
-        )
+        raise UsageError(f'stream {name} has no copy on "{peer}": it is on {", ".join(there)}')
     confirm(f"Really have {peer} give up its copy of stream {name}?", force)
     await js.api.request(f"STREAM.PEER.REMOVE.{name}", {"peer": peer})
     done(f"{peer} gives up its copy of stream {name}; another server gets one", success=True)

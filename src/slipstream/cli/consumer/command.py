@@ -22,7 +22,7 @@ from slipstream.cli.consumer.tables import (
     show_consumer_state,
 )
 from slipstream.cli.output import done, print_json, say
-from slipstream.cli.prompts import confirm, may_ask, require
+from slipstream.cli.prompts import Force, confirm, may_ask, require
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, later, show_duration, show_time
 from slipstream.client.jetstream import ConsumerConfig, ConsumerInfo, JetStream
@@ -34,7 +34,6 @@ app.add_typer(dead_letters_app, name="dead-letters")
 
 StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream")]
 Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer")]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask")]
 NoSelect = Annotated[bool, typer.Option("--no-select", help="Do not ask which")]
 
 

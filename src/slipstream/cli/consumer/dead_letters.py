@@ -7,7 +7,7 @@ import typer
 from slipstream.cli.choose import choose_consumer
 from slipstream.cli.message.text import json_field
 from slipstream.cli.output import note, print_json, say, table
-from slipstream.cli.prompts import confirm
+from slipstream.cli.prompts import Force, confirm
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import show_stamp, show_time
 from slipstream.client.jetstream import Consumer, DeadLetter, JetStream
@@ -92,7 +92,7 @@ async def resend(
         typer.Argument(metavar="[SEQUENCE]...", help="Of dead letters, as `ls` shows them"),
     ] = None,
     all_of_them: Annotated[bool, typer.Option("--all", help="All of the consumer")] = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Do not ask")] = False,
+    force: Force = False,
 ) -> None:
     """Publish messages to their subjects again, then remove the dead letters (at least once)."""
     if bool(sequences) == all_of_them:

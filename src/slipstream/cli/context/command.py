@@ -11,7 +11,7 @@ import typer
 import slipstream.cli.context.files as context_files
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import done, print_json, say, table
-from slipstream.cli.prompts import confirm
+from slipstream.cli.prompts import Force, confirm
 from slipstream.cli.session import (
     Settings,
     connection,
@@ -191,7 +191,7 @@ def unselect() -> None:
 @app.command("rm")
 def rm(
     name: Name,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Do not ask")] = False,
+    force: Force = False,
 ) -> None:
     """Forget a context."""
     context_files.load(name)

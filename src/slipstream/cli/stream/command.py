@@ -10,7 +10,7 @@ from slipstream.cli.choose import choose_stream
 from slipstream.cli.config_options import read_config, with_config_options
 from slipstream.cli.output import done, note, print_json, say
 from slipstream.cli.progress import spinner
-from slipstream.cli.prompts import confirm, require
+from slipstream.cli.prompts import Force, confirm, require
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.stream.copy import copy_messages
 from slipstream.cli.stream.options import (
@@ -26,7 +26,6 @@ from slipstream.errors import ConfigError
 app = new_app("Manage streams.")
 
 OptionalName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream")]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask")]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="JSON file with the configuration")
 ]

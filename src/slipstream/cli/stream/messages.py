@@ -8,7 +8,7 @@ import typer
 from slipstream.cli.choose import choose_stream
 from slipstream.cli.message.text import json_message, show_body, show_stored
 from slipstream.cli.output import done, print_json, say
-from slipstream.cli.prompts import Pager, confirm
+from slipstream.cli.prompts import Force, Pager, confirm
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import moment, show_stamp
 from slipstream.client.jetstream import StoredMessage, Stream
@@ -101,7 +101,7 @@ async def _messages(
 async def rmm(
     name: Name,
     sequence: Annotated[int, typer.Argument(metavar="SEQUENCE", help="Which message")],
-    force: Annotated[bool, typer.Option("--force", "-f", help="Do not ask")] = False,
+    force: Force = False,
     keep_bytes: Annotated[bool, typer.Option("--no-erase", help="Leave its bytes on disk")] = False,
 ) -> None:
     """Remove one message; its bytes on disk are destroyed."""
