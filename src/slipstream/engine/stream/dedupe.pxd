@@ -4,15 +4,11 @@ from slipstream.log.base cimport Log
 from slipstream.log.record cimport Record
 from slipstream.wire.headers cimport find as find_header
 
-cdef Py_ssize_t PART_IDS
-
 
 cdef class DuplicateWindow:
     cdef public long long window
     cdef dict _seqs
-    cdef object _parts
-    cdef list _order
-    cdef Py_ssize_t _gone
+    cdef object _order
     cdef object _arrivals
     cdef long long _last_at
     cdef Py_ssize_t _last_count

@@ -7,10 +7,7 @@ from slipstream.log.record import Record
 from slipstream.model.header_fields import NATS_MSG_ID
 from slipstream.wire.headers import find as find_header
 
-_int = int  # the name `int` in a compiled module's annotations is a C type
-
 EXPIRE_AT_ONCE_MAX = 50_000  # ids that one turn lets go
-PART_IDS: _int = 4096  # whose memory is given back at once
 
 
 class DuplicateWindow:
@@ -19,11 +16,7 @@ class DuplicateWindow:
     def __init__(self, window: int) -> None:
         self.window = window
         self._seqs: dict[bytes, int] = {}
-        # The ids as they came, in lists of `PART_IDS` and one of the newest; one that came again is
-        # in twice. One list would give back the memory of millions in one turn.
-        self._parts: deque[list[bytes]] = deque()
-        self._order: list[bytes] = []
-        self._gone = 0  # so many of the oldest list, at its beginning, were forgotten
+        self._order: deque[bytes] = deque()  # the ids as they came; one that came again is in twice
         # [time, how many ids came then, the last one's sequence]: ids of one turn share an entry
         self._arrivals: deque[list[int]] = deque()
         # The same of those that came last, which is not in `_arrivals` yet.
@@ -43,9 +36,6 @@ class DuplicateWindow:
         if not self.window:
             return
         self._seqs[message_id] = seq
-        if len(self._order) >= PART_IDS:
-            self._parts.append(self._order)
-            self._order = []
         self._order.append(message_id)
         if self._last_at != now:
             self._end_arrival()
@@ -93,21 +83,13 @@ class DuplicateWindow:
         left = EXPIRE_AT_ONCE_MAX
         while left > 0 and self._arrivals and self._arrivals[0][0] + self.window <= now:
             arrival = self._arrivals[0]
-            part = self._parts[0] if self._parts else self._order
-            count = min(arrival[1], left, len(part) - self._gone)
-            for at in range(self._gone, self._gone + count):
-                message_id = part[at]
+            count = min(arrival[1], left)
+            for _ in range(count):
+                message_id = self._order.popleft()
                 if self._seqs.get(message_id, 0) <= arrival[2]:  # else it came again
                     self._seqs.pop(message_id, None)
-            self._gone += count
             left -= count
             arrival[1] -= count
             if arrival[1] == 0:
                 self._arrivals.popleft()
-            if self._parts and self._gone == PART_IDS:
-                self._parts.popleft()
-                self._gone = 0
-        if not self._parts and 2 * self._gone >= len(self._order):
-            del self._order[: self._gone]
-            self._gone = 0
         return self._arrivals[0][0] + self.window if self._arrivals else 0
