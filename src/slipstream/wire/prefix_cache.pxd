@@ -1,10 +1,10 @@
 import cython
 cimport slipstream.wire.ascii as char
 
+from slipstream.wire.headers cimport begins_with
 from slipstream.wire.patterns cimport PatternTrie
 
 cdef bytes _ACK
-cdef Py_ssize_t _ACK_SIZE
 cdef int ACK_TOKENS_V1, ACK_TOKENS_V2
 
 
@@ -24,7 +24,6 @@ cdef class PrefixCache:
     @cython.locals(tokens=Py_ssize_t)
     cpdef void forget(self, bytes pattern) except *
     cpdef void clear(self) except *
-    @cython.locals(view="const unsigned char *", ack="const unsigned char *", i=Py_ssize_t)
     cdef Py_ssize_t _first_tokens(self, bytes subject) except -1
     @cython.locals(view="const unsigned char *", n=Py_ssize_t, i=Py_ssize_t, tokens=Py_ssize_t, start=Py_ssize_t)
     cdef Py_ssize_t _look_at(self, bytes subject) except -1

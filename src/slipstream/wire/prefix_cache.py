@@ -18,12 +18,10 @@ interest can have touched. A subject with an empty token is kept only as it is.
 from typing import Any
 
 import slipstream.wire.ascii as char
+from slipstream.wire.headers import begins_with
 from slipstream.wire.patterns import PatternTrie
 
-_int = int  # the name `int` in a compiled module's annotations is a C type
-
 _ACK = b"$JS.ACK."
-_ACK_SIZE: _int = len(_ACK)
 # Tokens of an acknowledgement up to the consumer's name, in the shorter and in the longer form.
 ACK_TOKENS_V1 = 4
 ACK_TOKENS_V2 = 6
@@ -111,10 +109,8 @@ class PrefixCache:
         """How many first tokens decide about an acknowledgement; 0 for any other subject."""
         if self._tokens < 5:  # each has a character at least
             return 0
-        view, ack = subject, _ACK
-        for i in range(_ACK_SIZE):
-            if view[i] != ack[i]:
-                return 0
+        if not begins_with(subject, 0, _ACK):
+            return 0
         return ACK_TOKENS_V2 if self._tokens > 10 else ACK_TOKENS_V1
 
     def _look_at(self, subject: bytes) -> int:
