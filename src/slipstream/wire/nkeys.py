@@ -10,6 +10,7 @@ needs that), and calls every wrong seed "invalid seed": here the error names wha
 import base64
 import binascii
 import re
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -17,7 +18,10 @@ from typing import ClassVar
 from slipstream.errors import ConfigError
 
 _SEED = 18 << 3  # the letter S
-_KINDS = {14 << 3: "O", 0: "A", 20 << 3: "U", 13 << 3: "N", 2 << 3: "C"}
+# Operators, accounts, users, servers (nodes), clusters, and keys that encrypt (X25519).
+_KINDS = {14 << 3: "O", 0: "A", 20 << 3: "U", 13 << 3: "N", 2 << 3: "C", 23 << 3: "X"}
+_PREFIXES = {letter: prefix for prefix, letter in _KINDS.items()}
+_CURVE = _PREFIXES["X"]
 _SEED_SIZE = 32
 _JWT = re.compile(r"-{3,}BEGIN NATS USER JWT-{3,}\s*([\w.=-]+)\s*-{3,}END NATS USER JWT-{3,}", re.S)
 _SEED_BLOCK = re.compile(
@@ -57,24 +61,71 @@ class KeyPair:
         self._kind = (raw[0] & 7) << 5 | (raw[1] & 0xF8) >> 3
         if self._kind not in _KINDS:
             raise self.failure("the NKey seed is of no known kind; users' begin with SU")
+        self._raw = raw
         # Loading the package takes 15 ms, and most programs have no key.
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         self._key = Ed25519PrivateKey.from_private_bytes(raw[2:])
 
     @property
+    def kind(self) -> str:
+        """Whose key it is: O, A, U, N, C or X, the letter that its public key begins with."""
+        return _KINDS[self._kind]
+
+    @property
+    def seed(self) -> str:
+        """The private key, like ``SU...``."""
+        return _spell(self._raw)
+
+    @property
     def public(self) -> str:
         """The public key, like ``U...``."""
-        public = self._key.public_key().public_bytes_raw()
-        return _spell(bytes([self._kind]) + public)
+        if self._kind == _CURVE:
+            from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+            public = X25519PrivateKey.from_private_bytes(self._raw[2:]).public_key()
+            return _spell(bytes([self._kind]) + public.public_bytes_raw())
+        return _spell(bytes([self._kind]) + self._key.public_key().public_bytes_raw())
 
     def sign(self, data: bytes) -> bytes:
         """The Ed25519 signature, 64 bytes."""
+        if self._kind == _CURVE:
+            raise self.failure("a key whose seed begins with SX encrypts, and cannot sign")
         return self._key.sign(data)
 
     def signature_text(self, nonce: str) -> str:
         """The signature of a server's nonce, as CONNECT has it."""
         return base64.urlsafe_b64encode(self.sign(nonce.encode())).rstrip(b"=").decode()
+
+
+def new_seed(kind: str, raw: bytes = b"") -> str:
+    """A fresh seed of a `kind`: O, A, U, N, C or X; of the 32 bytes of `raw`, if they are given."""
+    prefix = _PREFIXES[kind]
+    head = bytes([_SEED | prefix >> 5, (prefix & 31) << 3])
+    return _spell(head + (raw or secrets.token_bytes(_SEED_SIZE)))
+
+
+def read_public(text: str, failure: type[ConfigError] = ConfigError) -> tuple[str, bytes]:
+    """The kind of a public key (O, A, U, N, C or X) and its 32 bytes; raises `failure`."""
+    raw = _read(text, "the NKey", failure)
+    if raw[0] not in _KINDS or len(raw) != _SEED_SIZE + 1:
+        raise failure("a public NKey begins with O, A, U, N, C or X and has 56 characters")
+    return _KINDS[raw[0]], raw[1:]
+
+
+def verify(public: str, signature: bytes, data: bytes) -> bool:
+    """Whether the owner of a public key has signed `data`. Raises `ConfigError` for no such key."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    kind, raw = read_public(public)
+    if kind == "X":
+        raise ConfigError("a key that begins with X encrypts, and signs nothing")
+    try:
+        Ed25519PublicKey.from_public_bytes(raw).verify(signature, data)
+    except InvalidSignature:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
