@@ -65,6 +65,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Say why a consumer does or does not get messages",
     ),
     "top": ("slipstream.cli.top.command", "app", "Watch streams, consumers and rates"),
+    "auth": ("slipstream.cli.auth.command", "app", "Operators, accounts, users and their keys"),
+    "jwt": ("slipstream.cli.auth.jwt", "app", "Say what a JWT or a credentials file says"),
     "console": ("slipstream.console.command", "app", "Streams and messages in a browser"),
     "store": ("slipstream.cli.store.command", "app", "Take over the streams of nats-server"),
     "check": ("slipstream.cli.store.check", "app", "Read a store while no server runs"),
@@ -101,6 +103,22 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "server": {
         "slipstream.cli.server.fleet": ("ls", "ping", "report", "request", "watch", "passwd"),
         "slipstream.cli.cluster.server": ("cluster",),
+    },
+}
+# Groups inside a group, by the words before them: the module of each, and its other names.
+GROUPS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
+    "auth": {
+        "operator": ("slipstream.cli.auth.operator", ("o", "op")),
+        "account": ("slipstream.cli.auth.account", ("a", "acct", "act")),
+        "user": ("slipstream.cli.auth.user", ("u", "usr", "users")),
+        "nkey": ("slipstream.cli.auth.nkey", ("nk",)),
+        "jwt": ("slipstream.cli.auth.jwt", ()),
+    },
+    "auth operator": {"keys": ("slipstream.cli.auth.operator_keys", ("sk", "s"))},
+    "auth account": {
+        "keys": ("slipstream.cli.auth.account_keys", ("sk", "s")),
+        "exports": ("slipstream.cli.auth.exports", ("e", "exp", "export")),
+        "imports": ("slipstream.cli.auth.imports", ("i", "imp", "import")),
     },
 }
 ALIASES = {  # as the `nats` tool has them
@@ -201,7 +219,27 @@ def load(name: str) -> Any:
     found = getattr(import_module(module), attribute)
     for part in PARTS.get(name, {}):
         found.add_typer(import_module(part).app)
+    _add_groups(found, name)
     return found
+
+
+def _add_groups(app: Any, path: str) -> None:
+    for name, (module, _) in GROUPS.get(path, {}).items():
+        inner = import_module(module).app
+        _add_groups(inner, f"{path} {name}")
+        app.add_typer(inner, name=name)
+
+
+def innermost(path: str, words: list[str]) -> tuple[str, list[str]]:
+    """The group that `words` name inside the group `path`, and the words for it."""
+    while words:
+        inside = GROUPS.get(path, {})
+        names = (name for name, (_, more) in inside.items() if words[0] in (name, *more))
+        name = next(names, "")
+        if not name:
+            break
+        path, words = f"{path} {name}", words[1:]
+    return path, words
 
 
 def _part(name: str, words: list[str]) -> tuple[Any, list[str], bool]:
@@ -209,7 +247,11 @@ def _part(name: str, words: list[str]) -> tuple[Any, list[str], bool]:
     the app is a part of a group, of which that may be the only command."""
     from slipstream.cli.session import ALIASES as OTHERS
 
-    module, attribute, _ = COMMANDS[name]
+    outer, _, inner = name.rpartition(" ")
+    if outer:
+        module, attribute = GROUPS[outer][inner][0], "app"
+    else:
+        module, attribute, _ = COMMANDS[name]
     parts = PARTS.get(name, {})
     for word in (words[0], OTHERS.get(words[0], "")) if words else ():
         for part, commands in parts.items():
@@ -229,7 +271,8 @@ def run(name: str, words: list[str], given: dict[str, Any]) -> int:
     from slipstream.cli.line import command_of, names_on_the_line
     from slipstream.cli.session import Settings, use
 
-    found = command_of(*_part(name, words))
+    path, inside = innermost(name, words)
+    found = command_of(*_part(path, inside))
     with use(Settings(**given)):
         try:
             if found is not None:
@@ -237,6 +280,7 @@ def run(name: str, words: list[str], given: dict[str, Any]) -> int:
                 status = callback(**arguments)
             else:
                 command = typer.main.get_command(load(name))
+                words = [*path.split()[1:], *inside]
                 status = command(words, prog_name=f"slipstream {name}", standalone_mode=False)
         except UsageError:
             raise

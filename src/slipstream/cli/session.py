@@ -251,6 +251,7 @@ ALIASES = {
     "status": "info",
     "subj": "subjects",
     "update": "edit",
+    "view": "info",
 }
 
 

@@ -25,6 +25,8 @@ SPELLINGS = {
     "errors get": "errors lookup",
     "errors show": "errors lookup",
     "errors view": "errors lookup",
+    "jwt d": "jwt decode",
+    "jwt de": "jwt decode",
     "kv view": "kv info",
     "server check conn": "server check connection",
     "server check js": "server check jetstream",
