@@ -52,6 +52,7 @@ class Cli:
         self.env = os.environ | {
             "NATS_URL": url,
             "XDG_CONFIG_HOME": str(home),
+            "XDG_DATA_HOME": str(home / "data"),
             "PYTHONPATH": str(SOURCE),
             "TERM": "xterm-256color",
         }

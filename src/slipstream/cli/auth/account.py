@@ -72,7 +72,7 @@ async def add(
         given = _asked(given)
     owner.signing_key(key)  # before anything is kept
     account = owner.add_account(name)
-    set_account(account.claims.nats, given, asking=not defaults)
+    set_account(account.claims.nats, {"bearer": False, **given}, asking=not defaults)
     account.claims.exp = expiry(given.get("expiry", 0))
     account.save(key)
     _show(account)
@@ -190,7 +190,7 @@ async def push(
             "`slipstream auth operator generate --resolver full`"
         )
     if not wants_json():
-        say(f"Account {account.name} is on {len(answers)} servers")
+        say(f"Account {account.name} is on {len(answers)} server{'s' * (len(answers) > 1)}")
 
 
 class _Answer:
@@ -225,8 +225,8 @@ async def _push(nc: Connection, public: str, token: str) -> list[_Answer]:
     return sorted(found, key=lambda one: one.server)
 
 
+@app.command("pull", hidden=True)
 @command(app, "query")
-@command(app, "pull", hidden=True)
 async def query(
     name: Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account, or its public key")],
     output: Annotated[

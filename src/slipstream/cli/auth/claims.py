@@ -21,7 +21,7 @@ from slipstream.wire.nkeys import KeyPair, verify
 
 VERSION = 2
 UNLIMITED = -1
-SCOPE_KIND = "user_template"
+SCOPE_KIND = "user_scope"
 EVERY_USER = "*"  # in a list of revocations
 _HEADER = {"typ": "JWT", "alg": "ed25519-nkey"}
 _ALGORITHMS = {"ed25519", "ed25519-nkey"}

@@ -209,9 +209,9 @@ async def rm(
         note("Whoever has its credentials can still connect; --revoke would have ended that")
 
 
+@app.command("creds", hidden=True)
+@app.command("cred", hidden=True)
 @command(app, "credential")
-@command(app, "cred", hidden=True)
-@command(app, "creds", hidden=True)
 async def credential(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The credentials file to write")],
     name: UserName = "",
