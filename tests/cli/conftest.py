@@ -61,6 +61,12 @@ class Cli:
 
     def __call__(self, *words: str, stdin: str = "", status: int = 0) -> Done:
         """Without a terminal; the exit status has to be `status`."""
+        done = self.run(*words, stdin=stdin)
+        assert done.status == status, f"{words}: {done.out}{done.err}"
+        return done
+
+    def run(self, *words: str, stdin: str = "") -> Done:
+        """Without a terminal, however it ends."""
         done = subprocess.run(
             self.command(words),
             input=stdin,
@@ -70,7 +76,6 @@ class Cli:
             text=True,
             timeout=WAIT_SECONDS,
         )
-        assert done.returncode == status, f"{words}: {done.stdout}{done.stderr}"
         return Done(done.returncode, done.stdout, done.stderr)
 
     def on_terminal(self, *words: str, answers: str = "", columns: int = 80) -> Done:

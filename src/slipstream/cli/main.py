@@ -118,7 +118,7 @@ GROUPS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "auth account": {
         "keys": ("slipstream.cli.auth.account_keys", ("sk", "s")),
         "exports": ("slipstream.cli.auth.exports", ("e", "exp", "export")),
-        "imports": ("slipstream.cli.auth.imports", ("i", "imp", "import")),
+        "imports": ("slipstream.cli.auth.imports", ("imp", "import")),
     },
 }
 ALIASES = {  # as the `nats` tool has them

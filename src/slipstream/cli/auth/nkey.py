@@ -13,7 +13,7 @@ from slipstream.cli.prompts import Force
 from slipstream.cli.session import new_app
 from slipstream.cli.values import one_of
 from slipstream.errors import ConfigError
-from slipstream.wire.nkeys import KeyPair, new_seed, verify
+from slipstream.wire.nkeys import KeyPair, new_seed, read_public, verify
 
 app = new_app("NKeys: make them, and sign with them.")
 
@@ -80,18 +80,29 @@ def _key_in(path: str) -> str:
     return found[0]
 
 
+def _pair(path: str, seed: str) -> KeyPair:
+    try:
+        return KeyPair(seed)
+    except ConfigError as error:
+        raise ConfigError(f"the NKey in {path} is damaged: {error}") from error
+
+
 def _public(path: str) -> str:
     key = _key_in(path)
-    return KeyPair(key).public if key.startswith("S") else key
+    if key.startswith("S"):
+        return _pair(path, key).public
+    try:
+        read_public(key)
+    except ConfigError as error:
+        raise ConfigError(f"the NKey in {path} is damaged: {error}") from error
+    return key
 
 
 def _private(path: str) -> KeyPair:
     key = _key_in(path)
     if not key.startswith("S"):
-        raise ConfigError(
-            f"{path} has a public key only; signing takes the seed, which begins with S"
-        )
-    return KeyPair(key)
+        raise ConfigError(f"{path} has a public key only; a seed, which begins with S, signs")
+    return _pair(path, key)
 
 
 @app.command("show")
