@@ -1,6 +1,7 @@
 """`slipstream auth` beside nats-servers in operator mode, which believe the JWTs that it makes."""
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import nats
 import pytest
 
 import slipstream
+from slipstream.cli.auth.operator import SYSTEM_ACCOUNT
+from slipstream.cli.cheat import EXAMPLES
 from slipstream.client import AuthorizationError, NoRespondersError
 from slipstream.client.auth import read_credentials
 from slipstream.client.events import Closed, ErrorEvent
@@ -290,6 +293,25 @@ async def test_an_operator_that_was_restored_serves_its_users(acme: Cli, start: 
     for path in (credentials(acme, "olga"), later):
         async with slipstream.connect(server.url, credentials=path) as nc:
             await nc.flush()
+
+
+def test_the_examples_of_cheat_run_as_they_stand(offline: Cli, tmp_path: Path) -> None:
+    server: NatsServer | None = None
+    offline.env.pop("NATS_URL")  # the examples' context has it
+    for line in EXAMPLES["auth"].splitlines():
+        if line.startswith("#"):
+            continue
+        name, *words = shlex.split(line)
+        assert name == "slipstream"
+        if server is not None:
+            words = [word.replace("nats://localhost:4222", server.url) for word in words]
+        offline(*words)
+        if "generate" in words:
+            config = str(offline.home / "resolver.conf")
+            server = start_nats_server(tmp_path / "server", "-c", config)
+    assert server is not None
+    stop_nats_server(server)
+    assert SYSTEM_ACCOUNT in offline("auth", "account", "ls").out
 
 
 async def test_a_bearer_token_needs_no_key(acme: Cli, start: Start) -> None:

@@ -45,3 +45,49 @@ def test_json_is_what_the_nats_tool_prints(cli: Cli, words: tuple[str, ...]) -> 
     ours = json.loads(cli(*words, "--json").out)
     assert _fields_without_time(ours, theirs) == _fields_without_time(theirs, theirs)
     cli("stream", "rm", "SAME", "--force")
+
+
+def _auth(cli: Cli, *words: str) -> str:
+    assert NATS is not None
+    line = [NATS, "auth", *words]
+    done = subprocess.run(line, env=cli.env, cwd=cli.home, capture_output=True, text=True)
+    assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_both_tools_change_what_is_in_one_store(offline: Cli) -> None:
+    offline("auth", "operator", "add", "acme")
+    offline("auth", "account", "add", "ORDERS", "--jetstream", "--defaults", "--tags", "a")
+    offline("auth", "account", "keys", "add", "ORDERS", "reader", "--sub-allow", "orders.>")
+    offline("auth", "user", "add", "rita", "ORDERS", "--key", "reader", "--defaults")
+    _auth(offline, "account", "edit", "ORDERS", "--connections", "7")
+    _auth(offline, "user", "add", "theirs", "ORDERS", "--defaults", "--pub-allow", "x.>")
+    _auth(offline, "account", "add", "THEIRS", "--defaults")
+    _auth(offline, "account", "keys", "add", "THEIRS", "writer", "--pub-allow", "w.>")
+    _auth(offline, "user", "add", "wanda", "THEIRS", "--key", "writer", "--defaults")
+    offline("auth", "user", "edit", "theirs", "--sub-allow", "y.>")
+    orders = json.loads(offline("auth", "account", "info", "ORDERS", "--json").out)["nats"]
+    assert (orders["limits"]["conn"], orders["tags"]) == (7, ["a"])
+    assert "w.>" in offline("auth", "user", "info", "wanda").out
+    assert "orders.>" in _auth(offline, "user", "info", "rita", "ORDERS")
+    shown = _auth(offline, "user", "info", "theirs", "ORDERS")
+    assert "x.>" in shown
+    assert "y.>" in shown
+
+
+def test_each_tool_restores_the_others_backup(offline: Cli) -> None:
+    offline("auth", "operator", "add", "acme")
+    offline("auth", "account", "add", "ORDERS", "--defaults")
+    offline("auth", "account", "keys", "add", "ORDERS", "role")
+    offline("auth", "user", "add", "alice", "ORDERS", "--key", "role", "--defaults")
+    before = offline("auth", "operator", "generate").out
+    _auth(offline, "operator", "backup", "acme", "theirs")
+    offline("auth", "operator", "backup", "acme", "ours")
+    offline("auth", "operator", "rm", "acme", "--force")
+    offline("auth", "operator", "restore", "acme", "theirs")
+    assert offline("auth", "operator", "generate").out == before
+    offline("auth", "operator", "rm", "acme", "--force")
+    _auth(offline, "operator", "restore", "acme", "ours")
+    assert offline("auth", "operator", "generate").out == before
+    offline("auth", "user", "credential", "alice.creds", "alice")
+    assert "alice" in _auth(offline, "user", "info", "alice", "ORDERS")

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from slipstream.cli.line import command_of
-from slipstream.cli.main import COMMANDS, PARTS
+from slipstream.cli.main import COMMANDS, GROUPS, PARTS, innermost
 from slipstream.cli.session import new_app
 from tests.cli.conftest import SOURCE, Cli
 
@@ -85,6 +85,32 @@ def test_the_modules_with_parts_of_a_group_have_what_the_table_says() -> None:
             app = import_module(module).app
             assert [command.name for command in app.registered_commands] == list(commands)
             assert app is not own
+
+
+@pytest.mark.parametrize(
+    ("words", "path", "left"),
+    [
+        (["operator", "ls"], "auth operator", ["ls"]),
+        (["act", "sk", "add", "keys"], "auth account keys", ["add", "keys"]),
+        (["a", "keys"], "auth account keys", []),
+        (["--help"], "auth", ["--help"]),
+        ([], "auth", []),
+    ],
+)
+def test_groups_inside_groups_are_found_by_all_their_names(
+    words: list[str], path: str, left: list[str]
+) -> None:
+    assert innermost("auth", words) == (path, left)
+
+
+def test_a_command_of_a_group_inside_a_group_loads_no_other(offline: Cli) -> None:
+    loaded = _loaded_by(
+        "from slipstream.cli.main import main; assert main(['auth', 'operator', 'ls']) == 0",
+        env=offline.env,
+    )
+    assert not loaded & (NOT_FOR_A_COMMAND | {"cryptography", "slipstream.client"})
+    others = {f"slipstream.cli.auth.{name}" for name in ("account", "user", "nkey", "jwt")}
+    assert not loaded & others
 
 
 Seen = list[tuple[str, dict[str, Any]]]
@@ -174,6 +200,8 @@ def test_every_command_can_be_read_without_typer() -> None:
         if name in ("serve", "pipeline"):
             continue
         modules = [(module, attribute), *((part, "app") for part in PARTS.get(name, {}))]
+        inside = [groups for path, groups in GROUPS.items() if path.split()[0] == name]
+        modules += [(group, "app") for groups in inside for group, _ in groups.values()]
         for place, there in modules:
             app = getattr(import_module(place), there)
             for command in app.registered_commands:

@@ -60,6 +60,32 @@ slipstream object get FILES video.mp4 --output copy.mp4""",
 slipstream bench pub test --msgs 1000000 --size 128
 slipstream bench js bench.x --stream benchstream --msgs 100000
 slipstream bench fetch --msgs 100000""",
+    "auth": """\
+# an operator with a system account, and the servers' part: the accounts come by `push`
+slipstream auth operator add acme
+slipstream auth operator generate --resolver full --output resolver.conf
+# who may push, and a context to do it with
+slipstream auth user add admin SYSTEM --credential admin.creds
+slipstream context add system --server nats://localhost:4222 --creds admin.creds
+# an account that may store, and a user who may publish orders
+slipstream auth account add ORDERS --jetstream --js-disk 10GB --js-memory 1GB --defaults
+slipstream auth user add alice ORDERS --pub-allow "orders.>" --credential alice.creds
+slipstream --context system auth account push ORDERS
+# a role: its users may what it says, also when that changes
+slipstream auth account keys add ORDERS reader --sub-allow "orders.>" --pub-deny ">"
+slipstream auth user add rita ORDERS --key reader --credential rita.creds
+# credentials for a day; a user who may not come back
+slipstream auth user credential today.creds alice --expire 24h
+slipstream auth user rm alice --revoke --force
+slipstream --context system auth account push ORDERS
+# every private key in one file: keep it safe
+slipstream auth operator backup acme acme.backup""",
+    "jwt": """\
+slipstream jwt decode alice.creds
+# a key of your own, and what it has signed
+slipstream auth nkey gen user --output me.nk
+slipstream auth nkey sign file.txt me.nk > file.sig
+slipstream auth nkey verify file.txt file.sig me.nk""",
     "context": """\
 slipstream context add prod --server nats://prod:4222 --creds prod.creds --select
 slipstream --context prod stream ls""",

@@ -1,7 +1,7 @@
 """`slipstream auth account`: accounts in the store, and on servers with a full resolver."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -30,10 +30,11 @@ from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import done, print_json, say, table
 from slipstream.cli.prompts import Force, ask, confirm, require
 from slipstream.cli.session import command, connection, new_app, wants_json
-from slipstream.client.connection import Connection
-from slipstream.client.errors import NoRespondersError, PermissionsError, TimeoutError
 from slipstream.errors import ConfigError
 from slipstream.wire.nkeys import read_public
+
+if TYPE_CHECKING:
+    from slipstream.client.connection import Connection
 
 app = new_app("Accounts: add and change them, and send them to servers.")
 
@@ -211,7 +212,9 @@ class _Answer:
             self.is_done = "skipped" not in self.says  # of an account that a memory resolver lacks
 
 
-async def _push(nc: Connection, public: str, token: str) -> list[_Answer]:
+async def _push(nc: "Connection", public: str, token: str) -> list[_Answer]:
+    from slipstream.client.errors import NoRespondersError, PermissionsError, TimeoutError
+
     subject = f"$SYS.REQ.ACCOUNT.{public}.CLAIMS.UPDATE"
     try:
         found = [
@@ -236,6 +239,8 @@ async def query(
     force: Force = False,
 ) -> None:
     """Show an account as servers have it (system account)."""
+    from slipstream.client.errors import NoRespondersError, PermissionsError
+
     public = name if _is_account(name) else choose_account(operator, name).public
     subject = f"$SYS.REQ.ACCOUNT.{public}.CLAIMS.LOOKUP"
     async with connection() as nc:

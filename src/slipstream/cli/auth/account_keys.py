@@ -80,7 +80,7 @@ async def ls(name: AccountName = "", operator: OperatorOption = "") -> None:
     if not scopes:
         say("No Signing Keys found; `slipstream auth account keys add` makes one")
         return
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for key, scope in scopes.items():
         if scope is None:
             rows.append(("", key, "", "", ""))

@@ -10,7 +10,7 @@ import hashlib
 import re
 import time
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,12 +22,9 @@ from slipstream.wire.nkeys import KeyPair, verify
 VERSION = 2
 UNLIMITED = -1
 SCOPE_KIND = "user_scope"
-EVERY_USER = "*"  # in a list of revocations
 _HEADER = {"typ": "JWT", "alg": "ed25519-nkey"}
 _ALGORITHMS = {"ed25519", "ed25519-nkey"}
 _BLOCK = re.compile(r"-{3,}BEGIN NATS \w+ JWT-{3,}\s*([\w.=-]+)\s*-{3,}END NATS \w+ JWT-{3,}")
-
-ExchangeKind = Literal["stream", "service"]
 
 
 class Permission(Document):
@@ -281,7 +278,8 @@ KINDS: dict[type[Claims], tuple[str, str]] = {  # what they are called, whose ke
 BY_NAME = {name: kind for kind, (name, _) in KINDS.items()}
 
 Made = TypeVar("Made", bound=Document)
-Kind = TypeVar("Kind", OperatorClaims, AccountClaims, UserClaims)
+Signed: TypeAlias = OperatorClaims | AccountClaims | UserClaims
+Kind = TypeVar("Kind", bound=Signed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,8 +309,10 @@ def unlimited_user() -> User:
 
 def limits_of_account() -> AccountLimits:
     """What an account may have about which nothing was said: everything but JetStream."""
-    names = ("subs", "data", "payload", "imports", "exports", "conn", "leaf")
-    return AccountLimits(wildcards=True, **dict.fromkeys(names, UNLIMITED))
+    made = AccountLimits(wildcards=True)
+    for name in ("subs", "data", "payload", "imports", "exports", "conn", "leaf"):
+        setattr(made, name, UNLIMITED)
+    return made
 
 
 def token_in(text: str) -> str:
@@ -398,7 +398,7 @@ def read_claims(text: str, kind: type[Kind], where: str) -> Kind:
     return claims_of(read_token(text, where), kind, where)
 
 
-def signed(claims: Kind, key: KeyPair) -> str:
+def signed(claims: Signed, key: KeyPair) -> str:
     """The JWT, issued now by the owner of `key`."""
     name, issuers = KINDS[type(claims)]
     if key.kind not in issuers:

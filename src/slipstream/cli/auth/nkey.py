@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from slipstream.cli.auth.private_files import read, write_asked
+from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import done
 from slipstream.cli.prompts import Force
 from slipstream.cli.session import new_app
-from slipstream.cli.values import one_of
 from slipstream.errors import ConfigError
 from slipstream.wire.nkeys import KeyPair, new_seed, read_public, verify
 
@@ -38,7 +38,6 @@ def gen(
         str,
         typer.Argument(
             metavar="TYPE",
-            parser=one_of(*KINDS, x25519="curve"),
             help="user, account, operator, server, cluster, or curve, which encrypts",
         ),
     ],
@@ -53,7 +52,10 @@ def gen(
     force: Force = False,
 ) -> None:
     """Make an NKey."""
-    key = KeyPair(new_seed(KINDS[kind], _random(entropy) if entropy else b""))
+    letter = KINDS.get({"x25519": "curve"}.get(kind.lower(), kind.lower()))
+    if letter is None:
+        raise UsageError(f'nkey gen: "{kind}" is none of {", ".join(KINDS)}')
+    key = KeyPair(new_seed(letter, _random(entropy) if entropy else b""))
     lines = [key.seed, *([key.public] if public else [])]
     if output is None:
         done("\n".join(lines), seed=key.seed, public=key.public)
