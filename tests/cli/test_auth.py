@@ -156,6 +156,7 @@ def test_nothing_is_kept_of_what_is_refused(acme: Cli) -> None:
     acme("auth", "account", "add", "MORE", "--no-jetstream", "--js-disk", "1G", status=2)
     acme("auth", "operator", "add", "b", "--service", "http://a", status=2)
     acme("auth", "account", "keys", "add", "ORDERS", "r", "--connection", "fax", status=2)
+    acme("auth", "account", "keys", "add", "ORDERS", "r", "--locale", "Nowhere", status=2)
     assert sorted(store(acme).rglob("*")) == before
 
 
@@ -181,6 +182,32 @@ def test_a_backup_that_is_damaged_restores_nothing(acme: Cli) -> None:
     assert "not of other" in acme("auth", "operator", "restore", "other", str(file), status=1).err
     acme("auth", "operator", "restore", "acme", str(file))
     assert "already" in acme("auth", "operator", "restore", "acme", str(file), status=1).err
+
+
+def test_an_operator_is_taken_over_with_the_keys_that_are_given(acme: Cli) -> None:
+    jwt = acme.home / "acme.jwt"
+    jwt.write_bytes((store(acme) / "stores/acme/acme.jwt").read_bytes())
+    claims = claims_in(jwt)
+    keys = []
+    for public in (claims["sub"], *claims["nats"]["signing_keys"]):
+        keys.append(acme.home / f"{public}.nk")
+        (found,) = (store(acme) / "keys/keys/O").rglob(f"{public}.nk")
+        keys[-1].write_bytes(found.read_bytes())
+    line = ("auth", "operator", "import", str(jwt))
+    assert "already" in acme(*line, status=1).err
+    acme("auth", "operator", "rm", "acme", "--force")
+    other = acme.home / "other.nk"
+    other.write_text(new_seed("O"))
+    assert "none of operator acme" in acme(*line, str(other), status=1).err
+    assert not list(store(acme).rglob("*.jwt"))
+    imported = acme(*line, str(keys[1]))
+    assert "cannot be changed here" in imported.err
+    acme("auth", "account", "add", "MORE", "--defaults")
+    assert "key store" in acme("auth", "operator", "edit", "--tags", "a", status=1).err
+    acme("auth", "operator", "rm", "acme", "--force")
+    assert acme(*line, *map(str, keys)).err == ""
+    acme("auth", "operator", "edit", "--tags", "a")
+    assert (store(acme) / "stores/acme/.nsc").exists()
 
 
 # -- which is meant ----------------------------------------------------------------------------
@@ -225,11 +252,25 @@ def test_the_other_names_of_the_nats_tool_are_known(acme: Cli, line: str) -> Non
 
 def test_every_group_explains_itself(offline: Cli) -> None:
     for words in ("", "operator", "operator keys", "account", "account keys", "account exports",
-                  "account imports", "user", "nkey", "jwt"):  # fmt: skip
+                  "account imports", "account mappings", "user", "nkey", "jwt"):  # fmt: skip
         assert "Commands" in offline("auth", *words.split(), "--help").out
     assert "--pub-allow" in offline("auth", "user", "add", "--help").out
     assert "no such command" in offline("auth", "user", "nope", status=2).err.lower()
     assert "credential" in offline("__complete", "auth", "user").out.split()
+
+
+def test_a_terminal_is_asked_what_the_line_does_not_say(acme: Cli) -> None:
+    shown = acme.on_terminal("auth", "account", "info", answers="1\n")
+    assert "Select an Account" in shown.out
+    assert "Account ORDERS" in shown.out
+    declined = acme.on_terminal("auth", "user", "rm", "alice", "ORDERS", answers="n\n")
+    assert declined.status == 130
+    assert "Really remove user alice" in declined.out
+    made = acme.on_terminal("auth", "account", "add", "ASKED", "--jetstream",
+                            answers="5\n-1\n2GB\n1GB\n")  # fmt: skip
+    assert made.status == 0, made.out
+    limits = told(acme, "auth", "account", "info", "ASKED")["nats"]["limits"]
+    assert (limits["conn"], limits["subs"], limits["disk_storage"]) == (5, -1, 2 * 1024**3)
 
 
 @pytest.mark.parametrize("name", ["../x", ".x", "a/b", "a\\b", "", "a\nb"])
@@ -320,6 +361,27 @@ def test_an_exchange_that_can_not_be_is_refused(acme: Cli, line: str, said: str)
     done = acme.run("auth", "account", *line.split())
     assert done.status in (1, 2)
     assert said in done.err
+
+
+def test_subjects_are_mapped_in_parts(acme: Cli) -> None:
+    mappings = ("auth", "account", "mappings")
+    acme(*mappings, "add", "ORDERS", "a", "a.v1", "90")
+    acme("auth", "a", "map", "add", "ORDERS", "a", "a.v2", "10")
+    acme(*mappings, "add", "ORDERS", "a", "a.v3", "100", "east")
+    acme(*mappings, "add", "ORDERS", "b.*", "c.{{wildcard(1)}}")
+    found = told(acme, *mappings, "info", "ORDERS", "a")["a"]
+    assert [(one["subject"], one["weight"], one["cluster"]) for one in found] == [
+        ("a.v1", 90, ""),
+        ("a.v2", 10, ""),
+        ("a.v3", 100, "east"),
+    ]
+    full = acme(*mappings, "add", "ORDERS", "a", "a.v4", "1", status=2).err
+    assert "101 per cent" in full
+    assert "already" in acme(*mappings, "add", "ORDERS", "a", "a.v1", status=1).err
+    assert "no subject" in acme(*mappings, "add", "ORDERS", "a..b", "c", status=2).err
+    acme(*mappings, "rm", "ORDERS", "a", "--force")
+    assert list(told(acme, *mappings, "ls", "ORDERS")) == ["b.*"]
+    assert "does not map a" in acme(*mappings, "rm", "ORDERS", "a", "--force", status=1).err
 
 
 def test_an_account_exports_no_more_than_it_may(acme: Cli) -> None:

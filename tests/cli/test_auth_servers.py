@@ -166,6 +166,15 @@ async def test_an_account_has_of_another_what_it_imports(acme: Cli, start: Start
         assert (await olga.request("their.price")).data == b"12"
 
 
+async def test_a_mapped_subject_is_another(acme: Cli, start: Start) -> None:
+    acme("auth", "account", "mappings", "add", "ORDERS", "orders.*", "orders.v2.{{wildcard(1)}}")
+    server = start(acme)
+    async with slipstream.connect(server.url, credentials=credentials(acme, "alice")) as nc:
+        seen = await nc.subscribe("orders.>")
+        await nc.publish("orders.new", b"1")
+        assert (await seen.next(10)).subject == "orders.v2.new"
+
+
 @pytest.fixture
 def full(acme: Cli, start: Start) -> NatsServer:
     """A server with a full resolver that has the system account alone."""

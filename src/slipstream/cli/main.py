@@ -119,6 +119,7 @@ GROUPS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
         "keys": ("slipstream.cli.auth.account_keys", ("sk", "s")),
         "exports": ("slipstream.cli.auth.exports", ("e", "exp", "export")),
         "imports": ("slipstream.cli.auth.imports", ("imp", "import")),
+        "mappings": ("slipstream.cli.auth.mappings", ("m", "map", "mapping")),
     },
 }
 ALIASES = {  # as the `nats` tool has them

@@ -1,7 +1,7 @@
 """`slipstream auth`: operators, accounts and users of servers in operator mode, and keys.
 
     operator, operator_keys                  commands, a module for each group
-    account, account_keys, exports, imports
+    account, account_keys, exports, imports, mappings
     user, nkey, jwt
     options, choose, show                    what several of them take, look up and print
     entities                                 operators, accounts and users as they are in the store

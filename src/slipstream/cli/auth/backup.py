@@ -11,9 +11,8 @@ from slipstream.cli.auth.claims import (
     UserClaims,
     read_claims,
 )
-from slipstream.cli.auth.entities import Account, Operator, Store, User, checked_name, write_marker
+from slipstream.cli.auth.entities import Account, Operator, Store, User, checked_name
 from slipstream.cli.auth.keys import KeyStore
-from slipstream.cli.auth.private_files import make_directory, write
 from slipstream.errors import ConfigError
 from slipstream.wire.nkeys import KeyPair
 
@@ -101,8 +100,7 @@ def restored(store: Store, name: str, text: str, where: str) -> Operator:
         ) from error
     if saved.name != name:
         raise ConfigError(f"{where} is that of operator {saved.name}, not of {name}")
-    directory = store.stores / checked_name(name, "an operator")
-    if directory.exists():
+    if (store.stores / checked_name(name, "an operator")).exists():
         raise ConfigError(
             f"there is an operator {name} already; `slipstream auth operator rm {name}` removes it"
         )
@@ -112,14 +110,10 @@ def restored(store: Store, name: str, text: str, where: str) -> Operator:
         seeds += [account.key, *(account.signing_keys or [])]
         seeds += [user.key for user in account.users or []]
     found = [one.key for one in seeds if one is not None and one.key]
-    for seed in found:
-        KeyPair(seed)
-    for seed in found:
-        store.keys.add(seed)
-    make_directory(directory)
-    write(directory / f"{name}.jwt", saved.token)
-    write_marker(directory, name)
-    operator = store.operator(name)
+    pairs = [KeyPair(seed) for seed in found]
+    claims = read_claims(saved.token, OperatorClaims, where)
+    operator = Operator(store, name, claims)
+    operator.keep(saved.token, pairs)
     for account in saved.accounts or []:
         _restore_account(operator, account, where)
     return operator
@@ -138,10 +132,8 @@ def _check(saved: SavedOperator, where: str) -> None:
 def _restore_account(operator: Operator, saved: SavedAccount, where: str) -> None:
     claims = read_claims(saved.token, AccountClaims, where)
     account = Account(operator, saved.name, claims)
-    make_directory(account.path.parent)
-    write(account.path, saved.token)
+    account.keep(saved.token)
     for one in saved.users or []:
         user = User(account, one.name, read_claims(one.token, UserClaims, where))
-        make_directory(user.path.parent)
-        write(user.path, one.token)
+        user.keep(one.token)
         user.keep_credentials()

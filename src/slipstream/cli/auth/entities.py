@@ -8,6 +8,7 @@ private keys are beside ``stores``, in ``keys``. This is the layout of nsc 2.15.
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Generic
 
@@ -86,9 +87,13 @@ class _Entity(Generic[Kind]):
 
     def signed_by(self, key: KeyPair) -> None:
         """Sign its claims and store them."""
-        token = signed(self.claims, key)
-        while self._made:
-            self.keys.add(self._made.pop().seed)
+        self.keep(signed(self.claims, key), self._made)
+        self._made = []
+
+    def keep(self, token: str, keys: Sequence[KeyPair] = ()) -> None:
+        """Store its JWT, and private keys before it."""
+        for key in keys:
+            self.keys.add(key.seed)
         make_directory(self.path.parent)
         write(self.path, token)
 
@@ -298,7 +303,15 @@ class Operator(_Entity[OperatorClaims]):
         """Sign it with its own key, and store it."""
         own = next((key for key in self._made if key.public == self.public), None)
         self.signed_by(own or _private(self.keys, self.public, f"operator {self.name}"))
-        write_marker(self.path.parent, self.name)
+
+    def keep(self, token: str, keys: Sequence[KeyPair] = ()) -> None:
+        """Store its JWT, private keys before it, and what tells nsc that it is an operator."""
+        super().keep(token, keys)
+        marker = self.path.with_name(".nsc")
+        if not marker.exists():
+            said = {"managed": False, "name": self.name, "kind": "operator"}
+            write(marker, msgspec.json.encode(said | {"version": STORE_VERSION}).decode())
+            make_directory(self.path.with_name("accounts"))
 
     def remove(self) -> None:
         """Forget it, its accounts and their users, with all their private keys."""
@@ -308,15 +321,6 @@ class Operator(_Entity[OperatorClaims]):
         for key in (self.public, *self.claims.nats.signing_keys):
             self.keys.remove(key)
         self.keys.remove_credentials(self.name)
-
-
-def write_marker(directory: Path, name: str) -> None:
-    """Have a directory be the store of an operator: the file by which nsc knows one."""
-    path = directory / ".nsc"
-    if not path.exists():
-        said = {"managed": False, "name": name, "kind": "operator", "version": STORE_VERSION}
-        write(path, msgspec.json.encode(said).decode())
-        make_directory(directory / "accounts")
 
 
 def _private(keys: KeyStore, public: str, whose: str) -> KeyPair:
@@ -354,10 +358,15 @@ class Store:
 
     def add_operator(self, name: str) -> Operator:
         """A new operator, with a key; not signed yet."""
-        if (self.stores / checked_name(name, "an operator")).exists():
+        operator = self.import_operator(OperatorClaims(name=name.strip()))
+        operator.claims.sub = operator.new_key("O")
+        return operator
+
+    def import_operator(self, claims: OperatorClaims) -> Operator:
+        """An operator that was made elsewhere; not stored yet."""
+        name = checked_name(claims.name, "an operator")
+        if (self.stores / name).exists():
             raise ConfigError(
                 f"there is an operator {name} already; `slipstream auth operator edit` changes one"
             )
-        operator = Operator(self, name.strip(), OperatorClaims(name=name.strip()))
-        operator.claims.sub = operator.new_key("O")
-        return operator
+        return Operator(self, name, claims)

@@ -13,6 +13,7 @@ from slipstream.cli.auth.choose import (
     selected,
 )
 from slipstream.cli.auth.choose import select as select_operator
+from slipstream.cli.auth.claims import OperatorClaims, read_claims, token_in
 from slipstream.cli.auth.entities import Operator, Store
 from slipstream.cli.auth.options import NoTags, Tags, changed_tags
 from slipstream.cli.auth.private_files import read, write_asked
@@ -24,6 +25,8 @@ from slipstream.cli.output import done, note, print_json, say, table
 from slipstream.cli.prompts import Force, confirm, require
 from slipstream.cli.session import new_app, wants_json
 from slipstream.cli.values import one_of
+from slipstream.errors import ConfigError
+from slipstream.wire.nkeys import read_seed
 
 app = new_app("Operators, who sign accounts.")
 
@@ -178,6 +181,32 @@ def rm(name: OperatorName = "", force: Force = False) -> None:
     if selected() == operator.name:
         select_operator("")
     done(f"Removed operator {operator.name}", success=True)
+
+
+@app.command("import")
+def import_(
+    token: Annotated[Path, typer.Argument(metavar="JWT", help="The file with its JWT")],
+    keys: Annotated[
+        list[Path], typer.Argument(metavar="[KEY]...", help="Files with its private keys")
+    ] = [],  # noqa: B006
+) -> None:
+    """Take over an operator without its accounts."""
+    where = f"the JWT in {token}"
+    claims = read_claims(token_in(read(token, "a JWT")), OperatorClaims, where)
+    store = Store()
+    operator = store.import_operator(claims)
+    pairs = [read_seed(path) for path in keys]
+    known = {operator.public, *claims.nats.signing_keys}
+    for pair, path in zip(pairs, keys, strict=True):
+        if pair.public not in known:
+            raise ConfigError(
+                f"operator import: {path} has the key of {pair.public}, which is none of "
+                f"operator {operator.name}"
+            )
+    operator.keep(token_in(read(token, "a JWT")), pairs)
+    if operator.public not in {pair.public for pair in pairs}:
+        note("Without the operator's own private key it cannot be changed here")
+    _show(operator)
 
 
 @app.command("select")

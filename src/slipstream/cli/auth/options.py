@@ -94,6 +94,8 @@ def set_limits(limits: UserLimits, given: Given) -> None:
     for field in ("bearer_token", "payload", "data", "subs", "times_location"):
         if field in given:
             setattr(limits, field, given[field])
+    if given.get("times_location"):
+        _check_zone(given["times_location"])
     if "connection" in given:
         limits.allowed_connection_types = _connection_types(given["connection"])
     for name, permission in (("pub", limits.pub), ("sub", limits.sub)):
@@ -101,6 +103,14 @@ def set_limits(limits: UserLimits, given: Given) -> None:
             if f"{name}_{which}" in given:
                 subjects = given[f"{name}_{which}"]
                 setattr(permission, which, _subjects(subjects, f"--{name}-{which}", name == "sub"))
+
+
+def _check_zone(name: str) -> None:
+    from zoneinfo import available_timezones
+
+    known = available_timezones()
+    if known and name not in known:  # a machine without a list of them cannot tell
+        raise UsageError(f'--locale: "{name}" is no time zone; write it like Europe/Berlin')
 
 
 def _connection_types(words: list[str]) -> list[str]:
