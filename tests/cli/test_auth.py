@@ -8,6 +8,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import nacl.public
+import nacl.signing
 import nkeys
 import pytest
 
@@ -48,8 +50,6 @@ def claims_in(path: Path) -> dict[str, Any]:
 
 
 def _verifying(public: str) -> Any:
-    import nacl.signing
-
     class Keys:
         verify_key = nacl.signing.VerifyKey(read_public(public)[1])
 
@@ -435,6 +435,58 @@ def test_a_key_is_made_of_the_entropy_that_is_given(offline: Cli) -> None:
     assert made == new_seed("U", bytes(range(32)))
     (offline.home / "random").write_bytes(b"short")
     assert "5 bytes" in offline("auth", "nkey", "gen", "user", "--entropy", "random", status=1).err
+
+
+def test_what_was_sealed_is_read_by_who_it_is_for(offline: Cli) -> None:
+    mine, theirs, other = (KeyPair(new_seed("X")) for _ in range(3))
+    for name, key in (("mine", mine), ("theirs", theirs), ("other", other)):
+        (offline.home / name).write_text(key.seed)
+    data = bytes(range(256)) * 3
+    (offline.home / "text").write_bytes(data)
+    nk = ("auth", "nkey")
+    offline(*nk, "seal", "text", "mine", theirs.public, "--output", "sealed")
+    raw = base64.b64decode((offline.home / "sealed").read_bytes())
+    box = nacl.public.Box(
+        nacl.public.PrivateKey(nkey_bytes(theirs)),
+        nacl.public.PublicKey(read_public(mine.public)[1]),
+    )
+    assert (raw[:4], box.decrypt(raw[4:])) == (b"xkv1", data)
+    offline(*nk, "unseal", "sealed", "theirs", mine.public, "--output", "again")
+    assert (offline.home / "again").read_bytes() == data
+    made = b"xkv1" + bytes(box.encrypt(b"from NaCl"))
+    (offline.home / "made").write_bytes(made)
+    opened = offline(*nk, "open", "made", "mine", theirs.public, "--no-b64").out
+    assert opened == "from NaCl"
+    line = (*nk, "unseal", "sealed")
+    assert "sealed for another" in offline(*line, "other", mine.public, status=1).err
+    assert "sealed for another" in offline(*line, "theirs", other.public, status=1).err
+    user = KeyPair(new_seed("U")).public
+    assert "begin with X" in offline(*nk, "seal", "text", "mine", user, status=1).err
+    (offline.home / "sealed").write_bytes(base64.b64encode(raw[:-1] + b"?"))
+    assert "was changed" in offline(*line, "theirs", mine.public, status=1).err
+    (offline.home / "sealed").write_bytes(base64.b64encode(raw[:20]))
+    assert "not sealed" in offline(*line, "theirs", mine.public, status=1).err
+    (offline.home / "sealed").write_bytes(b"%")
+    assert "not in base64" in offline(*line, "theirs", mine.public, status=1).err
+
+
+def nkey_bytes(key: KeyPair) -> bytes:
+    """The 32 bytes of a seed."""
+    return base64.b32decode(key.seed + "=" * (-len(key.seed) % 8))[2:-2]
+
+
+def test_a_backup_may_be_encrypted(acme: Cli) -> None:
+    before = acme("auth", "operator", "generate").out
+    for name in ("key", "other"):
+        acme("auth", "nkey", "gen", "curve", "--output", name)
+    acme("auth", "operator", "backup", "acme", "b", "--key", "key")
+    assert not SECRET.search((acme.home / "b").read_text())
+    acme("auth", "operator", "rm", "acme", "--force")
+    restore = ("auth", "operator", "restore", "acme", "b")
+    assert "--key" in acme(*restore, status=1).err
+    assert "cannot be read with the key" in acme(*restore, "--key", "other", status=1).err
+    acme(*restore, "--key", "key")
+    assert acme("auth", "operator", "generate").out == before
 
 
 # -- what JWTs say -----------------------------------------------------------------------------

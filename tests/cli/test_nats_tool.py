@@ -91,3 +91,21 @@ def test_each_tool_restores_the_others_backup(offline: Cli) -> None:
     assert offline("auth", "operator", "generate").out == before
     offline("auth", "user", "credential", "alice.creds", "alice")
     assert "alice" in _auth(offline, "user", "info", "alice", "ORDERS")
+
+
+def test_each_tool_opens_what_the_other_has_sealed(offline: Cli) -> None:
+    offline("auth", "operator", "add", "acme")
+    offline("auth", "nkey", "gen", "curve", "--output", "key")
+    public = offline("auth", "nkey", "show", "key").out.strip()
+    (offline.home / "text").write_text("secret")
+    _auth(offline, "nkey", "seal", "text", "key", public, "--output", "theirs")
+    offline("auth", "nkey", "seal", "text", "key", public, "--output", "ours")
+    assert offline("auth", "nkey", "unseal", "theirs", "key", public).out == "secret"
+    assert _auth(offline, "nkey", "unseal", "ours", "key", public).strip() == "secret"
+    _auth(offline, "operator", "backup", "acme", "theirs", "--key", "key")
+    offline("auth", "operator", "rm", "acme", "--force")
+    offline("auth", "operator", "restore", "acme", "theirs", "--key", "key")
+    offline("auth", "operator", "backup", "acme", "ours", "--key", "key", "--force")
+    offline("auth", "operator", "rm", "acme", "--force")
+    _auth(offline, "operator", "restore", "acme", "ours", "--key", "key")
+    assert offline("auth", "operator", "ls", "--names").out.strip() == "acme"

@@ -93,6 +93,22 @@ class KeyPair:
             raise self.failure("a key whose seed begins with SX encrypts, and cannot sign")
         return self._key.sign(data)
 
+    def shared(self, public: str) -> bytes:
+        """The 32 bytes that only this key and the owner of `public` know; both of kind X."""
+        from cryptography.hazmat.primitives.asymmetric.x25519 import (
+            X25519PrivateKey,
+            X25519PublicKey,
+        )
+
+        kind, raw = read_public(public, self.failure)
+        if self._kind != _CURVE or kind != "X":
+            raise self.failure("only keys that begin with X encrypt, whose seeds begin with SX")
+        try:
+            peer = X25519PublicKey.from_public_bytes(raw)
+            return X25519PrivateKey.from_private_bytes(self._raw[2:]).exchange(peer)
+        except ValueError as error:
+            raise self.failure(f"{public} is no key that can be shared with: {error}") from error
+
     def signature_text(self, nonce: str) -> str:
         """The signature of a server's nonce, as CONNECT has it."""
         return base64.urlsafe_b64encode(self.sign(nonce.encode())).rstrip(b"=").decode()

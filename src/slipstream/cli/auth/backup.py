@@ -86,7 +86,7 @@ def _present(keys: KeyStore, public: list[str]) -> list[Key]:
     return [key for key in (_key(keys, one) for one in public) if key.key]
 
 
-def restored(store: Store, name: str, text: str, where: str) -> Operator:
+def restored(store: Store, name: str, text: bytes, where: str) -> Operator:
     """The operator of a backup, in the store again. All of it is checked before anything is kept.
 
     Raises `ConfigError` if it is damaged, is that of another, or the operator is there.
@@ -96,7 +96,7 @@ def restored(store: Store, name: str, text: str, where: str) -> Operator:
     except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(
             f"{where} cannot be read: {error}. It is JSON that `auth operator backup` writes; "
-            "one that was encrypted (--key) has to be decrypted by the nats tool first"
+            "one that was encrypted needs --key with the same key"
         ) from error
     if saved.name != name:
         raise ConfigError(f"{where} is that of operator {saved.name}, not of {name}")

@@ -9,9 +9,10 @@ import typer
 
 from slipstream.cli.auth.private_files import read, write_asked
 from slipstream.cli.global_options import UsageError
-from slipstream.cli.output import done
+from slipstream.cli.message.text import json_field
+from slipstream.cli.output import done, print_json
 from slipstream.cli.prompts import Force
-from slipstream.cli.session import new_app
+from slipstream.cli.session import new_app, wants_json
 from slipstream.errors import ConfigError
 from slipstream.wire.nkeys import KeyPair, new_seed, read_public, verify
 
@@ -147,3 +148,59 @@ def check(
             "the file was changed, or somebody else has signed it"
         )
     done("Verified OK", success=True, public=public)
+
+
+Base64 = Annotated[bool, typer.Option("--b64/--no-b64", help="In base64, or the bytes themselves")]
+Output = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write it to a file")]
+
+
+@app.command("encrypt", hidden=True)
+@app.command("enc", hidden=True)
+@app.command("seal")
+def seal_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to encrypt")],
+    key: KeyFile,
+    recipient: Annotated[
+        str, typer.Argument(metavar="RECIPIENT", help="Who may read it: a public key, X...")
+    ],
+    output: Output = None,
+    b64: Base64 = True,
+    force: Force = False,
+) -> None:
+    """Encrypt a file, for the owner of another key of TYPE curve."""
+    from slipstream.cli.auth.sealed import seal
+
+    sealed = seal(file.read_bytes(), _private(key), recipient)
+    _give(base64.b64encode(sealed) if b64 else sealed, output, force, end="\n" if b64 else "")
+
+
+@app.command("decrypt", hidden=True)
+@app.command("dec", hidden=True)
+@app.command("open", hidden=True)
+@app.command("unseal")
+def unseal_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `seal` has written")],
+    key: KeyFile,
+    sender: Annotated[
+        str, typer.Argument(metavar="SENDER", help="Who has sealed it: a public key, X...")
+    ],
+    output: Output = None,
+    b64: Base64 = True,
+    force: Force = False,
+) -> None:
+    """Decrypt a file that the owner of another key has sealed."""
+    from slipstream.cli.auth.sealed import from_base64, unseal
+
+    data = file.read_bytes()
+    sealed = from_base64(data, str(file)) if b64 else data
+    _give(unseal(sealed, _private(key), sender, str(file)), output, force)
+
+
+def _give(data: bytes, output: Path | None, force: bool, end: str = "") -> None:
+    if output is not None:
+        write_asked(output, data, force)
+        done("", file=str(output))
+    elif wants_json():
+        print_json(json_field("data", data))
+    else:
+        typer.echo(data + end.encode(), nl=False)

@@ -1,5 +1,6 @@
 """`slipstream auth operator`: who signs accounts, and what a server has to be told about it."""
 
+import base64
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from slipstream.cli.auth.claims import OperatorClaims, read_claims, token_in
 from slipstream.cli.auth.entities import Operator, Store
 from slipstream.cli.auth.options import NoTags, Tags, changed_tags
 from slipstream.cli.auth.private_files import read, write_asked
+from slipstream.cli.auth.sealed import from_base64, seal, unseal
 from slipstream.cli.auth.server_config import full_resolver, memory_resolver
 from slipstream.cli.auth.show import show_operator
 from slipstream.cli.config_options import words_of
@@ -42,6 +44,10 @@ Services = Annotated[
 AccountServer = Annotated[
     str | None,
     typer.Option("--account-server", metavar="URL", help="Where account JWTs are looked up"),
+]
+EncryptionKey = Annotated[
+    Path | None,
+    typer.Option("--key", metavar="FILE", help="Encrypt with this key: `auth nkey gen curve`"),
 ]
 
 
@@ -258,21 +264,31 @@ def generate(
 def backup(
     name: Annotated[str, typer.Argument(metavar="OPERATOR", help="The operator")],
     output: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write")],
+    key: EncryptionKey = None,
     force: Force = False,
 ) -> None:
     """Write an operator with its accounts, users and all their private keys to a file."""
     operator = choose_operator(name)
     text = msgspec.json.format(msgspec.json.encode(backups.of_operator(operator)), indent=2)
-    write_asked(output, text.decode() + "\n", force)
+    if key is not None:
+        pair = read_seed(key)
+        text = base64.b64encode(seal(text, pair, pair.public))
+    write_asked(output, text + b"\n", force)
     done(f"Wrote a backup of operator {operator.name} to {output}", file=str(output))
-    note(f"{output} has every private key, and is not encrypted: keep it as you keep those")
+    if key is None:
+        note(f"{output} has every private key, and is not encrypted: keep it as you keep those")
 
 
 @app.command("restore")
 def restore(
     name: Annotated[str, typer.Argument(metavar="OPERATOR", help="The operator")],
     source: Annotated[Path, typer.Argument(metavar="FILE", help="What `backup` has written")],
+    key: EncryptionKey = None,
 ) -> None:
     """Bring an operator back from a backup, also from one of the nats tool."""
-    operator = backups.restored(Store(), name, read(source, "a backup"), f"the backup {source}")
-    _show(operator)
+    where = f"the backup {source}"
+    text = read(source, "a backup").encode()
+    if key is not None:
+        pair = read_seed(key)
+        text = unseal(from_base64(text, where), pair, pair.public, where)
+    _show(backups.restored(Store(), name, text, where))

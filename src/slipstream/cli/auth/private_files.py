@@ -15,16 +15,17 @@ def make_directory(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, text: str | bytes) -> None:
     """Write a file so that it has either its old content or its new one, whatever happens."""
+    data = text.encode() if isinstance(text, str) else text
     if path.exists() and not path.is_file():  # a terminal, a pipe
-        path.write_text(text)
+        path.write_bytes(data)
         return
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
@@ -33,7 +34,7 @@ def write(path: Path, text: str) -> None:
         raise
 
 
-def write_asked(path: Path, text: str, force: bool) -> None:
+def write_asked(path: Path, text: str | bytes, force: bool) -> None:
     """Write a file that the line names; one that is there is replaced only if that is agreed."""
     if path.is_file():
         confirm(f"Really overwrite {path}?", force)
