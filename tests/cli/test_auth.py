@@ -604,6 +604,21 @@ def test_what_needs_a_private_key_that_is_elsewhere_says_so(acme: Cli) -> None:
     assert acme("auth", "user", "info", "alice").out
 
 
+def test_an_account_is_signed_with_a_key_that_is_there(acme: Cli) -> None:
+    first = acme("auth", "operator", "keys", "ls").out.strip()
+    second = acme("auth", "operator", "keys", "add").out.strip()
+    (path,) = (store(acme) / "keys/keys/O").rglob(f"{first}.nk")
+    path.unlink()
+    edit = ("auth", "account", "edit", "ORDERS", "--connections")
+    assert told(acme, *edit, "1")["iss"] == second
+    operator = told(acme, "auth", "operator", "info")["sub"]
+    assert told(acme, *edit, "2", "--key", operator)["iss"] == operator
+    assert told(acme, *edit, "3")["iss"] == operator
+    assert first in acme(*edit, "4", "--key", first, status=1).err
+    stranger = KeyPair(new_seed("O")).public
+    assert "is no key with which" in acme(*edit, "4", "--key", stranger, status=1).err
+
+
 def test_where_the_store_is_follows_the_environment(acme: Cli) -> None:
     acme.env.pop("XDG_DATA_HOME")
     acme.env["HOME"] = str(acme.home / "me")

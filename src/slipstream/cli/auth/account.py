@@ -177,13 +177,16 @@ async def push(
     if show and not wants_json():
         say(f"{token}\n")
     async with connection() as nc:
+        there = await _servers(nc)
         answers = await _push(nc, account.public, token)
     if wants_json():
         print_json([one.raw for one in answers])
     else:
         for one in answers:
             say(f"{'✓' if one.is_done else '✗'} {one.server}: {one.says}")
+    heard = {one.id for one in answers}
     failed = [one.server for one in answers if not one.is_done]
+    failed += [name for server, name in there.items() if server not in heard]
     if failed:
         raise ConfigError(
             f"account push: account {account.name} is not on {', '.join(failed)}; a server has to "
@@ -205,11 +208,20 @@ class _Answer:
         self.raw = found
         server, data, error = (found.get(name) for name in ("server", "data", "error"))
         self.server = str(server.get("name", "?")) if isinstance(server, dict) else "?"
+        self.id = str(server.get("id", "")) if isinstance(server, dict) else ""
         if isinstance(error, dict):
             self.says, self.is_done = str(error.get("description", error)), False
         else:
             self.says = str(data.get("message", "")) if isinstance(data, dict) else ""
             self.is_done = "skipped" not in self.says  # of an account that a memory resolver lacks
+
+
+async def _servers(nc: "Connection") -> dict[str, str]:
+    """The names of all servers, by their ids."""
+    from slipstream.cli.server.system import ask_servers
+
+    found = [answer.get("server", {}) for answer in await ask_servers(nc, "$SYS.REQ.SERVER.PING")]
+    return {str(server.get("id", "")): str(server.get("name", "?")) for server in found}
 
 
 async def _push(nc: "Connection", public: str, token: str) -> list[_Answer]:

@@ -221,7 +221,7 @@ class Account(_Entity[AccountClaims]):
 
     def save(self, issuer: str = "") -> None:
         """Sign it with the key `issuer` of the operator, or the one that did before; store it."""
-        self.signed_by(self.operator.signing_key(issuer or self.claims.iss))
+        self.signed_by(self.operator.signing_key(issuer, self.claims.iss))
 
     def remove(self) -> None:
         """Forget it and its users, with all their private keys and credentials."""
@@ -276,21 +276,22 @@ class Operator(_Entity[OperatorClaims]):
         account.claims.sub = account.new_key("A")
         return account
 
-    def signing_key(self, public: str = "") -> KeyPair:
-        """The key pair that signs accounts: `public`, or the first signing key that is there.
+    def signing_key(self, public: str = "", former: str = "") -> KeyPair:
+        """The key pair that signs accounts: `public`; without it `former`, which did before, if it
+        still may and is there, or else the first that may and is there.
 
-        Raises `ConfigError` if it is no key of the operator, or its private key is not there.
+        Raises `ConfigError` if `public` is no key that may, or none is there.
         """
         nats = self.claims.nats
-        own = [] if nats.strict_signing_key_usage else [self.public]
-        if public and public not in [self.public, *nats.signing_keys]:
-            raise ConfigError(
-                f"{public} is no key of operator {self.name}; "
-                f"`slipstream auth operator keys ls {self.name}` lists its signing keys"
-            )
-        if public and public in [*own, *nats.signing_keys]:
+        may = [*nats.signing_keys, *([] if nats.strict_signing_key_usage else [self.public])]
+        if public:
+            if public not in may:
+                raise ConfigError(
+                    f"{public} is no key with which operator {self.name} signs accounts; "
+                    f"`slipstream auth operator keys ls {self.name}` lists these"
+                )
             return _private(self.keys, public, f"operator {self.name}")
-        for one in [*nats.signing_keys, *own]:
+        for one in sorted(may, key=lambda one: one != former):
             key = self.keys.get(one)
             if key is not None:
                 return key

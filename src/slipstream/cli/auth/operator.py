@@ -251,6 +251,8 @@ def generate(
     operator = choose_operator(name)
     if resolver == "full":
         text = full_resolver(operator, directory, allow_delete)
+        if operator.system_account() is None:
+            note(f"Nobody can push accounts: operator {operator.name} has no system account here")
     else:
         text = memory_resolver(operator)
     if output is None:

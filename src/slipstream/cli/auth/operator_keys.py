@@ -61,7 +61,6 @@ def rm(
     accounts = [operator.account(one) for one in operator.accounts()]
     again = [account for account in accounts if account.claims.iss == key]
     for account in again:
-        account.claims.iss = ""
         account.save()
     operator.save()
     operator.keys.remove(key)
