@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,20 @@ SECRET = re.compile(r"\bS[OAUNCX][A-Z2-7]{56}\b")
 ACCOUNT_LIMITS = {"subs": -1, "data": -1, "payload": -1, "conn": -1, "leaf": -1}
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home directory with operator acme, the account ORDERS and the user alice."""
+    cli = Cli("", tmp_path_factory.mktemp("acme"))
+    cli("auth", "operator", "add", "acme")
+    cli("auth", "account", "add", "ORDERS", "--defaults")
+    cli("auth", "user", "add", "alice", "ORDERS", "--defaults")
+    return cli.home
+
+
 @pytest.fixture
-def acme(offline: Cli) -> Cli:
-    """Operator acme with the account ORDERS and the user alice."""
-    offline("auth", "operator", "add", "acme")
-    offline("auth", "account", "add", "ORDERS", "--defaults")
-    offline("auth", "user", "add", "alice", "ORDERS", "--defaults")
+def acme(made: Path, offline: Cli) -> Cli:
+    """The command line with a copy of that home."""
+    shutil.copytree(made, offline.home, dirs_exist_ok=True)
     return offline
 
 

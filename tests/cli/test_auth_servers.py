@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,14 +40,22 @@ def start(tmp_path: Path) -> Iterator[Start]:
         stop_nats_server(server)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home directory with operator acme, the accounts ORDERS and OTHER, and a user in each."""
+    cli = Cli("", tmp_path_factory.mktemp("acme"))
+    cli("auth", "operator", "add", "acme")
+    cli("auth", "account", "add", "ORDERS", "--jetstream", "--defaults")
+    cli("auth", "account", "add", "OTHER", "--defaults")
+    user(cli, "alice", "ORDERS", "--pub-allow", "orders.>,$JS.API.>", "--pub-deny", "orders.x")
+    user(cli, "olga", "OTHER")
+    return cli.home
+
+
 @pytest.fixture
-def acme(offline: Cli) -> Cli:
-    """Operator acme with the accounts ORDERS and OTHER, and a user in each."""
-    offline("auth", "operator", "add", "acme")
-    offline("auth", "account", "add", "ORDERS", "--jetstream", "--defaults")
-    offline("auth", "account", "add", "OTHER", "--defaults")
-    user(offline, "alice", "ORDERS", "--pub-allow", "orders.>,$JS.API.>", "--pub-deny", "orders.x")
-    user(offline, "olga", "OTHER")
+def acme(made: Path, offline: Cli) -> Cli:
+    """The command line with a copy of that home."""
+    shutil.copytree(made, offline.home, dirs_exist_ok=True)
     return offline
 
 
