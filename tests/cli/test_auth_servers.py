@@ -3,6 +3,8 @@
 import json
 import shlex
 import shutil
+import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,8 +18,9 @@ from slipstream.client import AuthorizationError, NoRespondersError
 from slipstream.client.auth import read_credentials
 from slipstream.client.events import Closed, ErrorEvent
 from slipstream.client.jetstream.errors import JetStreamError
-from tests.cli.conftest import Cli
+from tests.cli.conftest import WAIT_SECONDS, Cli
 from tests.fix_nats_server import NatsServer, start_nats_server, stop_nats_server
+from tests.lasting_ports import lasting_port
 
 Start = Callable[..., NatsServer]
 
@@ -27,11 +30,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts a nats-server with the configuration that `auth operator generate` prints."""
     started: list[NatsServer] = []
 
-    def run(cli: Cli, *words: str) -> NatsServer:
+    def run(cli: Cli, *words: str, more: str = "") -> NatsServer:
         directory = tmp_path / f"server-{len(started)}"
         directory.mkdir()
         config = directory / "server.conf"
         cli("auth", "operator", "generate", "--output", str(config), *words)
+        config.write_text(config.read_text() + more)
         started.append(start_nats_server(directory, "-c", str(config)))
         return started[-1]
 
@@ -236,6 +240,32 @@ def test_an_account_that_a_memory_resolver_lacks_is_not_pushed_to_it(
     said = push(acme, server, "LATER", status=1)
     assert "account LATER is not on" in said
     assert "--resolver full" in said
+
+
+def test_a_server_that_is_silent_is_missed(acme: Cli, start: Start) -> None:
+    user(acme, "boss", "SYSTEM")
+    ports = [lasting_port(), lasting_port()]
+    routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports)
+    servers = [
+        start(
+            acme, "--resolver", "full", "--dir", str(acme.home / f"resolver-{port}"),
+            more=f"server_name: s{port}\ncluster {{ name: c, listen: 127.0.0.1:{port}, "
+            f"routes: [{routes}] }}\n",
+        )
+        for port in ports
+    ]  # fmt: skip
+    line = ("auth", "account", "push", "ORDERS", "--server", servers[0].url)
+    line = (*line, "--creds", credentials(acme, "boss"))
+    deadline = time.monotonic() + WAIT_SECONDS
+    while "on 2 servers" not in acme.run(*line).out:  # until they have found each other
+        assert time.monotonic() < deadline
+    servers[1].process.send_signal(signal.SIGSTOP)
+    try:
+        said = acme(*line, status=1)
+    finally:
+        servers[1].process.send_signal(signal.SIGCONT)
+    assert f"✓ s{ports[0]}" in said.out
+    assert "1 of 2 servers have answered" in said.err
 
 
 async def test_a_user_who_was_revoked_is_refused(acme: Cli, full: NatsServer) -> None:

@@ -177,21 +177,24 @@ async def push(
     if show and not wants_json():
         say(f"{token}\n")
     async with connection() as nc:
-        there = await _servers(nc)
+        count = await _count_servers(nc)
         answers = await _push(nc, account.public, token)
     if wants_json():
         print_json([one.raw for one in answers])
     else:
         for one in answers:
             say(f"{'✓' if one.is_done else '✗'} {one.server}: {one.says}")
-    heard = {one.id for one in answers}
     failed = [one.server for one in answers if not one.is_done]
-    failed += [name for server, name in there.items() if server not in heard]
     if failed:
         raise ConfigError(
             f"account push: account {account.name} is not on {', '.join(failed)}; a server has to "
             f"trust operator {account.operator.name} and to have a full resolver: "
             "`slipstream auth operator generate --resolver full`"
+        )
+    if len(answers) < count:
+        raise ConfigError(
+            f"account push: {len(answers)} of {count} servers have answered; the others get "
+            f"account {account.name} when they are back, if they have a full resolver"
         )
     if not wants_json():
         say(f"Account {account.name} is on {len(answers)} server{'s' * (len(answers) > 1)}")
@@ -208,7 +211,6 @@ class _Answer:
         self.raw = found
         server, data, error = (found.get(name) for name in ("server", "data", "error"))
         self.server = str(server.get("name", "?")) if isinstance(server, dict) else "?"
-        self.id = str(server.get("id", "")) if isinstance(server, dict) else ""
         if isinstance(error, dict):
             self.says, self.is_done = str(error.get("description", error)), False
         else:
@@ -216,12 +218,13 @@ class _Answer:
             self.is_done = "skipped" not in self.says  # of an account that a memory resolver lacks
 
 
-async def _servers(nc: "Connection") -> dict[str, str]:
-    """The names of all servers, by their ids."""
+async def _count_servers(nc: "Connection") -> int:
+    """How many servers there are, as far as those that answer know."""
     from slipstream.cli.server.system import ask_servers
 
-    found = [answer.get("server", {}) for answer in await ask_servers(nc, "$SYS.REQ.SERVER.PING")]
-    return {str(server.get("id", "")): str(server.get("name", "?")) for server in found}
+    found = await ask_servers(nc, "$SYS.REQ.SERVER.PING")
+    known = [int(answer.get("statsz", {}).get("active_servers", 0)) for answer in found]
+    return max([len(found), *known])
 
 
 async def _push(nc: "Connection", public: str, token: str) -> list[_Answer]:
