@@ -61,6 +61,7 @@ def start_nats_server(directory: Path, *arguments: str) -> NatsServer:
         [find_nats_server(), *flags],
         stdout=subprocess.DEVNULL,
         stderr=(directory / "log").open("wb"),
+        cwd=directory,  # what its configuration names relatively is made there
     )
     found = _read_ports(ports, process)
     port, monitor = (int(found[kind][0].rsplit(":", 1)[1]) for kind in ("nats", "monitoring"))
