@@ -14,7 +14,9 @@ from cryptography import x509
 import slipstream
 from slipstream.cli.account.report import ranked
 from slipstream.cli.completion import complete
-from slipstream.cli.main import COMMANDS
+from slipstream.cli.main import COMMANDS, MISUSED, main
+from slipstream.cli.refusals import OPTIONS as REFUSED_OPTIONS
+from slipstream.cli.refusals import reason_against
 from slipstream.cli.service import stats_rows
 from slipstream.cli.spellings import SPELLINGS, respelt
 from slipstream.client.services import EndpointStats, ServiceStats
@@ -32,6 +34,17 @@ from tests.fix_certificates import make_authority
         ("backup restore stream DIR", "stream restore DIR"),
         ("kv view B", "kv info B"),
         ("kv get B view", "kv get B view"),
+        ("errors l 10059", "errors lookup 10059"),
+        ("server rep conn", "server report conn"),
+        ("stream c step-down S", "stream cluster step-down S"),
+        ("stream --all ls", "stream ls --all"),
+        ("stream -a info", "stream info"),
+        ("consumer -a ls S", "consumer ls S"),
+        ("server check --format json stream", "server check stream --format json"),
+        (
+            "server check --format=text --outfile f kv",
+            "server check kv --format=text --outfile f",
+        ),
     ],
 )
 def test_the_longest_spelling_of_the_nats_tool_that_fits_is_ours(line: str, here: str) -> None:
@@ -44,6 +57,37 @@ def test_each_spelling_leads_to_a_command_that_there_is(capsys: pytest.CaptureFi
         assert words[0] in COMMANDS
         complete(words[:1])
         assert words[1] in capsys.readouterr().out.split(), here
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("stream query --expression 'state.messages > 1'", "stream find --expression: there is no"),
+        ("s report -l", "stream report -l: who leads"),
+        ("server run", "server run: `slipstream serve`"),
+        ("schema search", "schema search: schemas here are"),
+        ("audit gather", "audit: it compares"),
+        ("pub a b --socks-proxy=x", "--socks-proxy: there is no SOCKS5"),
+        ("errors ls --errors errors.json", "errors --errors: the list of errors"),
+    ],
+)
+def test_what_is_refused_is_said_with_the_reason(
+    capsys: pytest.CaptureFixture[str], line: str, reason: str
+) -> None:
+    assert main(line.split()) == MISUSED
+    assert capsys.readouterr().err.startswith(f"slipstream: {reason}")
+
+
+def test_a_body_may_look_like_what_is_refused() -> None:
+    assert reason_against(["pub", "a", "--", "--colors"]) == ""
+
+
+def test_nothing_is_refused_that_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    for path, options in REFUSED_OPTIONS.items():
+        words = path.split()
+        complete(words)
+        known = capsys.readouterr().out.split()
+        assert not options.keys() & set(known), path
 
 
 def test_a_latency_test_lasts_as_long_as_it_is_told(cli: Cli) -> None:

@@ -41,18 +41,23 @@ OPTIONS = (
     Option(("--context",), "NAME", "a saved context (NATS_CONTEXT)"),
     Option(("--user",), "USER", "user name, or a token (NATS_USER)"),
     Option(("--password",), "PASSWORD", "password (NATS_PASSWORD)"),
+    Option(("--token",), "TOKEN", "token (NATS_TOKEN)"),
     Option(("--creds",), "FILE", "credentials file (NATS_CREDS)"),
     Option(("--nkey",), "FILE", "file with an NKey seed (NATS_NKEY)"),
     Option(("--tlscert",), "FILE", "client certificate (NATS_CERT)"),
     Option(("--tlskey",), "FILE", "its private key (NATS_KEY)"),
     Option(("--tlsca",), "FILE", "authorities to trust (NATS_CA)"),
-    Option(("--tlsfirst",), "", "TLS handshake before the server says anything"),
+    Option(("--tlsfirst", "--tls-first"), "", "TLS handshake before the server says anything"),
     Option(("--timeout",), "TIME", "how long to wait for an answer (NATS_TIMEOUT)"),
-    Option(("--js-domain",), "DOMAIN", "JetStream domain"),
+    Option(("--js-domain", "--domain"), "DOMAIN", "JetStream domain"),
     Option(("--js-api-prefix",), "SUBJECT", "prefix of the JetStream API"),
+    Option(
+        ("--js-event-prefix",), "SUBJECT", "prefix of JetStream's events, in place of $JS.EVENT"
+    ),
     Option(("--inbox-prefix",), "SUBJECT", "prefix of inboxes (NATS_INBOX_PREFIX)"),
     Option(("--connection-name",), "NAME", "how the server calls this connection"),
     Option(("--no-context",), "", "ignore the selected context"),
+    Option(("--trace",), "", "show each request and its answer on stderr"),
     Option(("--json", "-j"), "", "print whole objects as JSON"),
 )
 
@@ -82,7 +87,10 @@ def take_options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
             break
         name, equals, value = word.partition("=")
         option = by_name.get(name)
-        if option is None:
+        denied = by_name.get(f"--{name[5:]}") if name.startswith("--no-") else None
+        if option is None and denied is not None and not denied.metavar:
+            given[denied.field] = False
+        elif option is None:
             rest.append(word)
         elif not option.metavar:
             given[option.field] = value != "false"

@@ -146,6 +146,9 @@ def _options(parameters: list[_Parameter]) -> dict[str, tuple[_Parameter, bool |
                 found[on.strip()] = (parameter, True if parameter.kind is bool else None)
                 if off:
                     found[off.strip()] = (parameter, False)
+    for name, (parameter, switch) in list(found.items()):
+        if switch and name.startswith("--"):  # a switch that is off unless it is given
+            found.setdefault(f"--no-{name[2:]}", (parameter, False))
     return found
 
 

@@ -19,6 +19,7 @@ from slipstream.cli.global_options import (
     did_you_mean,
     take_options,
 )
+from slipstream.cli.refusals import reason_against
 from slipstream.cli.spellings import respelt
 from slipstream.errors import Error
 
@@ -126,6 +127,7 @@ ALIASES = {  # as the `nats` tool has them
     "a": "account",
     "c": "consumer",
     "con": "consumer",
+    "ctr": "counter",
     "ctx": "context",
     "e": "events",
     "event": "events",
@@ -144,6 +146,8 @@ ALIASES = {  # as the `nats` tool has them
     "st": "stream",
     "str": "stream",
     "subscribe": "sub",
+    "sys": "server",
+    "system": "server",
 }
 
 
@@ -193,9 +197,21 @@ def _dispatch(words: list[str]) -> int:
     if name in ("--help", "-h", "help"):
         print(usage())
         return OK
+    reason = reason_against(_own_words(rest))
+    if reason:
+        raise UsageError(reason)
     if name not in COMMANDS:
         raise UsageError(_no_command(name))
     return run(name, rest[1:], given)
+
+
+def _own_words(words: list[str]) -> list[str]:
+    """A line with the command of its group by the name that it has here."""
+    if len(words) < 2 or words[1].startswith("-"):
+        return words
+    from slipstream.cli.session import ALIASES as OTHERS
+
+    return [words[0], OTHERS.get(words[1], words[1]), *words[2:]]
 
 
 def _no_command(name: str) -> str:

@@ -16,6 +16,7 @@ import typer.core
 import slipstream.cli.context.files as context_files
 from slipstream.cli.global_options import MORE_HELP, UsageError
 from slipstream.cli.output import clock, note
+from slipstream.cli.refusals import NO_SOCKS_PROXY
 from slipstream.cli.values import duration
 from slipstream.errors import ConfigError
 
@@ -41,6 +42,7 @@ ENVIRONMENT = {
     "NATS_CA": "tlsca",
     "NATS_TIMEOUT": "timeout",
     "NATS_INBOX_PREFIX": "inbox_prefix",
+    "NATS_SOCKS_PROXY": "socks_proxy",
 }
 
 
@@ -57,13 +59,16 @@ class Settings(msgspec.Struct, kw_only=True):
     tlscert: str = ""
     tlskey: str = ""
     tlsca: str = ""
-    tlsfirst: bool = False
+    tlsfirst: bool | None = None
     timeout: str = ""
     js_domain: str = ""
     js_api_prefix: str = ""
+    js_event_prefix: str = ""
     inbox_prefix: str = ""
+    socks_proxy: str = ""
     connection_name: str = ""
     no_context: bool = False
+    trace: bool = False
     json: bool = False
 
     def complete(self) -> "Settings":
@@ -75,7 +80,8 @@ class Settings(msgspec.Struct, kw_only=True):
         if name and not self.no_context:
             saved = context_files.load(name)
             for field, option in context_files.FIELDS.items():
-                found[option] = found[option] or saved.get(field) or found[option]
+                if found[option] in (None, ""):  # False: the line says no
+                    found[option] = saved.get(field) or found[option]
         return Settings(**found)
 
     def connect_options(self) -> dict[str, Any]:
@@ -161,6 +167,8 @@ async def connection(server: str = "", **options: Any) -> "AsyncIterator[Connect
     from slipstream.client.events import Disconnected, ErrorEvent, Reconnected
 
     asked = settings()
+    if asked.socks_proxy:
+        raise UsageError(f"NATS_SOCKS_PROXY, or the context: {NO_SOCKS_PROXY}")
     refused: list[Exception] = []
     task = asyncio.current_task()
 
@@ -179,6 +187,8 @@ async def connection(server: str = "", **options: Any) -> "AsyncIterator[Connect
 
     urls = server_urls(server or asked.server or DEFAULT_SERVER)
     nc = await connect(urls, **asked.connect_options() | {"on_event": heed} | options)
+    if asked.trace:
+        _trace(nc)
     try:
         async with nc:
             yield nc
@@ -188,6 +198,23 @@ async def connection(server: str = "", **options: Any) -> "AsyncIterator[Connect
         task.uncancel()
     if refused:
         raise refused[0]
+
+
+def _trace(nc: "Connection") -> None:
+    """Show each request and its answer on stderr."""
+    ask = nc.request
+
+    async def request(subject: str, data: Any = b"", **more: Any) -> Any:
+        note(f">>> {subject}\n{_shown(data)}")
+        answer = await ask(subject, data, **more)
+        note(f"<<< {_shown(answer.data)}")
+        return answer
+
+    nc.request = request  # type: ignore[method-assign]
+
+
+def _shown(data: Any) -> str:
+    return data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data)
 
 
 @asynccontextmanager

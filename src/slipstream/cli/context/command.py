@@ -40,7 +40,7 @@ def add(
     fields: dict[str, Any] = context_files.load(name) if exists else {"url": ""}
     for field, option in context_files.FIELDS.items():
         value = getattr(given, option)
-        if value:
+        if value not in (None, ""):
             fields[field] = value
     if description or not exists:
         fields["description"] = description

@@ -28,7 +28,9 @@ FIELDS = {
     "tls_first": "tlsfirst",
     "jetstream_domain": "js_domain",
     "jetstream_api_prefix": "js_api_prefix",
+    "jetstream_event_prefix": "js_event_prefix",
     "inbox_prefix": "inbox_prefix",
+    "socks_proxy": "socks_proxy",
 }
 
 
