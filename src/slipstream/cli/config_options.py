@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -102,3 +102,9 @@ def read_config(path: Path, kind: type[D]) -> D:
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(f"the configuration {path} cannot be read: {error}") from error
     return kind.from_wire(found.get("config", found))
+
+
+def level_of(metadata: Mapping[str, str]) -> int:
+    """The level of the API that a configuration needs, which servers from 2.11 on say."""
+    level = metadata.get("_nats.req.level", "")
+    return int(level) if level.isdigit() else 0

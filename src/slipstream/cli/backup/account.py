@@ -27,13 +27,15 @@ from slipstream.cli.backup.stream import (
     back_up,
     bring_back,
     brought_back,
+    place_config,
     said,
     shown,
 )
 from slipstream.cli.output import note, print_json
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import moment
-from slipstream.client.jetstream.backup import META
+from slipstream.client.jetstream import StreamConfig
+from slipstream.client.jetstream.backup import META, read_meta
 from slipstream.errors import ConfigError, Error
 
 app = new_app()
@@ -50,6 +52,10 @@ async def backup(
     incremental: Incremental = False,
     keep: Keep = 0,
     expire: Expire = "",
+    force: Annotated[bool, typer.Option("--force", "-f", help="Nothing is asked anyway")] = False,
+    critical_warnings: Annotated[
+        bool, typer.Option("--critical-warnings", "-w", help="Each stream left out is one anyway")
+    ] = False,
     progress: Bar = True,
 ) -> None:
     """Write all streams with their consumers to a directory, or add what is new to places."""
@@ -88,6 +94,10 @@ async def restore(
     to_time: Annotated[
         str, typer.Option("--to-time", help="Incremental: as it was then, like 2026-01-31T14:05")
     ] = "",
+    cluster: Annotated[str, typer.Option("--cluster", help="Cluster to live in")] = "",
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", help="Only on servers with this tag")
+    ] = None,
     progress: Bar = True,
 ) -> None:
     """Make the streams of an account again from a backup; one that is there already is left."""
@@ -105,10 +115,17 @@ async def restore(
         for name in [*places, *found]:
             try:
                 if name in found:
-                    info = await bring_back(js, found[name], None, progress)
+                    placed = _placed(found[name], cluster, tags or [])
+                    info = await bring_back(js, found[name], placed, progress)
                     text = brought_back(info)
                 else:
-                    made = await restore_one(js, Place(store.below(name)), point, None, progress)
+                    made = await restore_one(
+                        js,
+                        Place(store.below(name)),
+                        point,
+                        lambda config: place_config(config, cluster, tags or []),
+                        progress,
+                    )
                     info, text = made.info, made_again(made)
             except (Error, OSError) as error:
                 failed.append(f"{name}: {error}")
@@ -117,6 +134,13 @@ async def restore(
             if not wants_json():
                 note(text)
     _finish("account restore", done, failed)
+
+
+def _placed(source: Path, cluster: str, tags: list[str]) -> StreamConfig:
+    """The configuration in a backup, and where the line wants the stream."""
+    config = StreamConfig.from_wire(read_meta(source)["config"])
+    place_config(config, cluster, tags)
+    return config
 
 
 def _finish(what: str, done: list[Any], failed: list[str]) -> None:

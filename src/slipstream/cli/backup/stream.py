@@ -13,6 +13,7 @@ import typer
 from slipstream.backups import Point, open_place
 from slipstream.backups.stores import is_url
 from slipstream.cli.backup.incremental import Pruning, make_again, run, show_checked
+from slipstream.cli.config_options import read_config, words_of
 from slipstream.cli.output import note, print_json
 from slipstream.cli.progress import bytes_bar
 from slipstream.cli.session import command, jetstream, new_app, wants_json
@@ -20,6 +21,7 @@ from slipstream.cli.values import duration, moment, show_size
 from slipstream.client.jetstream import BackupInfo, JetStream, StreamConfig, StreamInfo
 from slipstream.client.jetstream.backup import read_meta
 from slipstream.errors import ConfigError
+from slipstream.model.configurations import Placement
 
 app = new_app()
 
@@ -125,11 +127,21 @@ async def restore(
     check: Annotated[
         bool, typer.Option("--check", help="Incremental: only read and check it; needs no server")
     ] = False,
+    config_file: Annotated[
+        Path | None, typer.Option("--config", help="JSON file with its configuration from now on")
+    ] = None,
+    cluster: Annotated[str, typer.Option("--cluster", help="Cluster to live in")] = "",
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", help="Only on servers with this tag")
+    ] = None,
     progress: Bar = True,
 ) -> None:
     """Make a stream again from a backup."""
 
     def change(config: StreamConfig) -> None:
+        if config_file is not None:
+            replace_config(config, read_config(config_file, StreamConfig))
+        place_config(config, cluster, tags or [])
         config.name = name or config.name
         if subjects:
             config.subjects = [one for words in subjects for one in words.split(",")]
@@ -156,6 +168,19 @@ async def restore(
         print_json(found)
     else:
         note(brought_back(found))
+
+
+def replace_config(config: StreamConfig, other: StreamConfig) -> None:
+    """Let a configuration be like another, but for a name that the other does not have."""
+    for field in config.__struct_fields__:
+        if field != "name" or other.name:
+            setattr(config, field, getattr(other, field))
+
+
+def place_config(config: StreamConfig, cluster: str, tags: list[str]) -> None:
+    """Say where a stream is to live, if the line does."""
+    if cluster or tags:
+        config.placement = Placement(cluster=cluster, tags=words_of(tags))
 
 
 async def bring_back(

@@ -30,6 +30,8 @@ Preferred = Annotated[
     str, typer.Option("--preferred", metavar="SERVER", help="Who should lead afterwards")
 ]
 
+Leaderless = Annotated[bool, typer.Option("--force", "-f", help="Also if nobody leads")]
+
 
 def action_of(word: str, *there: str) -> str:
     """The action that a word means; `there` are those that the command has. Raises `UsageError`."""
@@ -49,6 +51,12 @@ def shared(cluster: ClusterInfo | None, what: str) -> ClusterInfo:
     if cluster is None or not cluster.replicas:
         raise UsageError(f"{what} has one copy: there is nobody to hand over to")
     return cluster
+
+
+def check_leader(found: ClusterInfo, what: str, force: bool) -> None:
+    """Raises `UsageError` where nobody leads who could hand over, unless `force` was given."""
+    if not found.leader and not force:
+        raise UsageError(f"{what} has no leader at the moment; --force asks anyway")
 
 
 def servers_of(cluster: ClusterInfo) -> list[str]:

@@ -7,8 +7,10 @@ import typer
 from slipstream.cli.choose import choose_consumer
 from slipstream.cli.cluster.actions import (
     STEP_DOWN,
+    Leaderless,
     Preferred,
     action_of,
+    check_leader,
     hand_over,
     placement,
     shared,
@@ -25,6 +27,7 @@ async def cluster(
     stream: Annotated[str, typer.Argument(metavar="STREAM", help="The stream")] = "",
     name: Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer")] = "",
     preferred: Preferred = "",
+    force: Leaderless = False,
 ) -> None:
     """Have a consumer's leader hand over."""
     action_of(action, STEP_DOWN)
@@ -32,6 +35,7 @@ async def cluster(
         stream, name = await choose_consumer(js, stream, name)
         what = f"consumer {stream} > {name}"
         found = shared((await js.consumer_info(stream, name)).cluster, what)
+        check_leader(found, what, force)
 
         async def ask() -> None:
             await js.api.request(f"CONSUMER.LEADER.STEPDOWN.{stream}.{name}", placement(preferred))

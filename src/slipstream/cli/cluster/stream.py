@@ -11,6 +11,7 @@ from slipstream.cli.cluster.actions import (
     Action,
     Preferred,
     action_of,
+    check_leader,
     hand_over,
     placement,
     servers_of,
@@ -44,6 +45,7 @@ async def cluster(
         if chosen == PEER_REMOVE:
             await _remove(js, name, found, peer, force)
             return
+        check_leader(found, f"stream {name}", force)
 
         async def ask() -> None:
             await js.api.request(f"STREAM.LEADER.STEPDOWN.{name}", placement(preferred))

@@ -8,12 +8,14 @@ import typer
 
 from slipstream.cli.choose import choose_stream
 from slipstream.cli.config_options import read_config, with_config_options
+from slipstream.cli.editor import edited, write_config
 from slipstream.cli.output import done, note, print_json, say
 from slipstream.cli.progress import spinner
 from slipstream.cli.prompts import Force, confirm, require
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.stream.copy import copy_messages
 from slipstream.cli.stream.options import (
+    EDIT_OPTIONS,
     STREAM_OPTIONS,
     ask_stream,
     config_fields,
@@ -39,6 +41,9 @@ async def add(
     config: ConfigFile = None,
     defaults: Annotated[bool, typer.Option("--defaults", help="Ask nothing")] = False,
     validate: Annotated[bool, typer.Option("--validate", help="Only show it")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Save the configuration here, make nothing")
+    ] = None,
     given: dict[str, Any],
 ) -> None:
     """Create a stream."""
@@ -54,6 +59,9 @@ async def add(
     if validate:
         show_config(made, f"Configuration of Stream {made.name}")
         return
+    if output is not None:
+        write_config(made, output)
+        return
     async with jetstream() as js:
         stream = await js.create_stream(made)
         if wants_json():
@@ -64,13 +72,18 @@ async def add(
 
 
 @command(app, "edit")
-@with_config_options(STREAM_OPTIONS)
+@with_config_options(EDIT_OPTIONS)
 async def edit(
     *,
     name: OptionalName = "",
     config: ConfigFile = None,
     force: Force = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change")] = False,
+    interactive: Annotated[
+        bool, typer.Option("--interactive", "-i", help="Change it in $EDITOR, as JSON")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change; exit 1 if anything")
+    ] = False,
     given: dict[str, Any],
 ) -> None:
     """Change a stream."""
@@ -80,13 +93,16 @@ async def edit(
         before = stream.config
         after = read_config(config, StreamConfig) if config else before
         after = after.replace(name=name, **config_fields(given))
+        if interactive:
+            after = edited(after, StreamConfig).replace(name=name)
         changes = _differences(before, after)
         if not changes:
-            raise ConfigError(f"stream edit: nothing of {name} would change")
+            done("No difference in configuration", success=True)
+            return
         if not wants_json():
             say("Differences (-old +new):\n" + "\n".join(changes) + "\n")
         if dry_run:
-            return
+            raise typer.Exit(1)
         confirm(f"Really edit Stream {name}?", force)
         info = await stream.update(after)
         if wants_json():

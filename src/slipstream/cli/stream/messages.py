@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from slipstream.cli.choose import choose_stream
+from slipstream.cli.global_options import UsageError
 from slipstream.cli.message.text import json_message, show_body, show_stored
 from slipstream.cli.output import done, print_json, say
-from slipstream.cli.prompts import Force, Pager, confirm
+from slipstream.cli.prompts import Force, Pager, confirm, require
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import moment, show_stamp
 from slipstream.client.jetstream import StoredMessage, Stream
@@ -17,20 +18,21 @@ from slipstream.client.jetstream.errors import MessageNotFoundError
 app = new_app()
 
 Name = Annotated[str, typer.Argument(metavar="STREAM", help="The stream")]
+Sequence = Annotated[int, typer.Argument(metavar="SEQUENCE", help="Which message")]
 
 
 @command(app, "get")
 async def get(
-    name: Name,
-    sequence: Annotated[int, typer.Argument(metavar="SEQUENCE", help="Which message")] = 0,
+    name: Name = "",
+    sequence: Sequence = 0,
     last_for: Annotated[str, typer.Option("--last-for", "-S", help="Last of a subject")] = "",
     translate: Annotated[str, typer.Option("--translate", help="Command to pipe it to")] = "",
 ) -> None:
     """Show one message."""
-    if not sequence and not last_for:
-        raise typer.BadParameter("give a SEQUENCE, or --last-for SUBJECT")
     async with jetstream() as js:
-        stream = await js.stream(name)
+        stream = await js.stream(await choose_stream(js, name))
+        if not last_for:
+            sequence = _wanted(sequence, "SEQUENCE, or --last-for SUBJECT")
         if last_for:
             message = await stream.get_last_message(last_for)
         else:
@@ -39,7 +41,9 @@ async def get(
         print_json(json_message(message))
         return
     received = show_stamp(message.time)
-    say(f"Item: {name}#{message.sequence} received {received} on Subject {message.subject}\n")
+    say(
+        f"Item: {stream.name}#{message.sequence} received {received} on Subject {message.subject}\n"
+    )
     if message.headers:
         say("Headers:")
         for key, value in message.headers.multi_items():
@@ -99,19 +103,28 @@ async def _messages(
 
 @command(app, "rmm")
 async def rmm(
-    name: Name,
-    sequence: Annotated[int, typer.Argument(metavar="SEQUENCE", help="Which message")],
+    name: Name = "",
+    sequence: Sequence = 0,
     force: Force = False,
     keep_bytes: Annotated[bool, typer.Option("--no-erase", help="Leave its bytes on disk")] = False,
 ) -> None:
     """Remove one message; its bytes on disk are destroyed."""
     async with jetstream() as js:
-        stream = await js.stream(name)
+        stream = await js.stream(await choose_stream(js, name))
+        sequence = _wanted(sequence, "SEQUENCE")
         if not force:
             await stream.get_message(sequence)
-            confirm(f"Really remove message {sequence} from Stream {name}?", force)
+            confirm(f"Really remove message {sequence} from Stream {stream.name}?", force)
         if keep_bytes:
             await stream.delete_message(sequence)
         else:
             await stream.secure_delete_message(sequence)
     done("", success=True)
+
+
+def _wanted(sequence: int, option: str) -> int:
+    """A sequence, asked for on a terminal. Raises `UsageError` for none."""
+    text = require("Message Sequence", str(sequence or ""), option)
+    if not text.isdigit():
+        raise UsageError(f'"{text}" is no sequence of a message')
+    return int(text)

@@ -13,7 +13,13 @@ from slipstream.model.configurations import (
     StreamSource,
     SubjectTransform,
 )
-from slipstream.model.policies import COMPRESSIONS, DISCARDS, RETENTIONS, STORAGES
+from slipstream.model.policies import (
+    COMPRESSIONS,
+    DISCARDS,
+    PERSIST_MODES,
+    RETENTIONS,
+    STORAGES,
+)
 
 STREAM_OPTIONS = (
     ConfigOption("--subjects", "subjects", list[str], "Subjects that it stores"),
@@ -21,8 +27,8 @@ STREAM_OPTIONS = (
     ConfigOption("--storage", "storage", str, "file or memory",
                  one_of(*STORAGES, f="file", m="memory")),
     ConfigOption("--retention", "retention", str, "limits, interest or workqueue (work)",
-                 one_of(*RETENTIONS, work="workqueue", wq="workqueue",
-                        work_queue="workqueue")),
+                 one_of(*RETENTIONS, work="workqueue", workq="workqueue",
+                        wq="workqueue", work_queue="workqueue")),
     ConfigOption("--discard", "discard", str, "What goes when it is full: old or new",
                  one_of(*DISCARDS)),
     ConfigOption("--max-msgs", "max_msgs", int, "Messages at most; -1: no bound"),
@@ -50,10 +56,12 @@ STREAM_OPTIONS = (
                  "How long delete markers stay", duration),
     ConfigOption("--allow-counter/--no-allow-counter", "allow_msg_counter", bool, "Counters"),
     ConfigOption("--allow-batch/--no-allow-batch", "allow_atomic", bool, "Atomic batches"),
+    ConfigOption("--allow-fast/--no-allow-fast", "allow_batched", bool,
+                 "Batches with few acknowledgements"),
     ConfigOption("--allow-schedules/--no-allow-schedules", "allow_msg_schedules", bool,
                  "Scheduled messages"),
     ConfigOption("--cluster", "cluster", str, "Cluster to live in"),
-    ConfigOption("--tag", "tags", list[str], "Only on servers with this tag"),
+    ConfigOption("--tag --tags", "tags", list[str], "Only on servers with this tag"),
     ConfigOption("--mirror", "mirror", str, "Be a copy of this stream"),
     ConfigOption("--source", "sources", list[str], "Copy from this stream too"),
     ConfigOption("--transform-source", "transform_source", str, "Subjects to rename"),
@@ -66,8 +74,18 @@ STREAM_OPTIONS = (
                  "Longest inactive threshold of consumers", duration),
     ConfigOption("--limit-consumer-max-pending", "limit_max_pending", int,
                  "Highest max_ack_pending of consumers"),
+    ConfigOption("--persist-mode", "persist_mode", str,
+                 "default, or async: acknowledged before it is on disk", one_of(*PERSIST_MODES)),
     ConfigOption("--metadata", "metadata", list[str], "key=value, more than once"),
 )  # fmt: skip
+# What a stream can also lose when it is changed, and the field that is emptied.
+REMOVALS = {"no_mirror": "mirror", "no_transform": "subject_transform", "no_republish": "republish"}
+EDIT_OPTIONS = (
+    *STREAM_OPTIONS,
+    ConfigOption("--no-mirror", "no_mirror", bool, "Be a stream of its own from now on"),
+    ConfigOption("--no-transform", "no_transform", bool, "Rename no subjects any more"),
+    ConfigOption("--no-republish", "no_republish", bool, "Publish nothing again any more"),
+)
 
 
 def config_fields(given: dict[str, Any]) -> dict[str, Any]:
@@ -84,6 +102,9 @@ def config_fields(given: dict[str, Any]) -> dict[str, Any]:
         fields["mirror"] = StreamSource(name=fields["mirror"])
     if "sources" in fields:
         fields["sources"] = [StreamSource(name=name) for name in words_of(fields["sources"])]
+    for option, field in REMOVALS.items():
+        if fields.pop(option, False):
+            fields[field] = None
     cluster, tags = fields.pop("cluster", ""), fields.pop("tags", [])
     if cluster or tags:
         fields["placement"] = Placement(cluster=cluster, tags=tags)

@@ -1,17 +1,23 @@
 """`slipstream stream ls|info|report|find|state|subjects|gaps`: look at streams."""
 
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from slipstream.cli.choose import choose_stream
+from slipstream.cli.cluster.actions import servers_of
+from slipstream.cli.config_options import level_of
 from slipstream.cli.output import print_json, properties, say, table
 from slipstream.cli.prompts import may_ask
 from slipstream.cli.session import command, jetstream, new_app, wants_json
+from slipstream.cli.stream.replication import write_graph
 from slipstream.cli.stream.tables import list_streams, report_streams, show_config, show_stream
 from slipstream.cli.values import duration, one_of, show_size, show_time
 from slipstream.client.jetstream import StreamInfo
+from slipstream.model.infos import ClusterInfo
 
 app = new_app()
 
@@ -109,10 +115,18 @@ async def report(
     by_name: Annotated[bool, typer.Option("--name", "-n", help="In order of names")] = False,
     by_storage: Annotated[bool, typer.Option("--storage", "-t", help="By storage")] = False,
     raw: Annotated[bool, typer.Option("--raw", "-r", help="Sizes in bytes")] = False,
+    cluster: Annotated[str, typer.Option("--cluster", help="Only streams of this cluster")] = "",
+    dot: Annotated[
+        Path | None, typer.Option("--dot", help="Save mirrors and sources here, for GraphViz")
+    ] = None,
 ) -> None:
     """Compare streams, those with most bytes first."""
     async with jetstream() as js:
         infos = [info async for info in js.streams(subject)]
+    if cluster:
+        infos = [info for info in infos if info.cluster and info.cluster.name == cluster]
+    if dot is not None:
+        write_graph(infos, dot)
     infos.sort(key=lambda info: info.state.bytes, reverse=True)
     if by_consumers:
         infos.sort(key=lambda info: info.state.consumer_count, reverse=True)
@@ -207,6 +221,19 @@ async def find(
     consumers: Annotated[int, typer.Option("--consumers", help="With fewer consumers")] = -1,
     idle: Annotated[str, typer.Option("--idle", help="Nothing stored for so long")] = "",
     created: Annotated[str, typer.Option("--created", help="Older than this")] = "",
+    replicas: Annotated[int, typer.Option("--replicas", help="With so many copies or fewer")] = 0,
+    sourced: Annotated[bool, typer.Option("--sourced", help="With sources")] = False,
+    mirrored: Annotated[bool, typer.Option("--mirrored", help="That are mirrors")] = False,
+    api_level: Annotated[
+        int, typer.Option("--api-level", help="That need this level of the API or more")
+    ] = 0,
+    leader: Annotated[str, typer.Option("--leader", help="Led by this server")] = "",
+    server_name: Annotated[
+        str, typer.Option("--server-name", help="With a copy on it; a regular expression")
+    ] = "",
+    cluster: Annotated[
+        str, typer.Option("--cluster", help="In such a cluster; a regular expression")
+    ] = "",
     invert: Annotated[bool, typer.Option("--invert", help="Those that do not match")] = False,
     names: Annotated[bool, typer.Option("--names", "-n", help="Only their names")] = False,
 ) -> None:
@@ -219,6 +246,11 @@ async def find(
             consumers < 0 or info.state.consumer_count < consumers,
             not idle or _age(info.state.last_ts) > idle_s,
             not created or _age(info.created) > created_s,
+            not replicas or info.config.num_replicas <= replicas,
+            not sourced or bool(info.config.sources),
+            not mirrored or info.config.mirror is not None,
+            level_of(info.config.metadata) >= api_level,
+            is_placed(info.cluster, leader, server_name, cluster),
         ]
         return all(checks)
 
@@ -231,6 +263,22 @@ async def find(
         say("\n".join(info.name for info in found) or "No Streams found")
     else:
         list_streams(found)
+
+
+def is_placed(cluster: ClusterInfo | None, leader: str, server: str, name: str) -> bool:
+    """Whether copies are where they are looked for; "" is anywhere."""
+    if not (leader or server or name):
+        return True
+    if cluster is None:
+        return False
+    try:
+        return (
+            leader in ("", cluster.leader)
+            and any(re.search(server, one) for one in servers_of(cluster))
+            and bool(re.search(name, cluster.name))
+        )
+    except re.error as error:
+        raise typer.BadParameter(f"that is no regular expression: {error}") from error
 
 
 def _age(when: datetime | None) -> float:
