@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from slipstream.cli.choose import choose_consumer, choose_stream
-from slipstream.cli.config_options import read_config, with_config_options
+from slipstream.cli.config_options import level_of, read_config, with_config_options
 from slipstream.cli.consumer.dead_letters import app as dead_letters_app
 from slipstream.cli.consumer.options import (
     CONSUMER_OPTIONS,
@@ -21,6 +21,7 @@ from slipstream.cli.consumer.tables import (
     show_consumer,
     show_consumer_state,
 )
+from slipstream.cli.editor import edited, write_config
 from slipstream.cli.output import done, print_json, say
 from slipstream.cli.prompts import Force, confirm, may_ask, require
 from slipstream.cli.session import command, jetstream, new_app, wants_json
@@ -34,6 +35,7 @@ app.add_typer(dead_letters_app, name="dead-letters")
 
 StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream")]
 Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer")]
+Ephemeral = Annotated[bool, typer.Option("--ephemeral", help="Not durable")]
 NoSelect = Annotated[bool, typer.Option("--no-select", help="Do not ask which")]
 
 
@@ -45,7 +47,11 @@ async def add(
     name: Name = "",
     config: Annotated[Path | None, typer.Option("--config", help="JSON file")] = None,
     defaults: Annotated[bool, typer.Option("--defaults", help="Ask nothing")] = False,
-    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Not durable")] = False,
+    ephemeral: Ephemeral = False,
+    validate: Annotated[bool, typer.Option("--validate", help="Only show it")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Save the configuration here, make nothing")
+    ] = None,
     given: dict[str, Any],
 ) -> None:
     """Create a consumer."""
@@ -59,6 +65,12 @@ async def add(
         made = new_config(name, config_fields(given))
     if ephemeral:
         made = made.replace(durable_name="", name=name)
+    if validate:
+        print_json(made)
+        return
+    if output is not None:
+        write_config(made, output)
+        return
     async with jetstream() as js:
         if made.deliver_subject:
             info = (await js.create_push_consumer(stream, made)).cached_info
@@ -80,25 +92,36 @@ async def edit(
     *,
     stream: StreamName = "",
     name: Name = "",
+    config: Annotated[Path | None, typer.Option("--config", help="JSON file")] = None,
     force: Force = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change")] = False,
+    interactive: Annotated[
+        bool, typer.Option("--interactive", "-i", help="Change it in $EDITOR, as JSON")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change; exit 1 if anything")
+    ] = False,
     given: dict[str, Any],
 ) -> None:
     """Change a consumer."""
     async with jetstream() as js:
         stream, name = await choose_consumer(js, stream, name)
         before = (await js.consumer_info(stream, name)).config
-        after = before.replace(**_filtered(config_fields(given)))
+        after = read_config(config, ConsumerConfig) if config is not None else before
+        names = {"name": before.name, "durable_name": before.durable_name}
+        after = after.replace(**_filtered(config_fields(given)), **names)
+        if interactive:
+            after = edited(after, ConsumerConfig).replace(**names)
         old, new = before.to_wire(), after.to_wire()
         changed = sorted(field for field in {*old, *new} if old.get(field) != new.get(field))
         if not changed:
-            raise ConfigError(f"consumer edit: nothing of {stream} > {name} would change")
+            done("No difference in configuration", success=True)
+            return
         if not wants_json():
             say("Differences (-old +new):")
             for field in changed:
                 say(f"  - {field}: {old.get(field)}\n  + {field}: {new.get(field)}")
         if dry_run:
-            return
+            raise typer.Exit(1)
         confirm(f"Really edit Consumer {stream} > {name}?", force)
         if after.deliver_subject:
             info = (await js.update_push_consumer(stream, after)).cached_info
@@ -138,7 +161,10 @@ async def ls(
 
 
 @command(app, "report")
-async def report(stream: StreamName = "") -> None:
+async def report(
+    stream: StreamName = "",
+    raw: Annotated[bool, typer.Option("--raw", "-r", help="Numbers without commas")] = False,
+) -> None:
     """Compare a stream's consumers."""
     async with jetstream() as js:
         stream = await choose_stream(js, stream)
@@ -148,7 +174,7 @@ async def report(stream: StreamName = "") -> None:
     if wants_json():
         print_json(infos)
     elif infos:
-        report_consumers(found, infos, letters)
+        report_consumers(found, infos, letters, raw)
     else:
         say("No Consumers defined")
 
@@ -164,39 +190,58 @@ async def _letters(js: JetStream, info: ConsumerInfo) -> str:
 
 @command(app, "find")
 async def find(
-    stream: StreamName,
+    stream: StreamName = "",
     pull: Annotated[bool, typer.Option("--pull", help="Pull consumers")] = False,
     push: Annotated[bool, typer.Option("--push", help="Push consumers")] = False,
     bound: Annotated[bool, typer.Option("--bound", help="Somebody listens or waits")] = False,
-    ack_pending: Annotated[int, typer.Option("--ack-pending", help="At least so many out")] = 0,
-    pending: Annotated[int, typer.Option("--pending", help="At least so many unprocessed")] = 0,
+    waiting: Annotated[int, typer.Option("--waiting", help="Fewer pull requests wait")] = 0,
+    ack_pending: Annotated[int, typer.Option("--ack-pending", help="Fewer are out for ack")] = 0,
+    pending: Annotated[int, typer.Option("--pending", help="Fewer are unprocessed")] = 0,
     idle: Annotated[str, typer.Option("--idle", help="Nothing delivered for so long")] = "",
+    created: Annotated[str, typer.Option("--created", help="Older than this")] = "",
+    replicas: Annotated[int, typer.Option("--replicas", help="With so many copies or fewer")] = 0,
+    leader: Annotated[str, typer.Option("--leader", help="Led by this server")] = "",
+    pinned: Annotated[bool, typer.Option("--pinned", help="Each group is pinned")] = False,
+    api_level: Annotated[
+        int, typer.Option("--api-level", help="That need this level of the API or more")
+    ] = 0,
     invert: Annotated[bool, typer.Option("--invert", help="Those that do not match")] = False,
 ) -> None:
-    """Find consumers by their state."""
-    idle_s = duration(idle)
+    """Find consumers by their state; bounds are those of the nats tool: fewer than."""
+    idle_s, created_s = duration(idle), duration(created)
 
     def is_wanted(one: ConsumerInfo) -> bool:
         last = one.delivered.last_active or one.created
-        since = (datetime.now(UTC) - last).total_seconds() if last else float("inf")
+        groups = one.priority_groups
         is_push = bool(one.config.deliver_subject)
         checks = [
             not pull or not is_push,
             not push or is_push,
             not bound or one.push_bound or one.num_waiting > 0,
-            one.num_ack_pending >= ack_pending,
-            one.num_pending >= pending,
-            not idle or since > idle_s,
+            not waiting or one.num_waiting < waiting,
+            not ack_pending or one.num_ack_pending < ack_pending,
+            not pending or one.num_pending < pending,
+            not idle or _age(last) > idle_s,
+            not created or _age(one.created) > created_s,
+            not replicas or max(one.config.num_replicas, 1) <= replicas,
+            not leader or (one.cluster is not None and one.cluster.leader == leader),
+            not pinned or (bool(groups) and all(group.pinned_client_id for group in groups)),
+            level_of(one.config.metadata) >= api_level,
         ]
         return all(checks)
 
     async with jetstream() as js:
+        stream = await choose_stream(js, stream)
         found = [one async for one in js.consumers(stream) if is_wanted(one) != invert]
     found.sort(key=lambda one: one.name)
     if wants_json():
         print_json([one.name for one in found])
     else:
         say("\n".join(one.name for one in found) or "No Consumers found")
+
+
+def _age(when: datetime | None) -> float:
+    return (datetime.now(UTC) - when).total_seconds() if when else float("inf")
 
 
 @command(app, "rm")
@@ -218,6 +263,7 @@ async def copy(
     stream: StreamName,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The consumer to copy")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The new consumer")],
+    ephemeral: Ephemeral = False,
     given: dict[str, Any],
 ) -> None:
     """Create a consumer with another one's configuration; it begins at the start of its own."""
@@ -228,7 +274,10 @@ async def copy(
             raise ConfigError(
                 f"consumer copy: both would deliver to {before.deliver_subject}; give --target"
             )
-        name = {"name": target, "durable_name": target if before.durable_name else ""}
+        name = {
+            "name": target,
+            "durable_name": target if before.durable_name and not ephemeral else "",
+        }
         made = before.replace(**name, **fields)
         if made.deliver_subject:
             info = (await js.create_push_consumer(stream, made)).cached_info
@@ -260,8 +309,8 @@ async def state(stream: StreamName = "", name: Name = "", no_select: NoSelect = 
 
 @command(app, "reset")
 async def reset(
-    stream: StreamName,
-    name: Name,
+    stream: StreamName = "",
+    name: Name = "",
     sequence: Annotated[
         int,
         typer.Argument(metavar="SEQUENCE", help="Of the stream; 0: after the last ack"),
@@ -274,6 +323,7 @@ async def reset(
     """Have a consumer deliver again from a sequence on (nats-server 2.14)."""
     sequence = sequence or sequence_option
     async with jetstream() as js:
+        stream, name = await choose_consumer(js, stream, name)
         if not force:
             await js.consumer_info(stream, name)
             where = f"to sequence {sequence}" if sequence else "to its last acknowledged message"
@@ -284,14 +334,15 @@ async def reset(
 
 @command(app, "pause")
 async def pause(
-    stream: StreamName,
-    name: Name,
-    until: Annotated[str, typer.Argument(metavar="UNTIL", help="A time, or how long: 1h")],
+    stream: StreamName = "",
+    name: Name = "",
+    until: Annotated[str, typer.Argument(metavar="UNTIL", help="A time, or how long: 1h")] = "",
     force: Force = False,
 ) -> None:
     """Deliver nothing for a while."""
-    when = later(until)
     async with jetstream() as js:
+        stream, name = await choose_consumer(js, stream, name)
+        when = later(require("Paused until, or for how long", until, "UNTIL"))
         if not force:
             await js.consumer_info(stream, name)
             confirm(f"Really pause Consumer {stream} > {name} until {show_time(when)}?", force)
@@ -304,9 +355,10 @@ async def pause(
 
 
 @command(app, "resume")
-async def resume(stream: StreamName, name: Name, force: Force = False) -> None:
+async def resume(stream: StreamName = "", name: Name = "", force: Force = False) -> None:
     """Deliver again."""
     async with jetstream() as js:
+        stream, name = await choose_consumer(js, stream, name)
         if not force:
             await js.consumer_info(stream, name)
             confirm(f"Really resume Consumer {stream} > {name}?", force)
@@ -316,13 +368,15 @@ async def resume(stream: StreamName, name: Name, force: Force = False) -> None:
 
 @command(app, "unpin")
 async def unpin(
-    stream: StreamName,
-    name: Name,
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group")],
+    stream: StreamName = "",
+    name: Name = "",
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group")] = "",
     force: Force = False,
 ) -> None:
     """Let another client of a group take over."""
     async with jetstream() as js:
+        stream, name = await choose_consumer(js, stream, name)
+        group = require("Group", group, "GROUP")
         if not force:
             await js.consumer_info(stream, name)
             confirm(f"Really unpin client from group {stream} > {name} > {group}?", force)

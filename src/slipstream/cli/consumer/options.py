@@ -8,7 +8,7 @@ from slipstream.cli.config_options import ConfigOption, pairs_of, words_of
 from slipstream.cli.prompts import ask
 from slipstream.cli.values import duration, later, moment, one_of
 from slipstream.client.jetstream import ConsumerConfig
-from slipstream.model.policies import REPLAY_POLICIES
+from slipstream.model.policies import ACK_POLICIES, REPLAY_POLICIES
 
 CONSUMER_OPTIONS = (
     ConfigOption("--description", "description", str, "What it is for"),
@@ -17,8 +17,8 @@ CONSUMER_OPTIONS = (
     ConfigOption("--deliver-group", "deliver_group", str, "Queue group of those who listen there"),
     ConfigOption("--deliver", "deliver", str,
                  "Where to begin: all, new, last, subject (last of each), a sequence, 1h, a time"),
-    ConfigOption("--ack", "ack_policy", str, "explicit, all or none",
-                 one_of("explicit", "all", "none")),
+    ConfigOption("--ack", "ack_policy", str, "explicit, all, none or flow_control",
+                 one_of(*ACK_POLICIES)),
     ConfigOption("--filter", "filters", list[str], "Only these subjects"),
     ConfigOption("--replay", "replay_policy", str, "instant or original",
                  one_of(*REPLAY_POLICIES)),
@@ -31,7 +31,8 @@ CONSUMER_OPTIONS = (
     ConfigOption("--backoff-steps", "backoff_steps", int, "Linear: how many waits (10)"),
     ConfigOption("--backoff-min", "backoff_min", str, "Linear: the shortest (1m)", duration),
     ConfigOption("--backoff-max", "backoff_max", str, "Linear: the longest (20m)", duration),
-    ConfigOption("--max-pending", "max_ack_pending", int, "Messages out for ack at most"),
+    ConfigOption("--max-pending --max-outstanding", "max_ack_pending", int,
+                 "Messages out for ack at most"),
     ConfigOption("--max-waiting", "max_waiting", int, "Pull requests waiting at most"),
     ConfigOption("--max-pull-batch", "max_batch", int, "Messages in a pull at most"),
     ConfigOption("--max-pull-bytes", "max_bytes", int, "Bytes in a pull at most"),

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from slipstream.cli.choose import choose_consumer
+from slipstream.cli.global_options import UsageError
 from slipstream.cli.message.text import json_field, say_bytes, show_headers
 from slipstream.cli.output import note, print_json, say
 from slipstream.cli.prompts import Pager
@@ -112,7 +113,9 @@ async def sub(
     ack: Ack = True,
     raw: Raw = False,
     count: Annotated[int, typer.Option("--count", help="Stop after so many; 0: never")] = 0,
-    deliver_group: Annotated[str, typer.Option("--queue", help="Deliver group")] = "",
+    deliver_group: Annotated[
+        str, typer.Option("--deliver-group", "--queue", help="The consumer's deliver group")
+    ] = "",
     page: PageSize = 0,
 ) -> None:
     """Show and acknowledge messages as they come, until Ctrl-C."""
@@ -120,6 +123,11 @@ async def sub(
     async with jetstream() as js:
         stream, name = await choose_consumer(js, stream, name)
         info = await js.consumer_info(stream, name)
+        if deliver_group not in ("", info.config.deliver_group):
+            raise UsageError(
+                f"consumer sub: {stream} > {name} delivers to "
+                f'the group "{info.config.deliver_group}"' + f', not to "{deliver_group}"'
+            )
         async with aclosing(_messages(js, info)) as messages:
             async for message in messages:
                 _show(message, raw)

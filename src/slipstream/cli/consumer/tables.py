@@ -153,10 +153,13 @@ def list_consumers(stream: str, infos: Sequence[ConsumerInfo]) -> None:
 
 
 def report_consumers(
-    stream: StreamInfo, infos: Sequence[ConsumerInfo], letters: Mapping[str, str]
+    stream: StreamInfo,
+    infos: Sequence[ConsumerInfo],
+    letters: Mapping[str, str],
+    raw: bool = False,
 ) -> None:
     """The table of `consumer report`; `letters` says of the dead letters of those that may have
-    any."""
+    any. `raw` numbers have no commas."""
     columns = [
         "Consumer",
         "Mode",
@@ -187,6 +190,6 @@ def report_consumers(
         ]
         if letters:
             row.insert(-1, letters.get(info.name, ""))
-        rows.append(row)
+        rows.append([*row[:1], *(cell.replace(",", "") for cell in row[1:])] if raw else row)
     title = f"Consumer report for {stream.name} with {len(infos):,} consumers"
     table(title, columns, rows)

@@ -1,0 +1,233 @@
+"""Flags and arguments of the `nats` tool, command by command: what they do here."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+
+def _config(cli: Cli, *words: str) -> Any:
+    """The configuration in an info."""
+    return json.loads(cli(*words, "--json").out)["config"]
+
+
+def _new(cli: Cli, name: str, *more: str) -> None:
+    """A stream in memory that stores `<name>.>`."""
+    subjects = f"{name.lower()}.>"
+    cli("stream", "add", name, "--subjects", subjects, "--storage", "memory", "--defaults", *more)
+
+
+def _editor(cli: Cli, directory: Path, change: str) -> None:
+    """Let `change`, an expression of `sed`, be what the person does in the editor."""
+    editor = directory / "editor"
+    editor.write_text(f"#!/bin/sh\nexec sed -i '{change}' \"$1\"\n")
+    editor.chmod(0o755)
+    cli.env["EDITOR"] = str(editor)
+    cli.env.pop("VISUAL", None)
+
+
+# -- the connection --------------------------------------------------------------------------------
+
+
+def test_requests_and_answers_are_traced(cli: Cli) -> None:
+    traced = cli("account", "info", "--trace").err
+    assert ">>> $JS.API.INFO" in traced
+    assert '<<< {"type":"io.nats.jetstream.api.v1.account_info_response"' in traced
+    assert ">>>" not in cli("account", "info").err
+
+
+def test_a_domain_a_token_and_no_are_understood(offline: Cli) -> None:
+    words = ("--token", "secret", "--domain", "hub", "--tls-first", "--js-event-prefix", "far")
+    offline("context", "add", "far", *words)
+    saved = json.loads((offline.home / "nats" / "context" / "far.json").read_text())
+    assert (saved["token"], saved["jetstream_domain"], saved["tls_first"]) == (
+        "secret",
+        "hub",
+        True,
+    )
+    assert saved["jetstream_event_prefix"] == "far"
+    offline("context", "add", "far", "--no-tlsfirst")
+    saved = json.loads((offline.home / "nats" / "context" / "far.json").read_text())
+    assert saved["tls_first"] is False
+
+
+def test_a_proxy_that_the_environment_asks_for_is_not_passed_by_in_silence(offline: Cli) -> None:
+    offline.env["NATS_SOCKS_PROXY"] = "socks5://proxy:1080"
+    assert "there is no SOCKS5" in offline("stream", "ls", status=2).err
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        (["--allow-fast"], "allow_batched", True),
+        (["--persist-mode", "async"], "persist_mode", "async"),
+        (["--retention", "workq"], "retention", "workqueue"),
+        (["--no-allow-direct"], "allow_direct", False),
+        (["--no-ack"], "no_ack", True),
+    ],
+)
+def test_an_option_sets_a_field_of_the_stream(
+    cli: Cli, tmp_path: Path, words: list[str], field: str, value: object
+) -> None:
+    file = tmp_path / "made.json"
+    _new(cli, "WRITTEN", *words, "--output", str(file))
+    assert json.loads(file.read_text())[field] == value
+    assert "WRITTEN" not in cli("stream", "ls", "--names").out
+
+
+def test_a_configuration_that_was_saved_makes_a_stream(cli: Cli, tmp_path: Path) -> None:
+    file = str(tmp_path / "made.json")
+    _new(cli, "SAVED", "--max-age", "1h", "--output", file)
+    cli("stream", "add", "--config", file)
+    assert _config(cli, "stream", "info", "SAVED")["max_age"] == 3_600_000_000_000
+
+
+def test_an_edit_that_changes_nothing_succeeds_and_a_dry_run_says_whether_it_would(
+    cli: Cli,
+) -> None:
+    _new(cli, "DRY")
+    assert "No difference" in cli("stream", "edit", "DRY", "--force").out
+    would = cli("stream", "edit", "DRY", "--max-msgs", "5", "--dry-run", status=1)
+    assert "max_msgs" in would.out
+    assert _config(cli, "stream", "info", "DRY")["max_msgs"] == -1
+    cli("consumer", "add", "DRY", "c", "--pull", "--defaults")
+    assert "No difference" in cli("consumer", "edit", "DRY", "c", "--force").out
+    cli("consumer", "edit", "DRY", "c", "--max-deliver", "5", "--dry-run", status=1)
+
+
+def test_a_stream_loses_what_an_edit_takes_away(cli: Cli) -> None:
+    again = ("--republish-source", ">", "--republish-destination", "again.>")
+    _new(cli, "LESS", *again, "--tags", "x,y", "--validate")
+    _new(cli, "LESS", *again)
+    assert _config(cli, "stream", "info", "LESS")["republish"]["dest"] == "again.>"
+    cli("stream", "edit", "LESS", "--no-republish", "--force")
+    assert "republish" not in _config(cli, "stream", "info", "LESS")
+
+
+def test_a_configuration_is_changed_in_an_editor(cli: Cli, tmp_path: Path) -> None:
+    _new(cli, "TYPED")
+    _editor(cli, tmp_path, 's/"max_msgs": -1/"max_msgs": 7/')
+    cli("stream", "edit", "TYPED", "-i", "--force")
+    assert _config(cli, "stream", "info", "TYPED")["max_msgs"] == 7
+    cli("consumer", "add", "TYPED", "c", "--pull", "--defaults", "--max-deliver", "3")
+    _editor(cli, tmp_path, 's/"max_deliver": 3/"max_deliver": 4/')
+    cli("consumer", "edit", "TYPED", "c", "-i", "--force")
+    assert _config(cli, "consumer", "info", "TYPED", "c")["max_deliver"] == 4
+    cli.env["EDITOR"] = "false"
+    assert "has failed" in cli("stream", "edit", "TYPED", "-i", "--force", status=1).err
+
+
+def test_streams_are_found_by_what_they_copy_and_need(cli: Cli, tmp_path: Path) -> None:
+    _new(cli, "ORIGIN", "--allow-msg-ttl")
+    cli("stream", "add", "COPY", "--mirror", "ORIGIN", "--storage", "memory", "--defaults")
+    cli("stream", "add", "MERGED", "--source", "ORIGIN", "--storage", "memory", "--defaults",
+        "--subjects", "merged")  # fmt: skip
+    found = ("stream", "find", "--names")
+    assert cli(*found, "--mirrored").out.split() == ["COPY"]
+    assert cli(*found, "--sourced").out.split() == ["MERGED"]
+    assert "ORIGIN" in cli(*found, "--api-level", "1").out.split()
+    assert "COPY" not in cli(*found, "--api-level", "1").out.split()
+    assert "COPY" in cli(*found, "--replicas", "1").out.split()
+    assert "COPY" not in cli(*found, "--leader", "nobody").out.split()
+    file = tmp_path / "graph.dot"
+    cli("stream", "report", "--dot", str(file))
+    assert '"ORIGIN" -> "COPY" [label="mirror"];' in file.read_text()
+    assert '"ORIGIN" -> "MERGED" [label="source"];' in file.read_text()
+    for name in ("COPY", "MERGED", "ORIGIN"):
+        cli("stream", "rm", name, "--force")
+
+
+def test_a_message_is_asked_for_on_a_terminal_only(cli: Cli) -> None:
+    _new(cli, "ONE")
+    cli("pub", "one.a", "hello", "--jetstream")
+    assert "hello" in cli.on_terminal("stream", "get", "ONE", answers="1\n").out
+    assert "SEQUENCE" in cli("stream", "get", "ONE", status=2).err
+    assert "SEQUENCE" in cli("stream", "rmm", "ONE", status=2).err
+    assert "STREAM is missing" in cli("stream", "get", status=2).err
+
+
+def test_a_stream_comes_back_with_another_configuration(cli: Cli, tmp_path: Path) -> None:
+    cli("stream", "add", "BACK", "--subjects", "back", "--defaults")
+    cli("stream", "backup", "BACK", str(tmp_path / "backup"), "--no-progress")
+    config = _config(cli, "stream", "info", "BACK") | {"description": "from a file"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    cli("stream", "rm", "BACK", "--no-force", "-f")
+    cli("stream", "restore", str(tmp_path / "backup"), "--config", str(tmp_path / "config.json"))
+    assert _config(cli, "stream", "info", "BACK")["description"] == "from a file"
+
+
+# -- consumers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        (["--max-outstanding", "7"], "max_ack_pending", 7),
+        (["--sample", "50"], "sample_freq", "50"),
+        (["--pinned-groups", "g", "--pinned-ttl", "1m"], "priority_policy", "pinned_client"),
+        (["--headers-only"], "headers_only", True),
+    ],
+)
+def test_an_option_sets_a_field_of_the_consumer(
+    cli: Cli, words: list[str], field: str, value: object
+) -> None:
+    made = cli("consumer", "add", "S", "c", "--pull", "--defaults", "--validate", *words)
+    assert json.loads(made.out)[field] == value
+
+
+def test_a_consumer_is_saved_made_and_changed_by_files(cli: Cli, tmp_path: Path) -> None:
+    _new(cli, "FILED")
+    file = str(tmp_path / "consumer.json")
+    cli("consumer", "add", "FILED", "c", "--pull", "--max-deliver", "3", "--defaults",
+        "--output", file)  # fmt: skip
+    cli("consumer", "add", "FILED", "--config", file)
+    assert _config(cli, "consumer", "info", "FILED", "c")["max_deliver"] == 3
+    cli("consumer", "edit", "FILED", "c", "--config", file, "--description", "filed", "-f")
+    assert _config(cli, "consumer", "info", "FILED", "c")["description"] == "filed"
+    cli("consumer", "copy", "FILED", "c", "short", "--ephemeral")
+    assert _config(cli, "consumer", "info", "FILED", "short")["durable_name"] == ""
+
+
+def test_consumers_are_found_by_bounds_that_they_are_below(cli: Cli) -> None:
+    _new(cli, "FOUND")
+    for name in ("idle", "busy"):
+        cli("consumer", "add", "FOUND", name, "--pull", "--defaults")
+    cli("pub", "found.a", "x", "--count", "3", "--jetstream")
+    cli("consumer", "next", "FOUND", "busy", "--count", "2", "--no-ack")
+    find = ("consumer", "find", "FOUND")
+    assert cli(*find, "--ack-pending", "1").out.split() == ["idle"]
+    assert cli(*find, "--pending", "2").out.split() == ["busy"]
+    assert cli(*find, "--pending", "2", "--invert").out.split() == ["idle"]
+    assert cli(*find, "--waiting", "1").out.split() == ["busy", "idle"]
+    assert cli(*find, "--created", "1h", "--json").out.strip() == "[]"
+    assert cli(*find, "--replicas", "1").out.split() == ["busy", "idle"]
+    assert cli(*find, "--pinned").out.strip() == "No Consumers found"
+    report = cli("consumer", "report", "FOUND", "--raw").out
+    assert "│ busy" in report
+
+
+def test_consumers_are_picked_where_the_line_does_not_name_them(cli: Cli) -> None:
+    _new(cli, "PICKED")
+    cli("consumer", "add", "PICKED", "c", "--pull", "--defaults")
+    assert "CONSUMER is missing" in cli("consumer", "pause", "PICKED", status=2).err
+    assert "UNTIL" in cli("consumer", "pause", "PICKED", "c", status=2).err
+    paused = cli.on_terminal("consumer", "pause", "PICKED", "--force", answers="c\n1h\n")
+    assert "Paused PICKED > c" in paused.out
+    resumed = cli.on_terminal("consumer", "resume", "PICKED", "-f", answers="1\n")
+    assert "PICKED > c was resumed" in resumed.out
+
+
+def test_a_deliver_group_has_to_be_the_consumers_own(cli: Cli) -> None:
+    _new(cli, "GROUP")
+    cli("consumer", "add", "GROUP", "c", "--target", "to.group", "--deliver-group", "g",
+        "--ack", "none", "--defaults")  # fmt: skip
+    cli("pub", "group.a", "for one", "--jetstream")
+    sub = ("consumer", "sub", "GROUP", "c", "--deliver-group")
+    assert 'the group "g", not to "other"' in cli(*sub, "other", status=2).err
+    assert cli(*sub, "g", "--count", "1", "--raw").out == "for one\n"
