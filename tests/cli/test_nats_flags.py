@@ -231,3 +231,66 @@ def test_a_deliver_group_has_to_be_the_consumers_own(cli: Cli) -> None:
     sub = ("consumer", "sub", "GROUP", "c", "--deliver-group")
     assert 'the group "g", not to "other"' in cli(*sub, "other", status=2).err
     assert cli(*sub, "g", "--count", "1", "--raw").out == "for one\n"
+
+
+# -- buckets and stores ----------------------------------------------------------------------------
+
+
+def test_a_bucket_is_made_and_changed_with_all_that_it_may_have(cli: Cli) -> None:
+    cli("kv", "add", "FULL", "--storage", "m", "--metadata", "team=a", "--marker-ttl", "1m",
+        "--republish-source", ">", "--republish-destination", "kv.>",
+        "--republish-headers")  # fmt: skip
+    config = _config(cli, "kv", "info", "FULL")
+    assert (config["storage"], config["metadata"]["team"]) == ("memory", "a")
+    assert config["republish"] == {"src": ">", "dest": "kv.>", "headers_only": True}
+    cli("kv", "edit", "FULL", "--metadata", "team=b", "--marker-ttl", "2m", "--history", "3")
+    config = _config(cli, "kv", "info", "FULL")
+    assert (config["metadata"]["team"], config["max_msgs_per_subject"]) == ("b", 3)
+    assert config["subject_delete_marker_ttl"] == 120_000_000_000
+    assert "BUCKET is missing" in cli("kv", "info", status=2).err
+
+
+def test_a_bucket_copies_others(cli: Cli) -> None:
+    cli("kv", "add", "FIRST", "--storage", "memory")
+    cli("kv", "put", "FIRST", "k", "v")
+    cli("kv", "add", "SECOND", "--storage", "memory", "--mirror", "FIRST")
+    cli("kv", "add", "THIRD", "--storage", "memory", "--source", "FIRST")
+    assert _config(cli, "kv", "info", "SECOND")["mirror"]["name"] == "KV_FIRST"
+    cli("kv", "watch", "THIRD", "k", "--count", "1")
+    assert cli("kv", "get", "THIRD", "k", "--raw").out == "v\n"
+
+
+def test_keys_are_removed_by_rm_and_watched_without_deletes(cli: Cli) -> None:
+    cli("kv", "add", "WATCHED", "--storage", "memory", "--history", "5", "--marker-ttl", "1m")
+    for key, value in (("a", "1"), ("b", "2"), ("c", "3")):
+        cli("kv", "put", "WATCHED", key, value)
+    cli("kv", "rm", "WATCHED", "a", "--force")
+    cli("kv", "purge", "WATCHED", "b", "--force", "--ttl", "1m")
+    assert cli("kv", "ls", "WATCHED").out.split() == ["c"]
+    watch = ("kv", "watch", "WATCHED", "--history", "--json")
+    shown = _objects(cli(*watch, "--no-deletes", "--count", "2").out)
+    assert [(one["key"], one["operation"]) for one in shown] == [("a", "PUT"), ("c", "PUT")]
+    assert _objects(cli(*watch, "--count", "3").out)[2]["operation"] == "DELETE"
+    later = _objects(cli("kv", "watch", "WATCHED", "--revision", "4", "--count", "2", "--json").out)
+    assert [one["revision"] for one in later] == [4, 5]
+
+
+def _objects(text: str) -> list[Any]:
+    """JSON objects, one after the other."""
+    found, at, decoder = [], 0, json.JSONDecoder()
+    while at < len(text.rstrip()):
+        one, at = decoder.raw_decode(text, at)
+        found.append(one)
+        at += 1
+    return found
+
+
+def test_a_store_is_changed_and_filled_from_standard_input(cli: Cli) -> None:
+    cli("object", "add", "STORE", "--storage", "m")
+    cli("object", "edit", "STORE", "--description", "changed", "--metadata", "a=b", "--ttl", "1h")
+    config = _config(cli, "object", "info", "STORE")
+    assert (config["description"], config["metadata"]["a"]) == ("changed", "b")
+    assert config["max_age"] == 3_600_000_000_000
+    cli("object", "put", "STORE", "--name", "piped", stdin="from a pipe")
+    assert cli("object", "get", "STORE", "piped", "--output", "-").out == "from a pipe"
+    assert "nothing of STORE" in cli("object", "edit", "STORE", status=2).err

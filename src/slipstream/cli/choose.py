@@ -1,4 +1,4 @@
-"""Which stream or consumer is meant, where the line does not say: a terminal is asked."""
+"""Which stream, consumer or bucket is meant, where the line does not say: a terminal is asked."""
 
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.prompts import may_ask, pick
@@ -35,3 +35,27 @@ async def choose_consumer(
             f"stream {stream} has no consumers; `slipstream consumer add {stream}` makes one"
         )
     return stream, pick(f"Select a Consumer of {stream}", found)
+
+
+async def choose_bucket(js: JetStream, name: str) -> str:
+    """`name`, or the bucket that is picked on the terminal. Raises `UsageError` without one."""
+    if name:
+        return name
+    if not may_ask():
+        raise UsageError("BUCKET is missing: `slipstream kv ls` lists the buckets")
+    found = sorted([one async for one in js.key_value_names()])
+    if not found:
+        raise ConfigError("there are no buckets; `slipstream kv add` makes one")
+    return pick("Select a Bucket", found)
+
+
+async def choose_store(js: JetStream, name: str) -> str:
+    """`name`, or the store that is picked on the terminal. Raises `UsageError` without one."""
+    if name:
+        return name
+    if not may_ask():
+        raise UsageError("BUCKET is missing: `slipstream object ls` lists the stores")
+    found = sorted([one async for one in js.object_store_names()])
+    if not found:
+        raise ConfigError("there are no stores; `slipstream object add` makes one")
+    return pick("Select a Bucket", found)

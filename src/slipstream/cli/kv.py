@@ -5,15 +5,28 @@ from typing import Annotated, Any
 
 import typer
 
+from slipstream.cli.choose import choose_bucket
+from slipstream.cli.config_options import pairs_of, words_of
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.message.text import json_field, say_bytes
 from slipstream.cli.output import done, note, print_json, properties, say, table
-from slipstream.cli.prompts import Force, confirm, read_stdin
+from slipstream.cli.prompts import Force, confirm, may_ask, read_stdin
 from slipstream.cli.session import command, jetstream, new_app, wants_json
-from slipstream.cli.values import duration, show_duration, show_size, show_stamp, show_time, size
+from slipstream.cli.values import (
+    duration,
+    one_of,
+    show_duration,
+    show_size,
+    show_stamp,
+    show_time,
+    size,
+)
 from slipstream.client.jetstream.context import JetStream
 from slipstream.client.kv import KeyValueConfig, KeyValueEntry, KeyValueStatus
+from slipstream.client.kv.config import stream_config
 from slipstream.client.kv.errors import KeyDeletedError
+from slipstream.model.configurations import ExternalStream, Placement, Republish, StreamSource
+from slipstream.model.policies import STORAGES
 
 app = new_app("Key-value buckets.")
 
@@ -23,6 +36,23 @@ Value = Annotated[
     str | None, typer.Argument(metavar="VALUE", help="The value; from stdin if there is none")
 ]
 Revision = Annotated[int, typer.Argument(metavar="REVISION", help="The latest of the key")]
+
+
+Tags = Annotated[
+    list[str] | None, typer.Option("--tags", "--tag", help="Only on servers with this tag")
+]
+Cluster = Annotated[str, typer.Option("--cluster", help="Cluster to live in")]
+Metadata = Annotated[list[str] | None, typer.Option("--metadata", help="key=value, more than once")]
+RepublishSource = Annotated[
+    str, typer.Option("--republish-source", help="Subjects to publish again")
+]
+RepublishDestination = Annotated[str, typer.Option("--republish-destination", help="Where to")]
+RepublishHeaders = Annotated[bool, typer.Option("--republish-headers", help="Without the values")]
+Sources = Annotated[list[str] | None, typer.Option("--source", help="Copy from this bucket too")]
+StorageName = Annotated[
+    Any, typer.Option("--storage", help="file or memory", metavar="TEXT",
+                      parser=one_of(*STORAGES, f="file", m="memory"))
+]  # fmt: skip
 
 
 def _value_of(value: str | None) -> bytes:
@@ -64,12 +94,23 @@ async def add(
     history: Annotated[int, typer.Option("--history", help="Values kept of each key")] = 1,
     ttl: Annotated[str, typer.Option("--ttl", help="How long values live")] = "",
     marker_ttl: Annotated[str, typer.Option("--marker-ttl", help="TTL of delete markers")] = "",
-    storage: Annotated[str, typer.Option("--storage", help="file or memory")] = "file",
+    storage: StorageName = "file",
     replicas: Annotated[int, typer.Option("--replicas", help="Copies in a cluster")] = 1,
     max_value_size: Annotated[str, typer.Option("--max-value-size", help="Like 1MB")] = "-1",
     max_bucket_size: Annotated[str, typer.Option("--max-bucket-size", help="Like 1GB")] = "-1",
     description: Annotated[str, typer.Option("--description", help="What it is for")] = "",
     compress: Annotated[bool, typer.Option("--compress/--no-compress", help="On disk")] = False,
+    tags: Tags = None,
+    cluster: Cluster = "",
+    metadata: Metadata = None,
+    republish_source: RepublishSource = "",
+    republish_destination: RepublishDestination = "",
+    republish_headers: RepublishHeaders = False,
+    mirror: Annotated[str, typer.Option("--mirror", help="Be a copy of this bucket")] = "",
+    mirror_domain: Annotated[
+        str, typer.Option("--mirror-domain", help="The JetStream domain which has that")
+    ] = "",
+    sources: Sources = None,
 ) -> None:
     """Create a bucket."""
     config = KeyValueConfig(
@@ -80,13 +121,34 @@ async def add(
         limit_marker_ttl=duration(marker_ttl),
         max_value_size=size(max_value_size),
         max_bytes=size(max_bucket_size),
-        storage=storage,  # type: ignore[arg-type]
+        storage=storage,
         num_replicas=replicas,
         compression=compress,
+        placement=_placement(cluster, tags),
+        metadata=pairs_of(metadata or []),
+        republish=_republish(republish_source, republish_destination, republish_headers),
+        mirror=_origin(mirror, mirror_domain) if mirror else None,
+        sources=[_origin(name) for name in words_of(sources or [])],
     )
     async with jetstream() as js:
         made = await js.create_key_value(config)
         _show_status(await made.status(), f"Information for Key-Value Store Bucket {bucket}")
+
+
+def _placement(cluster: str, tags: list[str] | None) -> Placement | None:
+    found = words_of(tags or [])
+    return Placement(cluster=cluster, tags=found) if cluster or found else None
+
+
+def _republish(source: str, destination: str, headers: bool) -> Republish | None:
+    if not destination:
+        return None
+    return Republish(src=source, dest=destination, headers_only=headers)
+
+
+def _origin(bucket: str, domain: str = "") -> StreamSource:
+    external = ExternalStream(api=f"$JS.{domain}.API") if domain else None
+    return StreamSource(name=bucket, external=external)
 
 
 @command(app, "edit")
@@ -99,6 +161,19 @@ async def edit(
     max_bucket_size: Annotated[str | None, typer.Option("--max-bucket-size", help="1GB")] = None,
     description: Annotated[str | None, typer.Option("--description", help="For what")] = None,
     compress: Annotated[bool | None, typer.Option("--compress/--no-compress")] = None,
+    marker_ttl: Annotated[
+        str | None, typer.Option("--marker-ttl", help="TTL of delete markers")
+    ] = None,
+    tags: Tags = None,
+    cluster: Cluster = "",
+    metadata: Metadata = None,
+    republish_source: RepublishSource = "",
+    republish_destination: RepublishDestination = "",
+    republish_headers: RepublishHeaders = False,
+    no_mirror: Annotated[
+        bool, typer.Option("--no-mirror", help="Be a bucket of its own from now on")
+    ] = False,
+    sources: Sources = None,
     force: Force = False,
 ) -> None:
     """Change a bucket; what is not said stays."""
@@ -111,13 +186,27 @@ async def edit(
         "max_bytes": size(max_bucket_size) if max_bucket_size is not None else None,
         "description": description,
         "compression": None if compress is None else "s2" if compress else "none",
+        "placement": _placement(cluster, tags),
+        "republish": _republish(republish_source, republish_destination, republish_headers),
+        "metadata": pairs_of(metadata) if metadata else None,
     }
     fields = {name: value for name, value in said.items() if value is not None}
+    if marker_ttl is not None:
+        fields["subject_delete_marker_ttl"] = duration(marker_ttl)
+        fields["allow_msg_ttl"] = True
+    made = stream_config(
+        KeyValueConfig(bucket=bucket, sources=[_origin(one) for one in words_of(sources or [])])
+    )
+    if sources:
+        fields["sources"] = made.sources
+    if no_mirror:
+        fields |= {"mirror": None, "mirror_direct": False, "subjects": made.subjects}
     if not fields:
         raise UsageError(f"kv edit: nothing of {bucket} would change; give an option")
     async with jetstream() as js:
         kv = await js.key_value(bucket)
-        confirm(f"Really edit bucket {bucket}?", force)
+        if may_ask():  # without a terminal it is done at once, as the nats tool does it
+            confirm(f"Really edit bucket {bucket}?", force)
         stream = await js.stream(kv.stream_name)
         window_ns = stream.config.to_wire().get("duplicate_window", 0)
         if age and window_ns > age * 1e9:  # it may not be longer than values live
@@ -204,6 +293,10 @@ async def delete(
     force: Force = False,
 ) -> None:
     """Delete a key (its history stays), or a whole bucket."""
+    await _delete(bucket, key, force)
+
+
+async def _delete(bucket: str, key: str, force: bool) -> None:
     async with jetstream() as js:
         if not key:
             await _remove_bucket(js, bucket, force)
@@ -225,7 +318,12 @@ async def _remove_bucket(js: JetStream, bucket: str, force: bool) -> None:
 
 
 @command(app, "purge")
-async def purge(bucket: Bucket, key: Key, force: Force = False) -> None:
+async def purge(
+    bucket: Bucket,
+    key: Key,
+    force: Force = False,
+    ttl: Annotated[str, typer.Option("--ttl", help="How long the marker stays")] = "",
+) -> None:
     """Delete a key with its history."""
     async with jetstream() as js:
         kv = await js.key_value(bucket)
@@ -233,15 +331,18 @@ async def purge(bucket: Bucket, key: Key, force: Force = False) -> None:
             with suppress(KeyDeletedError):  # its history may still be purged
                 await kv.get(key)
             confirm(f"Purge key {bucket} > {key}?", force)
-        await kv.purge(key)
+        await kv.purge(key, ttl=duration(ttl) or None)
     done("", success=True)
 
 
 @command(app, "rm")
-async def rm(bucket: Bucket, force: Force = False) -> None:
-    """Remove a bucket with all its keys."""
-    async with jetstream() as js:
-        await _remove_bucket(js, bucket, force)
+async def rm(
+    bucket: Bucket,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Without one, the bucket")] = "",
+    force: Force = False,
+) -> None:
+    """Remove a bucket with all its keys, or a key as `del` does."""
+    await _delete(bucket, key, force)
 
 
 @command(app, "revert")
@@ -296,14 +397,26 @@ async def watch(
     bucket: Bucket,
     key: Annotated[str, typer.Argument(metavar="KEYS", help="A key or a pattern")] = ">",
     all_history: Annotated[bool, typer.Option("--history", help="With what was before")] = False,
-    updates_only: Annotated[bool, typer.Option("--updates-only", help="Only changes")] = False,
+    updates_only: Annotated[
+        bool, typer.Option("--updates", "--updates-only", help="Only changes")
+    ] = False,
+    deletes: Annotated[
+        bool, typer.Option("--deletes/--no-deletes", help="With what was deleted")
+    ] = True,
+    revision: Annotated[int, typer.Option("--revision", help="Begin with this one")] = 0,
     count: Annotated[int, typer.Option("--count", help="Stop after so many; 0: never")] = 0,
 ) -> None:
     """Show values as they change, until Ctrl-C."""
     shown = 0
     async with jetstream() as js:
         kv = await js.key_value(bucket)
-        changes = await kv.watch(key, include_history=all_history, updates_only=updates_only)
+        changes = await kv.watch(
+            key,
+            include_history=all_history,
+            updates_only=updates_only,
+            ignore_deletes=not deletes,
+            resume_from=revision,
+        )
         async with changes:
             async for entry in changes:
                 if entry is None:
@@ -390,9 +503,12 @@ async def _list_buckets(statuses: list[KeyValueStatus], names: bool) -> None:
 
 
 @command(app, "info")
-async def info(bucket: Bucket) -> None:
+async def info(
+    bucket: Annotated[str, typer.Argument(metavar="BUCKET", help="The bucket")] = "",
+) -> None:
     """Show what a bucket is and holds."""
     async with jetstream() as js:
+        bucket = await choose_bucket(js, bucket)
         status = await (await js.key_value(bucket)).status()
     _show_status(status, f"Information for Key-Value Store Bucket {bucket}")
 

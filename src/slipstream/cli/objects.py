@@ -3,17 +3,19 @@
 import base64
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from slipstream.cli.config_options import pairs_of
+from slipstream.cli.choose import choose_store
+from slipstream.cli.config_options import pairs_of, words_of
+from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import done, note, print_json, properties, say, table
 from slipstream.cli.progress import bytes_bar
 from slipstream.cli.prompts import Force, confirm, stdin_chunks
 from slipstream.cli.session import command, jetstream, new_app, wants_json
-from slipstream.cli.values import duration, show_duration, show_size, show_time, size
+from slipstream.cli.values import duration, one_of, show_duration, show_size, show_time, size
 from slipstream.client.object_store import (
     ObjectInfo,
     ObjectStore,
@@ -22,38 +24,94 @@ from slipstream.client.object_store import (
 )
 from slipstream.client.object_store.errors import ObjectNotFoundError
 from slipstream.errors import ConfigError
+from slipstream.model.configurations import Placement
+from slipstream.model.policies import STORAGES
 
 app = new_app("Object stores.")
 
 Bucket = Annotated[str, typer.Argument(metavar="BUCKET", help="The store")]
 Name = Annotated[str, typer.Argument(metavar="OBJECT", help="The object")]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tags", "--tag", help="Only on servers with this tag")
+]
+Cluster = Annotated[str, typer.Option("--cluster", help="Cluster to live in")]
 
 
 @command(app, "add")
 async def add(
     bucket: Bucket,
     ttl: Annotated[str, typer.Option("--ttl", help="How long objects live")] = "",
-    storage: Annotated[str, typer.Option("--storage", help="file or memory")] = "file",
+    storage: Annotated[
+        Any,
+        typer.Option(
+            "--storage",
+            help="file or memory",
+            metavar="TEXT",
+            parser=one_of(*STORAGES, f="file", m="memory"),
+        ),
+    ] = "file",
     replicas: Annotated[int, typer.Option("--replicas", help="Copies in a cluster")] = 1,
     max_bucket_size: Annotated[str, typer.Option("--max-bucket-size", help="Like 1GB")] = "-1",
     description: Annotated[str, typer.Option("--description", help="What it is for")] = "",
     compress: Annotated[bool, typer.Option("--compress/--no-compress", help="On disk")] = False,
     metadata: Annotated[list[str], typer.Option("--metadata", help="key=value")] = [],  # noqa: B006
+    tags: Tags = None,
+    cluster: Cluster = "",
 ) -> None:
     """Create a store."""
     config = ObjectStoreConfig(
         bucket=bucket,
         description=description,
         ttl=duration(ttl),
-        storage=storage,  # type: ignore[arg-type]
+        storage=storage,
         num_replicas=replicas,
         max_bytes=size(max_bucket_size),
         compression=compress,
         metadata=pairs_of(metadata),
+        placement=_placement(cluster, tags),
     )
     async with jetstream() as js:
         made = await js.create_object_store(config)
         _show_status(await made.status())
+
+
+def _placement(cluster: str, tags: list[str] | None) -> Placement | None:
+    found = words_of(tags or [])
+    return Placement(cluster=cluster, tags=found) if cluster or found else None
+
+
+@command(app, "edit")
+async def edit(
+    bucket: Bucket,
+    ttl: Annotated[str | None, typer.Option("--ttl", help="How long objects live")] = None,
+    replicas: Annotated[int | None, typer.Option("--replicas", help="In a cluster")] = None,
+    max_bucket_size: Annotated[str | None, typer.Option("--max-bucket-size", help="1GB")] = None,
+    description: Annotated[str | None, typer.Option("--description", help="For what")] = None,
+    compress: Annotated[bool | None, typer.Option("--compress/--no-compress")] = None,
+    metadata: Annotated[
+        list[str] | None, typer.Option("--metadata", help="key=value, more than once")
+    ] = None,
+    tags: Tags = None,
+    cluster: Cluster = "",
+) -> None:
+    """Change a store; what is not said stays."""
+    said: dict[str, Any] = {
+        "max_age": None if ttl is None else duration(ttl),
+        "num_replicas": replicas,
+        "max_bytes": None if max_bucket_size is None else size(max_bucket_size),
+        "description": description,
+        "compression": None if compress is None else "s2" if compress else "none",
+        "metadata": pairs_of(metadata) if metadata else None,
+        "placement": _placement(cluster, tags),
+    }
+    fields = {name: value for name, value in said.items() if value is not None}
+    if not fields:
+        raise UsageError(f"object edit: nothing of {bucket} would change; give an option")
+    async with jetstream() as js:
+        store = await js.object_store(bucket)
+        stream = await js.stream((await store.status()).stream_info.name)
+        await stream.update(stream.config.replace(**fields))
+        _show_status(await store.status())
 
 
 def _show_status(status: ObjectStoreStatus) -> None:
@@ -78,7 +136,7 @@ def _show_status(status: ObjectStoreStatus) -> None:
 @command(app, "put")
 async def put(
     bucket: Bucket,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="- for stdin")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Without one, or -: stdin")] = "-",
     name: Annotated[str, typer.Option("--name", help="Not the file's name, but this")] = "",
     description: Annotated[str, typer.Option("--description", help="What it is")] = "",
     header: Annotated[list[str], typer.Option("--header", "-H", help="Name: value")] = [],  # noqa: B006
@@ -187,12 +245,12 @@ async def get(
 
 @command(app, "info")
 async def info(
-    bucket: Bucket,
+    bucket: Annotated[str, typer.Argument(metavar="BUCKET", help="The store")] = "",
     name: Annotated[str, typer.Argument(metavar="OBJECT", help="Without one: the store")] = "",
 ) -> None:
     """Show what describes a store or an object."""
     async with jetstream() as js:
-        store = await js.object_store(bucket)
+        store = await js.object_store(await choose_store(js, bucket))
         if name:
             _show_info(await store.info(name))
         else:
