@@ -294,3 +294,131 @@ def test_a_store_is_changed_and_filled_from_standard_input(cli: Cli) -> None:
     cli("object", "put", "STORE", "--name", "piped", stdin="from a pipe")
     assert cli("object", "get", "STORE", "piped", "--output", "-").out == "from a pipe"
     assert "nothing of STORE" in cli("object", "edit", "STORE", status=2).err
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
+def test_subjects_are_filled_in_like_bodies(cli: Cli) -> None:
+    _new(cli, "FILLED")
+    cli("pub", "filled.{{Count}}", "{{UUID}}", "--count", "2", "--jetstream")
+    found = json.loads(cli("stream", "subjects", "FILLED", "--json").out)
+    assert found == {"filled.1": 1, "filled.2": 1}
+    cli("pub", "filled.{{Count}}", "x", "--no-templates", "--jetstream")
+    assert "filled.{{Count}}" in cli("stream", "subjects", "FILLED", "--names").out
+
+
+def test_a_message_is_published_later(cli: Cli) -> None:
+    _new(cli, "LATER", "--allow-schedules", "--allow-msg-ttl")
+    to = ("--schedule-dest", "later.out")
+    cli("pub", "later.plan", "x", "--schedule-after", "1h", *to)
+    cli("pub", "later.plan2", "x", "--schedule-every", "5m", *to, "--schedule-ttl", "1h")
+    shown = cli("stream", "get", "LATER", "2").out
+    assert "Nats-Schedule: @every 300s" in shown
+    assert "Nats-Schedule-Target: later.out" in shown
+    assert "@at 2" in cli("stream", "get", "LATER", "1").out
+    refused = cli("pub", "later.plan", "x", "--schedule-cron", "@daily", status=2).err
+    assert "--schedule-dest" in refused
+    assert "six fields" in cli("pub", "later.a", "x", "--schedule-cron", "1 2", *to, status=2).err
+
+
+def test_each_line_is_a_request_and_a_command_reads_each_answer(cli: Cli) -> None:
+    replier = cli.start("reply", "lines.ask", "--count", "2")
+    assert replier.stderr is not None
+    while "Listening" not in replier.stderr.readline():
+        pass
+    asked = cli("req", "lines.ask", "--send-on", "newline", "--raw", "--translate", "tr a-z A-Z",
+                "-w", "-H", "A: b", stdin="one\ntwo\n")  # fmt: skip
+    assert asked.out == "ONE\nTWO\n"
+    replier.communicate(timeout=60)
+    assert "slipstream pub" in cli("request", "lines.ask", "x", "--no-wait", status=2).err
+
+
+def test_a_request_sent_back_has_its_headers(cli: Cli) -> None:
+    replier = cli.start("reply", "back.ask", "--count", "1", "-q", "mine", "-H", "More: yes")
+    assert replier.stderr is not None
+    while "Listening" not in replier.stderr.readline():
+        pass
+    answer = json.loads(cli("request", "back.ask", "x", "-H", "Mine: 1", "--json").out)
+    replier.communicate(timeout=60)
+    assert (answer["data"], answer["headers"]) == ("x", {"Mine": ["1"], "More": ["yes"]})
+
+
+def test_a_command_gets_parts_of_the_request_as_words_and_no_shell_reads_them(cli: Cli) -> None:
+    lines = ["printf %s-%s {{1}} '{{ .Request }}'", 'echo "$NATS_REQUEST_BODY"']
+    expected = ["london;id-$(id)", "$(id)\n"]
+    for line, said in zip(lines, expected, strict=True):
+        replier = cli.start("reply", "weather.*", "--command", line, "--count", "1")
+        assert replier.stderr is not None
+        while "Listening" not in replier.stderr.readline():
+            pass
+        asked = cli("request", "weather.london;id", "$(id)", "--raw")
+        replier.communicate(timeout=60)
+        assert asked.out == said + "\n"
+
+
+def test_answers_are_taken_up_to_an_empty_one(cli: Cli) -> None:
+    replier = cli.start("reply", "empty.ask", "--command", "true", "--count", "1")
+    assert replier.stderr is not None
+    while "Listening" not in replier.stderr.readline():
+        pass
+    words = ("request", "empty.ask", "x", "--wait-for-empty", "--json", "--timeout", "1h")
+    assert cli(*words).out == ""
+    replier.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("words", "bodies"),
+    [
+        (["-T"], ["1", "2", "3"]),
+        (["--all", "--terminate-at-end", "-I", "read.b"], ["1", "3"]),
+        (["-T", "--direct"], ["1", "2", "3"]),
+        (["-T", "--direct", "--last"], ["3"]),
+        (["-T", "--direct", "--last-per-subject"], ["2", "3"]),
+        (["-T", "--direct", "--start-sequence", "2"], ["2", "3"]),
+        (["-T", "--start-sequence", "4"], []),
+        (["-T", "--new"], []),
+    ],
+)
+def test_a_stream_is_read_to_its_end(cli: Cli, words: list[str], bodies: list[str]) -> None:
+    if "READ" not in cli("stream", "ls", "--names").out.split():
+        _new(cli, "READ")
+        for subject, body in (("a", "1"), ("b", "2"), ("a", "3")):
+            cli("pub", f"read.{subject}", body, "--jetstream")
+    assert cli("sub", "--stream", "READ", "--raw", *words).out.split() == bodies
+
+
+def test_a_durable_consumer_goes_on_where_it_was(cli: Cli) -> None:
+    _new(cli, "GOING")
+    cli("consumer", "add", "GOING", "d", "--pull", "--defaults")
+    for body in ("1", "2", "3"):
+        cli("pub", "going.a", body, "--jetstream")
+    sub = ("sub", "--stream", "GOING", "--durable", "d", "--ack", "--raw")
+    assert cli(*sub, "--count", "1").out == "1\n"
+    assert cli(*sub, "-T").out == "2\n3\n"
+    assert cli(*sub, "-T").out == ""
+    assert "--stream STREAM" in cli("sub", "a", "--durable", "d", status=2).err
+
+
+def test_messages_are_shown_with_the_time_and_counted_by_what_was_asked_for(cli: Cli) -> None:
+    _new(cli, "TIMED")
+    cli("pub", "timed.a", "x", "--jetstream")
+    stream = ("sub", "--stream", "TIMED", "-T")
+    assert "[#1] @ " in cli(*stream, "-t").out
+    assert "[#1] @ " in cli(*stream, "--delta-time").out
+    assert "give one" in cli(*stream, "-t", "-d", status=2).err
+    counter = cli.start("sub", "counted.*", "--report-subscriptions", "--count", "2", "--json")
+    drawer = cli.start("sub", "counted.>", "--graph", "--count", "2")
+    boxed = cli.start("sub", "--inbox", "--count", "1", "--raw")
+    assert drawer.stderr is not None
+    assert boxed.stderr is not None
+    drawer.stderr.readline()
+    inbox = boxed.stderr.readline().split()[-1]
+    # A message that comes before the subscription is not counted.
+    while counter.poll() is None:
+        cli("pub", "counted.a", "x")
+        cli("pub", "counted.b", "x")
+    assert json.loads(counter.communicate(timeout=60)[0])["counted.*"]["messages"] == 2
+    assert "counted.> a second" in drawer.communicate(timeout=60)[0]
+    cli("pub", inbox, "for me")
+    assert boxed.communicate(timeout=60)[0] == "for me\n"

@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "request_app",
         "Send a request and show the answers",
     ),
-    "reply": ("slipstream.cli.message.subscribe", "reply_app", "Answer requests"),
+    "reply": ("slipstream.cli.message.reply", "app", "Answer requests"),
     "stream": ("slipstream.cli.stream.command", "app", "Manage streams"),
     "consumer": ("slipstream.cli.consumer.command", "app", "Manage consumers and read from them"),
     "service": ("slipstream.cli.service", "app", "Find, measure and ask services"),

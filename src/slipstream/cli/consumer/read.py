@@ -128,7 +128,7 @@ async def sub(
                 f"consumer sub: {stream} > {name} delivers to "
                 f'the group "{info.config.deliver_group}"' + f', not to "{deliver_group}"'
             )
-        async with aclosing(_messages(js, info)) as messages:
+        async with aclosing(messages_of(js, info)) as messages:
             async for message in messages:
                 _show(message, raw)
                 await _settle(message, ack and info.config.ack_policy != "none", False, False, raw)
@@ -137,16 +137,20 @@ async def sub(
                     return
 
 
-async def _messages(js: JetStream, info: ConsumerInfo) -> AsyncGenerator[JetStreamMessage, None]:
-    """The messages of a consumer, without an end."""
+async def messages_of(
+    js: JetStream, info: ConsumerInfo, wait: float | None = None
+) -> AsyncGenerator[JetStreamMessage, None]:
+    """The messages of a consumer, until none comes for `wait` seconds (None: without an end)."""
     if info.config.deliver_subject:
         async with (await js.push_consumer(info.stream_name, info.name)).messages() as pushed:
-            async for message in pushed:
-                yield message
+            while (pushed_one := await pushed.next(wait)) is not None:
+                yield pushed_one
         return
     consumer = await js.consumer(info.stream_name, info.name)
     while True:
         # One at a time, so that nothing is out and unacknowledged when somebody stops.
-        taken = await consumer.next(timeout=PULL_SECONDS)
+        taken = await consumer.next(timeout=wait or PULL_SECONDS)
         if taken is not None:
             yield taken
+        elif wait is not None:
+            return

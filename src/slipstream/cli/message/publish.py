@@ -10,14 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from slipstream.cli.config_options import header_of
+from slipstream.cli.global_options import UsageError
 from slipstream.cli.message.templates import Template
-from slipstream.cli.message.text import received_json, say_bytes, show_headers
+from slipstream.cli.message.text import received_json, show_body, show_headers
 from slipstream.cli.output import clock, note, print_json, say
 from slipstream.cli.progress import count_bar
 from slipstream.cli.prompts import interruptible, read_stdin
 from slipstream.cli.session import command, connection, context_of, new_app, settings, wants_json
-from slipstream.cli.values import duration, show_duration
+from slipstream.cli.values import duration, later, show_duration
 from slipstream.client.connection import Connection
+from slipstream.client.jetstream.publish import Schedule
 from slipstream.errors import ConfigError
 
 pub_app = new_app(group=False)
@@ -40,6 +42,10 @@ class Draft:
         self._body = body
         self._headers = dict(header_of(header) for header in headers)
         self._templates = templates
+
+    def subject(self, subject: str, count: int) -> str:
+        """The subject of message number `count`."""
+        return _text(Template(subject).render(count)) if self._templates else subject
 
     def message(self, count: int) -> tuple[bytes, dict[str, str] | None]:
         """Body and headers of message number `count`."""
@@ -64,6 +70,25 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
+def _drafts(
+    body: str | None,
+    headers: list[str],
+    templates: bool,
+    *,
+    count: int,
+    force_stdin: bool,
+    send_on: str,
+) -> list["Draft"]:
+    """All that is to be sent. Raises `UsageError` for a `send_on` that is unknown."""
+    if send_on not in ("eof", "newline"):
+        raise UsageError(f'--send-on "{send_on}" is none of eof, newline')
+    if send_on == "newline" and (body is None or force_stdin):
+        with interruptible():
+            lines = [Draft(_line(line), headers, templates) for line in sys.stdin.buffer]
+        return [draft for draft in lines for _ in range(count)]
+    return [Draft(body_of(body, force_stdin), headers, templates)] * count
+
+
 def _line(line: bytes) -> str:
     """A line without its end."""
     return _text(line.removesuffix(b"\n").removesuffix(b"\r"))
@@ -85,17 +110,40 @@ async def pub(
     ] = "eof",
     templates: Templates = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing")] = False,
+    schedule_dest: Annotated[
+        str, typer.Option("--schedule-dest", help="The stream publishes it later, to this subject")
+    ] = "",
+    schedule_at: Annotated[str, typer.Option("--schedule-at", help="At this time")] = "",
+    schedule_after: Annotated[str, typer.Option("--schedule-after", help="After so long")] = "",
+    schedule_every: Annotated[
+        str, typer.Option("--schedule-every", help="Again and again, like 5m")
+    ] = "",
+    schedule_cron: Annotated[
+        str, typer.Option("--schedule-cron", help="Six fields, seconds first, or @daily")
+    ] = "",
+    schedule_source: Annotated[
+        str, typer.Option("--schedule-source", help="Not its body, but the last of this subject")
+    ] = "",
+    schedule_ttl: Annotated[
+        str, typer.Option("--schedule-ttl", help="How long what it publishes stays")
+    ] = "",
 ) -> None:
     """Publish messages."""
     pause = duration(sleep)
+    schedule = _schedule(
+        schedule_dest,
+        [schedule_at, schedule_after, schedule_every, schedule_cron],
+        schedule_source,
+        schedule_ttl,
+    )
+    if schedule is not None and atomic:
+        raise UsageError("pub: messages of an atomic batch cannot be scheduled")
     async with connection() as nc:
-        if send_on == "newline" and body is None:
-            with interruptible():
-                drafts = [Draft(_line(line), header, templates) for line in sys.stdin.buffer]
-        else:
-            drafts = [Draft(body_of(body, force_stdin), header, templates)] * count
-        if jetstream or atomic:
-            await _publish_acked(nc, subject, drafts, pause, atomic, quiet)
+        drafts = _drafts(
+            body, header, templates, count=count, force_stdin=force_stdin, send_on=send_on
+        )
+        if jetstream or atomic or schedule is not None:
+            await _publish_acked(nc, subject, drafts, pause, atomic, quiet, schedule)
             return
         quiet = quiet or wants_json()
         size = 0
@@ -104,7 +152,7 @@ async def pub(
             for n, draft in enumerate(drafts, 1):
                 data, headers = draft.message(n)
                 size += len(data)
-                await nc.publish(subject, data, reply=reply, headers=headers)
+                await nc.publish(draft.subject(subject, n), data, reply=reply, headers=headers)
                 bar.advance(task)
                 if pause and n < len(drafts):
                     await asyncio.sleep(pause)
@@ -116,8 +164,40 @@ async def pub(
             note(f'{clock()} Published {what} to "{subject}"')
 
 
+def _schedule(dest: str, when: list[str], source: str, ttl: str) -> Schedule | None:
+    """What the options say; `when` are those of at, after, every and cron. Raises `UsageError`."""
+    if not any((dest, *when, source, ttl)):
+        return None
+    at, after, every, cron = when
+    if not dest or sum(map(bool, when)) != 1:
+        raise UsageError(
+            "pub: a schedule needs --schedule-dest SUBJECT and one of --schedule-at, "
+            "--schedule-after, --schedule-every and --schedule-cron"
+        )
+    moments = later(at or after) if at or after else None
+    schedule = Schedule(
+        target=dest,
+        at=moments,
+        every=duration(every) if every else None,
+        cron=cron,
+        source=source,
+        ttl=duration(ttl) or None,
+    )
+    try:
+        schedule.fields()
+    except ValueError as error:
+        raise UsageError(f"pub: {error}") from error
+    return schedule
+
+
 async def _publish_acked(
-    nc: Connection, subject: str, drafts: list[Draft], pause: float, atomic: bool, quiet: bool
+    nc: Connection,
+    subject: str,
+    drafts: list[Draft],
+    pause: float,
+    atomic: bool,
+    quiet: bool,
+    schedule: Schedule | None,
 ) -> None:
     """Publish into a stream, and show its acknowledgements."""
     js = context_of(nc, settings())
@@ -125,7 +205,7 @@ async def _publish_acked(
         async with js.atomic_batch() as batch:
             for n, draft in enumerate(drafts, 1):
                 data, headers = draft.message(n)
-                await batch.add(subject, data, headers=headers)
+                await batch.add(draft.subject(subject, n), data, headers=headers)
         if wants_json():
             print_json(batch.ack)
         elif not quiet:
@@ -133,7 +213,8 @@ async def _publish_acked(
         return
     for n, draft in enumerate(drafts, 1):
         data, headers = draft.message(n)
-        ack = await js.publish(subject, data, headers=headers)
+        options: dict[str, Any] = {"schedule": schedule} if schedule is not None else {}
+        ack = await js.publish(draft.subject(subject, n), data, headers=headers, **options)
         if wants_json():
             print_json(ack)
         elif not quiet:
@@ -156,29 +237,44 @@ async def request(
     raw: Annotated[bool, typer.Option("--raw", "-r", help="Only the bodies")] = False,
     output: Annotated[Path | None, typer.Option("--output", help="Write the body here")] = None,
     templates: Templates = True,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", "-w", help="For answers, as is done anyway")
+    ] = True,
+    wait_for_empty: Annotated[
+        bool, typer.Option("--wait-for-empty", help="All answers up to an empty one")
+    ] = False,
+    translate: Annotated[str, typer.Option("--translate", help="Pipe bodies to this")] = "",
+    force_stdin: Annotated[bool, typer.Option("--force-stdin", help="Read stdin")] = False,
+    send_on: Annotated[
+        str, typer.Option("--send-on", help="eof: all of stdin; newline: each line")
+    ] = "eof",
 ) -> None:
     """Send a request and show the answers."""
-    draft = Draft(body_of(body), header, templates)
+    if not wait:
+        raise UsageError("request: without an answer it is `slipstream pub`")
     async with connection() as nc:
-        for n in range(1, count + 1):
+        drafts = _drafts(
+            body, header, templates, count=count, force_stdin=force_stdin, send_on=send_on
+        )
+        for n, draft in enumerate(drafts, 1):
+            to = draft.subject(subject, n)
             if not raw and not wants_json():
-                note(f'{clock()} Sending request on "{subject}"')
+                note(f'{clock()} Sending request on "{to}"')
             data, headers = draft.message(n)
             began = perf_counter()
-            async for answer in _answers(
-                nc, subject, data, headers, replies, duration(reply_timeout)
-            ):
+            gap = duration(reply_timeout)
+            async for answer in _answers(nc, to, data, headers, replies, gap, wait_for_empty):
                 if output is not None:
                     output.write_bytes(answer.data)
                 elif wants_json():
                     rtt = perf_counter() - began
                     print_json({**received_json(answer), "rtt_ns": round(rtt * 1e9)})
                 elif raw:
-                    say_bytes(answer.data)
+                    show_body(answer.data, translate)
                 else:
                     note(f"{clock()} Received with rtt {show_duration(perf_counter() - began)}")
                     show_headers(answer.headers)
-                    say_bytes(answer.data)
+                    show_body(answer.data, translate)
                     say()
 
 
@@ -189,7 +285,14 @@ async def _answers(
     headers: dict[str, str] | None,
     replies: int,
     gap: float,
+    until_empty: bool,
 ) -> AsyncIterator[Any]:
+    if until_empty:
+        async for answer in nc.request_many(
+            subject, data, headers=headers, sentinel=lambda message: not message.data
+        ):
+            yield answer
+        return
     if replies == 1:
         yield await nc.request(subject, data, headers=headers)
         return

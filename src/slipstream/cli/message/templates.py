@@ -1,13 +1,15 @@
 """Placeholders in bodies and headers, as the `nats` tool has them.
 
 ``{{Count}}``, ``{{TimeStamp}}``, ``{{Unix}}``, ``{{UnixNano}}``, ``{{Time}}``, ``{{ID}}``,
-``{{Random min max}}`` (letters and digits), ``{{Request}}`` and, in answers, ``{{Header "Name"}}``.
+``{{UUID}}``, ``{{Random min max}}`` (letters and digits), ``{{Request}}`` and, in answers,
+``{{Header "Name"}}``.
 """
 
 import random
 import re
 import string
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
@@ -42,6 +44,7 @@ class Template:
             "Unix": lambda _: str(int(now.timestamp())),
             "UnixNano": lambda _: str(time.time_ns()),
             "ID": lambda _: self._nuid.next(),
+            "UUID": lambda _: str(uuid.uuid4()),
             "Random": self._letters,
             "Request": lambda _: request.decode("utf-8", "surrogateescape"),
             "Header": lambda words: (headers or {}).get(words[0].strip('"'), "") if words else "",
