@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "consumer": ("slipstream.cli.consumer.command", "app", "Manage consumers and read from them"),
     "service": ("slipstream.cli.service", "app", "Find, measure and ask services"),
     "kv": ("slipstream.cli.kv", "app", "Key-value buckets"),
+    "counter": ("slipstream.cli.counter", "app", "Totals that a stream keeps"),
     "schema": ("slipstream.cli.schema", "app", "Schemas of bodies, in a bucket"),
     "object": ("slipstream.cli.objects", "app", "Object stores"),
     "account": ("slipstream.cli.account.command", "app", "What the account uses and may use"),

@@ -15,6 +15,7 @@ SPELLINGS = {
     "bench js pub sync": "bench js --batch 1",
     "bench kv get": "bench kv --get",
     "bench kv put": "bench kv",
+    "consumer c": "consumer cluster",
     "context -": "context previous",
     "context remove": "context rm",
     "context set": "context select",
@@ -22,6 +23,10 @@ SPELLINGS = {
     "context v": "context info",
     "context vi": "context edit",
     "context view": "context info",
+    "counter g": "counter get",
+    "counter i": "counter increment",
+    "counter incr": "counter increment",
+    "counter v": "counter view",
     "errors find": "errors lookup",
     "errors get": "errors lookup",
     "errors l": "errors lookup",
@@ -41,7 +46,6 @@ SPELLINGS = {
     "server rep": "server report",
     "server req": "server request",
     "stream c": "stream cluster",
-    "consumer c": "consumer cluster",
 }
 _WORDS_MAX = max(len(words.split()) for words in SPELLINGS)
 
