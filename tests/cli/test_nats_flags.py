@@ -1,5 +1,6 @@
 """Flags and arguments of the `nats` tool, command by command: what they do here."""
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -422,3 +423,134 @@ def test_messages_are_shown_with_the_time_and_counted_by_what_was_asked_for(cli:
     assert "counted.> a second" in drawer.communicate(timeout=60)[0]
     cli("pub", inbox, "for me")
     assert boxed.communicate(timeout=60)[0] == "for me\n"
+
+
+# -- counters --------------------------------------------------------------------------------------
+
+
+def test_counters_are_added_to_shown_and_listed(cli: Cli) -> None:
+    _new(cli, "TOTALS", "--allow-counter")
+    assert cli("counter", "increment", "totals.a", "5").out == "5\n"
+    assert cli("ctr", "incr", "totals.a").out == "6\n"
+    assert cli("counter", "i", "totals.a", "--", "-2").out == "4\n"
+    assert cli("counter", "get", "totals.a").out == "4\n"
+    assert cli("counter", "g", "totals.a", "--stream", "TOTALS").out == "4\n"
+    viewed = json.loads(cli("counter", "view", "totals.a", "--json").out)
+    assert (viewed["val"], viewed["incr"]) == ("4", "-2")
+    assert "Increment: -2" in cli("counter", "v", "totals.a").out
+    assert json.loads(cli("counter", "ls", "totals.>", "--json").out) == ["totals.a"]
+    assert cli("counter", "list", "--stream", "TOTALS").out == "totals.a\n"
+    assert "no whole number" in cli("counter", "incr", "totals.a", "much", status=2).err
+    _new(cli, "PLAIN")
+    assert "PLAIN does not count" in cli("counter", "get", "plain.a", status=1).err
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
+def test_a_check_is_written_in_the_format_that_is_asked_for(cli: Cli, tmp_path: Path) -> None:
+    _new(cli, "FORMAT")
+    cli("pub", "format.a", "x", "--jetstream")
+    check = ("server", "check", "stream", "--stream", "FORMAT")
+    found = json.loads(cli(*check, "--format", "json").out)
+    assert (found["status"], found["values"]["messages"]) == ("OK", 1)
+    metrics = cli(*check, "--format=prometheus", "--namespace", "mine").out
+    assert 'mine_jetstream_stream_messages{item="FORMAT"} 1' in metrics
+    assert 'mine_jetstream_stream_status_code{item="FORMAT",status="OK"} 0' in metrics
+    file = tmp_path / "found"
+    assert cli("server", "check", "--format", "text", "--outfile", str(file), *check[2:]).out == ""
+    assert file.read_text().startswith("JetStream Stream: OK\n")
+    assert "none of nagios" in cli(*check, "--format", "xml", status=2).err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "text"),
+    [
+        (["--msgs-warn", "5", "--msgs-critical", "3"], 2, "messages 2 under 3"),
+        (["--msgs-warn", "3", "--msgs-critical", "2"], 1, "messages 2 under 3"),
+        (["--msgs-warn", "2", "--msgs-critical", "9"], 0, "all fine"),
+        (["--subjects-warn", "1", "--subjects-critical", "9"], 1, "subjects 2 over 1"),
+        (["--min-sources", "1"], 2, "0 sources, fewer than 1"),
+        (["--max-sources", "1", "--seen-critical", "1s"], 0, "all fine"),
+        (["--peer-expect", "1", "--peer-lag-critical", "1", "--peer-seen-critical", "1s"], 0, "OK"),
+        (["--peer-expect", "3"], 2, "1 copies, not 3"),
+    ],
+)
+def test_a_stream_is_checked(cli: Cli, words: list[str], status: int, text: str) -> None:
+    if "CHECKED" not in cli("stream", "ls", "--names").out.split():
+        _new(cli, "CHECKED")
+        cli("pub", "checked.{{Count}}", "x", "--count", "2", "--jetstream")
+    check = ("server", "check", "stream", "--stream", "CHECKED")
+    assert text in cli(*check, *words, status=status).out
+
+
+def test_bounds_may_be_in_the_metadata(cli: Cli) -> None:
+    _new(cli, "META", "--metadata", "io.nats.monitor.msgs-critical=1")
+    cli("pub", "meta.a", "x", "--count", "2", "--jetstream")
+    check = ("server", "check", "stream", "--stream", "META")
+    assert "messages 2 over 1" in cli(*check, status=2).out
+    cli(*check, "--msgs-critical", "5")
+    cli("consumer", "add", "META", "c", "--pull", "--defaults",
+        "--metadata", "io.nats.monitor.unprocessed-critical=1")  # fmt: skip
+    check = ("server", "check", "consumer", "--stream", "META", "--consumer", "c")
+    assert "unprocessed 2 over 1" in cli(*check, status=2).out
+
+
+def test_a_consumer_is_checked_for_what_it_did_last(cli: Cli) -> None:
+    _new(cli, "ACTIVE")
+    cli("consumer", "add", "ACTIVE", "c", "--pull", "--defaults")
+    check = ("server", "check", "consumer", "--stream", "ACTIVE", "--consumer", "c")
+    assert (
+        "no last delivery within 1h" in cli(*check, "--last-delivery-critical", "1h", status=2).out
+    )
+    cli("pub", "active.a", "x", "--jetstream")
+    cli("consumer", "next", "ACTIVE", "c")
+    cli(*check, "--last-delivery-critical", "1h", "--last-ack-critical", "1h")
+    assert "priority group" in cli(*check, "--pinned", status=2).out
+
+
+def test_messages_buckets_and_services_are_checked(cli: Cli, tmp_path: Path) -> None:
+    _new(cli, "LAST")
+    cli("pub", "last.a", "0", "--jetstream")
+    check = ("server", "check", "message", "--stream", "LAST", "--subject", "last.a")
+    cli(*check, "--age-warn", "1h", "--age-critical", "2h", "--content", "^0$")
+    assert "does not match" in cli(*check, "--content", "1", status=2).out
+    assert "over" in cli(*check, "--body-timestamp", "--age-critical", "1h", status=2).out
+    cli("kv", "add", "CHECKED", "--storage", "memory")
+    check = ("server", "check", "kv", "--bucket", "CHECKED")
+    assert cli(*check, "--key", "k", status=2).out.startswith("Key-Value Bucket CRITICAL")
+    cli("kv", "put", "CHECKED", "k", "v")
+    cli(*check, "--key", "k", "--values-warn", "5", "--values-critical", "9")
+    assert "values 1 under 2" in cli(*check, "--values-warn", "5", "--values-critical", "2",
+                                     status=2).out  # fmt: skip
+    replier = cli.start("reply", "check.ask", "--count", "2")
+    assert replier.stderr is not None
+    while "Listening" not in replier.stderr.readline():
+        pass
+    check = ("server", "check", "req", "--subject", "check.ask", "--payload", "hi")
+    cli(*check, "--headers", "A=b", "--match-headers", "A=^b$", "--match-payload", "hi",
+        "--response-critical", "1h")  # fmt: skip
+    assert "does not match" in cli(*check, "--match-payload", "no", status=2).out
+    replier.communicate(timeout=60)
+    assert "request_time" in cli("server", "check", "conn", "--req-warn", "1h").out
+    cli("server", "check", "js", "--streams-warn", "90", "--no-replicas")
+
+
+@pytest.mark.parametrize(
+    ("claims", "words", "status", "text"),
+    [
+        ({}, [], 2, "it never ends"),
+        ({}, ["--no-require-expiry"], 0, "all fine"),
+        ({"exp": 1}, [], 2, "it has ended"),
+        ({"exp": 4_000_000_000}, ["--validity-warn", "1h"], 0, "all fine"),
+        ({"exp": 4_000_000_000}, ["--validity-critical", "200y"], 2, "validity ends in"),
+    ],
+)
+def test_a_credentials_file_is_checked_for_its_end(
+    offline: Cli, tmp_path: Path, claims: dict[str, int], words: list[str], status: int, text: str
+) -> None:
+    body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    file = tmp_path / "user.creds"
+    file.write_text(f"-----BEGIN NATS USER JWT-----\nhead.{body}.signature\n------END------\n")
+    check = ("server", "check", "credential", "--credential", str(file), *words)
+    assert text in offline(*check, status=status).out

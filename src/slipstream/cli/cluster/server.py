@@ -18,8 +18,7 @@ from slipstream.cli.cluster.actions import (
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import done
 from slipstream.cli.prompts import Force, confirm
-from slipstream.cli.server.fleet import SYSTEM_HELP
-from slipstream.cli.server.system import ask_servers
+from slipstream.cli.server.system import SYSTEM_HELP, ask_servers
 from slipstream.cli.session import command, connection, new_app
 from slipstream.client import Connection
 from slipstream.errors import ConfigError

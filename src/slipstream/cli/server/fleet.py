@@ -17,7 +17,7 @@ import typer
 from slipstream.cli.global_options import UsageError, did_you_mean
 from slipstream.cli.output import print_json, say, table
 from slipstream.cli.prompts import require
-from slipstream.cli.server.system import ask_connections, ask_servers
+from slipstream.cli.server.system import SYSTEM_HELP, ask_connections, ask_servers
 from slipstream.cli.session import command, connection, new_app, wants_json
 from slipstream.cli.values import duration, show_duration, show_size
 from slipstream.client.connection import Connection
@@ -26,7 +26,6 @@ from slipstream.model.times import Timestamp
 
 app = new_app()
 
-SYSTEM_HELP = "only a user of the system account may ask that; connect as one"
 # What `request` calls things -> the endpoint.
 REQUESTS = {
     "accounts": "ACCOUNTZ",

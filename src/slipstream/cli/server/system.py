@@ -8,6 +8,7 @@ import msgspec
 from slipstream.client.connection import Connection
 from slipstream.client.errors import NoRespondersError, PermissionsError, TimeoutError
 
+SYSTEM_HELP = "only a user of the system account may ask that; connect as one"
 STALL_SECONDS = 0.3  # after so long a silence every server has answered
 
 
