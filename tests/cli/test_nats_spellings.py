@@ -252,6 +252,86 @@ def test_servers_are_listed_reported_and_asked(with_system_account: str, tmp_pat
     assert "system account" in refused
 
 
+def test_servers_are_reported_and_asked_with_the_flags_of_the_nats_tool(
+    with_system_account: str, tmp_path: Path
+) -> None:
+    cli = Cli(with_system_account, tmp_path)
+    boss = ("--user", "boss", "--password", "secret")
+    (named,) = json.loads(cli("server", "ls", "1", "--json", *boss).out)
+    name, identity = named["server"]["name"], named["server"]["id"]
+    assert name in cli("server", "ls", "--sort", "cpu", "-R", "--no-compact", *boss).out
+    assert "not 2" in cli("server", "ls", "2", "--timeout", "1s", *boss, status=1).err
+    pinged = cli("sys", "ping", "1", "--id", "--graph", *boss).out
+    assert pinged.startswith(identity)
+    assert "█" in pinged
+    for server in (name, identity):
+        assert identity in cli("server", "info", server, *boss).out
+    assert "APP" in cli("server", "rep", "acct", "APP", "--sort", "conns", "--top", "3", *boss).out
+    assert name in cli("server", "report", "cpu", "--json", *boss).out
+    assert name in cli("server", "report", "mem", "--watch", "1", "--count", "1", *boss).out
+    assert "Leafnode" in cli("server", "report", "leafnodes", *boss).out
+    assert "ok" in cli("server", "report", "health", "-J", "-S", *boss).out
+    assert (
+        name in cli("server", "report", "jsz", "1", "--account", "APP", "--sort", "api", *boss).out
+    )
+    assert "Nothing needs more" in cli("server", "report", "downgrade", "99", *boss).out
+    listed = json.loads(cli("server", "report", "conn", "--account", "SYS", "--username", "boss",
+                            "--json", *boss).out)  # fmt: skip
+    assert listed[0]["account"] == "SYS"
+    refused = cli("server", "report", "cpu", "--subject", "a", *boss, status=2).err
+    assert "--subject is about connections" in refused
+
+
+def test_requests_have_the_options_of_what_they_ask_for(
+    with_system_account: str, tmp_path: Path
+) -> None:
+    cli = Cli(with_system_account, tmp_path)
+    boss = ("--user", "boss", "--password", "secret")
+    ask = ("server", "req")
+    detail = json.loads(cli(*ask, "jsz", "--all", "--consumer", *boss).out)["data"]
+    assert "account_details" in detail
+    health = json.loads(cli(*ask, "jetstream-health", "-J", "--no-details", *boss).out)
+    assert health["data"]["status"] == "ok"
+    found = json.loads(cli(*ask, "connz", "1", "--filter-account", "SYS", "--subscriptions",
+                           "--sort", "cid", "--limit", "1", *boss).out)["data"]  # fmt: skip
+    assert found["connections"][0]["account"] == "SYS"
+    for what in ("subsz", "leafz", "varz", "acct", "raftz", "ipq", "routez"):
+        cli(*ask, what, *boss)
+    assert "--streams is about jetstream" in cli(*ask, "varz", "--streams", *boss, status=2).err
+    server = found["server_id"]
+    assert "refuses" in cli(*ask, "kick", "999999", server, *boss, status=1).err
+    assert "CLIENT" in cli(*ask, "kick", *boss, status=2).err
+
+
+def test_a_server_is_managed_over_the_system_account(
+    with_system_account: str, tmp_path: Path
+) -> None:
+    cli = Cli(with_system_account, tmp_path)
+    boss = ("--user", "boss", "--password", "secret")
+    (named,) = json.loads(cli("server", "ls", "--json", *boss).out)
+    name = named["server"]["name"]
+    shown = json.loads(cli("server", "account", "info", "APP", "--json", *boss).out)
+    assert shown["account_name"] == "APP"
+    check = ("server", "check", "server", "--name", name, *boss)
+    bounds = ("--conn-warn", "100", "--conn-critical", "200")
+    assert cli(*check, "--js-required", "--auth-required", *bounds).out.startswith("NATS Server OK")
+    assert "without TLS" in cli(*check, "--tls-required", status=2).out
+    assert "no action" in cli("server", "config", "reset", name, *boss, status=2).err
+    unasked = cli("server", "config", "reload", name, *boss, status=2).err
+    assert f"Really reload the configuration of {name}" in unasked
+
+
+@pytest.mark.parametrize(
+    ("words", "mapped"),
+    [
+        (["orders.*", "o.{{wildcard(1)}}", "orders.x"], "o.x"),
+        (["orders.*.*", "o.$2.$1", "orders.a.b"], "o.b.a"),
+    ],
+)
+def test_a_mapping_is_tried(offline: Cli, words: list[str], mapped: str) -> None:
+    assert offline("server", "mappings", *words).out == f"{mapped}\n"
+
+
 FORBIDDING = """
 authorization { users = [
   { user: guest, password: secret

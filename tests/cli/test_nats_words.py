@@ -63,7 +63,7 @@ def test_each_spelling_leads_to_a_command_that_there_is(capsys: pytest.CaptureFi
     ("line", "reason"),
     [
         ("stream query --expression 'state.messages > 1'", "stream find --expression: there is no"),
-        ("s report -l", "stream report -l: who leads"),
+        ("s report -l", "stream report -l: that is about clusters"),
         ("server run", "server run: `slipstream serve`"),
         ("schema search", "schema search: schemas here are"),
         ("audit gather", "audit: it compares"),

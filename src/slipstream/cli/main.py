@@ -103,7 +103,10 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "pipeline": {"slipstream.cli.pipeline.table": ("table",)},
     "server": {
-        "slipstream.cli.server.fleet": ("ls", "ping", "report", "request", "watch", "passwd"),
+        "slipstream.cli.server.fleet": ("ls", "ping", "watch", "passwd"),
+        "slipstream.cli.server.manage": ("info", "account", "config", "mappings"),
+        "slipstream.cli.server.report": ("report",),
+        "slipstream.cli.server.request": ("request",),
         "slipstream.cli.cluster.server": ("cluster",),
     },
 }

@@ -6,7 +6,7 @@ Hands and scripts that know the tool get a sentence that says what to use, never
 from collections.abc import Sequence
 
 NO_SOCKS_PROXY = "there is no SOCKS5 here; forward a port (`ssh -L`) and connect to that"
-_ONE_LEADER = "who leads which copy is about clusters of nats-servers; ask the nats tool"
+_ONE_LEADER = "that is about clusters of nats-servers; ask the nats tool"
 _NO_ARCHIVE = "archives of `nats audit gather` are not read; ask the running server"
 _FIXED_CHUNKS = "chunks have 512 KiB, or what the server allows, and 16 MiB are under way"
 _NO_EXPRESSION = "there is no expression language; filter what --json prints, for instance with jq"
@@ -39,6 +39,11 @@ COMMANDS = {
     "server generate": "`slipstream serve` needs no configuration; deploy/ has ready ones",
     "server graph": "`slipstream server watch` and `slipstream top` show figures as they change",
     "server request profile": "profiles are of Go; docs/performance.md says how to profile here",
+    "server report gateway": _ONE_LEADER,
+    "server report gateways": _ONE_LEADER,
+    "server report route": _ONE_LEADER,
+    "server report routes": _ONE_LEADER,
+    "server report super": _ONE_LEADER,
     "server run": "`slipstream serve` runs a server",
     "server stream-check": _ONE_LEADER,
     "stream cluster balance": _ONE_LEADER,
@@ -57,10 +62,8 @@ OPTIONS = {
     "context save": {"--embed": _USE_KEY_FILES, "--nsc": _USE_KEY_FILES},
     "errors": {"--errors": _OF_DEVELOPERS},
     "server account": {"--archive": _NO_ARCHIVE},
-    "server ls": {"--compact": "names are shown whole, which --no-compact asks for"},
     "server report": {
         "--archive": _NO_ARCHIVE,
-        "--compact": "names are shown whole, which --no-compact asks for",
         "--filter": _NO_EXPRESSION,
         "--leaders": _ONE_LEADER,
         "-l": _ONE_LEADER,

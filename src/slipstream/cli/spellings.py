@@ -38,6 +38,8 @@ SPELLINGS = {
     "server check conn": "server check connection",
     "server check js": "server check jetstream",
     "server check req": "server check request",
+    "server acct": "server account",
+    "server mapping": "server mappings",
     "server mkpasswd": "server passwd",
     "server pass": "server passwd",
     "server password": "server passwd",
@@ -47,6 +49,7 @@ SPELLINGS = {
     "server req": "server request",
     "stream c": "stream cluster",
 }
+_CONSUMERS = {"--consumer": "--consumers"}
 _WORDS_MAX = max(len(words.split()) for words in SPELLINGS)
 
 
@@ -56,7 +59,12 @@ def respelt(words: list[str]) -> list[str]:
     for count in range(_WORDS_MAX, 0, -1):
         known = SPELLINGS.get(" ".join(words[:count]))
         if known is not None:
-            return [*known.split(), *words[count:]]
+            words = [*known.split(), *words[count:]]
+            break
+    if words[:2] == ["server", "request"] and words[2:3] and words[2].startswith("j"):
+        # The nats tool has a flag of this name for `jetstream`, and an option for `health`.
+        is_health = words[2] == "jetstream-health"
+        return words if is_health else [_CONSUMERS.get(word, word) for word in words]
     return words
 
 

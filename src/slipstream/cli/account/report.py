@@ -2,14 +2,23 @@
 
 import ssl
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import print_json, properties, say
-from slipstream.cli.server.fleet import list_servers, show_connections
-from slipstream.cli.server.system import ask_connections
+from slipstream.cli.server.connections import (
+    SORTS,
+    ReasonOption,
+    StateOption,
+    SubjectOption,
+    UserOption,
+    ask_for,
+    ranked,
+    show_connections,
+)
+from slipstream.cli.server.fleet import list_servers
 from slipstream.cli.session import command, connection, new_app, wants_json
 from slipstream.cli.values import duration, show_duration, show_time
 from slipstream.errors import ConfigError
@@ -17,7 +26,6 @@ from slipstream.errors import ConfigError
 app = new_app()
 
 REPORTS = {"connections": ("conn", "connz", "conns"), "statistics": ("stats", "statsz")}
-SORTS = ("subs", "in-bytes", "out-bytes", "in-msgs", "out-msgs", "uptime", "cid")
 
 
 @command(app, "report")
@@ -28,28 +36,21 @@ async def report(
     sort: Annotated[str, typer.Option("--sort", help=", ".join(SORTS))] = "subs",
     top: Annotated[int, typer.Option("--top", help="So many connections", min=1)] = 1000,
     reverse: Annotated[bool, typer.Option("--reverse", "-R", help="Least first")] = False,
+    subject: SubjectOption = "",
+    username: UserOption = "",
+    state: StateOption = "open",
+    closed_reason: ReasonOption = "",
 ) -> None:
     """Compare the account's connections, or the servers (system account)."""
     chosen = next((name for name, others in REPORTS.items() if kind in (name, *others)), "")
     if not chosen:
         raise UsageError(f'there is no report "{kind}": ask for {", ".join(REPORTS)}')
-    if sort not in SORTS:
-        raise UsageError(f'account report: --sort "{sort}" is none of {", ".join(SORTS)}')
     async with connection() as nc:
         if chosen == "statistics":
             await list_servers(nc, "account report statistics")
             return
-        found = await ask_connections(nc)
+        found = await ask_for(nc, subject=subject, user=username, state=state, reason=closed_reason)
     show_connections(ranked(found, sort, reverse)[:top])
-
-
-def ranked(found: list[dict[str, Any]], sort: str, reverse: bool) -> list[dict[str, Any]]:
-    """Connections with those first that have most of `sort`, or least with `reverse`."""
-    field = {"subs": "subscriptions", "uptime": "start"}.get(sort, sort.replace("-", "_"))
-    # Who is connected longest has begun first; connections are numbered upwards.
-    is_most_first = sort not in ("uptime", "cid")
-    nothing: str | int = "" if sort == "uptime" else 0
-    return sorted(found, key=lambda one: one.get(field, nothing), reverse=is_most_first != reverse)
 
 
 @command(app, "tls")

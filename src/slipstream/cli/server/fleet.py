@@ -1,4 +1,4 @@
-"""`slipstream server ls|ping|report|request|watch|passwd`: all servers at once.
+"""`slipstream server ls|ping|watch|passwd`: all servers at once.
 
 Servers answer these under `$SYS.REQ` (docs/protocol/monitoring.md#requests-to-the-system-account);
 most need a user of the system account, and say so.
@@ -14,79 +14,113 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from slipstream.cli.global_options import UsageError, did_you_mean
+from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import print_json, say, table
 from slipstream.cli.prompts import require
-from slipstream.cli.server.system import SYSTEM_HELP, ask_connections, ask_servers
+from slipstream.cli.server.system import (
+    STALL_SECONDS,
+    SYSTEM_HELP,
+    Answer,
+    ask_all,
+    server_of,
+    shortened,
+)
 from slipstream.cli.session import command, connection, new_app, wants_json
 from slipstream.cli.values import duration, show_duration, show_size
 from slipstream.client.connection import Connection
+from slipstream.client.errors import NoRespondersError, PermissionsError
 from slipstream.errors import ConfigError
 from slipstream.model.times import Timestamp
 
 app = new_app()
 
-# What `request` calls things -> the endpoint.
-REQUESTS = {
-    "accounts": "ACCOUNTZ",
-    "connections": "CONNZ",
-    "gateways": "GATEWAYZ",
-    "health": "HEALTHZ",
-    "jetstream": "JSZ",
-    "leafnodes": "LEAFZ",
-    "routes": "ROUTEZ",
-    "statistics": "STATSZ",
-    "subscriptions": "SUBSZ",
-    "variables": "VARZ",
-}
-REQUEST_ALIASES = {
-    "acct": "accounts",
-    "conns": "connections",
-    "js": "jetstream",
-    "leaf": "leafnodes",
-    "subs": "subscriptions",
-    "var": "variables",
-    "vars": "variables",
-}
+PING_PARTS = 8
 PASSWORD_LENGTH_MIN = 22  # as nats-server advises for passwords that are not made by a machine
 COST = 11
 
-Answer = dict[str, Any]
+SORTS: dict[str, Callable[[Answer], Any]] = {
+    "name": lambda one: server_of(one),
+    "cluster": lambda one: str(one.get("server", {}).get("cluster", "")),
+    "conns": lambda one: one.get("statsz", {}).get("connections", 0),
+    "conn": lambda one: one.get("statsz", {}).get("connections", 0),
+    "subs": lambda one: one.get("statsz", {}).get("subscriptions", 0),
+    "sub": lambda one: one.get("statsz", {}).get("subscriptions", 0),
+    "routes": lambda one: len(one.get("statsz", {}).get("routes") or []),
+    "gws": lambda one: len(one.get("statsz", {}).get("gateways") or []),
+    "mem": lambda one: one.get("statsz", {}).get("mem", 0),
+    "cpu": lambda one: one.get("statsz", {}).get("cpu", 0),
+    "slow": lambda one: one.get("statsz", {}).get("slow_consumers", 0),
+    "uptime": lambda one: str(one.get("statsz", {}).get("start", "")),
+}
 
-
-async def _ask(
-    nc: Connection, endpoint: str, body: Answer | None = None, what: str = ""
-) -> list[Answer]:
-    """Every server's answer. Raises `ConfigError` about `what` where none comes."""
-    found = await ask_servers(nc, f"$SYS.REQ.SERVER.PING.{endpoint}", body=body)
-    if not found:
-        raise ConfigError(f"{what or f'server {endpoint.lower()}'}: nobody answered; {SYSTEM_HELP}")
-    return sorted(found, key=lambda answer: str(answer.get("server", {}).get("name", "")))
-
-
-def _server(answer: Answer) -> str:
-    return str(answer.get("server", {}).get("name", ""))
+# What `watch` sorts by, as the nats tool calls it -> where the figure is.
+WATCH_SORTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "STATSZ": {
+        "conns": ("connections",),
+        "subs": ("subscriptions",),
+        "sentb": ("sent", "bytes"),
+        "sentm": ("sent", "msgs"),
+        "recvb": ("received", "bytes"),
+        "recvm": ("received", "msgs"),
+        "slow": ("slow_consumers",),
+        "mem": ("mem",),
+        "cpu": ("cpu",),
+    },
+    "JSZ": {
+        "messages": ("messages",),
+        "bytes": ("bytes",),
+        "streams": ("streams",),
+        "consumers": ("consumers",),
+        "api": ("api", "total"),
+        "err": ("api", "errors"),
+        "mem": ("memory",),
+        "file": ("storage",),
+    },
+}
+Expect = Annotated[
+    int, typer.Argument(metavar="EXPECT", help="How many servers have to answer; 0: any", min=0)
+]
 
 
 @command(app, "ls")
-async def ls() -> None:
+async def ls(
+    expect: Expect = 0,
+    sort: Annotated[str, typer.Option("--sort", help=", ".join(SORTS))] = "name",
+    reverse: Annotated[bool, typer.Option("--reverse", "-R", help="The other way round")] = False,
+    compact: Annotated[
+        bool, typer.Option("--compact/--no-compact", help="Names without their domain")
+    ] = False,
+) -> None:
     """List the servers of the cluster (system account)."""
+    if sort not in SORTS:
+        raise UsageError(f'server ls: --sort "{sort}" is none of {", ".join(SORTS)}')
     async with connection() as nc:
-        await list_servers(nc)
+        await list_servers(nc, expect=expect, sort=sort, reverse=reverse, compact=compact)
 
 
-async def list_servers(nc: Connection, what: str = "server ls") -> None:
+async def list_servers(
+    nc: Connection,
+    what: str = "server ls",
+    *,
+    expect: int = 0,
+    sort: str = "name",
+    reverse: bool = False,
+    compact: bool = False,
+) -> None:
     """The table of `server ls`. Raises `ConfigError` where no server answers, about `what`."""
-    answers = await _ask(nc, "STATSZ", what=what)
+    answers = await ask_all(nc, "STATSZ", what=what, expect=expect)
+    most_first = sort not in ("name", "cluster", "uptime")  # up the longest has begun first
+    answers.sort(key=SORTS[sort], reverse=most_first != reverse)
     if wants_json():
         print_json(answers)
         return
     rows = []
-    for answer in answers:
+    names = [server_of(answer) for answer in answers]
+    for name, answer in zip(shortened(names) if compact else names, answers, strict=True):
         server, found = answer.get("server", {}), answer.get("statsz", {})
         rows.append(
             (
-                _server(answer),
+                name,
                 str(server.get("cluster", "")),
                 str(server.get("host", "")),
                 str(server.get("ver", "")),
@@ -113,195 +147,90 @@ def _uptime(start: str) -> str:
 
 
 @command(app, "ping")
-async def ping() -> None:
+async def ping(
+    expect: Expect = 0,
+    show_id: Annotated[bool, typer.Option("--id", help="With the servers' ids")] = False,
+    graph: Annotated[bool, typer.Option("--graph", help="Draw how many answer when")] = False,
+) -> None:
     """Measure the round trip to every server of the cluster (system account)."""
+    found: list[tuple[Answer, float]] = []
     async with connection() as nc:
         began = perf_counter()
-        answers = await _ask(nc, "STATSZ")
-        took = perf_counter() - began
-    if wants_json():
-        print_json(answers)
-        return
-    for answer in answers:
-        say(f"{_server(answer) or '?':<60} rtt={show_duration(took)}")
-
-
-@command(app, "report")
-async def report(
-    kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="jetstream, connections, accounts or health")
-    ] = "jetstream",
-) -> None:
-    """Compare servers, accounts (system account), or the account's connections."""
-    reports: dict[str, Callable[[Connection], Any]] = {
-        "accounts": _report_accounts,
-        "connections": _report_connections,
-        "health": _report_health,
-        "jetstream": _report_jetstream,
-    }
-    chosen = reports.get({"conn": "connections", "js": "jetstream"}.get(kind, kind))
-    if chosen is None:
-        raise UsageError(f'there is no report "{kind}": ask for {", ".join(reports)}')
-    async with connection() as nc:
-        await chosen(nc)
-
-
-async def _report_jetstream(nc: Connection) -> None:
-    answers = await _ask(nc, "JSZ")
-    if wants_json():
-        print_json(answers)
-        return
-    rows = []
-    for answer in answers:
-        data = answer.get("data", {})
-        rows.append(
-            (
-                _server(answer),
-                f"{data.get('streams', 0):,}",
-                f"{data.get('consumers', 0):,}",
-                f"{data.get('messages', 0):,}",
-                show_size(data.get("bytes", 0)),
-                show_size(data.get("memory", 0)),
-                show_size(data.get("storage", 0)),
-            )
-        )
-    columns = ("Server", "Streams", "Consumers", "Messages", "Bytes", "Memory", "File")
-    table("JetStream Summary", columns, rows)
-
-
-async def _report_accounts(nc: Connection) -> None:
-    unused = {"include_unused": True}
-    answers = await ask_servers(nc, "$SYS.REQ.ACCOUNT.PING.STATZ", body=unused)
-    found: dict[str, Answer] = {}
-    for answer in answers:
-        for one in answer.get("data", {}).get("account_statz") or []:
-            _add(found.setdefault(str(one.get("acc", "")), {}), one)
+        subject = "$SYS.REQ.SERVER.PING"
+        try:
+            async for message in nc.request_many(
+                subject, stall=None if expect else STALL_SECONDS, max_messages=expect or None
+            ):
+                found.append((msgspec.json.decode(message.data), perf_counter() - began))
+        except (NoRespondersError, PermissionsError):
+            pass
     if not found:
-        raise ConfigError(f"server report accounts: nobody answered; {SYSTEM_HELP}")
+        raise ConfigError(f"server ping: nobody answered; {SYSTEM_HELP}")
     if wants_json():
-        print_json(found)
-        return
-    rows = [
-        (
-            name,
-            f"{one.get('conns', 0):,}",
-            f"{one.get('num_subscriptions', 0):,}",
-            *(f"{one.get(way, {}).get('msgs', 0):,}" for way in ("received", "sent")),
-            *(show_size(one.get(way, {}).get("bytes", 0)) for way in ("received", "sent")),
-            f"{one.get('slow_consumers', 0):,}",
-        )
-        for name, one in sorted(found.items())
-    ]
-    columns = ("Account", "Connections", "Subscriptions", "In Msgs", "Out Msgs", "In Bytes",
-               "Out Bytes", "Slow")  # fmt: skip
-    table(f"{len(rows)} Accounts Overview", columns, rows)
-
-
-def _add(total: Answer, one: Answer) -> None:
-    """Add the numbers of one server to those of the others."""
-    for name, value in one.items():
-        if isinstance(value, dict):
-            _add(total.setdefault(name, {}), value)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            total[name] = total.get(name, 0) + value
-
-
-async def _report_health(nc: Connection) -> None:
-    answers = await _ask(nc, "HEALTHZ")
-    if wants_json():
-        print_json(answers)
+        print_json([answer for answer, _ in found])
     else:
-        rows = []
-        for answer in answers:
-            data = answer.get("data", {})
-            error = data.get("error") or "; ".join(
-                str(one.get("error", "")) for one in data.get("errors") or []
-            )
-            code = data.get("status_code", "")
-            rows.append((_server(answer), str(data.get("status", "")), str(code), str(error)))
-        table("Health Report", ("Server", "Status", "Code", "Error"), rows)
-    if any(answer.get("data", {}).get("status") != "ok" for answer in answers):
-        raise typer.Exit(1)
+        for answer, took in found:
+            name = f"{server_of(answer) or '?':<60} rtt={show_duration(took)}"
+            say(f"{answer.get('server', {}).get('id', '')} {name}" if show_id else name)
+        if graph:
+            _draw([took for _, took in found])
+    if len(found) < expect:
+        raise ConfigError(f"server ping: {len(found)} servers answered, not {expect}")
 
 
-async def _report_connections(nc: Connection) -> None:
-    show_connections(await ask_connections(nc))
-
-
-def show_connections(found: Sequence[Answer]) -> None:
-    """The table of connections."""
-    if wants_json():
-        print_json(found)
-        return
-    rows = [
-        (
-            str(one.get("cid", "")),
-            str(one.get("name", "")),
-            f"{one.get('ip', '')}:{one.get('port', '')}",
-            str(one.get("uptime", "")),
-            f"{one.get('in_msgs', 0):,}",
-            f"{one.get('out_msgs', 0):,}",
-            show_size(one.get("in_bytes", 0)),
-            show_size(one.get("out_bytes", 0)),
-            f"{one.get('subscriptions', 0):,}",
-        )
-        for one in found
-    ]
-    columns = ("CID", "Name", "IP", "Uptime", "In Msgs", "Out Msgs", "In Bytes", "Out Bytes",
-               "Subs")  # fmt: skip
-    table(f"Top {len(rows)} Connections", columns, rows)
-
-
-@command(app, "request")
-async def request(
-    what: Annotated[str, typer.Argument(metavar="WHAT", help=", ".join(REQUESTS))],
-    name: Annotated[str, typer.Option("--name", help="Only of the server of this name")] = "",
-    host: Annotated[str, typer.Option("--host", help="Only of servers on this host")] = "",
-    cluster: Annotated[str, typer.Option("--cluster", help="Only of servers in this one")] = "",
-    tag: Annotated[list[str], typer.Option("--tag", help="Only of servers with it")] = [],  # noqa: B006
-    account: Annotated[str, typer.Option("--account", help="About this account")] = "",
-) -> None:
-    """Print what each server says of itself, as JSON (system account)."""
-    endpoint = REQUESTS.get(REQUEST_ALIASES.get(what, what))
-    if endpoint is None:
-        close = [one for one in REQUESTS if one.startswith(what[:3])]
-        raise UsageError(
-            f'server request: there is no "{what}"{did_you_mean(close) or ";"} '
-            f"there are {', '.join(REQUESTS)}"
-        )
-    filters = {"server_name": name, "host": host, "cluster": cluster, "tags": tag}
-    body: Answer = {key: value for key, value in filters.items() if value}
-    if account:
-        body["acc" if endpoint == "CONNZ" else "account"] = account
-    async with connection() as nc:
-        for answer in await _ask(nc, endpoint, body):
-            print_json(answer)
+def _draw(times: Sequence[float]) -> None:
+    """How many answers came in each part of the time."""
+    say("\nAnswers:")
+    step = max(max(times) / PING_PARTS, 1e-6)
+    counts = [0] * PING_PARTS
+    for took in times:
+        counts[min(int(took / step), PING_PARTS - 1)] += 1
+    for part, count in enumerate(counts, 1):
+        say(f"{show_duration(part * step):>12}  {'█' * count}{' ' if count else ''}{count}")
 
 
 @command(app, "watch")
 async def watch(
     what: Annotated[str, typer.Argument(metavar="WHAT", help="servers or jetstream")] = "servers",
     interval: Annotated[str, typer.Option("--interval", help="Between two looks")] = "2s",
+    number: Annotated[int, typer.Option("--number", "-n", help="So many rows; 0: all")] = 0,
+    sort: Annotated[str, typer.Option("--sort", help="By what, most first")] = "",
     count: Annotated[int, typer.Option("--count", help="Stop after so many; 0: never")] = 0,
 ) -> None:
     """Show the servers' figures again and again, until Ctrl-C (system account)."""
-    kinds = {"servers": "STATSZ", "srv": "STATSZ", "jetstream": "JSZ", "js": "JSZ"}
+    kinds = {"servers": "STATSZ", "server": "STATSZ", "srv": "STATSZ", "jetstream": "JSZ",
+             "js": "JSZ", "jsz": "JSZ"}  # fmt: skip
+    if what in ("accounts", "account", "acct"):
+        raise UsageError("server watch: `slipstream server report accounts --watch 2` does that")
     if what not in kinds:
         raise UsageError(f'server watch: there is no "{what}"; there are servers and jetstream')
+    if sort not in ("", *WATCH_SORTS[kinds[what]]):
+        known = ", ".join(WATCH_SORTS[kinds[what]])
+        raise UsageError(f'server watch: --sort "{sort}" is none of {known}')
     looks = 0
     async with connection() as nc:
         while True:
-            answers = await _ask(nc, kinds[what])
+            answers = await ask_all(nc, kinds[what])
             if sys.stdout.isatty() and not wants_json():
                 say("\x1b[2J\x1b[H")
             if wants_json():
                 say(msgspec.json.encode(answers).decode())
             else:
-                _show_look(kinds[what], answers)
+                if sort:
+                    path = WATCH_SORTS[kinds[what]][sort]
+                    answers.sort(key=lambda answer: _figure(answer, path), reverse=True)
+                _show_look(kinds[what], answers[: number or None])
             looks += 1
             if count and looks >= count:
                 return
             await asyncio.sleep(duration(interval))
+
+
+def _figure(answer: Answer, path: tuple[str, ...]) -> float:
+    found: Any = answer.get("statsz") or answer.get("data") or {}
+    for name in path:
+        found = found.get(name) or {}
+    return float(found or 0)
 
 
 def _show_look(endpoint: str, answers: Sequence[Answer]) -> None:
@@ -317,7 +246,7 @@ def _show_look(endpoint: str, answers: Sequence[Answer]) -> None:
                        api.get("errors", 0))  # fmt: skip
             rows.append(
                 (
-                    _server(answer),
+                    server_of(answer),
                     f"{found.get('messages', 0):,}",
                     show_size(found.get("bytes", 0)),
                     *(f"{number:,}" for number in numbers),
@@ -330,7 +259,7 @@ def _show_look(endpoint: str, answers: Sequence[Answer]) -> None:
                        found.get("slow_consumers", 0))  # fmt: skip
             rows.append(
                 (
-                    _server(answer),
+                    server_of(answer),
                     *(f"{number:,}" for number in numbers),
                     show_size(found.get("mem", 0)),
                     f"{found.get('cpu', 0):.0f}",
