@@ -554,3 +554,67 @@ def test_a_credentials_file_is_checked_for_its_end(
     file.write_text(f"-----BEGIN NATS USER JWT-----\nhead.{body}.signature\n------END------\n")
     check = ("server", "check", "credential", "--credential", str(file), *words)
     assert text in offline(*check, status=status).out
+
+
+# -- events, latency, errors, contexts, top --------------------------------------------------------
+
+
+def test_events_that_a_stream_has_kept_are_read(cli: Cli) -> None:
+    words = ("--subjects", "$JS.EVENT.ADVISORY.STREAM.>", "--storage", "memory", "--defaults")
+    cli("stream", "add", "KEPT", *words)
+    _new(cli, "ONE")
+    _new(cli, "TWO")
+    seen = cli(
+        "events", "--stream", "KEPT", "--filter", '"stream":"two"', "--short", "--count", "1"
+    )
+    assert seen.out.count("\n") == 1
+    assert "stream=TWO action=create" in seen.out
+    event = json.loads(
+        cli("events", "--stream", "KEPT", "--since", "1h", "--filter", "ONE", "--cloudevent",
+            "--count", "1").out
+    )  # fmt: skip
+    assert event["specversion"] == "1.0"
+    assert event["type"] == event["data"]["type"]
+    assert event["data"]["stream"] == "ONE"
+    assert "goes with --stream" in cli("events", "--since", "1h", status=2).err
+    assert "no regular expression" in cli("events", "--filter", "(", status=2).err
+
+
+def test_the_times_of_latency_are_saved(cli: Cli, tmp_path: Path) -> None:
+    url = cli.env["NATS_URL"]
+    name = str(tmp_path / "times")
+    cli("latency", "--server-b", url, "--rate", "100", "--duration", "0.2s", "--histogram", name)
+    raw = [float(line) for line in Path(f"{name}.raw").read_text().split()]
+    rows = Path(f"{name}.histogram").read_text().splitlines()
+    assert rows[-1].split()[1:] == ["1.0000000", str(len(raw)), "inf"]
+    assert float(rows[-1].split()[0]) == pytest.approx(max(raw), abs=0.001)
+
+
+def test_error_codes_are_filtered_and_sorted(offline: Cli) -> None:
+    found = json.loads(offline("errors", "ls", "stream.*not found", "--json").out)
+    assert 10059 in [one["err_code"] for one in found]
+    codes = [one["err_code"] for one in json.loads(offline("errors", "ls", "--json").out)]
+    assert codes == sorted(codes)
+    turned = json.loads(offline("errors", "ls", "", "code", "-R", "--json").out)
+    assert [one["err_code"] for one in turned] == codes[::-1]
+    by_text = json.loads(offline("errors", "ls", "", "description", "--json").out)
+    texts = [one["description"].lower() for one in by_text]
+    assert texts == sorted(texts)
+    assert "none of code" in offline("errors", "ls", "", "size", status=2).err
+
+
+def test_a_context_is_tried_and_picked(cli: Cli) -> None:
+    url = cli.env["NATS_URL"]
+    cli("context", "add", "near", "--server", url)
+    cli("context", "add", "far", "--server", "nats://127.0.0.1:1")
+    assert "connection: OK" in cli("context", "info", "near", "--connect").out
+    assert "connection: " in cli("context", "info", "far", "--connect", status=1).out
+    assert "NAME is missing" in cli("context", "select", status=2).err
+
+
+def test_one_look_of_top_is_saved(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "look"
+    assert cli("top", "--output", str(file), "-n", "5", "--sort", "subs").out == ""
+    assert "Connections" in file.read_text()
+    assert "connect to other with --server" in cli("top", "other", status=2).err
+    assert "none of cid" in cli("top", "--sort", "name", status=2).err

@@ -64,7 +64,7 @@ async def view(subject: Subject, stream: StreamName = "") -> None:
     sources: dict[str, dict[str, Any]] = msgspec.json.decode(
         message.headers.get(SOURCES_HEADER, "") or "{}"
     )
-    step = message.headers.get(NATS_INCR, "")
+    step = message.headers.get(NATS_INCR, "") or ""
     if wants_json():
         facts = {"subject": subject, "val": _total(message), "incr": step, "sources": sources}
         print_json(facts)

@@ -1,7 +1,8 @@
 """`slipstream errors`: JetStream's error codes."""
 
 import re
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -13,16 +14,38 @@ from slipstream.model.error_codes import ErrorCode
 app = new_app("Look up JetStream's error codes.")
 
 
+SORTS: dict[str, Callable[[ErrorCode], Any]] = {
+    "code": lambda code: code.value,
+    "http": lambda code: code.status,
+    "description": lambda code: code.description.lower(),
+}
+OTHER_SORTS = {"d": "description", "desc": "description", "descr": "description"}
+
+
 def _entry(code: ErrorCode) -> dict[str, object]:
     return {"err_code": code.value, "code": code.status, "description": code.description}
 
 
 @app.command("ls")
 def ls(
-    pattern: Annotated[str, typer.Argument(metavar="TEXT", help="Only those with this text")] = "",
+    pattern: Annotated[
+        str, typer.Argument(metavar="TEXT", help="Only those with this; a regular expression")
+    ] = "",
+    sort: Annotated[str, typer.Argument(metavar="SORT", help=", ".join(SORTS))] = "code",
+    reverse: Annotated[bool, typer.Option("--reverse", "-R", help="The other way round")] = False,
 ) -> None:
     """List the errors."""
-    found = [code for code in ErrorCode if re.search(pattern, code.description, re.IGNORECASE)]
+    chosen = SORTS.get(OTHER_SORTS.get(sort, sort))
+    if chosen is None:
+        raise UsageError(f'errors ls: "{sort}" is none of {", ".join(SORTS)}')
+    try:
+        wanted = re.compile(pattern, re.IGNORECASE)
+    except re.error as error:
+        raise UsageError(f'errors ls: "{pattern}" is no regular expression: {error}') from error
+    found = [
+        code for code in ErrorCode if wanted.search(f"{code} {code.status} {code.description}")
+    ]
+    found.sort(key=chosen, reverse=reverse)
     if wants_json():
         print_json([_entry(code) for code in found])
         return

@@ -9,6 +9,7 @@ NO_SOCKS_PROXY = "there is no SOCKS5 here; forward a port (`ssh -L`) and connect
 _ONE_LEADER = "that is about clusters of nats-servers; ask the nats tool"
 _NO_ARCHIVE = "archives of `nats audit gather` are not read; ask the running server"
 _FIXED_CHUNKS = "chunks have 512 KiB, or what the server allows, and 16 MiB are under way"
+_FOR_PROGRAMS = "--once --json has the figures as they are, for programs"
 _NO_EXPRESSION = "there is no expression language; filter what --json prints, for instance with jq"
 _OF_PROTOCOL = (
     "schemas here are those of message bodies; the nats tool has the schemas of the API's messages"
@@ -65,12 +66,22 @@ OPTIONS = {
     "server report": {
         "--archive": _NO_ARCHIVE,
         "--filter": _NO_EXPRESSION,
+        "--filter-name": _ONE_LEADER,
         "--leaders": _ONE_LEADER,
         "-l": _ONE_LEADER,
     },
-    "server request": {"--archive": _NO_ARCHIVE},
+    "server request": {"--archive": _NO_ARCHIVE, "--level": "profiles are of Go"},
     "stream backup": {"--chunk-size": _FIXED_CHUNKS, "--window-size": _FIXED_CHUNKS},
     "stream find": {"--expression": _NO_EXPRESSION},
+    "top": {
+        "--delimiter": _FOR_PROGRAMS,
+        "--lookup": "addresses are shown as they are, without names",
+        "--max-refresh": "--once prints one look; `slipstream server watch --count` several",
+        "--raw": _FOR_PROGRAMS,
+        "--subs": "`slipstream server request connections --subscriptions` lists them",
+        "-b": _FOR_PROGRAMS,
+        "-r": "--once prints one look; `slipstream server watch --count` several",
+    },
     "stream report": {"--leaders": _ONE_LEADER, "-l": _ONE_LEADER},
 }
 _WORDS_MAX = max(len(words.split()) for words in COMMANDS)

@@ -1,6 +1,9 @@
 """`slipstream rtt` and `slipstream latency`."""
 
 import asyncio
+import math
+from collections.abc import Sequence
+from pathlib import Path
 from time import perf_counter
 from typing import Annotated
 
@@ -19,6 +22,8 @@ from slipstream.cli.session import (
 )
 from slipstream.cli.values import duration, show_duration
 from slipstream.client.message import Message
+
+PERCENTILES = (10, 25, 50, 75, 90, 99, 99.9, 99.99, 99.999, 100)
 
 rtt_app = new_app(group=False)
 latency_app = new_app(group=False)
@@ -50,6 +55,9 @@ async def latency(
     length: Annotated[
         str, typer.Option("--duration", help="How long, in place of --msgs, like 5s")
     ] = "",
+    histogram: Annotated[
+        str, typer.Option("--histogram", help="Write FILE.raw, each time, and FILE.histogram")
+    ] = "",
 ) -> None:
     """Measure how long a message takes from one connection to another."""
     if length:
@@ -80,6 +88,8 @@ async def latency(
                 await sender.publish(f"{inbox}.{n}", body)
                 bar.update(task, completed=n + 1)
         await asyncio.wait_for(done.wait(), 10)
+    if histogram:
+        write_times(times, histogram)
     times.sort()
     marks = (("Minimum", 0.0), ("Median", 0.5), ("90th", 0.9), ("99th", 0.99), ("Maximum", 1.0))
     picked = {name: times[min(int(part * count), count - 1)] for name, part in marks}
@@ -89,3 +99,16 @@ async def latency(
     say(f"{count:,} messages of {size} bytes at {rate:,} a second\n")
     for name, seconds in picked.items():
         say(f"{name:>10}: {show_duration(seconds)}")
+
+
+def write_times(times: Sequence[float], name: str) -> None:
+    """Save `name`.raw, milliseconds as they were measured, and `name`.histogram, by percentile in
+    the columns of HdrHistogram."""
+    Path(f"{name}.raw").write_text("".join(f"{1000 * one:f}\n" for one in times))
+    ordered, count = sorted(times), len(times)
+    lines = ["Value Percentile TotalCount 1/(1-Percentile)", ""]
+    for mark in PERCENTILES:
+        at = min(math.ceil(mark / 100 * count), count)
+        rest = f"{1 / (1 - mark / 100):.2f}" if mark < 100 else "inf"
+        lines.append(f"{1000 * ordered[max(at, 1) - 1]:.6f} {mark / 100:.7f} {at} {rest}")
+    Path(f"{name}.histogram").write_text("\n".join(lines) + "\n")

@@ -1,8 +1,8 @@
 """What can be done in a cluster: the words for it, and waiting until it has happened."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -41,9 +41,13 @@ def action_of(word: str, *there: str) -> str:
     return action
 
 
-def placement(preferred: str) -> "dict[str, dict[str, str]] | None":
+def placement(
+    preferred: str, cluster: str = "", tags: Sequence[str] = ()
+) -> "dict[str, dict[str, Any]] | None":
     """The body of a request to step down."""
-    return {"placement": {"preferred": preferred}} if preferred else None
+    wanted: dict[str, Any] = {"preferred": preferred, "cluster": cluster, "tags": list(tags)}
+    found = {name: value for name, value in wanted.items() if value}
+    return {"placement": found} if found else None
 
 
 def shared(cluster: ClusterInfo | None, what: str) -> ClusterInfo:

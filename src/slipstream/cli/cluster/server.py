@@ -15,6 +15,7 @@ from slipstream.cli.cluster.actions import (
     placement,
     servers_of,
 )
+from slipstream.cli.config_options import words_of
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import done
 from slipstream.cli.prompts import Force, confirm
@@ -34,6 +35,12 @@ async def cluster(
         str, typer.Argument(metavar="SERVER", help=f"{PEER_REMOVE}: who has gone for good")
     ] = "",
     preferred: Preferred = "",
+    in_cluster: Annotated[
+        str, typer.Option("--cluster", help="Only a server of this cluster should lead")
+    ] = "",
+    tags: Annotated[
+        list[str] | None, typer.Option("--tags", "--tag", help="Only a server with this tag")
+    ] = None,
     force: Force = False,
 ) -> None:
     """Have the leader of JetStream hand over, or forget a server that does not come back."""
@@ -49,8 +56,10 @@ async def cluster(
             done(f"{peer} is no server of the cluster any more", success=True)
             return
 
+        wanted = placement(preferred, in_cluster, words_of(tags or []))
+
         async def ask() -> None:
-            await nc.jetstream().api.request("META.LEADER.STEPDOWN", placement(preferred))
+            await nc.jetstream().api.request("META.LEADER.STEPDOWN", wanted)
 
         async def look() -> ClusterInfo:
             return await _look(nc)

@@ -11,7 +11,7 @@ import typer
 import slipstream.cli.context.files as context_files
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import done, print_json, say, table
-from slipstream.cli.prompts import Force, confirm
+from slipstream.cli.prompts import Force, confirm, may_ask, pick
 from slipstream.cli.session import (
     Settings,
     connection,
@@ -111,14 +111,18 @@ def _problems(name: str, connect: bool) -> list[str]:
     ]
     if connect and not problems:
         try:
-            asyncio.run(_connect(name))
+            asyncio.run(_connect(fields))
         except Error as error:
             problems.append(str(error))
     return problems
 
 
-async def _connect(name: str) -> None:
-    with use(Settings(context=name)):
+async def _connect(fields: dict[str, Any]) -> None:
+    """Connect as the context says, whatever the environment says."""
+    found = {
+        option: fields[field] for field, option in context_files.FIELDS.items() if fields.get(field)
+    }
+    with use(Settings(**found)):
         async with connection(reconnect=False) as nc:
             await nc.flush()
 
@@ -155,6 +159,7 @@ def ls(
 @app.command("show", hidden=True)
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The selected, without one")] = "",
+    connect: Annotated[bool, typer.Option("--connect", help="Try to connect, too")] = False,
 ) -> None:
     """Show a context; secrets are left out."""
     name = name or context_files.selected()
@@ -172,11 +177,24 @@ def show(
     for field, value in shown.items():
         if value not in ("", None, False, []):
             say(f"{field:>24}: {value}")
+    if connect:
+        problems = _problems(name, connect)
+        say(f"{'connection':>24}: {'; '.join(problems) or 'OK'}")
+        if problems:
+            raise typer.Exit(1)
 
 
 @app.command("select")
-def select(name: Name) -> None:
+def select(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The context")] = "",
+) -> None:
     """Use a context from now on."""
+    if not name and not may_ask():
+        raise UsageError("NAME is missing: `slipstream context ls` lists the contexts")
+    known = context_files.names()
+    if not name and not known:
+        raise ConfigError("there are no contexts; `slipstream context add` saves one")
+    name = name or pick("Select a Context", known)
     context_files.select(name)
     done(f'Selected context "{name}"', name=name)
 

@@ -31,6 +31,7 @@ from slipstream.cli.session import (
 from slipstream.cli.values import duration, one_of, show_duration
 from slipstream.client.jetstream import ConsumerInfo, StreamInfo
 from slipstream.errors import ConfigError, Error
+from slipstream.model.durations import to_seconds
 from slipstream.model.infos import PeerInfo, StreamSourceInfo
 from slipstream.model.times import Timestamp
 
@@ -320,7 +321,7 @@ def _check_origins(check: Check, info: StreamInfo, lag: Bound, seen: float) -> N
     for one in found:
         check.value(f"lag_{one.name}", one.lag, 0, lag)
         if seen:
-            is_seen = one.active is not None and one.active <= seen
+            is_seen = one.active is not None and to_seconds(one.active, "active") <= seen
             check.expect(is_seen, f"{one.name} was not seen for {show_duration(seen)}")
 
 
@@ -332,7 +333,8 @@ def _check_copies(check: Check, stream: str, copies: list[PeerInfo], lag: Bound,
             check.expect(one.lag <= lag, f"the copy of {stream} on {one.name} lags {one.lag:,}")
         if bound:
             check.expect(
-                one.active <= bound, f"{one.name} with a copy of {stream} was not seen for {seen}"
+                to_seconds(one.active, "active") <= bound,
+                f"{one.name} with a copy of {stream} was not seen for {seen}",
             )
 
 
@@ -564,7 +566,7 @@ async def check_server(
     found = next((one["data"] for one in answers if one["server"].get("name") == name), None)
     if found is None:
         raise ConfigError(f"no server {name} answered; {SYSTEM_HELP}")
-    began, now = (Timestamp.parse(str(found[field])) for field in ("start", "now"))
+    began, now = (_moment_of(found[field]) for field in ("start", "now"))
     check.value("uptime", (now - began).total_seconds(), duration(uptime_warn),
                 duration(uptime_critical), "s")  # fmt: skip
     check.value("cpu", found.get("cpu", 0), cpu_warn, cpu_critical, "%")
@@ -583,8 +585,15 @@ async def check_server(
         if not ends:
             check.fail("the server does not say when its certificate ends")
             return
-        left = (Timestamp.parse(str(ends)) - now).total_seconds()
+        left = (_moment_of(ends) - now).total_seconds()
         _check_left(check, "tls_cert", left, tls_cert_warn, tls_cert_critical)
+
+
+def _moment_of(text: object) -> Timestamp:
+    found = Timestamp.parse(str(text))
+    if found is None:
+        raise ConfigError(f'the server\'s answer has "{text}" where a time should be')
+    return found
 
 
 def _check_left(check: Check, name: str, left: float, warn: str, critical: str) -> None:

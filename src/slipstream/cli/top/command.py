@@ -1,6 +1,8 @@
 """`slipstream top`: streams, consumers, lag, rates and connections, live in the terminal."""
 
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any
 
@@ -38,6 +40,20 @@ CONSUMER_COLUMNS = (
 )
 CONNECTION_COLUMNS = ("CID", "Name", "From", "In/s", "Out/s", "Pending", "Subs", "Uptime")
 Row = tuple[str, ...]
+# What connections are sorted by -> their field, and whether those with most of it come first.
+SORTS = {
+    "cid": ("cid", False),
+    "start": ("start", False),
+    "uptime": ("start", False),
+    "subs": ("subscriptions", True),
+    "pending": ("pending_bytes", True),
+    "msgs_to": ("out_msgs", True),
+    "msgs_from": ("in_msgs", True),
+    "bytes_to": ("out_bytes", True),
+    "bytes_from": ("in_bytes", True),
+    "last": ("last_activity", True),
+    "idle": ("last_activity", False),
+}
 
 
 @dataclass
@@ -58,8 +74,10 @@ class Rates:
 class Look:
     """What is shown: the rows of the tables and two lines about server and account."""
 
-    def __init__(self, js: JetStream) -> None:
+    def __init__(self, js: JetStream, connections_max: int = 1024, sort: str = "cid") -> None:
         self.js = js
+        self._connections_max = connections_max
+        self._sort = SORTS[sort]
         self._rates = Rates()
         self._data: dict[str, Any] = {}
         self.streams: list[Row] = []
@@ -82,6 +100,10 @@ class Look:
         consumers.sort(key=lambda one: (-one.num_pending, one.stream_name, one.name))
         account = await self.js.account_info()
         connections = await ask_connections(self.js.connection)
+        field, most_first = self._sort
+        nothing: str | int = "" if field in ("start", "last_activity") else 0
+        connections.sort(key=lambda one: one.get(field, nothing), reverse=most_first)
+        del connections[self._connections_max :]
         self._data = {
             "account": account,
             "streams": infos,
@@ -149,13 +171,32 @@ class Look:
 
 @command(app, "top")
 async def top(
-    interval: Annotated[float, typer.Option("--interval", help="Seconds", min=0.1)] = 1.0,
+    name: Annotated[
+        str, typer.Argument(metavar="SERVER", help="The connected server's name, to be sure")
+    ] = "",
+    interval: Annotated[float, typer.Option("--interval", "-d", help="Seconds", min=0.1)] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print one look and end")] = False,
+    conns: Annotated[int, typer.Option("--conns", "-n", help="So many connections", min=1)] = 1024,
+    sort: Annotated[
+        str, typer.Option("--sort", help=f"Connections, most first: {', '.join(SORTS)}")
+    ] = "cid",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Save one look here and end")
+    ] = None,
 ) -> None:
     """Watch streams, consumers, lag and rates. q or Ctrl-C ends it."""
+    if sort not in SORTS:
+        raise UsageError(f'top: --sort "{sort}" is none of {", ".join(SORTS)}')
     async with connection() as nc:
-        look = Look(context_of(nc, settings()))
+        connected = (nc.server_info.server_name, nc.server_info.server_id)
+        if name and name not in connected:
+            raise UsageError(f"top: this is server {connected[0]}; connect to {name} with --server")
+        look = Look(context_of(nc, settings()), conns, sort)
         await look.refresh()
+        if output is not None:
+            with output.open("w") as file, redirect_stdout(file):
+                _print(look)
+            return
         if once:
             _print(look)
             return
