@@ -618,3 +618,98 @@ def test_one_look_of_top_is_saved(cli: Cli, tmp_path: Path) -> None:
     assert "Connections" in file.read_text()
     assert "connect to other with --server" in cli("top", "other", status=2).err
     assert "none of cid" in cli("top", "--sort", "name", status=2).err
+
+
+# -- services and loads ----------------------------------------------------------------------------
+
+
+def _begin(cli: Cli, *words: str) -> Any:
+    """A program that goes on, once it listens."""
+    process = cli.start(*words)
+    assert process.stderr is not None
+    while "Listening" not in process.stderr.readline():
+        pass
+    return process
+
+
+def _end(process: Any) -> None:
+    process.terminate()
+    process.communicate(timeout=60)
+
+
+def test_a_service_sends_requests_back(cli: Cli) -> None:
+    process = _begin(cli, "service", "serve", "mirror", "-H", "From: there")
+    answer = cli("service", "request", "mirror", "echo", "hello", "-H", "A: b").out
+    assert "hello" in answer
+    assert "From: there" in answer
+    assert "A: b" in answer
+    _end(process)
+
+
+def test_requests_are_a_load(cli: Cli) -> None:
+    process = _begin(cli, "bench", "service", "serve", "ask", "--clients", "2", "--size", "4")
+    words = ("--msgs", "20", "--clients", "2", "-H", "A: b", "--json")
+    assert (
+        json.loads(cli("bench", "service", "request", "ask", *words).out)["total"]["messages"] == 20
+    )
+    _end(process)
+
+
+def test_a_load_has_its_own_messages_and_pace(cli: Cli, tmp_path: Path) -> None:
+    payload, csv = tmp_path / "body", tmp_path / "found.csv"
+    payload.write_text("hello")
+    words = ("bench", "js", "pub", "async", "paced", "--stream", "PACED", "--storage", "memory",
+             "--no-progress", "--json")  # fmt: skip
+    found = json.loads(
+        cli(*words, "--msgs", "10", "--clients", "2", "--throughput", "50", "--multisubject",
+            "--multisubjectmax", "3", "--payload", str(payload), "-H", "A: b", "--csv", str(csv),
+            "--dedup", "--dedupwindow", "1h", "--maxbytes", "1MiB", "--purge").out
+    )  # fmt: skip
+    assert found["total"]["seconds"] > 0.15
+    head, *rows = csv.read_text().splitlines()
+    assert head.startswith("#RunID,ClientID,MsgCount,MsgBytes")
+    assert [row.split(",")[1:4] for row in rows] == [["1", "5", "25"], ["2", "5", "25"]]
+    config = _config(cli, "stream", "info", "PACED")
+    assert (config["subjects"], config["max_bytes"]) == (["paced.*"], 1024**2)
+    assert config["duplicate_window"] == 3600 * 10**9
+    assert json.loads(cli("stream", "subjects", "PACED", "--json").out) == {
+        "paced.0": 4, "paced.1": 4, "paced.2": 2,
+    }  # fmt: skip
+    stored = cli("stream", "get", "PACED", "1").out
+    assert "hello" in stored
+    assert "A: b" in stored
+    assert "Nats-Msg-Id" in stored
+    assert "go with --multisubject" in cli("bench", "pub", "--multisubjectmax", "3", status=2).err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("js", "pub", "atomic", "many", "--batch", "4"),
+        ("js", "pub", "fast", "many", "--batch", "4"),
+        ("js", "consume", "--acks", "all", "--filter", "many", "--purge", "--sleep", "1ms"),
+        ("js", "fetch", "--acks", "none", "--consumer", "mine"),
+        ("js", "fetch", "--doubleack", "--consumer", "yours"),
+        ("js", "ordered", "--filter", "many"),
+        ("js", "get", "sync"),
+        ("js", "get", "batch", "--filter", "many"),
+    ],
+)
+def test_a_stream_is_loaded_and_read_in_each_way(cli: Cli, words: tuple[str, ...]) -> None:
+    if "MANY" not in cli("stream", "ls", "--names").out.split():
+        cli("stream", "add", "MANY", "--subjects", "many", "--allow-direct", "--defaults")
+    few = ("--stream", "MANY", "--msgs", "10", "--no-progress", "--json")
+    assert json.loads(cli("bench", *words, *few).out)["total"]["messages"] == 10
+
+
+def test_a_bucket_is_loaded_as_it_is_told(cli: Cli) -> None:
+    words = ("--bucket", "LOADED", "--msgs", "9", "--randomize", "2", "--no-progress", "--json")
+    cli("bench", "kv", "put", *words, "--history", "5", "--storage", "memory", "--purge",
+        "--maxbytes", "1MiB", "--throughput", "1000")  # fmt: skip
+    config = _config(cli, "stream", "info", "KV_LOADED")
+    assert config["max_msgs_per_subject"] == 5
+    assert (config["storage"], config["max_bytes"]) == ("memory", 1024**2)
+    assert set(cli("kv", "ls", "LOADED", "--names").out.split()) <= {"key-0", "key-1"}
+    found = json.loads(cli("bench", "kv", "get", *words, "--history", "5", "--storage", "memory",
+                           "--maxbytes", "1MiB").out)  # fmt: skip
+    assert found["load"] == "kv get"

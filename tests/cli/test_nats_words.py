@@ -30,6 +30,9 @@ from tests.fix_certificates import make_authority
     [
         ("bench js pub async b --msgs 9", "bench js b --msgs 9"),
         ("bench js pub sync b", "bench js --batch 1 b"),
+        ("bench js pub fast b", "bench js --mode fast b"),
+        ("bench js get sync --msgs 9", "bench get --batch 1 --msgs 9"),
+        ("bench service serve b", "bench serve b"),
         ("bench js b", "bench js b"),
         ("backup restore stream DIR", "stream restore DIR"),
         ("kv view B", "kv info B"),

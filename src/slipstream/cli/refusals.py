@@ -56,6 +56,7 @@ OPTIONS = {
         "--socks-proxy": NO_SOCKS_PROXY,
     },
     "account tls": {"--ocsp": "no OCSP answer is asked for; --expire-warn checks the dates"},
+    "bench js": {"--max-outstanding-acks": "a fast batch has up to two acks under way"},
     "consumer find": {"--expression": _NO_EXPRESSION},
     "consumer report": {"--leaders": _ONE_LEADER, "-l": _ONE_LEADER},
     "context add": {"--embed": _USE_KEY_FILES, "--nsc": _USE_KEY_FILES},

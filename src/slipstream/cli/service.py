@@ -1,5 +1,6 @@
 """`slipstream service`: services that answer `$SRV.>` (ADR-32), found, measured and asked."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from time import perf_counter
@@ -8,12 +9,19 @@ from typing import Annotated, TypeVar
 import msgspec
 import typer
 
+from slipstream.cli.config_options import header_of
 from slipstream.cli.message.publish import Draft, HeaderOption, Templates, body_of
 from slipstream.cli.message.text import received_json, say_bytes, show_body, show_headers
 from slipstream.cli.output import clock, note, print_json, properties, say, table
 from slipstream.cli.session import command, connection, new_app, wants_json
 from slipstream.cli.values import show_duration
-from slipstream.client.services import ServiceError, ServiceInfo, ServicePing, ServiceStats
+from slipstream.client.services import (
+    ServiceError,
+    ServiceInfo,
+    ServicePing,
+    ServiceRequest,
+    ServiceStats,
+)
 from slipstream.errors import ConfigError
 from slipstream.model.times import Timestamp
 
@@ -132,6 +140,30 @@ async def ping(name: OptionalName = "") -> None:
                 say(f"{one.name:<30} {one.id} rtt={show_duration(rtt)}")
     if not found:
         raise ConfigError("service ping: no service answered")
+
+
+@command(app, "serve")
+async def serve(
+    name: Name,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", help="Of an answer, Name: value")
+    ] = None,
+) -> None:
+    """Offer a service that sends requests on SERVICE.echo back, until Ctrl-C."""
+    headers = dict(header_of(one) for one in header or [])
+
+    async def echo(request: ServiceRequest[bytes]) -> None:
+        message = request.message
+        note(f'{clock()} Received on subject "{message.subject}": {len(message.data)} bytes')
+        kept = {key: message.headers[key] for key in message.headers}
+        await request.respond(message.data, headers={**kept, **headers})
+
+    async with connection() as nc:
+        service = await nc.add_service(name, "1.0.0", description="Sends requests back")
+        await service.add_group(name).add_endpoint("echo", echo)
+        await nc.flush()
+        note(f'{clock()} Listening on "{name}.echo" as {service.id}')
+        await asyncio.Event().wait()
 
 
 @command(app, "request")
