@@ -261,6 +261,7 @@ async def consume(
                 message = await messages.next()
                 if pace:
                     await pace.wait()
+                assert message is not None  # nobody stops the messages
                 await _acknowledge(source, message, at == n or at % batch == 0)
         await js.connection.flush(timeout=TIMEOUT)
         return perf_counter() - began
