@@ -1,6 +1,6 @@
 """`slipstream counter`: totals that a stream keeps, one for each subject (ADR-49)."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -11,9 +11,7 @@ from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.client.jetstream import StoredMessage, Stream
 from slipstream.client.jetstream.context import JetStream
 from slipstream.errors import ConfigError
-from slipstream.model.header_names import NATS_INCR
-
-SOURCES_HEADER = "Nats-Counter-Sources"  # stream -> subject -> total, as JSON
+from slipstream.model.header_names import NATS_COUNTER_SOURCES, NATS_INCR
 
 app = new_app("Totals that a stream keeps, one for each subject.")
 
@@ -61,8 +59,8 @@ async def view(subject: Subject, stream: StreamName = "") -> None:
     async with jetstream() as js:
         found = await _stream_of(js, subject, stream)
         message = await found.get_last_message(subject)
-    sources: dict[str, dict[str, Any]] = msgspec.json.decode(
-        message.headers.get(SOURCES_HEADER, "") or "{}"
+    sources: dict[str, dict[str, str]] = msgspec.json.decode(
+        message.headers.get(NATS_COUNTER_SOURCES, "") or "{}"
     )
     step = message.headers.get(NATS_INCR, "") or ""
     if wants_json():

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,10 +14,10 @@ from slipstream.model.error_codes import ErrorCode
 app = new_app("Look up JetStream's error codes.")
 
 
-SORTS: dict[str, Callable[[ErrorCode], Any]] = {
-    "code": lambda code: code.value,
-    "http": lambda code: code.status,
-    "description": lambda code: code.description.lower(),
+SORTS: dict[str, Callable[[ErrorCode], tuple[int, str]]] = {
+    "code": lambda code: (code.value, ""),
+    "http": lambda code: (code.status, ""),
+    "description": lambda code: (0, code.description.lower()),
 }
 OTHER_SORTS = {"d": "description", "desc": "description", "descr": "description"}
 

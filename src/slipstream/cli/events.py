@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -102,7 +102,7 @@ async def _stored(nc: Connection, stream: str, since: str) -> AsyncIterator[tupl
 
 def _show(subject: str, data: bytes, short: bool, cloudevent: bool) -> None:
     try:
-        event: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
+        event: dict[str, object] = msgspec.json.decode(data, type=dict[str, object])
     except msgspec.MsgspecError:
         say(f"{subject}: {data!r}")
         return
@@ -128,7 +128,7 @@ def _show(subject: str, data: bytes, short: bool, cloudevent: bool) -> None:
     say()
 
 
-def _as_cloudevent(subject: str, event: dict[str, Any]) -> dict[str, Any]:
+def _as_cloudevent(subject: str, event: dict[str, object]) -> dict[str, object]:
     """An event in the envelope of CloudEvents 1.0."""
     return {
         "specversion": "1.0",

@@ -213,7 +213,7 @@ def _trace(nc: "Connection") -> None:
     nc.request = request  # type: ignore[method-assign]
 
 
-def _shown(data: Any) -> str:
+def _shown(data: object) -> str:
     return data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -43,9 +43,9 @@ def action_of(word: str, *there: str) -> str:
 
 def placement(
     preferred: str, cluster: str = "", tags: Sequence[str] = ()
-) -> "dict[str, dict[str, Any]] | None":
+) -> "dict[str, dict[str, object]] | None":
     """The body of a request to step down."""
-    wanted: dict[str, Any] = {"preferred": preferred, "cluster": cluster, "tags": list(tags)}
+    wanted: dict[str, object] = {"preferred": preferred, "cluster": cluster, "tags": list(tags)}
     found = {name: value for name, value in wanted.items() if value}
     return {"placement": found} if found else None
 

@@ -108,7 +108,7 @@ class Check:
         if not is_right:
             self.fail(text)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """As JSON."""
         found = {"status": WORDS[self.status], "check": self.name, "values": self._values}
         return {**found, "problems": self._said}
@@ -138,10 +138,10 @@ class Check:
 
 def checking(
     name: str, title: str
-) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., Any]]:
+) -> Callable[[Callable[..., Coroutine[None, None, None]]], Callable[..., Any]]:
     """Make a function a check: it gets a `Check` first, and what it raises is critical."""
 
-    def register(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Any]:
+    def register(function: Callable[..., Coroutine[None, None, None]]) -> Callable[..., Any]:
         own = list(inspect.signature(function).parameters.values())[1:]
         more = (
             ("kind", FormatOption, "nagios"),

@@ -1,13 +1,13 @@
 """Connections as servers list them: asked for, put in order, shown."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import print_json, table
-from slipstream.cli.server.system import ask_servers
+from slipstream.cli.server.system import Answer, ask_servers
 from slipstream.cli.session import wants_json
 from slipstream.cli.values import show_size
 from slipstream.client.connection import Connection
@@ -33,8 +33,8 @@ async def ask_for(
     user: str = "",
     state: str = "open",
     reason: str = "",
-    servers: dict[str, Any] | None = None,
-) -> list[dict[str, Any]]:
+    servers: Answer | None = None,
+) -> list[Answer]:
     """Connections of the own account, or with `account` or `servers` as a system user may ask.
 
     Raises `UsageError` for a state that is none.
@@ -42,7 +42,7 @@ async def ask_for(
     if state not in STATES:
         raise UsageError(f'--state "{state}" is none of {", ".join(STATES)}')
     filters = {"filter_subject": subject, "user": user, "acc": account}
-    body: dict[str, Any] = {key: value for key, value in filters.items() if value}
+    body: Answer = {key: value for key, value in filters.items() if value}
     body |= {"state": STATES["all"] if reason and state == "open" else STATES[state]}
     body |= {"auth": True, **(servers or {})}
     level = "SERVER" if account or servers else "ACCOUNT"
@@ -51,7 +51,7 @@ async def ask_for(
     return [one for one in found if reason.lower() in str(one.get("reason", "")).lower()]
 
 
-def ranked(found: list[dict[str, Any]], sort: str, reverse: bool) -> list[dict[str, Any]]:
+def ranked(found: list[Answer], sort: str, reverse: bool) -> list[Answer]:
     """Connections with those first that have most of `sort`, or least with `reverse`."""
     if sort not in SORTS:
         raise UsageError(f'--sort "{sort}" is none of {", ".join(SORTS)}')
@@ -62,7 +62,7 @@ def ranked(found: list[dict[str, Any]], sort: str, reverse: bool) -> list[dict[s
     return sorted(found, key=lambda one: one.get(field, nothing), reverse=is_most_first != reverse)
 
 
-def show_connections(found: Sequence[dict[str, Any]]) -> None:
+def show_connections(found: Sequence[Answer]) -> None:
     """The table of connections."""
     if wants_json():
         print_json(found)

@@ -1,6 +1,6 @@
 """`slipstream server info|account|config|mappings`: one server, its accounts, its configuration."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -154,7 +154,7 @@ async def account(
         properties(f"Account information for account {name}", [("", pairs)])
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

@@ -37,12 +37,14 @@ from slipstream.errors import ConfigError
 
 app = new_app()
 
+Key = Callable[[Answer], Any]  # what answers are sorted by
+
 
 class Wanted(msgspec.Struct, kw_only=True):
     """What the line asks of a report."""
 
     expect: int = 0
-    servers: dict[str, Any]
+    servers: Answer
     account: str = ""
     subject: str = ""
     user: str = ""
@@ -59,9 +61,7 @@ class Wanted(msgspec.Struct, kw_only=True):
     reverse: bool = False
     compact: bool = False
 
-    def in_order(
-        self, found: list[Answer], keys: Mapping[str, Callable[[Answer], Any]], usual: str
-    ) -> list[Answer]:
+    def in_order(self, found: list[Answer], keys: Mapping[str, Key], usual: str) -> list[Answer]:
         """Most first, or least with --reverse; names from A to Z. Raises `UsageError`."""
         sort = self.sort or usual
         if sort not in keys:
@@ -207,7 +207,7 @@ async def _jetstream(nc: Connection, wanted: Wanted) -> None:
     def data(name: str) -> Callable[[Answer], int]:
         return lambda answer: int(answer.get("data", {}).get(name, 0) or 0)
 
-    keys: dict[str, Callable[[Answer], Any]] = {
+    keys: dict[str, Key] = {
         "name": server_of,
         "cluster": lambda answer: str(answer.get("server", {}).get("cluster", "")),
         "streams": data("streams"),
@@ -261,7 +261,7 @@ async def _accounts(nc: Connection, wanted: Wanted) -> None:
     def way(name: str, what: str) -> Callable[[Answer], int]:
         return lambda one: int(one["of"].get(name, {}).get(what, 0))
 
-    keys: dict[str, Callable[[Answer], Any]] = {
+    keys: dict[str, Key] = {
         "name": lambda one: one["name"],
         "conns": lambda one: one["of"].get("conns", 0),
         "subs": lambda one: one["of"].get("num_subscriptions", 0),
@@ -364,10 +364,10 @@ async def _leafnodes(nc: Connection, wanted: Wanted) -> None:
         print_json([one["leaf"] for one in found])
         return
 
-    def leaf(name: str) -> Callable[[Answer], Any]:
+    def leaf(name: str) -> Key:
         return lambda one: one["leaf"].get(name, 0)
 
-    keys: dict[str, Callable[[Answer], Any]] = {
+    keys: dict[str, Key] = {
         "server": lambda one: one["server"],
         "name": lambda one: str(one["leaf"].get("name", "")),
         "account": lambda one: str(one["leaf"].get("account", "")),

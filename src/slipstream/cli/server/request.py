@@ -1,6 +1,6 @@
 """`slipstream server request`: what servers say of themselves, as JSON (system account)."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -141,7 +141,7 @@ async def request(
         return
     if filter_state not in ("", *STATES):
         raise UsageError(f'--filter-state "{filter_state}" is none of {", ".join(STATES)}')
-    given: dict[str, Any] = {
+    given: dict[str, object] = {
         "account": account, "limit": limit, "offset": offset, "sort": sort,
         "subscriptions": subscriptions, "detail": detail, "filter-account": filter_account,
         "filter-subject": filter_subject, "filter-cid": filter_cid,

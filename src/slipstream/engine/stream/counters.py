@@ -15,6 +15,7 @@ from slipstream.engine.stream.staging import Staged
 from slipstream.log.record import Record
 from slipstream.model.error_codes import ErrorCode
 from slipstream.model.header_fields import (
+    NATS_COUNTER_SOURCES,
     NATS_EXPECTED_LAST_MSG_ID,
     NATS_EXPECTED_LAST_SEQUENCE,
     NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
@@ -34,7 +35,6 @@ DIGITS_MAX = min(sys.get_int_max_str_digits() or 4300, 4300) - 1
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 TOTALS_MAX = 65_536  # subjects of a stream whose totals are kept in memory
-SOURCES = b"Nats-Counter-Sources"
 
 _FORBIDDEN = (
     NATS_ROLLUP,
@@ -127,7 +127,7 @@ def add_up(
     message.body_start = len(header)
     message.header_start = 0
     message.end = len(message.data)
-    if seen or find(message.data, 0, message.body_start, SOURCES):
+    if seen or find(message.data, 0, message.body_start, NATS_COUNTER_SOURCES):
         return None  # what follows has to take over what the header says
     return total
 
@@ -167,7 +167,7 @@ def add_sourced(stream: "Stream", message: Inbound, source: bytes, subject: byte
 
 def _with_seen(block: bytes, seen: dict[str, dict[str, str]]) -> bytes:
     """A header block that says what was seen of each source."""
-    return with_field(block, SOURCES, msgspec.json.encode(seen, order="sorted"))
+    return with_field(block, NATS_COUNTER_SOURCES, msgspec.json.encode(seen, order="sorted"))
 
 
 def _last(stream: "Stream", subject: bytes) -> Record | None:
@@ -182,7 +182,7 @@ def _seen(last: Record | None) -> dict[str, dict[str, str]]:
     MESSAGE_COUNTER_BROKEN."""
     if last is None:
         return {}
-    value = find(last.data, last.header_start, last.body_start, SOURCES)
+    value = find(last.data, last.header_start, last.body_start, NATS_COUNTER_SOURCES)
     if not value:
         return {}
     try:
