@@ -8,7 +8,7 @@ import pytest
 from slipstream.archive.s2 import S2Writer
 from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.protocol.options import EngineOptions
-from slipstream.log.applying import NameInUseError
+from slipstream.log.commit_log import Removal
 from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver, Message
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -521,7 +521,7 @@ def test_a_name_or_a_subject_that_is_taken_meanwhile_is_kept(
 
 
 @pytest.mark.parametrize("what", ["goes on", "is slow", "jetstream stops"])
-def test_a_restore_that_waits_for_a_stream_to_be_removed_ends_once(
+def test_a_restore_that_waits_for_its_place_ends_once(
     what: str,
     disk: SimulatedDisk,
     driver: Driver,
@@ -531,17 +531,16 @@ def test_a_restore_that_waits_for_a_stream_to_be_removed_ends_once(
     client.subscribe("$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE.>")
     subject = begin_restore(client, config_of())["deliver_subject"]
     client.request(subject, GOOD)
-    busy = [True]
+    leaving, asked = StateCommit.leaving, []
 
-    def in_use(state: StateCommit, path: str) -> None:
-        if busy:
-            busy.pop()
-            driver.runner.hold()
-            raise NameInUseError(f"{path} is being removed")
+    def slow(state: StateCommit, path: str) -> Removal | None:
+        asked.append(path)
+        driver.runner.hold()
+        return leaving(state, path)
 
-    monkeypatch.setattr(StateCommit, "free", in_use)
+    monkeypatch.setattr(StateCommit, "leaving", slow)
     assert client.ask(subject, b"") == []
-    assert not busy
+    assert len(asked) == 1
     if what == "is slow":
         driver.advance(60 * SECOND)
     elif what == "jetstream stops":

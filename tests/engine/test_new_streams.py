@@ -44,6 +44,7 @@ def test_creating_streams_costs_one_sync_for_all_that_come_in_a_turn(
     driver.runner.hold()
     before = disk.calls["sync"] + disk.calls["sync_dir"]
     client.send(b"".join(create(f"S{n}") for n in range(3)))
+    assert driver.make_places() == 3
     assert disk.calls["sync"] + disk.calls["sync_dir"] == before
     assert not client.take()
     driver.runner.release()
@@ -58,7 +59,9 @@ def test_what_is_published_to_a_new_stream_is_acknowledged_after_its_creation_is
 ) -> None:
     client = driver.client()
     driver.runner.hold()
-    client.send(create("S") + encode("S.a", b"1", "_INBOX.t.p"))
+    client.send(create("S"))
+    driver.make_places()
+    client.send(encode("S.a", b"1", "_INBOX.t.p"))
     assert len(driver.runner.waiting) == 1  # the entry, and no batch of the stream
     driver.runner.release()
     driver.finish()
@@ -75,7 +78,9 @@ def test_a_stream_that_the_disk_refuses_takes_what_was_published_to_it_along(
 ) -> None:
     client = driver.client()
     driver.runner.hold()
-    client.send(create("S") + encode("S.a", b"1", "_INBOX.t.p"))
+    client.send(create("S"))
+    driver.make_places()
+    client.send(encode("S.a", b"1", "_INBOX.t.p"))
     driver.runner.release(error=OSError("the disk is broken"))
     driver.finish()
     found = answers(client)
@@ -92,7 +97,9 @@ def test_a_new_stream_that_was_not_durable_leaves_its_name_free(
 ) -> None:
     client = driver.client()
     driver.runner.hold()
-    client.send(create("S") + encode("S.a", b"1", "_INBOX.t.p"))
+    client.send(create("S"))
+    driver.make_places()
+    client.send(encode("S.a", b"1", "_INBOX.t.p"))
     disk.sync_dir("store/jetstream/$G")
     disk.sync_dir("store/jetstream/$G/S")
     survivor = again(driver, disk)
@@ -113,6 +120,7 @@ def test_a_stream_takes_a_name_whose_files_are_still_to_be_removed(
     driver.advance(5 * SECOND)
     driver.runner.hold()
     client.send(encode("$JS.API.STREAM.DELETE.S", b"", "_INBOX.t.d") + create("S"))
+    driver.make_places()
     assert any("/.aside-" in path for path in disk.files(".seg"))
     while driver.runner.waiting:
         driver.runner.release()
@@ -152,7 +160,8 @@ def test_messages_of_a_deleted_stream_do_not_come_back_in_the_next_one_of_its_na
     client.store("S.a")
     driver.runner.hold()
     client.send(encode("$JS.API.STREAM.DELETE.S", b"", "_INBOX.t.d") + create("S"))
-    assert driver.runner.step()  # both are durable, and in the log alone
+    driver.make_places()
+    assert driver.settle_log() == 2  # both are durable, and in the log alone
     survivor = again(driver, disk)
     assert survivor.client().api("STREAM.INFO.S")["state"]["messages"] == 0
     assert survivor.js.problems == []
@@ -182,12 +191,10 @@ def test_a_start_goes_on_where_the_disk_does_not_let_go_of_a_deleted_stream(seed
     driver.advance(5 * SECOND)
     driver.runner.hold()
     consumer = b'{"stream_name":"S","config":{"durable_name":"C","ack_policy":"explicit"}}'
-    client.send(
-        encode("$JS.API.STREAM.DELETE.S", b"", "_INBOX.t.d")
-        + create("S")
-        + encode("$JS.API.CONSUMER.DURABLE.CREATE.S.C", consumer, "_INBOX.t.c")
-    )
-    assert driver.runner.step()  # all of it is durable, and in the log alone
+    client.send(encode("$JS.API.STREAM.DELETE.S", b"", "_INBOX.t.d") + create("S"))
+    driver.make_places()
+    client.send(encode("$JS.API.CONSUMER.DURABLE.CREATE.S.C", consumer, "_INBOX.t.c"))
+    assert driver.settle_log() == 2  # all of it is durable, and in the log alone
     disk.keeps = True
     driver = again(driver, disk)
     assert driver.client().api("STREAM.INFO.FIRST")["state"]["messages"] == 1
@@ -209,9 +216,10 @@ def test_nothing_of_a_new_stream_is_answered_or_read_before_it_is_durable(
     client = driver.client()
     driver.runner.hold()
     config = b'{"name":"S","subjects":["S.>"],"allow_direct":true,"persist_mode":"%b"}'
+    client.send(encode("$JS.API.STREAM.CREATE.S", config % persist_mode.encode(), "_INBOX.t.S"))
+    driver.make_places()
     client.send(
-        encode("$JS.API.STREAM.CREATE.S", config % persist_mode.encode(), "_INBOX.t.S")
-        + encode("S.a", b"1", "_INBOX.t.p")
+        encode("S.a", b"1", "_INBOX.t.p")
         + encode("$JS.API.DIRECT.GET.S", b'{"seq":1}', "_INBOX.t.direct")
         + encode("$JS.API.STREAM.MSG.GET.S", b'{"seq":1}', "_INBOX.t.get")
         + encode("$JS.API.STREAM.PURGE.S", b'{"filter":"S.b"}', "_INBOX.t.purge")
@@ -243,6 +251,7 @@ def test_a_stream_that_was_set_aside_is_not_removed_because_it_cannot_be_read_ju
     driver.advance(5 * SECOND)
     driver.runner.hold()
     client.send(encode("$JS.API.STREAM.DELETE.S", b"", "_INBOX.t.d") + create("S"))
+    driver.make_places()
     assert any("/.aside-" in path for path in disk.files())  # the process ends
     disk.fail("read", error=OSError(errno.EMFILE, "Too many open files"))
     with pytest.raises(OSError, match="Too many"):
@@ -258,9 +267,13 @@ def test_a_stream_that_cannot_be_made_durable_nor_removed_does_no_harm(
     client = driver.client()
     driver.runner.hold()
     client.send(create("S"))
+    driver.make_places()
     disk.fail("rename")
     driver.runner.release(OSError(errno.EIO, "Input/output error"))
     driver.finish()
+    calls = disk.calls["rename"]
+    driver.runner.release()
+    assert disk.calls["rename"] == calls + 1
     assert "error" in answers(client)["S"]
     client = again(driver, disk).client()
     assert client.api("STREAM.NAMES")["total"] == 1

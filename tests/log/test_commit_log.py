@@ -1,7 +1,7 @@
 """The commit log alone: whatever happens between its steps, a start finds what was durable."""
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -428,51 +428,24 @@ def test_what_is_said_again_gives_way_to_a_newer_change_on_its_way_to_the_disk()
     assert found["a/state"] == b"newer"
 
 
-class WhileApplied(TwinFile):
-    """Does something while a checkpoint applies it."""
-
-    def __init__(self, disk: SimulatedDisk, path: str, act: Callable[[], None]) -> None:
-        super().__init__(disk, path)
-        self._act = act
-
-    def apply(self, content: bytes, touched: Touched) -> None:
-        self._act()
-        super().apply(content, touched)
-
-
-def applied_meanwhile(act: Callable[[CommitLog], None], path: str) -> SimulatedDisk:
-    """A log that is to remove root/a, and whose checkpoint writes to `path` while `act` happens."""
+def test_a_name_that_is_made_free_is_another_directorys_from_then_on() -> None:
     disk = SimulatedDisk(Random(1))
-    disk.makedirs("root/a")
-    disk.makedirs("root/ab")
+    disk.makedirs("root/a/msgs")
     log = CommitLog(disk, "root", LOG_BYTES)
     log.open()
     log.begin()
-    log.keep(WhileApplied(disk, path, lambda: act(log)), b"content")
-    batch = log.prepare_sync()
-    assert batch is not None
-    batch.run()
-    log.finish_sync(batch)
-    checkpoint = log.checkpoint()
-    assert checkpoint is not None
+    assert log.leaving("root/a") is None
     log.remove(Removal(LeavingDirectory(disk, "root/a", 7), 7))
-    checkpoint.run()
-    assert checkpoint.refused == []
-    return disk
-
-
-def test_a_name_is_made_free_while_a_checkpoint_writes_elsewhere() -> None:
-    disk = applied_meanwhile(lambda log: log.free("root/a"), "root/ab/state")
+    removal = log.leaving("root/a")
+    assert removal is not None
+    removal.free()
     assert not disk.exists("root/a")
-
-
-def test_a_name_in_which_a_checkpoint_writes_is_not_waited_for() -> None:
-    def ask(log: CommitLog) -> None:
-        with pytest.raises(StorageError, match="root/a is being removed, and the disk is slow"):
-            log.free("root/a")
-
-    disk = applied_meanwhile(ask, "root/a/state")
-    assert disk.exists("root/a")
+    disk.makedirs("root/a/other")
+    removal.free()  # once more does no harm
+    log.apply_all()
+    assert disk.list("root") == ["a", "commit-log"]
+    assert disk.list("root/a") == ["other"]
+    assert log.leaving("root/a") is None
 
 
 def test_a_name_is_free_before_all_that_it_held_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,11 @@
 """Files of emptied segments are removed by jobs, and no other file of their name."""
 
-import threading
 from random import Random
 
 import pytest
 
 from slipstream.engine.stream.log_job import LogJob
-from slipstream.errors import DiskFullError, StorageError
-from slipstream.log.applying import Applying
+from slipstream.errors import DiskFullError
 from slipstream.log.frozen import FrozenLog
 from slipstream.log.unlink import UnlinkJob
 from slipstream.testing.driver import Driver, Held, encode
@@ -99,36 +97,3 @@ def test_what_is_to_be_removed_of_a_deleted_stream_is_not_removed_of_the_next_on
     driver.finish()
     again = Driver(disk, now=driver.clock.now).start().client()
     assert again.api("STREAM.INFO.S")["state"]["messages"] == 40
-
-
-class Slow:
-    """A directory whose name is wanted."""
-
-    path = "store/S"
-    is_free = False
-
-    def free(self) -> None:
-        self.is_free = True
-
-
-def test_a_name_is_not_free_while_a_file_below_it_is_removed(disk: SimulatedDisk) -> None:
-    log = opened(disk)
-    removing, going_on = threading.Event(), threading.Event()
-
-    class Standing(SimulatedDisk):
-        def remove(self, path: str) -> None:
-            removing.set()
-            going_on.wait()
-
-    log.disk = Standing(Random(1))
-    applying = log.applying = Applying()
-    thread = threading.Thread(target=UnlinkJob(log, ["store/S/msgs/1.seg"]).run)
-    thread.start()
-    removing.wait()
-    with pytest.raises(StorageError, match="the disk is slow; ask again"):
-        applying.free(Slow())
-    going_on.set()
-    thread.join()
-    wanted = Slow()
-    applying.free(wanted)
-    assert wanted.is_free

@@ -16,8 +16,11 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import ConsumerConfig
 from nats.js.client import JetStreamContext
+from nats.js.errors import NotFoundError, ServerError
 
 from slipstream import Server
+from slipstream.engine.commit.state_commit import StateCommit
+from slipstream.errors import DiskFullError
 from slipstream.log.disk import OsDisk
 from slipstream.log.os_file import OsFile
 from slipstream.log.stream_store import Store
@@ -255,23 +258,44 @@ async def delete_stream(world: World) -> None:
     await world.js.delete_stream("S")
 
 
+async def create_anew(world: World) -> None:
+    """Under a name whose directory is on its way out."""
+    deleting = asyncio.ensure_future(delete_stream(world))
+    await asyncio.sleep(0)
+    await a_stream(world)
+    await deleting
+    await world.fill("S", 1)
+    assert (await world.js.stream_info("S")).state.messages == 1
+
+
+async def be_refused(world: World) -> None:
+    """A configuration that the commit log does not take."""
+
+    def full(*_args: Any) -> None:
+        raise DiskFullError("no space left on the disk")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StateCommit, "keep", full)
+        with pytest.raises(ServerError, match="no space left"):
+            await a_stream(world)
+    with pytest.raises(NotFoundError):
+        await world.js.stream_info("S")
+
+
 # What is done, after what, and which calls it makes on the loop.
 OPERATIONS: list[tuple[str, Act, Act, set[str]]] = [
-    (
-        "create a stream",
-        nothing,
-        a_stream,
-        {"exists", "list", "makedirs", "mkdir", "remove_tree", "sync_dir"},
-    ),
-    ("publish the first message", a_stream, publish_on, {"open", "reserve"}),
+    ("create a stream", nothing, a_stream, set()),
+    ("create a stream anew", some_messages, create_anew, set()),
+    ("create a stream that the log refuses", nothing, be_refused, set()),
+    ("publish the first message", a_stream, publish_on, set()),
     ("publish on into new segments", some_messages, publish_on, set()),
     ("publish while old messages go", a_full_stream, publish_on, {"pread"}),
     ("get an old message", many_messages, get, set()),
     ("get an old message directly", many_messages, get_directly, set()),
     ("deliver old messages", a_consumer, fetch, set()),
     ("erase a message", many_messages, erase, {"pread", "pwrite"}),
-    ("purge a stream", many_messages, purge, {"open", "reserve"}),
-    ("create a consumer", many_messages, add_consumer, {"list"}),
+    ("purge a stream", many_messages, purge, set()),
+    ("create a consumer", many_messages, add_consumer, set()),
     ("delete a consumer", a_consumer, delete_consumer, set()),
     ("delete a stream", many_messages, delete_stream, set()),
 ]
@@ -299,6 +323,11 @@ async def create_memory_stream(world: World) -> None:
 
 # What may go on for as long as the disk likes, while others are served.
 WAITING: list[tuple[str, Act, Act]] = [
+    ("create a stream", nothing, a_stream),
+    ("create a stream anew", some_messages, create_anew),
+    ("create a consumer", many_messages, add_consumer),
+    ("publish the first message", a_stream, publish_on),
+    ("purge a stream", many_messages, purge),
     ("publish", some_messages, publish_on),
     ("get an old message", many_messages, get),
     ("get an old message directly", many_messages, get_directly),

@@ -18,6 +18,7 @@ import msgspec
 from slipstream.engine.api.dispatch import ApiService, SystemApi
 from slipstream.engine.api.operations import serve
 from slipstream.engine.commit.commit import Commit, Runner
+from slipstream.engine.commit.not_yet import NotYetError
 from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.jetstream.advisories import publish_limit_reached
 from slipstream.engine.jetstream.jetstream import JetStream
@@ -150,7 +151,7 @@ class Engine:
         # To the API, that wait, and when they came.
         self.requests: deque[tuple[ApiService, Inbound, int]] = deque()
         self._fetching: set[Any] = set()  # consumers whose next message is being read
-        self._reads = 0  # of the disk, for which requests wait ...
+        self._reads = 0  # of the disk, or other jobs, for which requests wait ...
         self._held_back: dict[ClientSession, None] = {}  # ... who may not ask more
         self._dropped: deque[tuple[Account, deque[Subscription]]] = deque()
         self.is_crowded = False  # clients have more than half of what they may have pending
@@ -584,6 +585,14 @@ class Engine:
     def fetch(self, cold: ColdError, session: Any, done: Callable[[], None]) -> None:
         """Have read from the disk what a request of `session` (None: nobody's) needs; `done` asks
         again. While too many wait, those who ask are not read from."""
+        self.commit.fetch(cold, self._counted(session, done))
+
+    def wait(self, early: NotYetError, session: Any, done: Callable[[], None]) -> None:
+        """The same for a request that waits for another job."""
+        early.wait(self._counted(session, done))
+
+    def _counted(self, session: Any, done: Callable[[], None]) -> Callable[[], None]:
+        """`done`, for which a request of `session` waits until then."""
         self._reads += 1
         if self._reads >= READS_MAX and session is not None and not session.closed:
             session.hold(READS)
@@ -598,7 +607,7 @@ class Engine:
                     one.park()
             done()
 
-        self.commit.fetch(cold, fetched)
+        return fetched
 
     def _commit(self, turn: Turn) -> None:
         """Streams write what they hold; the same goes for them."""

@@ -1,15 +1,16 @@
 """What a log has done ahead of time, on a thread: the next segment's file, and room in this one.
 
 Opening a file and reserving room in it may take as long as a disk likes. So before a segment is
-full, a job makes the file of the next one under a name that nothing else has, ``<random>.spare``.
-The batch that begins the segment gives it its name, before it syncs it. A crash may leave a spare
-file; it holds nothing that anybody was answered for, and the next opening removes it.
+begun, a job makes its file under a name that nothing else has, ``<random>.spare``; a new stream has
+one from the beginning. The batch that begins the segment gives it its name, before it syncs it. A
+crash may leave a spare file; it holds nothing that anybody was answered for, and the next opening
+removes it.
 """
 
 from typing import TYPE_CHECKING
 
 from slipstream.errors import StorageError
-from slipstream.log.disk import File
+from slipstream.log.disk import Disk, File
 from slipstream.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -19,49 +20,66 @@ SPARE = ".spare"  # how the names of such files end
 
 
 class SpareFile:
-    """A job that makes the file of the next segment, with room for `size` bytes."""
+    """A file in `directory` for a segment that is to come, with room for `size` bytes."""
 
-    def __init__(self, log: "FileLog", size: int) -> None:
-        self.path = f"{log.directory}/{log.disk.random_bytes(8).hex()}{SPARE}"
+    def __init__(self, disk: Disk, directory: str, size: int) -> None:
+        self.path = f"{directory}/{disk.random_bytes(8).hex()}{SPARE}"
         self.file: File | None = None  # once it is there
         self.reserved = 0
-        self._log = log
+        self._disk = disk
         self._size = size
 
-    def run(self) -> None:
-        """Make it, unless the log has ended meanwhile. Never raises: without it the log opens a
-        file when it needs one."""
-        log = self._log
-        log.applying.begin(self.path)
+    def make(self) -> None:
+        """Make it. Blocks. Never raises: without it the log opens a file when it needs one."""
         try:
-            if log.looks_ahead and not log.failed:
-                file = log.disk.open(self.path)
-                try:
-                    self.reserved = file.reserve(self._size)
-                    self.file = file
-                finally:
-                    if self.file is None:
-                        file.close()
-                        log.disk.remove(self.path)
+            file = self._disk.open(self.path)
+            try:
+                self.reserved = file.reserve(self._size)
+                self.file = file
+            finally:
+                if self.file is None:
+                    file.close()
+                    self._disk.remove(self.path)
         except (OSError, StorageError):
             pass
-        finally:
-            log.applying.end()
 
-    def finish(self) -> None:
-        """Have the log use it."""
-        if not self._log.take_spare(self):
-            self.discard()
+    def close(self) -> None:
+        """Nobody needs it, and its directory goes or is looked through by the next opening."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None
 
     def discard(self) -> None:
         """Nobody needs it. Blocks."""
         if self.file is not None:
-            self.file.close()
-            self.file = None
+            self.close()
             try:
-                self._log.disk.remove(self.path)
+                self._disk.remove(self.path)
             except OSError:
                 pass  # the next opening does it
+
+
+class SpareJob:
+    """A job that makes the file of the next segment of `log`, with room for `size` bytes."""
+
+    def __init__(self, log: "FileLog", size: int) -> None:
+        self._log = log
+        self._spare = SpareFile(log.disk, log.directory, size)
+
+    def run(self) -> None:
+        """Make it, unless the log has ended meanwhile: another stream may have the directory's name
+        then. Never raises."""
+        if self._log.looks_ahead and not self._log.failed:
+            self._spare.make()
+
+    def finish(self) -> None:
+        """Have the log use it."""
+        if self._log.spare_made(self._spare):
+            return
+        if self._log.failed:  # its directory may be gone
+            self._spare.close()
+        else:
+            self._spare.discard()
 
 
 class RoomAhead:

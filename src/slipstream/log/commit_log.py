@@ -25,7 +25,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from slipstream.errors import DiskFullError, StorageError
-from slipstream.log.applying import Applying
 from slipstream.log.commit_entry import (
     ENTRY_SIZE,
     HEAD_SIZE,
@@ -107,9 +106,11 @@ class Removal:
         self._directory = directory
 
     def free(self) -> None:
-        """Have the name be free. Raises OSError."""
-        self._directory.set_aside()
-        self.is_free = True
+        """Have the name be free. Blocks, between checkpoints and on their thread: what is applied
+        later sees that its owner was deleted. Raises OSError."""
+        if not self.is_free:
+            self._directory.set_aside()
+            self.is_free = True
 
     def apply(self, _content: bytes, touched: Touched) -> None:
         """Remove it. Blocks; raises OSError."""
@@ -244,7 +245,6 @@ class CommitLog:
         self._unapplied: dict[Key, Change] = {}  # durable, and not applied
         self._removals: dict[str, Removal] = {}  # that may not have happened, by path
         self._checkpoint: Checkpoint | None = None  # under way
-        self.applying = Applying()
         self.failed = ""  # why nothing can be written any more
 
     def open(self) -> Replay:
@@ -405,15 +405,10 @@ class CommitLog:
         self._take(REMOVE, removal, b"", None)
         self._removals[removal.path] = removal
 
-    def free(self, path: str) -> None:
-        """Have the name of a directory that is to be removed be free now; nothing is applied to
-        what was in it from then on. Raises OSError; `NameInUseError` while something in it is
-        being written."""
-        removal = self._removals.get(path)
-        if removal is None:
-            return
-        self.applying.free(removal)  # what is applied later sees that its owner was deleted
-        del self._removals[path]
+    def leaving(self, path: str) -> Removal | None:
+        """The directory with this path that may be on its way out, so that its name can be had
+        before it has gone: by `Removal.free`, on the thread of the checkpoints."""
+        return self._removals.get(path)
 
     def is_removed(self, path: str) -> bool:
         """Whether a directory that may be there is about to be removed."""
@@ -743,7 +738,7 @@ class CommitLog:
         if not self._unapplied or self.failed:
             return None
         changes, self._unapplied = deque(self._unapplied.values()), {}
-        self._checkpoint = Checkpoint(self._disk, self.applying, self._index, changes)
+        self._checkpoint = Checkpoint(self._disk, self._index, changes)
         return self._checkpoint
 
     def pass_over(self) -> None:
@@ -865,13 +860,12 @@ def _put(changes: dict[Key, Change], change: Change) -> None:
 class Checkpoint:
     """Applies changes to their files, then syncs these all at once."""
 
-    def __init__(self, disk: Disk, applying: Applying, index: int, changes: deque[Change]) -> None:
+    def __init__(self, disk: Disk, index: int, changes: deque[Change]) -> None:
         self.index = index  # of the last entry that it applies
         self.refused: list[Change] = []  # what the disk did not take
         self.error: Exception | None = None  # why not
         self.is_final = False  # a sync has failed: segments among it take no more messages
         self._disk = disk
-        self._applying = applying
         self._changes = changes
         self._applied: list[Change] = []
         self._unremoved: set[str] = set()  # directories that the disk did not let go
@@ -892,11 +886,7 @@ class Checkpoint:
             self.refused.append(change)
             return True
         try:
-            self._applying.begin(change.path)
-            try:
-                change.apply(self._touched)
-            finally:
-                self._applying.end()
+            change.apply(self._touched)
             self._applied.append(change)
         except (OSError, StorageError) as error:
             self.error = error

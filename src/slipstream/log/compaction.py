@@ -207,15 +207,11 @@ class CompactionJob:
         """Open one of the log's files, unless it was deleted: then another stream may have the
         directory's name. Raises OSError, `StorageError`."""
         log = self._log
-        log.applying.begin(path)
-        try:
-            if log.failed:
-                raise StorageError(log.failed)
-            if anew:
-                log.disk.remove(path)
-            return log.disk.open(path)
-        finally:
-            log.applying.end()
+        if log.failed:
+            raise StorageError(log.failed)
+        if anew:
+            log.disk.remove(path)
+        return log.disk.open(path)
 
     def _put_control(self, out: OutBuffer, kind: int, body: bytes) -> None:
         salt = self.segment.salt

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from slipstream.errors import CorruptionError, StorageError
-from slipstream.log.applying import Applying
 from slipstream.log.scrub import TwoCopies
 from slipstream.log.segment import SEQUENCE_MAX
 
@@ -106,27 +105,22 @@ class EndJob:
     def __init__(
         self,
         copies: Copies,
-        applying: Applying,
         content: bytes,
         sync: bool,
         done: Callable[[Exception | None], None],
     ) -> None:
         self.error: Exception | None = None
         self._copies = copies
-        self._applying = applying
         self._content = content
         self._sync = sync
         self._done = done
 
     def run(self) -> None:
         """Write the record to its copies, unless the log was deleted."""
-        self._applying.begin(self._copies.path)
         try:
             self._copies.save(self._content, self._sync)
         except (OSError, StorageError) as error:  # the log itself is as it was
             self.error = error
-        finally:
-            self._applying.end()
 
     def finish(self) -> None:
         """Say how it went."""

@@ -15,7 +15,7 @@ cdef Py_ssize_t CONTROL_SIZE
 cdef Py_ssize_t COMMIT_SIZE
 cdef Py_ssize_t HEADER_SIZE
 cdef Py_ssize_t COPIED_MAX
-cdef Py_ssize_t SPARE_FROM, SPARE_PART, ROOM_FROM, ROOM_PART
+cdef Py_ssize_t SPARE_PART, ROOM_FROM, ROOM_PART
 cdef int COMMIT
 cdef int MESSAGE
 cdef Py_ssize_t PLACES_MAX
@@ -59,10 +59,10 @@ cdef class FileLog(Log):
     cdef tuple _closed_at
     cdef unsigned long long _durable_first
     cdef public object copies
-    cdef public object applying
     cdef public bint looks_ahead
     cdef object _spare
     cdef bint _spare_asked
+    cdef bint _spare_due
     cdef bint _room_asked
     cdef list _names
     cdef dict _searched
@@ -89,6 +89,8 @@ cdef class FileLog(Log):
     @cython.locals(kept_from=Py_ssize_t, old=Py_ssize_t)
     cdef void _let_chunks_go(self, Segment segment) except *
     cdef void _will_sync(self, Segment segment) except *
+    @cython.locals(segment=Segment, places=Py_ssize_t)
+    cdef bint _is_spare_wanted(self) except -1
     @cython.locals(segment=Segment, full=Py_ssize_t, end=Py_ssize_t, reserved=Py_ssize_t, more=Py_ssize_t)
     cdef void _look_ahead(self) except *
     @cython.locals(batch=SyncBatch, told=bint, written=bint, appends=bint, may_copy=bint, handed=list, last_seq="unsigned long long")

@@ -18,8 +18,7 @@ from typing import Any
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
 from slipstream.log import damage
-from slipstream.log.ahead import RoomAhead, SpareFile
-from slipstream.log.applying import Applying
+from slipstream.log.ahead import RoomAhead, SpareFile, SpareJob
 from slipstream.log.base import Block, Log
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.cold import ColdError
@@ -75,8 +74,7 @@ COPIED_MAX: _int = 64 * 1024
 # next start reads its footer then, instead of each record.
 CLOSE_EARLY: _int = 4
 # What is done ahead of time, in parts of a full segment.
-SPARE_FROM: _int = 4  # the next one's file is made when all but such a part is full ...
-SPARE_PART: _int = 4  # ... with so much room
+SPARE_PART: _int = 4  # the next one's file is made with so much room
 ROOM_FROM: _int = 64  # where so much is reserved, more is ahead of time ...
 ROOM_PART: _int = 8  # ... when less than this is left
 SEARCHES_MAX: _int = 1024  # that go on where they were, or as many as wait for the disk
@@ -126,12 +124,12 @@ class FileLog(Log):
         self._closed_at = (0, 0)  # where the segment before the active one ends
         self._durable_first = self.first_seq  # what lies below was removed durably
         self.copies = copies  # keeps where the log ends
-        self.applying = Applying()  # where its jobs say to which files they write
         self._end_due = False  # segments have come or gone: it is to be kept durably
         self._saved = b""  # what was kept last
         self.looks_ahead = False  # whether jobs make files and room before they are needed
         self._spare: SpareFile | None = None  # the next segment's file
-        self._spare_asked = False  # ... is being made, or could not be
+        self._spare_asked = False  # ... was asked for ...
+        self._spare_due = False  # ... and is being made
         self._room_asked = False  # the same of room in the active segment
         self._names: list[tuple[File, str]] = []  # that the next batch gives to files
         # How far searches came that wait for the disk, by their patterns and where they began.
@@ -310,15 +308,33 @@ class FileLog(Log):
         except OSError:
             pass  # the next attempt takes it as it is
 
+    def _is_spare_wanted(self) -> bool:
+        """Whether a new segment may be begun soon: also one with little in it goes on being written
+        to when all of that is removed."""
+        segment = self._active
+        if segment is None or segment.records_end > self._close_early:
+            return True
+        places: _int = segment.ids.size if segment.ids is not None else 0
+        return places > PLACES_MAX // 2
+
+    def _ask_for_spare(self) -> None:
+        if self._spare is None and not self._spare_asked:
+            self._spare_asked = self._spare_due = True
+            self._jobs.append(SpareJob(self, self.segment_bytes // SPARE_PART))
+
+    def look_ahead(self) -> None:
+        """Have jobs make what the log is about to need."""
+        if self.looks_ahead and not self.failed:
+            self._look_ahead()
+
     def _look_ahead(self) -> None:
         """Have jobs make what this segment or the next one is about to need."""
+        if self._is_spare_wanted():
+            self._ask_for_spare()
         segment = self._active
         if segment is None or segment.file is None:
             return
         full, end, reserved = self.segment_bytes, segment.records_end, self._reserved
-        if not self._spare_asked and self._spare is None and full - end < full // SPARE_FROM:
-            self._spare_asked = True
-            self._jobs.append(SpareFile(self, full // SPARE_PART))
         if self._room_asked or not full // ROOM_FROM <= reserved < full:
             return
         if segment.written < reserved and reserved - end < min(reserved // 2, full // ROOM_PART):
@@ -326,8 +342,13 @@ class FileLog(Log):
             more = min(reserved, full // ROOM_PART)
             self._jobs.append(RoomAhead(self, segment, reserved + more))
 
+    def spare_made(self, spare: SpareFile) -> bool:
+        """A job has made a file, or could not; False if nobody needs it."""
+        self._spare_due = False
+        return self.take_spare(spare)
+
     def take_spare(self, spare: SpareFile) -> bool:
-        """A job has made a file; False if nobody needs it."""
+        """There is a file for the next segment; False if nobody needs it."""
         if not self.looks_ahead or self.failed or self._spare is not None:
             return False
         self._spare = spare if spare.file is not None else None
@@ -571,7 +592,8 @@ class FileLog(Log):
         active = self._active
         try:
             if active is not None and active.live == 0 and active.records_end > self._close_early:
-                self._fresh_segment(self.last_seq + 1, 0)
+                if not self._spare_due:  # else a later batch does it, which has a file for that
+                    self._fresh_segment(self.last_seq + 1, 0)
             changed = self._removed_ranges or self.first_seq > self._recorded_first
             if changed or self.last_seq > self._recorded_seq:
                 segment = self._active or self._fresh_segment(self.last_seq + 1, 0)
@@ -669,7 +691,7 @@ class FileLog(Log):
         content = self._end().encode()
         if emptied or content != self._saved:
             self._saved = content if sync else b""
-            self._jobs.append(EndJob(self.copies, self.applying, content, sync, done))
+            self._jobs.append(EndJob(self.copies, content, sync, done))
 
     def _unlink(self, paths: list[str]) -> None:
         """Have files removed in which nothing lives, once nobody reads the log as it was."""

@@ -39,7 +39,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from slipstream.errors import CorruptionError, StorageError
-from slipstream.log.applying import Applying
+from slipstream.log.ahead import SPARE, SpareFile
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.commit_entry import KEEP, REMOVE, Record
 from slipstream.log.commit_log import FILE_BYTES, CommitLog, Removal
@@ -50,6 +50,9 @@ from slipstream.log.log_place import place_log
 from slipstream.log.recovery import is_unused, open_log
 from slipstream.log.scrub import Recheck
 from slipstream.log.segment_bytes import Reference, UnwrittenSegment
+
+FIRST_ROOM = 4096  # bytes of a new stream's first file: many streams never have more ...
+FIRST_PART = 4  # ... or such a part of a small segment
 
 _MAGIC = b"SLIPMETA"
 _FIRST_MAGIC = b"SLIPCONF"  # of a configuration whose first copy is always the newest
@@ -425,10 +428,14 @@ def _unpack(data: bytes) -> tuple[int, bytes] | None:
 def _check_free(disk: Disk, path: str) -> None:
     """Raises `StorageError` if there is something in a directory that is to be made."""
     if disk.list(path):
-        raise StorageError(
-            f"{path} holds files that could not be read when the server started, and they are kept;"
-            " move that directory away (docs/storage.md), or take another name"
-        )
+        raise _occupied(path)
+
+
+def _occupied(path: str) -> StorageError:
+    return StorageError(
+        f"{path} holds files that could not be read when the server started, and they are kept;"
+        " move that directory away (docs/storage.md), or take another name"
+    )
 
 
 class LeavingDirectory:
@@ -500,15 +507,15 @@ def _entries(disk: Disk, path: str) -> Iterator[str]:
 class Late:
     """What the disk refused when the store was opened: it is in the commit log still."""
 
-    def __init__(self, disk: Disk, applying: Applying | None = None) -> None:
+    def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self.applying = applying or Applying()
         self.configurations: dict[str, ConfigurationFile] = {}  # that have something to come
         self.positions: dict[str, TwinFile] = {}
         self.unwritten: dict[str, Exception] = {}  # logs of streams that lack bytes, and why
         # What the commit log knows to be durable in the logs of streams that were not opened yet.
         self.references: dict[str, list[Reference]] = {}
         self._removals: dict[str, Removal] = {}  # of directories that are to go
+        self.occupied: set[str] = set()  # directories of ephemeral consumers that could not go
 
     def configuration(self, path: str) -> ConfigurationFile:
         """The file at `path`, with what is to come to it."""
@@ -553,6 +560,7 @@ class ConsumerStore:
         is_ephemeral: bool = False,
     ) -> None:
         self._disk = disk
+        self._late = late
         self.path = path
         self.is_ephemeral = is_ephemeral
         self.meta = late.configuration(f"{path}/meta")
@@ -560,8 +568,19 @@ class ConsumerStore:
         self.meta.stream_created = self.state.stream_created = stream_created
 
     def check_free(self) -> None:
-        """Raises `StorageError` if there are files of a consumer that could not be read."""
-        _check_free(self._disk, self.path)
+        """Raises `StorageError` if the start of the server has left files that a new consumer of
+        this name would take for its own. No call of the disk."""
+        if self.path in self._late.occupied or self._late.is_removed(self.path):
+            raise _occupied(self.path)
+
+    def drop(self) -> None:
+        """Remove what an ephemeral consumer has left; what the disk does not let go has its name
+        until the next start. Blocks."""
+        try:
+            self.discard()
+        except OSError:
+            if self._disk.exists(self.path):
+                self._late.occupied.add(self.path)
 
     def retire(self) -> None:
         """Write no more: a change that is still on its way comes too late."""
@@ -631,6 +650,7 @@ class StreamStore:
 
         One of this name that could not be read is replaced if it has no messages and no consumers.
         """
+        self._check_late()
         self._make_free()
         self._disk.makedirs(os.path.dirname(self.path))
         self._disk.mkdir(self.path)
@@ -650,10 +670,15 @@ class StreamStore:
     def _make_free(self) -> None:
         """Remove what is left of a stream of this name that holds nothing. Raises OSError;
         `StorageError` if there is more."""
-        parts = ("msgs", "consumers", "ephemeral")
-        if not self.is_begun() or not any(self._disk.list(f"{self.path}/{part}") for part in parts):
+        if not self.is_begun() or not self._holds_anything():
             _discard(self._disk, self.path, sync=False)
         _check_free(self._disk, self.path)
+
+    def _holds_anything(self) -> bool:
+        """Whether there may be messages or consumers."""
+        if any(not name.endswith(SPARE) for name in self._disk.list(f"{self.path}/msgs")):
+            return True
+        return any(self._disk.list(f"{self.path}/{part}") for part in ("consumers", "ephemeral"))
 
     def leaving(self) -> LeavingDirectory:
         """Its directory, to be removed."""
@@ -713,22 +738,14 @@ class StreamStore:
         if any(name != "msgs" and not name.startswith(_CREATED) for name in names):
             return True
         path = f"{self.path}/msgs"
-        return any(not is_unused(self._disk, f"{path}/{name}") for name in self._disk.list(path))
+        names = [name for name in self._disk.list(path) if not name.endswith(SPARE)]
+        return any(not is_unused(self._disk, f"{path}/{name}") for name in names)
 
     def open_log(self, first_seq: int = 1, cache: BlockCache | None = None) -> FileLog:
         """Open the stream's log; see `recovery`. Blocks; raises OSError, `StorageError`. On another
         thread than the server's it needs a `cache` of its own, and `share_cache` afterwards."""
+        self._check_late()
         path = f"{self.path}/msgs"
-        if self._late.is_removed(self.path):
-            raise StorageError(
-                f"{self.path} holds files of a deleted stream that could not be removed; look "
-                "after the disk and restart the server"
-            )
-        if path in self._late.unwritten:
-            raise StorageError(
-                f"what the commit log has for {path} could not be written: "
-                f"{self._late.unwritten[path]}; look after the disk and restart the server"
-            )
         end = TwinFile(self._disk, f"{self.path}/end")
         used = cache or self._cache
         is_young = any(name.startswith(_CREATED) for name in self._disk.list(self.path))
@@ -737,17 +754,41 @@ class StreamStore:
             self._disk, path, used, first_seq, self._segment_bytes, end, not is_young, references
         )
         log.stream_created = self.meta.stream_created
-        log.applying = self._late.applying
+        log.looks_ahead = True
+        log.look_ahead()
+        return log
+
+    def _check_late(self) -> None:
+        """Raises `StorageError` if the commit log still has something for the directory that the
+        disk has refused."""
+        if self._late.is_removed(self.path):
+            raise StorageError(
+                f"{self.path} holds files of a deleted stream that could not be removed; look "
+                "after the disk and restart the server"
+            )
+        path = f"{self.path}/msgs"
+        if path in self._late.unwritten:
+            raise StorageError(
+                f"what the commit log has for {path} could not be written: "
+                f"{self._late.unwritten[path]}; look after the disk and restart the server"
+            )
+
+    def begin_log(self, first_seq: int = 1) -> FileLog:
+        """The log of a stream that was just made: its first batch makes the directories durable. No
+        call of the disk."""
+        path = f"{self.path}/msgs"
+        self._late.references.pop(path, None)  # to an earlier one of its name
+        end = TwinFile(self._disk, f"{self.path}/end")
+        log = FileLog(self._disk, path, self._cache, first_seq, self._segment_bytes, end)
+        log.unsynced_above = [self.path, os.path.dirname(self.path)]
+        log.stream_created = self.meta.stream_created
         log.looks_ahead = True
         return log
 
-    def begin_log(self, first_seq: int = 1) -> FileLog:
-        """The log of a stream that was just made: its first batch makes the directories durable.
-        Raises OSError, `StorageError`."""
-        self._late.references.pop(f"{self.path}/msgs", None)  # to an earlier one of its name
-        log = self.open_log(first_seq)
-        log.unsynced_above = [self.path, os.path.dirname(self.path)]
-        return log
+    def first_file(self) -> SpareFile:
+        """A file for the log's first segment, to be made."""
+        size = min(FIRST_ROOM, self._segment_bytes // FIRST_PART)
+        return SpareFile(self._disk, f"{self.path}/msgs", size)
 
     def share_cache(self, log: FileLog) -> None:
         """Have `log` use the server's cache."""
@@ -775,6 +816,12 @@ class StreamStore:
     def discard(self, sync: bool = True) -> None:
         """Remove everything; durably with `sync`. Blocks. Raises OSError: then it is as it was."""
         _discard(self._disk, self.path, sync)
+
+    def discard_own(self) -> None:
+        """Remove everything, unless another stream has the name by now. Blocks. Raises OSError:
+        then it is as it was."""
+        if self._disk.exists(f"{self.path}/{_CREATED}{self.meta.stream_created}"):
+            _discard(self._disk, self.path, sync=False)
 
 
 class Store:
@@ -805,7 +852,7 @@ class Store:
         self.commit_log = CommitLog(disk, root, log_bytes, place)
         replayed = self.commit_log.open()
         self.lost = replayed.lost  # numbers of entries of the log that damage has taken
-        self._late = Late(disk, self.commit_log.applying)
+        self._late = Late(disk)
         touched = Touched()
         known: dict[str, int] = {}
         self._bring_back(replayed.changes, touched)

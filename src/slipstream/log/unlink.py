@@ -18,14 +18,11 @@ class UnlinkJob:
         """Remove them. Never raises: the records say that nothing in them lives."""
         log = self._log
         for path in self._paths:
-            log.applying.begin(path)
             try:
                 if not log.failed:
                     log.disk.remove(path)
             except OSError:
                 pass  # the next opening drops it
-            finally:
-                log.applying.end()
 
     def finish(self) -> None:
         """Nothing follows."""

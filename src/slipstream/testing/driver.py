@@ -20,6 +20,7 @@ from typing import Any
 from slipstream.engine.commit.commit import Batch, BatchJob
 from slipstream.engine.engine import Authenticator, Engine
 from slipstream.engine.jetstream.jetstream import JetStream
+from slipstream.engine.jetstream.places import PlaceJob
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.protocol.options import AccountJetStreamLimits, AccountLimits, EngineOptions
 from slipstream.engine.session.account import Account
@@ -417,6 +418,20 @@ class Driver:
             self.finish()
             count += 1
         return count
+
+    def make_places(self, ends_turn: bool = True) -> int:
+        """Have new streams get their places on the disk, and be created in one turn, while all else
+        waits for the disk; how many there were."""
+        waiting = self.runner.waiting
+        mine = [held for held in waiting if isinstance(held.job, PlaceJob)]
+        for held in mine:
+            waiting.remove(held)
+            held.run()
+        for held in mine:
+            held.finish()
+        if ends_turn:
+            self.finish()
+        return len(mine)
 
     def _is_entry(self, held: Held) -> bool:
         return isinstance(held.job, BatchJob) and held.job.stream is self.engine.state

@@ -35,17 +35,17 @@ class Newcomers:
     changing: dict[str, tuple[str, int]] = field(default_factory=dict)  # name, number; by inbox
     publishing: dict[str, tuple[Life, bytes]] = field(default_factory=dict)  # by inbox
 
-    def frame(self) -> bytes:
-        """A request or a publish, or both in one turn."""
+    def frames(self) -> tuple[bytes, bytes]:
+        """Requests or a publish, and what is published in the turn of a creation among them."""
         name = self.random.choice(NAMES)
         life = self.possible[name][-1][1]
         if life is None:
             frame = self._create(name)
-            return frame + self._publish(name) if self.random.random() < 0.5 else frame
+            return frame, self._publish(name) if self.random.random() < 0.5 else b""
         if self.random.random() < 0.3:
             frame = self._change(f"STREAM.DELETE.{name}", b"", name, None)
-            return frame + self._create(name) if self.random.random() < 0.5 else frame
-        return self._publish(name)
+            return frame + self._create(name) if self.random.random() < 0.5 else frame, b""
+        return self._publish(name), b""
 
     def _create(self, name: str) -> bytes:
         life = Life(self.count + 1)

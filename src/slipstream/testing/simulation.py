@@ -420,7 +420,11 @@ class Simulation:
     def _move_newcomers(self) -> None:
         """Other streams come and go."""
         self._note("a newcomer")
-        self.publisher.send(self.newcomers.frame())
+        frame, together = self.newcomers.frames()
+        if together:
+            self.publisher.session.receive(frame)
+            self.driver.make_places(ends_turn=False)
+        self.publisher.send(together or frame)
 
     def _check_consumers(self) -> None:
         """The consumers are there of which the last answer, or a request since, says so."""

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from slipstream.engine.commit.not_yet import NotYetError
 from slipstream.engine.loop.turn import CHANGE, REQUEST
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.sharing.service_imports import ServiceImport
 from slipstream.errors import StorageError
-from slipstream.log.applying import NameInUseError
 from slipstream.log.cold import ColdError
 from slipstream.model.error_codes import ErrorCode
 
@@ -237,8 +237,9 @@ class _Call:
             found = operation.handler(js, self._request)
         except ColdError as cold:  # nothing has changed
             js.engine.fetch(cold, self._session, self._again)
-        except NameInUseError:  # nothing has changed here, either
-            js.engine.commit.after_aside(self._again)
+        except NotYetError as early:  # nothing has changed here, either
+            self._count_steps(REQUEST - CHANGE)
+            js.engine.wait(early, self._session, self._again)
         except ApiError as refused:
             self.answer({}, refused)
         except (StorageError, OSError) as failed:

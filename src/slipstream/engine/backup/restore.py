@@ -28,9 +28,9 @@ from slipstream.engine.stream.config import StreamConfig
 from slipstream.engine.stream.retention import enforce_all
 from slipstream.engine.stream.stream import Stream
 from slipstream.errors import CorruptionError, Error, StorageError
-from slipstream.log.applying import NameInUseError
 from slipstream.log.base import Log
 from slipstream.log.block_cache import BlockCache
+from slipstream.log.commit_log import Removal
 from slipstream.log.file_log import FileLog
 from slipstream.log.memory_log import MemoryLog
 from slipstream.log.stream_store import StreamStore
@@ -109,6 +109,7 @@ class Restore(Service):
         self._unpacked: Unpacked | None = None
         self._log: Log | None = None  # of the stream, opened at its place
         self._store: StreamStore | None = None
+        self._leaving: Removal | None = None  # an earlier one of its name that is on its way out
         self._timer: Any = None
         self.ended = False
         js.transfers.add(self)
@@ -277,10 +278,7 @@ class Restore(Service):
                 assert store is not None
                 self._store = store.stream(js.account.name, config.name)
                 self._store.belongs_to(self._created)
-                js.state.free(self._store.path)
-        except NameInUseError:  # of a stream that is being removed: once the jobs before have run
-            self._start(lambda: None, self._completed)
-            return
+                self._leaving = js.state.leaving(self._store.path)
         except (Error, OSError, ApiError) as refused:
             self._end(refused)
             return
@@ -303,6 +301,8 @@ class Restore(Service):
         if self._store is None or unpacked.staged is None:
             self._log = unpacked.log
             return
+        if self._leaving is not None:
+            self._leaving.free()
         meta = msgspec.json.encode({"config": self._config.emit(), "created": self._created})
         self._store.adopt(unpacked.staged, meta)
         unpacked.staged = None

@@ -148,20 +148,6 @@ class FlushJob:
         """Nothing follows before the batch is synced."""
 
 
-class Passed:
-    """Follows the jobs beside the batches that were begun before it."""
-
-    def __init__(self, done: Callable[[], None]) -> None:
-        self._done = done
-
-    def run(self) -> None:
-        """Those before it have run."""
-
-    def finish(self) -> None:
-        """Say so."""
-        self._done()
-
-
 class Commit:
     """See the module's text. `sync_interval` is in ns; 0 takes a second."""
 
@@ -298,11 +284,6 @@ class Commit:
         """Run a job beside the batches, such as a checkpoint or a finished segment's index: it may
         take long, and no batch waits for it."""
         self._runner.start_aside(job)
-
-    def after_aside(self, done: Callable[[], None]) -> None:
-        """Call `done` as a turn of the engine, once the jobs beside the batches have run that are
-        under way now."""
-        self._runner.start_aside(Passed(done))
 
     def fetch(self, cold: ColdError, done: Callable[[], None]) -> None:
         """Have read from the disk what somebody missed; `done` follows as a turn of the engine, and

@@ -145,10 +145,10 @@ class StateCommit:
         self._wants_checkpoint = True
         self.mark_dirty()
 
-    def free(self, path: str) -> None:
-        """A directory is about to be made at `path`: if one of that name is still to be removed, it
-        gets another one. Raises OSError, `StorageError`."""
-        self.log.free(path)
+    def leaving(self, path: str) -> Removal | None:
+        """A directory is about to be made at `path`: one of that name that may still have to be
+        removed, to be given another name beside the batches."""
+        return self.log.leaving(path)
 
     def stands(self, kept: Kept, done: Done) -> None:
         """What was just written to a file, durably, is newer than what the log says of it. Raises

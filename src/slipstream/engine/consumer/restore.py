@@ -132,7 +132,7 @@ def restore_consumers(stream: "Stream") -> None:
     consumers: dict[str, Consumer] = {}
     for name, store in list(stream.store.consumers()):
         if name in consumers:  # an ephemeral one of an earlier life of the name
-            _drop(store)
+            store.drop()
             continue
         try:
             meta = msgspec.json.decode(store.meta.load())
@@ -141,7 +141,7 @@ def restore_consumers(stream: "Stream") -> None:
             consumer.origin = base64.b64decode(meta.get("origin", ""))
         except Exception as error:  # whatever it is, the others are served
             if store.is_ephemeral:  # it was never said to be durable
-                _drop(store)
+                store.drop()
             else:
                 doubt_consumer(stream, name, str(error), is_lost=True)
             continue
@@ -161,14 +161,6 @@ def restore_consumers(stream: "Stream") -> None:
         _hold(consumer)
     if all_known and stream.config.retention != "limits":
         drop_settled(stream)
-
-
-def _drop(store: ConsumerStore) -> None:
-    """Remove what is left of an ephemeral consumer."""
-    try:
-        store.discard()
-    except OSError:
-        pass  # the next start attempts it again
 
 
 def _place(consumer: Consumer, store: ConsumerStore) -> bool:

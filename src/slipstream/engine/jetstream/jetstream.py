@@ -1,7 +1,6 @@
 """JetStream of one account: its streams, what they may use, and starting them again."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +12,7 @@ from slipstream.engine.consumer.letter_box import take_back_letters
 from slipstream.engine.consumer.restore import restore_consumers
 from slipstream.engine.consumer.state import encode_state
 from slipstream.engine.jetstream.advisories import Advisories
+from slipstream.engine.jetstream.places import Places
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.json_body import read_number
 from slipstream.engine.protocol.options import API_LEVEL, AccountJetStreamLimits
@@ -24,9 +24,9 @@ from slipstream.engine.stream.direct_get import DirectGet, DirectGroup
 from slipstream.engine.stream.stream import Stream
 from slipstream.engine.stream.subject_claims import SubjectClaims
 from slipstream.errors import StorageError
-from slipstream.log.applying import NameInUseError
 from slipstream.log.base import Log
 from slipstream.log.memory_log import MemoryLog
+from slipstream.log.stream_place import StreamPlace
 from slipstream.log.stream_store import (
     Closing,
     ConfigurationFile,
@@ -62,6 +62,7 @@ class JetStream:
         self._unreadable: dict[str, str] = {}  # what was reported of streams, by name
         self.transfers: set[Any] = set()  # snapshots and restores that are under way
         self.arriving: set[str] = set()  # names of streams that are restored in a moment
+        self.places = Places(self)
 
     def set_limits(self, limits: AccountJetStreamLimits | None) -> None:
         """What the account may use, from now on; None for no bound, where it is off."""
@@ -229,18 +230,15 @@ class JetStream:
     def create_stream(self, config: StreamConfig) -> Stream:
         """A new stream; the configuration was checked. It takes what is published from now on,
         which counts once the stream is durable (see `when_kept`); if it cannot be, it goes again.
-        Raises `ApiError`; `NameInUseError`: ask again once the jobs under way have run."""
-        created = self.new_created()
+        Raises `ApiError`; `NotYetError`: ask again once it has its place on the disk."""
         if config.storage == "memory" or self.store is None:
-            stream = Stream(self, config, MemoryLog(config.first_seq or 1), None, created)
+            log = MemoryLog(config.first_seq or 1)
+            stream = Stream(self, config, log, None, self.new_created())
             self._begin(stream)
             set_inflow(stream)
             return stream
-        store = self.store.stream(self.account.name, config.name)
         try:
-            stream = self._make(config, store, created)
-        except NameInUseError:  # of a stream that is being removed: nothing has changed
-            raise
+            stream = self._make(config, self.places.take(config.name))
         except (StorageError, OSError) as error:
             raise ApiError(ErrorCode.STREAM_CREATE, err=str(error)) from error
         self._begin(stream)
@@ -248,15 +246,13 @@ class JetStream:
         self.resolve(self._unreadable.pop(stream.name, ""))
         return stream
 
-    def _make(self, config: StreamConfig, store: StreamStore, created: int) -> Stream:
-        """A stream whose configuration is on its way to the commit log. Raises OSError,
-        `StorageError`: then there is none."""
-        self.state.free(store.path)
-        store.belongs_to(created)
-        store.make()
+    def _make(self, config: StreamConfig, place: StreamPlace) -> Stream:
+        """A stream whose configuration is on its way to the commit log. Raises `StorageError`: then
+        there is none."""
+        store, created = place.store, place.created
         log: Log | None = None
         try:
-            log = store.begin_log(config.first_seq or 1)
+            log = place.begin_log(config.first_seq or 1)
             stream = Stream(self, config, log, store, created)
             self.engine.commit.hold(stream)
             stream.relax()
@@ -266,24 +262,23 @@ class JetStream:
                     self.engine.commit.release(stream)
                     stream.relax()
                 elif not stream.closed:
-                    self._abandon(stream, error)
+                    self._abandon(stream, place, error)
 
             self.state.keep(store.meta, _meta(config, created), kept)
         except (StorageError, OSError):
             if log is not None:
                 log.delete()
-            store.discard(sync=False)
+            self.places.discard(place)
             raise
         return stream
 
-    def _abandon(self, stream: Stream, error: Exception) -> None:
+    def _abandon(self, stream: Stream, place: StreamPlace, error: Exception) -> None:
         """A stream could not be made durable: it goes, and its publishers are told."""
         assert stream.store is not None
         stream.refuse_waiting(str(error))
         stream.store.meta.retire()
         self._take_away(stream)
-        with suppress(OSError):  # the next start removes a directory without a configuration
-            stream.store.discard(sync=False)
+        self.places.discard(place)  # or the next start removes it, which has no configuration
 
     def new_created(self) -> int:
         """When a new stream is created: no two have the same time, which tells those of one name
@@ -305,6 +300,7 @@ class JetStream:
             self.account.add_service(subject.encode(), stream)
         if stream.config.allow_direct:
             stream.direct = DirectGet(stream)
+        stream.run_jobs()
 
     def update_stream(self, stream: Stream, config: StreamConfig) -> None:
         """Change a stream's configuration; it was checked. Raises `ApiError`."""
@@ -435,6 +431,7 @@ class JetStream:
     def close(self) -> None:
         """Make everything durable and release the files; the commit log is settled. Blocks."""
         self.doubts.stop()
+        self.places.stop()
         for transfer in list(self.transfers):
             transfer.stop()
         positions = self._end_consumers()

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Protocol
 
 from slipstream.engine.commit.commit import Commit
+from slipstream.engine.commit.not_yet import NotYetError
 from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.loop.meter import Meter
@@ -74,6 +75,9 @@ class Host(Protocol):
     def fetch(self, cold: ColdError, session: Any, done: Callable[[], None]) -> None:
         """Have read from the disk what a request of `session` (None: nobody's) needs; `done` asks
         again. While too many wait, those who ask are not read from."""
+
+    def wait(self, early: NotYetError, session: Any, done: Callable[[], None]) -> None:
+        """The same for a request that waits for another job."""
 
     # What only sessions ask for; a session is a `ClientSession`.
 
