@@ -1,5 +1,6 @@
 """An answer that says success means that the change survives a crash; one that cannot says why."""
 
+import errno
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -401,6 +402,26 @@ def test_an_ephemeral_consumer_that_was_deleted_at_once_does_not_come_back(
     client.ask("$JS.API.CONSUMER.DELETE.S.E")
     driver.stop()
     assert not [path for path in disk.files() if "ephemeral" in path]
+
+
+def test_an_ephemeral_consumer_that_the_disk_does_not_let_go_keeps_its_name_until_the_next_start(
+    driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = fill(driver)
+    asked = {"stream_name": "S", "config": {"name": "E", "ack_policy": "explicit"}}
+    client.api("CONSUMER.CREATE.S.E", asked)
+    driver.stop()
+    for path in disk.files():
+        if "/ephemeral/E/meta." in path:
+            disk.flip(path, 300)
+    disk.crash()
+    disk.fail("rename", error=OSError(errno.EIO, "Input/output error"))
+    client = Driver(disk, now=driver.clock.now + SECOND).start().client()
+    error = client.api("CONSUMER.CREATE.S.E", asked)["error"]
+    assert "could not be read when the server started" in error["description"]
+    other = {"stream_name": "S", "config": {"name": "F", "ack_policy": "explicit"}}
+    assert "error" not in client.api("CONSUMER.CREATE.S.F", other)
+    assert "error" not in again(client.driver, disk).api("CONSUMER.CREATE.S.E", asked)
 
 
 def test_a_confirmed_acknowledgement_of_an_ephemeral_consumer_survives(

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from slipstream.engine.commit.state_commit import StateCommit
+from slipstream.errors import DiskFullError
 from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -28,7 +30,7 @@ def create(name: str) -> bytes:
 
 def answers(client: Client) -> dict[str, Any]:
     """The answers that have come, by the last word of the inbox."""
-    return {message.subject[9:]: message.json() for message in client.take()}
+    return {message.subject[9:]: message.json() for message in client.take() if message.body}
 
 
 def again(driver: Driver, disk: SimulatedDisk) -> Driver:
@@ -279,3 +281,186 @@ def test_a_stream_that_cannot_be_made_durable_nor_removed_does_no_harm(
     assert client.api("STREAM.NAMES")["total"] == 1
     client.send(create("S"))
     assert "error" not in answers(client)["S"]
+
+
+# -- requests that wait for a place ---------------------------------------------------------------
+
+
+def finish_all(driver: Driver) -> None:
+    """The disk does all that it was asked for, and what follows."""
+    while driver.runner.waiting:
+        driver.runner.release()
+        driver.finish()
+
+
+def directories(disk: SimulatedDisk) -> list[str]:
+    """What lies in the account's directory."""
+    return disk.list("store/jetstream/$G")
+
+
+def test_who_creates_the_same_stream_at_once_shares_it(driver: Driver, disk: SimulatedDisk) -> None:
+    client = driver.client()
+    driver.runner.hold()
+    for name, more in (("first", b""), ("second", b""), ("third", b',"max_msgs":7')):
+        body = b'{"name":"S","subjects":["S.>"]%b}' % more
+        client.send(encode("$JS.API.STREAM.CREATE.S", body, f"_INBOX.t.{name}"))
+    assert driver.make_places() == 1
+    driver.settle_log()
+    found = answers(client)
+    first, second, third = (found[name] for name in ("first", "second", "third"))
+    assert first["did_create"]
+    assert second["created"] == first["created"]
+    assert third["error"]["err_code"] == 10058
+    finish_all(driver)
+    assert again(driver, disk).client().api("STREAM.NAMES")["total"] == 2
+
+
+def test_who_waits_for_a_place_may_have_lost_its_subjects_then_and_leaves_nothing(
+    driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = driver.client()
+    driver.runner.hold()
+    rival = b'{"name":"RIVAL","subjects":["S.a"]}'
+    client.send(create("S") + encode("$JS.API.STREAM.CREATE.RIVAL", rival, "_INBOX.t.RIVAL"))
+    assert driver.make_places() == 2
+    assert "RIVAL" in directories(disk)
+    finish_all(driver)
+    found = answers(client)
+    assert "error" not in found["S"]
+    assert found["RIVAL"]["error"]["err_code"] == 10065
+    assert directories(disk) == ["FIRST", "S"]
+    assert client.ask("$JS.API.STREAM.CREATE.RIVAL", {"name": "RIVAL", "subjects": ["r"]}) == []
+    finish_all(driver)
+    assert sorted(driver.js.streams) == ["FIRST", "RIVAL", "S"]
+
+
+def test_what_the_disk_refuses_is_refused_to_all_who_wait_and_may_be_asked_again(
+    driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = driver.client()
+    driver.runner.hold()
+    client.send(create("S"))
+    client.send(create("S"))
+    disk.fail("mkdir", error=OSError(errno.ENOSPC, "No space left on device"))
+    finish_all(driver)
+    refused = [message.json()["error"] for message in client.take()]
+    assert [error["err_code"] for error in refused] == [10049, 10049]
+    assert all("No space left" in error["description"] for error in refused)
+    client.send(create("S"))
+    finish_all(driver)
+    assert "error" not in answers(client)["S"]
+    assert driver.js.problems == []
+
+
+def test_a_creation_that_the_log_refuses_leaves_nothing(
+    driver: Driver, disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise DiskFullError("the commit log is full")
+
+    client = driver.client()
+    with monkeypatch.context() as patch:
+        patch.setattr(StateCommit, "keep", full)
+        client.send(create("S"))
+    assert "the commit log is full" in answers(client)["S"]["error"]["description"]
+    assert directories(disk) == ["FIRST"]
+    client.send(create("S"))
+    assert client.store("S.a")["seq"] == 1
+
+
+def test_a_stream_that_got_no_file_takes_messages_once_there_is_space(
+    driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = driver.client()
+    driver.runner.hold()
+    client.send(create("S"))
+    disk.fail("open", error=OSError(errno.ENOSPC, "No space left on device"))
+    finish_all(driver)
+    driver.runner.held = False
+    assert "error" not in answers(client)["S"]
+    assert not [path for path in disk.files(".spare") if "/S/" in path]
+    disk.capacity = disk.used()
+    assert client.store("S.a", bytes(1000))["error"]["err_code"] == 10077
+    disk.capacity *= 2
+    assert client.store("S.a", bytes(1000))["seq"] == 1
+    survivor = again(driver, disk).client()
+    assert survivor.api("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_jetstream_that_stops_while_a_stream_has_no_place_leaves_its_name_free(
+    has_run: bool, driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = driver.client()
+    driver.runner.hold()
+    client.send(create("S"))
+    if has_run:
+        assert driver.runner.step()
+    account = driver.engine.default_account
+    driver.engine.stop_account(account)
+    finish_all(driver)
+    assert answers(client) == {}
+    driver.engine.start_account(account, driver.store)
+    client.send(create("S"))
+    finish_all(driver)
+    assert "error" not in answers(client)["S"]
+    assert again(driver, disk).client().api("STREAM.NAMES")["total"] == 2
+
+
+def test_the_first_message_needs_no_file_also_after_a_start(
+    driver: Driver, disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    open_file = SimulatedDisk.open
+
+    def noted(disk: SimulatedDisk, path: str) -> Any:
+        opened.append(path)
+        return open_file(disk, path)
+
+    client = driver.client()
+    client.send(create("S") + create("T"))
+    monkeypatch.setattr(SimulatedDisk, "open", noted)
+    assert client.store("S.a")["seq"] == 1
+    driver.stop()
+    client = Driver(disk, now=driver.clock.now + SECOND).start().client()
+    opened.clear()
+    assert client.store("T.a")["seq"] == 1
+    assert not [path for path in opened if "/msgs/" in path]
+    assert [path for path in disk.files(".seg") if "/T/" in path]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("steps", range(1, 8))
+def test_a_name_that_changes_hands_is_one_of_the_two_streams_after_a_crash(
+    seed: int, steps: int
+) -> None:
+    disk = SimulatedDisk(Random(seed))
+    driver = Driver(disk).start()
+    client = driver.client()
+    client.send(create("S"))
+    client.store("S.a", b"old")
+    driver.advance(Random(seed).choice((0, 5 * SECOND)))
+    driver.runner.hold()
+    client.send(encode("$JS.API.STREAM.DELETE.S", b"", "_INBOX.t.d") + create("S"))
+    for _ in range(steps):
+        driver.runner.step()
+        driver.finish()
+    client.send(encode("S.a", b"new", "_INBOX.t.p"))
+    for _ in range(Random(seed).randrange(6)):
+        driver.runner.step()
+        driver.finish()
+    found = answers(client)
+    survivor = again(driver, disk)
+    assert survivor.js.problems == []
+    there = survivor.client()
+    stored = [message.body for message in there.messages("S").values()]
+    if "p" in found and "seq" in found["p"]:
+        assert stored[-1:] == [b"new"]
+    elif "S" in found:
+        assert stored in ([], [b"new"])
+    elif "d" in found:
+        assert b"old" not in stored
+    else:
+        assert stored in ([b"old"], [], [b"new"])
+    there.send(create("S"))
+    assert there.store("S.a")["seq"] >= 1

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from slipstream.log.file_log import FileLog
 
 SPARE = ".spare"  # how the names of such files end
+FIRST_ROOM = 4096  # bytes in the file of a log's first segment: many logs never need more ...
+FIRST_PART = 4  # ... or such a part of a small segment
+
+
+def first_room(segment_bytes: int) -> int:
+    """How many bytes the file of a log's first segment has room for."""
+    return min(FIRST_ROOM, segment_bytes // FIRST_PART)
 
 
 class SpareFile:

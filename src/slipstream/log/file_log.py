@@ -18,7 +18,7 @@ from typing import Any
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
 from slipstream.log import damage
-from slipstream.log.ahead import RoomAhead, SpareFile, SpareJob
+from slipstream.log.ahead import RoomAhead, SpareFile, SpareJob, first_room
 from slipstream.log.base import Block, Log
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.cold import ColdError
@@ -320,7 +320,9 @@ class FileLog(Log):
     def _ask_for_spare(self) -> None:
         if self._spare is None and not self._spare_asked:
             self._spare_asked = self._spare_due = True
-            self._jobs.append(SpareJob(self, self.segment_bytes // SPARE_PART))
+            full = self.segment_bytes
+            room = full // SPARE_PART if self.blocks else first_room(full)
+            self._jobs.append(SpareJob(self, room))
 
     def look_ahead(self) -> None:
         """Have jobs make what the log is about to need."""

@@ -22,10 +22,11 @@ be damaged. There are two ways:
   files in turn. A power failure may tear the one that is being written.
 
 A new stream or consumer begins with its configuration in the commit log, which a start repeats: its
-directory needs no sync before a message is stored in it. Until the configuration is in its files,
-the name of an empty directory says which stream that is. What a crash leaves of a stream that was
-not durable is a directory without a configuration and without messages. A directory that is removed
-is renamed before that. So both are recognised, and go with the next start.
+directory, which a stream has before that (see `stream_place`), needs no sync before a message is
+stored in it. Until the configuration is in its files, the name of an empty directory says which
+stream that is. What a crash leaves of a stream that was not durable is a directory without a
+configuration and without messages. A directory that is removed is renamed before that. So both are
+recognised, and go with the next start.
 """
 
 import errno
@@ -39,7 +40,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from slipstream.errors import CorruptionError, StorageError
-from slipstream.log.ahead import SPARE, SpareFile
+from slipstream.log.ahead import SPARE, SpareFile, first_room
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.commit_entry import KEEP, REMOVE, Record
 from slipstream.log.commit_log import FILE_BYTES, CommitLog, Removal
@@ -50,9 +51,6 @@ from slipstream.log.log_place import place_log
 from slipstream.log.recovery import is_unused, open_log
 from slipstream.log.scrub import Recheck
 from slipstream.log.segment_bytes import Reference, UnwrittenSegment
-
-FIRST_ROOM = 4096  # bytes of a new stream's first file: many streams never have more ...
-FIRST_PART = 4  # ... or such a part of a small segment
 
 _MAGIC = b"SLIPMETA"
 _FIRST_MAGIC = b"SLIPCONF"  # of a configuration whose first copy is always the newest
@@ -787,8 +785,7 @@ class StreamStore:
 
     def first_file(self) -> SpareFile:
         """A file for the log's first segment, to be made."""
-        size = min(FIRST_ROOM, self._segment_bytes // FIRST_PART)
-        return SpareFile(self._disk, f"{self.path}/msgs", size)
+        return SpareFile(self._disk, f"{self.path}/msgs", first_room(self._segment_bytes))
 
     def share_cache(self, log: FileLog) -> None:
         """Have `log` use the server's cache."""

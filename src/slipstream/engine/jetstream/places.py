@@ -95,18 +95,17 @@ class PlaceJob:
             self.error = error
 
     def finish(self) -> None:
-        """Have all who wait ask again."""
+        """Have all who wait ask again; where JetStream has stopped, they find that."""
+        self.has_run = True
         if self._is_stopped:
             self.place.close()
-            return
-        self.has_run = True
         with ExitStack() as stack:  # whatever befalls one of them, the others are asked, too
             stack.callback(self._places.forget, self)
             for again in reversed(self._waiting):
                 stack.callback(again)
 
     def stop(self) -> None:
-        """Who waits is not answered. Nothing runs on the thread."""
+        """Nobody takes the place. Nothing runs on the thread."""
         self._is_stopped = True
         self.place.close()
 
