@@ -232,13 +232,14 @@ class _Call:
     def attempt(self) -> None:
         """Do what is asked; what the disk has to be waited for is asked again."""
         js, operation = self._js, self._operation
-        self._count_steps(CHANGE if operation.changes else REQUEST)
+        steps = CHANGE if operation.changes else REQUEST
+        self._count_steps(steps)
         try:
             found = operation.handler(js, self._request)
         except ColdError as cold:  # nothing has changed
             js.engine.fetch(cold, self._session, self._again)
         except NotYetError as early:  # nothing has changed here, either
-            self._count_steps(REQUEST - CHANGE)
+            self._count_steps(REQUEST - steps)
             js.engine.wait(early, self._session, self._again)
         except ApiError as refused:
             self.answer({}, refused)
