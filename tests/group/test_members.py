@@ -16,6 +16,8 @@ from slipstream.group.messages import (
     Appended,
     AskSeal,
     Ballot,
+    Fetch,
+    Fetched,
     Heartbeat,
     Message,
     Missing,
@@ -150,11 +152,13 @@ def test_a_promise_of_the_register_is_answered_once_it_is_synced() -> None:
     assert finish_jobs(one) == [Accepted(ballot)]
 
 
-def leader_of(epoch: int, log: list[Entry]) -> tuple[Leader, LogReplica, Outbox]:
+def leader_of(
+    epoch: int, log: list[Entry], settings: Settings | None = None
+) -> tuple[Leader, LogReplica, Outbox]:
     """n1 leads, and has synced its log with the first entry of its epoch."""
     outbox = Outbox(State(sealed=epoch))
     replica = LogReplica(outbox, list(log))
-    leader = Leader("n1", epoch, NAMES, replica, outbox, Settings(), 0)
+    leader = Leader("n1", epoch, NAMES, replica, outbox, settings or Settings(), 0)
     job = outbox.take_job(*replica.progress())
     replica.job_taken()
     replica.job_synced()
@@ -228,7 +232,7 @@ def test_who_is_no_member_is_ignored() -> None:
 
 def test_a_follower_takes_no_entries_of_clients() -> None:
     with pytest.raises(NotLeaderError):
-        member().append(LATER, b"1")
+        member().append(LATER, [b"1"])
 
 
 def test_a_group_of_one_leads_as_soon_as_its_disk_says_so() -> None:
@@ -236,7 +240,7 @@ def test_a_group_of_one_leads_as_soon_as_its_disk_says_so() -> None:
     one.tick(0)
     finish_jobs(one)
     assert one.epoch == 1
-    mark = one.append(0, b"1")
+    (mark,) = one.append(0, [b"1"])
     assert not one.is_committed(mark)
     finish_jobs(one)
     assert one.is_committed(mark)
@@ -245,3 +249,34 @@ def test_a_group_of_one_leads_as_soon_as_its_disk_says_so() -> None:
 def test_messages_are_bytes_and_back() -> None:
     message = Append(3, Mark(2, 7, 9), tuple(entries(1)))
     assert decode(encode(message)) == message
+
+
+def test_a_run_of_damaged_entries_is_asked_for_at_once_and_goes_on_as_answers_come() -> None:
+    log = entries(*[1] * 9)
+    damaged: list[Entry | None] = [None if 2 <= entry.index <= 8 else entry for entry in log]
+    settings = Settings(entries_max=4)
+    one = Member("n1", NAMES, State(sealed=1, synced=9), damaged, 0, Random(1), settings)
+    one.tick(LATER)
+    asked = [message for _, message in one.take_messages() if isinstance(message, Fetch)]
+    assert asked == [Fetch(0, 8, 1)] * 2
+    for first, last, next_first, next_count in ((8, 8, 6, 2), (6, 7, 2, 4)):
+        found = tuple(log[first - 1 : last])
+        (again, _) = answers(one, Fetched(0, log[first - 2].mark, found)), finish_jobs(one)
+        assert again == [Fetch(0, next_first, next_count)]
+    answers(one, Fetched(0, log[0].mark, tuple(log[1:5])))
+    assert one.log.is_whole
+
+
+def test_what_does_not_fit_into_one_message_is_sent_in_several() -> None:
+    leader, _, outbox = leader_of(1, [], Settings(bytes_max=10, unanswered_max=25))
+    leader.appended(0, "n2", Appended(1, 1))
+    leader.appended(0, "n3", Appended(1, 1))
+    outbox.take_messages()
+    leader.append([b"four"] * 5 + [b"more than ten bytes"] * 3)
+    leader.send_entries()
+    sent = [m.entries for to, m in outbox.take_messages() if to == "n2" and isinstance(m, Append)]
+    assert [len(found) for found in sent] == [2, 2, 1, 1]
+    leader.appended(0, "n2", Appended(1, 6))
+    leader.send_entries()
+    sent = [m.entries for to, m in outbox.take_messages() if to == "n2" and isinstance(m, Append)]
+    assert [len(found) for found in sent] == [1]

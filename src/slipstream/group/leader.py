@@ -9,11 +9,15 @@ Entries keep the epoch in which they were made. To write the log's end anew unde
 designs for quorum logs say, would have a half-written end outrank a longer one that is committed.
 """
 
+from collections import deque
+from collections.abc import Sequence
+
 from slipstream.group.lease import Lease, Settings
 from slipstream.group.log_replica import LogReplica
 from slipstream.group.messages import (
     Append,
     Appended,
+    Entry,
     Heard,
     Heartbeat,
     Mark,
@@ -37,6 +41,27 @@ class _Follower:
         self.moved_at = 0  # ns: when it came further, or entries were sent once more
         self.moved_back_at = 0  # ns: when it turned out to have less
         self.asks = 0  # its last `Heard.asks`
+        self.size = 0  # bytes of bodies that were sent, and not answered yet ...
+        self._sizes: deque[tuple[int, int]] = deque()  # ... by message: its last index, its bytes
+
+    def has_sent(self, entries: tuple[Entry, ...]) -> None:
+        """A message is on its way."""
+        size = sum(len(entry.body) for entry in entries)
+        self.sent += len(entries)
+        self.size += size
+        self._sizes.append((self.sent, size))
+
+    def has_answered(self, index: int) -> None:
+        """It has what was sent up to `index`."""
+        while self._sizes and self._sizes[0][0] <= index:
+            self.size -= self._sizes.popleft()[1]
+
+    def send_again(self, after: int) -> None:
+        """What was sent after that index counts for nothing."""
+        self.sent = self.agreed = after
+        self.is_sure = False
+        self.size = 0
+        self._sizes.clear()
 
 
 class Leader:
@@ -62,7 +87,7 @@ class Leader:
         self._lease = Lease(members, settings, now)
         self._beat_at = now
         self._hand_over_until = 0
-        self._start = self._append(b"").index  # what its epoch begins with
+        self._start = self.append([b""])[0].index  # what its epoch begins with
         self._beat(now)
 
     # -- serving ---------------------------------------------------------------------------------
@@ -76,16 +101,17 @@ class Leader:
         """Whether what is committed here is all that is committed anywhere."""
         return self.serves and self._lease.is_held(now)
 
-    def append(self, body: bytes) -> Mark:
-        """A new entry, which is not committed yet."""
-        return self._append(body)
-
-    def _append(self, body: bytes) -> Mark:
-        end = self._log.end
-        entry = make_entry(self.epoch, end, body)
-        self._log.append(end, (entry,))
-        self._outbox.send_synced(self._name, Appended(self.epoch, entry.index))
-        return entry.mark
+    def append(self, bodies: Sequence[bytes]) -> list[Mark]:
+        """New entries, which are not committed yet."""
+        end = after = self._log.end
+        entries = []
+        for body in bodies:
+            entry = make_entry(self.epoch, after, body)
+            entries.append(entry)
+            after = entry.mark
+        self._log.append(end, tuple(entries))
+        self._outbox.send_synced(self._name, Appended(self.epoch, after.index))
+        return [entry.mark for entry in entries]
 
     def send_entries(self) -> None:
         """Send to each follower what it was not sent yet."""
@@ -94,12 +120,13 @@ class Leader:
                 continue
             count = UNANSWERED_MAX if follower.is_sure else 1
             last = min(self._log.end.index, follower.agreed + count)
-            while follower.sent < last:
+            while follower.sent < last and follower.size < self._settings.unanswered_max:
                 after = self._log.mark(follower.sent)
                 assert after is not None, "a leader has no damaged entries"
-                entries = self._log.read(follower.sent + 1, self._settings.entries_max)
+                count, size = self._settings.entries_max, self._settings.bytes_max
+                entries = self._log.read(follower.sent + 1, count, size)
                 self._outbox.send(member, Append(self.epoch, after, entries))
-                follower.sent += len(entries)
+                follower.has_sent(entries)
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -107,6 +134,7 @@ class Leader:
         """A copy has come further."""
         follower = self._followers[sender]
         follower.is_sure |= message.index >= follower.agreed
+        follower.has_answered(message.index)
         if message.index > follower.synced:
             follower.synced = message.index
             follower.agreed = max(follower.agreed, message.index)
@@ -131,9 +159,8 @@ class Leader:
         is_late = follower.is_sure or message.index >= follower.agreed
         if is_late and now < follower.moved_back_at + self._settings.retry:
             return  # what it needs is on its way again
-        follower.is_sure = False
         follower.moved_back_at = now
-        follower.sent = follower.agreed = min(message.index, self._log.end.index)
+        follower.send_again(min(message.index, self._log.end.index))
         follower.synced = min(follower.synced, message.index)
         follower.moved_at = now
 
@@ -151,8 +178,7 @@ class Leader:
         for member, follower in self._followers.items():
             is_behind = member != self._name and follower.synced < follower.sent
             if is_behind and now >= follower.moved_at + self._settings.retry:
-                follower.sent = follower.agreed
-                follower.is_sure = False
+                follower.send_again(follower.agreed)
                 follower.moved_at = now
 
     def _beat(self, now: int) -> None:

@@ -21,6 +21,8 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     retry: int = 100 * MILLISECOND  # after which what was not answered is sent again
     attempt: int = 1500 * MILLISECOND  # after which a candidate begins anew
     entries_max: int = 64  # in one message
+    bytes_max: int = 1024 * 1024  # of bodies in one message, unless one body alone is longer
+    unanswered_max: int = 4 * 1024 * 1024  # of bodies on their way to one follower
 
     @property
     def lease(self) -> int:

@@ -81,11 +81,16 @@ class LogReplica:
             index -= 1
         return max(index, 0)
 
-    def read(self, first: int, count: int) -> tuple[Entry, ...]:
-        """At most `count` entries from index `first` on, up to the first that is missing."""
-        found = []
+    def read(self, first: int, count: int, bytes_max: int = 0) -> tuple[Entry, ...]:
+        """At most `count` entries from index `first` on, up to the first that is missing; of more
+        than one no more than `bytes_max` bytes, if that is not 0."""
+        found: list[Entry] = []
+        size = 0
         for entry in self._entries[first - 1 : first - 1 + count]:
             if entry is None:
+                break
+            size += len(entry.body)
+            if bytes_max and found and size > bytes_max:
                 break
             found.append(entry)
         return tuple(found)

@@ -1,6 +1,6 @@
 """One server of a group, whole: time, messages and results of the disk in; messages and jobs out.
 
-    receive(now, sender, message)     tick(now)     synced(now, job)     append(now, body)
+    receive(now, sender, message)     tick(now)     synced(now, job)     append(now, bodies)
         -> take_messages(), take_job()                                   -> is_committed(mark)
 
 A member follows a leader, is a candidate, or leads. Each input is handled to its end; what it says
@@ -13,6 +13,7 @@ None is for a disk that is empty although it should not be: nobody knows what it
 takes no part.
 """
 
+from collections.abc import Sequence
 from random import Random
 
 import msgspec
@@ -89,6 +90,7 @@ class Member:
         self._deadline = now  # when it becomes a candidate if it hears of no leader
         self._asks = 0 if self.log.is_whole else random.getrandbits(62) + 1
         self._repair_at = now
+        self._repair_count = self._settings.entries_max  # entries that are asked for at a time
         self._note_at = now
         self._messages: list[tuple[str, Message]] = []
         if not is_alone:
@@ -107,14 +109,16 @@ class Member:
         """The index up to which entries are committed, as far as it knows."""
         return self.log.committed
 
-    def append(self, now: int, body: bytes) -> Mark:
-        """Have a new entry; see `is_committed`. Raises `NotLeaderError`."""
+    def append(self, now: int, bodies: Sequence[bytes]) -> list[Mark]:
+        """Have new entries; see `is_committed`. Raises `NotLeaderError`."""
         leader = self._leader
         if leader is None or not leader.serves or leader.successor:
-            raise NotLeaderError(f"{self.name} does not lead the group: ask {self.leader_name}")
-        mark = leader.append(body)
+            named = self.leader_name if self.leader_name != self.name else ""
+            hint = f"ask {named}" if named else "no leader is known yet, ask again in a while"
+            raise NotLeaderError(f"{self.name} does not lead the group: {hint}")
+        marks = leader.append(bodies) if bodies else []
         self._finish_turn(now)
-        return mark
+        return marks
 
     def is_committed(self, mark: Mark) -> bool:
         """Whether an entry of this server's `epoch` is committed; once it leads no more, it cannot
@@ -168,8 +172,8 @@ class Member:
         elif now >= self._deadline:
             self._stand(now)
         if self.log.damaged and now >= self._repair_at:
-            self._repair_at = now + self._settings.retry
-            self._ask_repair()
+            self._repair_count = max(self._repair_count // 4, 1)  # they did not fit, or were lost
+            self._ask_repair(now)
         if now >= self._note_at:
             self._note_at = now + NOTE_EVERY
             self._note()
@@ -234,7 +238,7 @@ class Member:
             case Fetch(epoch, first, count):
                 after = self.log.mark(first - 1)
                 if after is not None:
-                    entries = self.log.read(first, count)
+                    entries = self.log.read(first, count, self._settings.bytes_max)
                     self._outbox.send(sender, Fetched(epoch, after, entries))
 
     def _seal(self, now: int, sender: str, epoch: int) -> None:
@@ -256,8 +260,10 @@ class Member:
             if not is_chain(message.after, message.entries):
                 return
             if not message.epoch:
-                for entry in message.entries:
-                    self.log.repair(entry)
+                repaired = [self.log.repair(entry) for entry in reversed(message.entries)]
+                if any(repaired):
+                    self._repair_count = min(self._repair_count * 2, self._settings.entries_max)
+                    self._ask_repair(now)
                 return
         candidate = self._candidate
         if candidate is None:
@@ -379,12 +385,18 @@ class Member:
 
     # -- the disk --------------------------------------------------------------------------------
 
-    def _ask_repair(self) -> None:
-        """Ask the others for what is damaged."""
-        for index in sorted(self.log.damaged, reverse=True)[:1]:
-            for member in self.members:
-                if member != self.name:
-                    self._outbox.send(member, Fetch(0, index, 1))
+    def _ask_repair(self, now: int) -> None:
+        """Ask the others for what is damaged, the latest first: the entry behind it says which one
+        it has to be."""
+        self._repair_at = now + self._settings.retry
+        if not self.log.damaged:
+            return
+        last = first = max(self.log.damaged)
+        while first - 1 in self.log.damaged and last - first + 1 < self._repair_count:
+            first -= 1
+        for member in self.members:
+            if member != self.name:
+                self._outbox.send(member, Fetch(0, first, last - first + 1))
 
     def _note(self) -> None:
         """Have the disk know how far the log has come, if nothing else is to be written."""

@@ -387,7 +387,7 @@ class SimulatedGroup:
             if server.member is None:
                 return
             try:
-                mark = server.member.append(self.now_of(server), b"%d" % number)
+                (mark,) = server.member.append(self.now_of(server), [b"%d" % number])
             except NotLeaderError:
                 return
             server.waiting[number] = (mark, after)
