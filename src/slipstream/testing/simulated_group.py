@@ -49,6 +49,10 @@ class LogDisk:
         self.state: State | None = State()
         self.jobs: deque[DiskJob] = deque()  # to be done
 
+    def open(self) -> tuple[State | None, list[Entry | None]]:
+        """What a server that starts finds."""
+        return self.state, list(self.entries)
+
     def finish(self) -> DiskJob:
         """Do the oldest job, and sync it."""
         job = self.jobs.popleft()
@@ -93,9 +97,9 @@ class LogDisk:
 class Server:
     """One server: a disk that stays, a member while it runs, a clock."""
 
-    def __init__(self, name: str, random: Random) -> None:
+    def __init__(self, name: str, random: Random, disk: LogDisk) -> None:
         self.name = name
-        self.disk = LogDisk()
+        self.disk = disk
         self.member: Member | None = None
         self.life = 0  # how often it was started
         self.waiting: dict[int, tuple[Mark, int]] = {}  # by number; index answered before it
@@ -127,7 +131,13 @@ class Server:
 class SimulatedGroup:
     """See the module's text."""
 
-    def __init__(self, seed: int, size: int = 3, damage: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        size: int = 3,
+        damage: bool = False,
+        make_disk: Callable[[Random], LogDisk] = lambda random: LogDisk(),
+    ) -> None:
         self.seed = seed
         self.random = Random(seed)
         self.now = 0
@@ -136,7 +146,7 @@ class SimulatedGroup:
         self.member_type: Callable[..., Member] = Member
         names = tuple(f"n{number}" for number in range(1, size + 1))
         self.network = SimulatedNetwork(self.random, names)
-        self.servers = {name: Server(name, self.random) for name in names}
+        self.servers = {name: Server(name, self.random, make_disk(self.random)) for name in names}
         self._number = 0
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._event_number = 0
@@ -259,11 +269,12 @@ class SimulatedGroup:
         server.life += 1
         server.checked = 0
         names = tuple(self.servers)
+        state, entries = server.disk.open()
         server.member = self.member_type(
             server.name,
             names,
-            server.disk.state,
-            list(server.disk.entries),
+            state,
+            entries,
             self.now_of(server),
             Random(self.seed if self._alike else self.random.random()),
             self.settings,

@@ -1,0 +1,85 @@
+"""From the records of a group's log to the entries that it has, and what it has lost.
+
+Records are applied in the order in which they were written. Nothing is taken for granted across
+damaged bytes: an entry names the chain of the one before it, the end of each job names the log's
+last index and chain, and so do the copies of the state beside the log. Where these do not agree
+with what was read, the entries that may be other ones are None, which is for `LogReplica` to fetch
+from other servers, to miss, or to cut.
+"""
+
+from array import array
+
+import msgspec
+
+from slipstream.group import Entry, State
+from slipstream.server.group.records import Kind, Record
+
+UNKNOWN = 0  # the chain of an entry that could not be read
+
+
+class Replay:
+    """See the module's text. `expected` is what the state beside the log says of its end: a job,
+    before which the log ended with that index and chain."""
+
+    def __init__(self, expected: tuple[int, int, int]) -> None:
+        self.entries: list[Entry | None] = []
+        self.chains = array("I")  # of the entries
+        self.job = 0  # the latest one that was found
+        self.state: tuple[int, State] | None = None  # of the last whole job, and its number
+        self._expected: tuple[int, int, int] | None = expected
+        self._committed = 0  # index up to which nothing is ever replaced
+
+    def apply(self, record: Record) -> None:
+        """One record more."""
+        if self._expected is not None and record.job >= self._expected[0]:
+            self.finish()
+        self.job = max(self.job, record.job)
+        match record.kind:
+            case Kind.ENTRY:
+                self._entry(record)
+            case Kind.REPAIR:
+                if record.index <= len(self.entries) and record.entry is not None:
+                    self._set(record.index, record.entry, record.chain)
+            case Kind.CUT:
+                self._cut(record.index - 1)
+            case Kind.BATCH:
+                self._end(record.index, record.previous)
+                if record.payload is not None:
+                    self.state = (record.job, msgspec.msgpack.decode(record.payload, type=State))
+                    self._committed = self.state[1].committed
+
+    def finish(self) -> None:
+        """There are no more records of before the state was written."""
+        if self._expected is not None:
+            _, index, chain = self._expected
+            self._expected = None
+            self._end(index, chain)
+
+    def _entry(self, record: Record) -> None:
+        before = record.index - 1
+        self._end(before, record.previous)
+        self.entries.append(record.entry)
+        self.chains.append(record.chain)
+
+    def _end(self, index: int, chain: int) -> None:
+        """The log ended there."""
+        self._cut(index)
+        while len(self.entries) < index:
+            self.entries.append(None)
+            self.chains.append(UNKNOWN)
+        if index and chain and self.chains[-1] != chain:
+            if self.chains[-1] == UNKNOWN:
+                self.chains[-1] = chain
+                return
+            # What has replaced this entry cannot be read, and may have begun before it.
+            for number in range(min(self._committed + 1, index), index + 1):
+                self._set(number, None, UNKNOWN)
+            self.chains[-1] = chain
+
+    def _set(self, index: int, entry: Entry | None, chain: int) -> None:
+        self.entries[index - 1] = entry
+        self.chains[index - 1] = chain
+
+    def _cut(self, index: int) -> None:
+        del self.entries[index:]
+        del self.chains[index:]

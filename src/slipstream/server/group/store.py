@@ -1,0 +1,303 @@
+"""What a member of a group keeps on its disk: its log, and its state beside it.
+
+    state.0, state.1   who it is, its `State`, and where its log ends; both hold the same
+    log/<number>       segments of records, one behind the other (`records`)
+
+A job is appended to the last segment and synced with one fdatasync; nothing is overwritten there.
+What changes of the state with each job, how far the log has come, goes with it. The copies of the
+state are written when a promise changes, when a job has nothing else, and when the log must not be
+written to before (`DiskJob.is_state_first`): each copy is synced before the other one is touched.
+
+A store that was opened has on the disk what it found: a crash of the process alone leaves entries
+in the system's memory, which a member would take for synced.
+
+Calls block. The log only grows: a `LogReplica` begins with the first entry.
+"""
+
+import re
+import struct
+import zlib
+
+import msgspec
+
+from slipstream.errors import StorageError
+from slipstream.group import DiskJob, Entry, State
+from slipstream.log.disk import Disk, File
+from slipstream.server.group.records import (
+    HEADER_SIZE,
+    Kind,
+    batch_record,
+    cut_record,
+    entry_record,
+    header,
+    read_header,
+    read_records,
+)
+from slipstream.server.group.replay import UNKNOWN, Replay
+
+SEGMENT_BYTES = 64 * 1024 * 1024
+KEEP_EVERY = 4096  # entries after which the copies of the state say where the log ends
+_READ_BYTES = 1024 * 1024
+_BLOCK = 4096
+_MAGIC = b"SLSTATE1"
+_NAME = re.compile("[0-9a-f]{16}")
+_STATE_HEAD = struct.Struct("<8sII")  # magic, size, checksum
+
+
+class Identity(msgspec.Struct, array_like=True, frozen=True):
+    """Whose store it is. Under another name nothing that it has promised would hold."""
+
+    cluster: str
+    name: str
+    members: tuple[str, ...]  # sorted
+
+
+class _Kept(msgspec.Struct, array_like=True, frozen=True):
+    """What a copy of the state holds."""
+
+    job: int  # before which the log ended ...
+    index: int  # ... here
+    chain: int
+    identity: Identity
+    state: State
+
+
+class Stored(msgspec.Struct):
+    """What was found. `state` None: nobody knows what this server has promised."""
+
+    identity: Identity | None
+    state: State | None
+    entries: list[Entry | None]
+    findings: list[str]  # what is damaged, for people
+
+
+class GroupStore:
+    """See the module's text."""
+
+    def __init__(self, disk: Disk, path: str, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.path = path
+        self._disk = disk
+        self._log_path = f"{path}/log"
+        self._segment_bytes = segment_bytes
+        self._identity: Identity | None = None
+        self._state = State()  # as the copies have it
+        self._job = 0
+        self._end = (0, UNKNOWN)  # index and chain
+        self._kept_end = 0  # index, as the copies have it
+        self._chains = Replay((0, 0, 0)).chains  # of all entries
+        self._copies: list[File] = []
+        self._segment: File | None = None
+        self._number = 0  # of the segment
+        self._marker = b""
+        self._broken = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever kept here."""
+        return not self._disk.list(self._log_path) and not any(
+            name.startswith("state.") for name in self._disk.list(self.path)
+        )
+
+    # -- the beginning ---------------------------------------------------------------------------
+
+    def found(self, identity: Identity) -> None:
+        """Begin with an empty log, for a server that has never promised anything. Raises
+        `StorageError`, OSError."""
+        if not self.is_empty:
+            raise StorageError(f"{self.path} holds the log of a group: name another directory")
+        self._identity = identity
+        self._disk.makedirs(self._log_path)
+        self._open_copies()
+        self._keep(State())
+        self._disk.sync_dir(self.path)
+
+    def open(self) -> Stored:
+        """Read what is there, and have it synced. Raises `StorageError`, OSError."""
+        findings: list[str] = []
+        kept = self._load_state(findings)
+        expected = (kept.job, kept.index, kept.chain) if kept else (0, 0, 0)
+        replay = Replay(expected)
+        self._load_log(replay, findings)
+        replay.finish()
+        self._chains = replay.chains
+        self._end = (len(replay.entries), replay.chains[-1] if replay.chains else UNKNOWN)
+        lost = sum(entry is None for entry in replay.entries)
+        if lost:
+            findings.append(f"{lost} of {len(replay.entries)} entries of its log are missing")
+        if kept is None:
+            findings.append(f"both copies of the state in {self.path} are missing or damaged")
+            self.close()
+            return Stored(None, None, replay.entries, findings)
+        self._identity = kept.identity
+        self._job = max(kept.job, replay.job) + 1  # of the copies, which are written anew
+        state = kept.state
+        if replay.state is not None and replay.state[0] >= kept.job:
+            state = replay.state[1]
+        self._open_copies()
+        self._keep(state)
+        return Stored(kept.identity, state, replay.entries, findings)
+
+    def _load_state(self, findings: list[str]) -> _Kept | None:
+        found = []
+        for name in ("state.0", "state.1"):
+            try:
+                found.append(_decode(self._disk.read(f"{self.path}/{name}")))
+            except (OSError, ValueError, msgspec.MsgspecError) as error:
+                findings.append(f"{self.path}/{name} cannot be read: {error}")
+        return max(found, key=lambda kept: kept.job) if found else None
+
+    def _load_log(self, replay: Replay, findings: list[str]) -> None:
+        self._disk.makedirs(self._log_path)
+        names = [name for name in self._disk.list(self._log_path) if _NAME.fullmatch(name)]
+        for name in names:
+            path = f"{self._log_path}/{name}"
+            data = self._read(path, findings)
+            head = read_header(data)
+            self._number = max(self._number, int(name, 16))
+            if head is None:
+                if data.strip(b"\0"):
+                    findings.append(f"{path} has no header that can be read")
+                continue
+            at = end = HEADER_SIZE
+            for end, record in read_records(data, head[1]):
+                replay.apply(record)
+                at = end
+            if name == names[-1]:
+                self._go_on(path, at, data, head[1])
+
+    def _go_on(self, path: str, end: int, data: bytes, marker: bytes) -> None:
+        """Append to the last segment, unless something else than zeros follows its last record."""
+        file = self._disk.open(path)
+        if data.count(0, end) < len(data) - end:
+            file.sync()
+            file.close()
+            return
+        file.truncate(end)
+        file.sync()
+        self._segment, self._marker = file, marker
+
+    def _read(self, path: str, findings: list[str]) -> bytes:
+        """A whole file, with zeros where the disk cannot read it."""
+        file = self._disk.open(path)
+        parts = []
+        try:
+            size = file.size()
+            for at in range(0, size, _READ_BYTES):
+                count = min(_READ_BYTES, size - at)
+                try:
+                    part = file.pread(at, count)
+                except OSError as error:
+                    findings.append(f"{path} cannot be read at {at}: {error}")
+                    part = b"".join(self._block(file, at + n) for n in range(0, count, _BLOCK))
+                parts.append(part[:count].ljust(count, b"\0"))
+        finally:
+            file.close()
+        return b"".join(parts)
+
+    def _block(self, file: File, at: int) -> bytes:
+        try:
+            return file.pread(at, _BLOCK).ljust(_BLOCK, b"\0")
+        except OSError:
+            return bytes(_BLOCK)
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    def write(self, job: DiskJob) -> None:
+        """Do a job; it is durable after that. Raises `StorageError`, OSError: it may be there or
+        not, and nothing more can be written."""
+        if self._broken:
+            raise StorageError(f"the log of the group cannot be written to: {self._broken}")
+        try:
+            self._write(job)
+        except BaseException as error:
+            self._broken = str(error) or repr(error)
+            raise
+
+    def _write(self, job: DiskJob) -> None:
+        self._job += 1
+        is_due = self._end[0] >= self._kept_end + KEEP_EVERY
+        if job.is_state_first or not job.writes or is_due or self._promises_other(job.state):
+            self._keep(job.state)
+        if not job.writes:
+            return
+        if self._segment is None or self._segment.size() >= self._segment_bytes:
+            self._begin_segment()
+        assert self._segment is not None
+        data = self._records(job)
+        self._segment.reserve(self._segment.size() + len(data))
+        self._segment.append(data)
+        self._segment.sync()
+
+    def _records(self, job: DiskJob) -> bytes:
+        marker, number, chains = self._marker, self._job, self._chains
+        parts: list[bytes] = []
+        for write in job.writes:
+            if write.is_end:
+                del chains[write.first - 1 :]
+                if not write.entries:
+                    parts.append(cut_record(marker, number, write.first))
+            kind = Kind.ENTRY if write.is_end else Kind.REPAIR
+            for entry in write.entries:
+                parts += entry_record(marker, kind, number, entry)
+                if write.is_end:
+                    chains.append(entry.chain)
+                else:
+                    chains[entry.index - 1] = entry.chain
+        self._end = (len(chains), chains[-1] if chains else UNKNOWN)
+        parts.append(batch_record(marker, number, self._end, msgspec.msgpack.encode(job.state)))
+        return b"".join(parts)
+
+    def _begin_segment(self) -> None:
+        if self._segment is not None:
+            self._segment.truncate(self._segment.size())
+            self._segment.sync()
+            self._segment.close()
+        self._number += 1
+        self._marker = b"\xff" + self._disk.random_bytes(3)  # never found among zeros
+        self._segment = self._disk.open(f"{self._log_path}/{self._number:016x}")
+        self._segment.append(header(self._number, self._marker))
+        self._segment.sync()
+        self._disk.sync_dir(self._log_path)
+
+    # -- the state -------------------------------------------------------------------------------
+
+    def _promises_other(self, state: State) -> bool:
+        """Whether more is different than how far the log has come."""
+        old = self._state
+        return state != msgspec.structs.replace(old, synced=state.synced, committed=state.committed)
+
+    def _open_copies(self) -> None:
+        self._copies = [self._disk.open(f"{self.path}/state.{number}") for number in (0, 1)]
+        self._disk.sync_dir(self.path)
+
+    def _keep(self, state: State) -> None:
+        """Write the state to both copies, and where the log ends."""
+        assert self._identity is not None
+        kept = _Kept(self._job, self._end[0], self._end[1], self._identity, state)
+        content = msgspec.msgpack.encode(kept)
+        data = _STATE_HEAD.pack(_MAGIC, len(content), zlib.crc32(content)) + content
+        for copy in self._copies:
+            copy.pwrite(0, data)
+            copy.sync()
+        self._state, self._kept_end = state, self._end[0]
+
+    def close(self) -> None:
+        """Release the files."""
+        if self._segment is not None:
+            if not self._broken:
+                self._segment.truncate(self._segment.size())  # gives back what was reserved
+            self._segment.close()
+        for copy in self._copies:
+            copy.close()
+        self._segment, self._copies = None, []
+
+
+def _decode(data: bytes) -> _Kept:
+    """A copy of the state. Raises ValueError, `msgspec.MsgspecError`."""
+    if len(data) < _STATE_HEAD.size:
+        raise ValueError("it is too short")
+    magic, size, crc = _STATE_HEAD.unpack_from(data)
+    content = data[_STATE_HEAD.size : _STATE_HEAD.size + size]
+    if magic != _MAGIC or zlib.crc32(content) != crc:
+        raise ValueError("its checksum is wrong")
+    return msgspec.msgpack.decode(content, type=_Kept)

@@ -1,0 +1,269 @@
+"""What a member keeps on its disk is there after a crash, and what is damaged is known."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from slipstream.errors import StorageError
+from slipstream.group import DiskJob, Entry, State
+from slipstream.group.log_replica import LogReplica
+from slipstream.group.messages import BEGINNING, Ballot, Mark, make_entry
+from slipstream.group.outbox import Outbox, Write
+from slipstream.log.disk import OsDisk
+from slipstream.server.group.records import RECORD_HEAD
+from slipstream.server.group.store import GroupStore, Identity, Stored
+from slipstream.testing.simulated_disk import CrashedError, SimulatedDisk
+from slipstream.testing.simulated_group import LogDisk, SimulatedGroup
+
+SELF = Identity("c", "n1", ("n1", "n2", "n3"))
+PATH = "group"
+
+
+def entries(count: int, after: Mark = BEGINNING, epoch: int = 1) -> list[Entry]:
+    made = []
+    for _ in range(count):
+        made.append(make_entry(epoch, after, b"%d of %d " % (after.index + 1, epoch) * 9))
+        after = made[-1].mark
+    return made
+
+
+def job(*writes: Write, state: State | None = None, is_state_first: bool = False) -> DiskJob:
+    return DiskJob(1, list(writes), state or State(), is_state_first)
+
+
+def founded(disk: SimulatedDisk, segment_bytes: int = 1 << 20) -> GroupStore:
+    store = GroupStore(disk, PATH, segment_bytes)
+    store.found(SELF)
+    return store
+
+
+def opened(disk: SimulatedDisk) -> Stored:
+    return GroupStore(disk, PATH).open()
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk(Random(4))
+
+
+def segments(disk: SimulatedDisk) -> list[str]:
+    return [path for path in disk.files() if "/log/" in path]
+
+
+def test_a_store_that_was_founded_says_whose_it_is(disk: SimulatedDisk) -> None:
+    assert GroupStore(disk, PATH).is_empty
+    founded(disk)
+    disk.crash()
+    found = opened(disk)
+    assert (found.identity, found.state, found.entries, found.findings) == (SELF, State(), [], [])
+    with pytest.raises(StorageError, match="name another directory"):
+        GroupStore(disk, PATH).found(SELF)
+
+
+def test_what_was_written_is_there_after_a_crash(disk: SimulatedDisk) -> None:
+    store = founded(disk)
+    log = entries(3)
+    state = State(sealed=2, promised=Ballot(3, "n2"), synced=1)
+    store.write(job(Write(1, log[:2])))
+    store.write(job(Write(3, log[2:]), state=state))
+    disk.crash()
+    found = opened(disk)
+    assert (found.entries, found.state, found.findings) == (log, state, [])
+
+
+def test_a_later_leader_replaces_the_end(disk: SimulatedDisk) -> None:
+    store = founded(disk)
+    log = entries(5)
+    other = entries(1, log[2].mark, epoch=2)
+    store.write(job(Write(1, log)))
+    store.write(job(Write(4, other), state=State(synced=3), is_state_first=True))
+    store.write(job(Write(4, []), Write(4, other)))
+    disk.crash()
+    assert opened(disk).entries == [*log[:3], *other]
+
+
+def test_the_log_goes_on_in_further_segments_and_after_each_start(disk: SimulatedDisk) -> None:
+    log = entries(60)
+    founded(disk).close()
+    for first in range(0, 60, 20):
+        store = GroupStore(disk, PATH, segment_bytes=10_000)
+        assert store.open().entries == log[:first]
+        for entry in log[first : first + 20]:
+            store.write(job(Write(entry.index, [entry])))
+        store.close()
+    assert len(segments(disk)) > 1
+    assert opened(disk).entries == log
+
+
+def test_what_a_killed_process_left_in_memory_is_synced_before_it_counts(
+    disk: SimulatedDisk,
+) -> None:
+    store = founded(disk)
+    log = entries(2)
+    store.write(job(Write(1, log[:1])))
+    assert store._segment is not None
+    store._segment.append(store._records(job(Write(2, log[1:]))))
+    store._segment.flush()
+    assert opened(disk).entries == log
+    disk.crash()
+    assert opened(disk).entries == log
+
+
+@pytest.mark.parametrize("bit", range(0, 8 * 110, 37))
+def test_a_damaged_entry_is_missing_and_costs_no_other(disk: SimulatedDisk, bit: int) -> None:
+    store = founded(disk)
+    log = entries(5)
+    for entry in log:
+        store.write(job(Write(entry.index, [entry]), state=State(synced=entry.index - 1)))
+    (path,) = segments(disk)
+    disk.flip(path, 8 * disk.read(path).index(log[2].body) + bit - 8 * RECORD_HEAD)
+    found = opened(disk)
+    assert found.entries in ([*log[:2], None, *log[3:]], log)  # it may have hit the record before
+    assert len(found.findings) == found.entries.count(None)
+
+
+def test_an_end_that_was_noted_and_is_damaged_makes_the_log_short(disk: SimulatedDisk) -> None:
+    store = founded(disk)
+    log = entries(4)
+    store.write(job(Write(1, log)))
+    store.write(job(state=State(synced=4)))
+    (path,) = segments(disk)
+    disk.cut(path, disk.read(path).index(log[2].body))
+    found = opened(disk)
+    assert found.entries == [*log[:2], None, None]
+    assert found.state is not None
+    assert not LogReplica(Outbox(found.state), found.entries).is_whole
+
+
+def test_a_replacement_that_is_damaged_does_not_bring_back_what_it_replaced(
+    disk: SimulatedDisk,
+) -> None:
+    store = founded(disk)
+    log = entries(6)
+    other = entries(1, log[3].mark, epoch=2)
+    state = State(sealed=2, synced=4, committed=2)
+    store.write(job(Write(1, log), state=State(committed=2)))
+    store.write(job(Write(5, other), state=state, is_state_first=True))
+    store.write(job(state=State(sealed=2, synced=5, committed=2)))
+    (path,) = segments(disk)
+    disk.cut(path, disk.read(path).index(other[0].body) - RECORD_HEAD)
+    found = opened(disk)
+    assert found.entries[:2] == log[:2]
+    assert found.entries[2:] == [None, None, None]
+    assert found.state is not None
+    assert not LogReplica(Outbox(found.state), found.entries).is_whole
+
+
+def test_a_lost_segment_in_the_middle_is_missing(disk: SimulatedDisk) -> None:
+    log = entries(40)
+    store = founded(disk, segment_bytes=10_000)
+    for entry in log:
+        store.write(job(Write(entry.index, [entry])))
+    disk.lose(segments(disk)[0])
+    found = opened(disk).entries
+    missing = found.count(None)
+    assert 0 < missing < 40
+    assert found == [None] * missing + log[missing:]
+
+
+@pytest.mark.parametrize("copy", ["state.0", "state.1"])
+def test_one_copy_of_the_state_is_enough(disk: SimulatedDisk, copy: str) -> None:
+    state = State(sealed=3)
+    founded(disk).write(job(state=state))
+    disk.flip(f"{PATH}/{copy}", 200)
+    found = opened(disk)
+    assert found.state == state
+    assert copy in found.findings[0]
+    assert opened(disk).findings == []  # it was written anew
+
+
+def test_without_the_state_nobody_knows_what_was_promised(disk: SimulatedDisk) -> None:
+    log = entries(1)
+    founded(disk).write(job(Write(1, log)))
+    for copy in ("state.0", "state.1"):
+        disk.lose(f"{PATH}/{copy}")
+    assert not GroupStore(disk, PATH).is_empty
+    found = opened(disk)
+    assert found.state is None
+    assert "both copies" in found.findings[-1]
+
+
+def test_a_disk_that_has_failed_is_asked_no_more(disk: SimulatedDisk) -> None:
+    store = founded(disk)
+    log = entries(2)
+    disk.fail("sync")
+    with pytest.raises(OSError, match="Input/output"):
+        store.write(job(Write(1, log[:1])))
+    with pytest.raises(StorageError, match="cannot be written to"):
+        store.write(job(Write(1, log)))
+
+
+def test_real_files_hold_it_too(tmp_path: Path) -> None:
+    path = str(tmp_path / "group")
+    log = entries(200)
+    store = GroupStore(OsDisk(), path, segment_bytes=20_000)
+    store.found(SELF)
+    for entry in log:
+        store.write(job(Write(entry.index, [entry])))
+    found = GroupStore(OsDisk(), path).open()  # as after kill -9: nothing was closed
+    assert (found.entries, found.findings) == (log, [])
+    store.close()
+
+
+class StoredLog(LogDisk):
+    """The disk of a simulated server, with files under it that tear."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__()
+        self.files = SimulatedDisk(random)
+        self.store = GroupStore(self.files, PATH, segment_bytes=2000)
+        self.store.found(SELF)
+        self.is_open = False
+
+    def open(self) -> tuple[State | None, list[Entry | None]]:
+        self.store = GroupStore(self.files, PATH, segment_bytes=2000)
+        found = self.store.open()
+        self.state = found.state
+        self.entries = found.entries
+        return found.state, list(found.entries)
+
+    def finish(self) -> DiskJob:
+        done = super().finish()  # what it should have, which `damage` looks at
+        self.store.write(done)
+        return done
+
+    def crash(self, random: Random) -> None:
+        under_way = self.jobs[0] if self.jobs else None
+        self.jobs.clear()
+        if under_way is not None:
+            operation = random.choice(("append", "pwrite", "sync", "reserve"))
+            self.files.fail(operation, random.randint(1, 3))
+            try:
+                self.store.write(under_way)
+            except (OSError, StorageError, CrashedError):
+                pass
+        self.files.crash()
+
+    def damage(self, random: Random) -> None:
+        synced = self.state.synced if self.state else 0
+        index = random.randint(max(1, synced - 5), synced) if synced else 0
+        entry = self.entries[index - 1] if 0 < index <= len(self.entries) else None
+        if entry is None:
+            return
+        body = entry.body or entry.chain.to_bytes(4, "little")
+        places = [
+            (path, at)
+            for path in self.files.files()
+            if "/log/" in path and (at := self.files.read(path).find(body)) >= 0
+        ]
+        if places:
+            path, at = random.choice(places)
+            self.files.flip(path, 8 * (at + random.randint(-20, len(body) - 1)))
+
+
+@pytest.mark.parametrize("first", range(0, 30, 5))
+@pytest.mark.parametrize("damage", [False, True])
+def test_a_group_on_files_keeps_what_it_has_answered(first: int, damage: bool) -> None:
+    for seed in range(first, first + 5):
+        SimulatedGroup(seed, 3, damage, StoredLog).run(4)
