@@ -105,6 +105,12 @@ class Member:
         return self._leader.epoch if self._leader is not None and self._leader.serves else 0
 
     @property
+    def is_new(self) -> bool:
+        """Whether it has promised nothing yet, and has nothing."""
+        state = self._outbox.state
+        return not (state.sealed or state.promised.round or self.log.end.index)
+
+    @property
     def committed(self) -> int:
         """The index up to which entries are committed, as far as it knows."""
         return self.log.committed

@@ -1,10 +1,29 @@
 """What carries a member of a group (`slipstream.group`) in a real process.
 
-store       its log and its state in files
-  replay    what is found there, and what is missing
-  records   the bytes of it
+host            the member on an event loop: append, committed entries, who leads
+  links         a connection to each other server: who dials, who is let in
+    link        one connection: TLS, queues, silence
+    handshake   how both sides prove that they share the secret
+    frames      messages with length and checksum
+    certificates   TLS of both sides
+  store         the member's log and its state in files
+    replay      what is found there, and what is missing
+    records     the bytes of it
 """
 
+from slipstream.server.group.certificates import make_contexts
+from slipstream.server.group.host import BusyError, GroupHost, OutcomeUnknownError
+from slipstream.server.group.links import LinkContexts, LinkSettings
 from slipstream.server.group.store import GroupStore, Identity, Stored
 
-__all__ = ["GroupStore", "Identity", "Stored"]
+__all__ = [
+    "BusyError",
+    "GroupHost",
+    "GroupStore",
+    "Identity",
+    "LinkContexts",
+    "LinkSettings",
+    "OutcomeUnknownError",
+    "Stored",
+    "make_contexts",
+]

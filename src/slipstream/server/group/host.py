@@ -1,0 +1,459 @@
+"""A member of a group on an event loop: time, connections and the disk are brought to it.
+
+    await host.start()
+    index = await host.append(body)              once a majority has it, if this server leads
+    async for entries in host.committed(after):  on every server, in order
+
+Each input, a message, a finished job, a tick or new entries, is a turn: the member handles it, what
+it says leaves, and its jobs go to a thread of their own, one behind the other. The clock goes
+forward only, and counts the time in which the machine sleeps, so that no lease outlives that.
+
+**The first start.** A store that is empty is that of a new server, or one that has been lost, after
+which nobody knows what this server has promised. So a group is founded once each server has heard
+all others say that they have promised nothing yet either; from then on each of them keeps who is
+in the group. A server whose store is empty takes no part where another one has promised something.
+"""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from slipstream.errors import ConfigError, Error, StorageError
+from slipstream.group import DiskJob, Entry, Mark, Member, Message, NotLeaderError, Settings
+from slipstream.model.durations import SECOND
+from slipstream.server.group.handshake import Greeting, Standing
+from slipstream.server.group.links import LinkContexts, Links, LinkSettings
+from slipstream.server.group.store import GroupStore, Identity, Stored
+from slipstream.server.logger import Logger
+
+BODY_MAX = 32 * 1024 * 1024  # bytes of one entry
+WAITING_MAX = 64 * 1024 * 1024  # bytes that are appended, and not known to be committed
+PIECE = 1024  # entries that `committed` gives at a time, at most
+_TICK = 0.02  # s
+
+
+class OutcomeUnknownError(Error):
+    """An entry was appended, and nobody can say yet whether it is in the log for good."""
+
+
+class BusyError(Error):
+    """More is waiting for a majority than is good."""
+
+
+def clock() -> int:
+    """ns, forward only; where the system can, also while the machine sleeps."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class _Waiting:
+    """An append whose caller waits."""
+
+    __slots__ = ("deadline", "future", "mark", "size")
+
+    def __init__(self, future: "asyncio.Future[int]", size: int, deadline: int) -> None:
+        self.future = future
+        self.size = size
+        self.deadline = deadline
+        self.mark: Mark | None = None
+
+
+class GroupHost:
+    """See the module's text. `size` is how many servers the group has, this one included."""
+
+    def __init__(
+        self,
+        name: str,
+        cluster: str,
+        size: int,
+        store: GroupStore,
+        links: LinkSettings,
+        log: Logger,
+        settings: Settings | None = None,
+        contexts: LinkContexts | None = None,
+        now: Callable[[], int] = clock,
+    ) -> None:
+        self.name = name
+        self.failed = ""  # why this server takes no part in the group
+        self._cluster = cluster
+        self._size = size
+        self._store = store
+        self._log = log
+        self._settings = settings or Settings()
+        self._now = now
+        self._loop = asyncio.get_running_loop()
+        self._links = Links(name, links, self, log, contexts)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="slipstream-group")
+        self._member: Member | None = None
+        self._identity: Identity | None = None
+        self._heard: dict[str, Greeting] = {}  # the last of each server
+        self._founding: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._new: list[tuple[bytes, _Waiting]] = []  # bodies that are appended in the next turn
+        self._waiting: deque[_Waiting] = deque()  # in the order of their marks
+        self._waiting_size = 0  # bytes of both
+        self._committed = 0  # index, as the readers know it
+        self._damaged = 0  # entries
+        self._readers: list[asyncio.Future[None]] = []
+        self._leader_name = ""
+        self._is_stopped = False
+
+    # -- the beginning, the end ------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Read the store, listen, dial; the group serves once a majority has. Raises `Error`."""
+        stored = await self._loop.run_in_executor(self._thread, self._open)
+        if stored is not None:
+            for finding in stored.findings:
+                self._log.error(f"The store of the group is damaged: {finding}")
+            if stored.state is None:
+                self._fail(
+                    f"the state in {self._store.path} is lost: what this server has promised is "
+                    "not known"
+                )
+            else:
+                self._check(stored)
+                self._begin(stored)
+        await self._links.start()
+        if self._member is None and not self.failed:
+            self._look_for_members()
+
+    def _open(self) -> Stored | None:
+        return None if self._store.is_empty else self._store.open()
+
+    def _check(self, stored: Stored) -> None:
+        identity = stored.identity
+        assert identity is not None
+        if (identity.cluster, identity.name) != (self._cluster, self.name):
+            raise ConfigError(
+                f'the store {self._store.path} is of server "{identity.name}" in cluster '
+                f'"{identity.cluster}", not of "{self.name}" in "{self._cluster}": start it under '
+                "its own name, or name another store directory"
+            )
+        if len(identity.members) != self._size:
+            raise ConfigError(
+                f"the group has the servers {', '.join(identity.members)}, and the routes name "
+                f"{self._size}: the servers of a group cannot be changed yet"
+            )
+        self._identity = identity
+
+    def _begin(self, stored: Stored) -> None:
+        assert self._identity is not None
+        self._member = Member(
+            self.name,
+            self._identity.members,
+            stored.state,
+            stored.entries,
+            self._now(),
+            random.Random(),
+            self._settings,
+        )
+        self._timer = self._loop.call_later(_TICK, self._tick)
+        self._turn()
+
+    async def stop(self) -> None:
+        """End. Who waits for an append is told that nobody knows."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._founding is not None:
+            await asyncio.wait([self._founding])
+        await self._links.stop()
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._store.close()
+        self._end_waits("this server stops")
+        self._wake_readers()
+
+    # -- founding --------------------------------------------------------------------------------
+
+    def greeting(self, nonce: bytes) -> Greeting:
+        """What this server says of itself."""
+        standing = Standing.KEPT
+        if self._identity is not None:
+            if self._member is not None and self._member.is_new:
+                standing = Standing.NEW
+        elif not self.failed:
+            standing = Standing.EMPTY
+        return Greeting(self._cluster, self.name, standing, self.members, nonce)
+
+    def may_link(self, greeting: Greeting) -> str:
+        """Why a server is not one to talk to; "" if it is."""
+        if greeting.cluster != self._cluster:
+            return f'its cluster is "{greeting.cluster[:64]}", this one is "{self._cluster}"'
+        if self._identity is None:
+            return ""
+        members = self._identity.members
+        if greeting.name not in members:
+            return f"the group has the servers {', '.join(members)}"
+        if greeting.members not in ((), members):
+            return f"its group has the servers {', '.join(greeting.members)}"[:512]
+        return ""
+
+    def linked(self, greeting: Greeting) -> None:
+        """A server is there."""
+        self._heard[greeting.name] = greeting
+        if self._identity is None and not self.failed:
+            self._look_for_members()
+
+    def _look_for_members(self) -> None:
+        """Found the group, if all others are there and have promised nothing."""
+        members = tuple(sorted([self.name, *self._heard]))
+        if self._founding is not None or self._is_stopped:
+            return
+        for name, other in self._heard.items():
+            if other.members and (other.standing is Standing.KEPT or other.members != members):
+                if other.standing is not Standing.KEPT and len(members) < self._size:
+                    return  # the others are not heard yet
+                what = "has a group" if self.name in other.members else "has another group"
+                self._fail(
+                    f"{name} {what} of {', '.join(other.members)}, and the store "
+                    f"{self._store.path} of this server is empty: what it has promised is not "
+                    "known; put its store directory back"
+                )
+                return
+        if len(members) > self._size:
+            self._fail(
+                f"the servers {', '.join(members)} have been heard, and the routes name "
+                f"{self._size}: give each server its own server_name, and all the same routes"
+            )
+        elif len(members) == self._size:
+            self._founding = self._loop.create_task(self._found(members))
+
+    async def _found(self, members: tuple[str, ...]) -> None:
+        identity = Identity(self._cluster, self.name, members)
+
+        def found() -> Stored:
+            self._store.found(identity)
+            self._store.close()
+            return self._store.open()
+
+        try:
+            stored = await self._loop.run_in_executor(self._thread, found)
+        except (OSError, Error) as error:
+            self._fail(f"the store {self._store.path} cannot be made: {error}")
+            return
+        if self._is_stopped:
+            return
+        self._identity = identity
+        self._log.info(f"The group {self._cluster} has the servers {', '.join(members)}")
+        self._begin(stored)
+
+    # -- what is asked of it ---------------------------------------------------------------------
+
+    @property
+    def leader_name(self) -> str:
+        """Who leads, as far as this server knows; "" if it does not."""
+        return self._member.leader_name if self._member is not None else ""
+
+    @property
+    def epoch(self) -> int:
+        """In which this server serves as leader; 0 if it does not."""
+        return self._member.epoch if self._member is not None else 0
+
+    @property
+    def committed_index(self) -> int:
+        """Up to which entries are committed, as far as this server knows."""
+        return self._member.committed if self._member is not None else 0
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Who is in the group; empty while it is not founded."""
+        return self._identity.members if self._identity is not None else ()
+
+    @property
+    def linked_names(self) -> set[str]:
+        """To which servers there is a connection."""
+        return self._links.names
+
+    @property
+    def port(self) -> int:
+        """Where other servers connect."""
+        return self._links.port
+
+    def may_read(self) -> bool:
+        """Whether all that is committed anywhere is committed here."""
+        return self._member is not None and self._member.may_read(self._now())
+
+    def hand_over(self, successor: str) -> None:
+        """Have another server lead, soon. Raises `NotLeaderError`."""
+        if self._member is None:
+            raise NotLeaderError(self._no_leader())
+        self._member.hand_over(self._now(), successor)
+        self._turn()
+
+    async def append(self, body: bytes, timeout: float = 10.0) -> int:
+        """Append an entry; its index, once a majority has it.
+
+        Raises `NotLeaderError` or `BusyError` if it was not appended, `OutcomeUnknownError` if it
+        was and may be in the log or not.
+        """
+        if len(body) > BODY_MAX:
+            raise ValueError(f"an entry of {len(body)} bytes: at most {BODY_MAX} are taken")
+        if not self.epoch:
+            raise NotLeaderError(self._no_leader())
+        if self._waiting_size + len(body) > WAITING_MAX:
+            raise BusyError(
+                f"{self._waiting_size} bytes wait for a majority of the group: try again later"
+            )
+        future: asyncio.Future[int] = self._loop.create_future()
+        waiting = _Waiting(future, len(body), self._now() + int(timeout * SECOND))
+        if not self._new:
+            self._loop.call_soon(self._append)
+        self._new.append((body, waiting))
+        self._waiting_size += len(body)
+        return await future
+
+    def _no_leader(self) -> str:
+        if self.failed:
+            return f"{self.name} takes no part in the group: {self.failed}"
+        leader = self.leader_name
+        hint = f"ask {leader}" if leader not in ("", self.name) else "no leader is known yet"
+        return f"{self.name} does not lead the group: {hint}"
+
+    def _append(self) -> None:
+        new, self._new = self._new, []
+        try:
+            assert self._member is not None
+            marks = self._member.append(self._now(), [body for body, _ in new])
+        except NotLeaderError as error:
+            for _, waiting in new:
+                self._waiting_size -= waiting.size
+                if not waiting.future.done():
+                    waiting.future.set_exception(NotLeaderError(str(error)))
+            return
+        for (_, waiting), mark in zip(new, marks, strict=True):
+            waiting.mark = mark
+            self._waiting.append(waiting)
+        self._turn()
+
+    async def committed(self, after: int = 0) -> AsyncIterator[tuple[Entry, ...]]:
+        """The committed entries behind index `after`, in order, as they come; the first one of
+        each epoch has no body. Raises `StorageError` once this server takes no part any more."""
+        while not self._is_stopped:
+            if self.failed:
+                raise StorageError(self.failed)
+            found: tuple[Entry, ...] = ()
+            if self._member is not None:
+                count = min(self._member.committed - after, PIECE)
+                found = self._member.log.read(after + 1, count) if count > 0 else ()
+            if found:
+                yield found
+                after = found[-1].index
+                continue
+            news: asyncio.Future[None] = self._loop.create_future()
+            self._readers.append(news)
+            await news
+
+    # -- inputs ----------------------------------------------------------------------------------
+
+    def received(self, sender: str, messages: list[Message]) -> None:
+        """Messages have come."""
+        if self._member is None or self._is_stopped:
+            return
+        now = self._now()
+        for message in messages:
+            self._member.receive(now, sender, message)
+        self._turn()
+
+    def _tick(self) -> None:
+        assert self._member is not None
+        if self._is_stopped or self.failed:
+            return
+        self._timer = self._loop.call_later(_TICK, self._tick)
+        now = self._now()
+        self._member.tick(now)
+        for waiting in self._waiting:
+            if now >= waiting.deadline and not waiting.future.done():
+                waiting.future.set_exception(
+                    OutcomeUnknownError(
+                        "no majority has answered in time: the entry may be in the log or not"
+                    )
+                )
+        self._turn()
+
+    def _run(self, job: DiskJob) -> None:
+        """On the thread."""
+        why = ""
+        try:
+            self._store.write(job)
+        except Exception as error:
+            why = str(error) or repr(error)
+        self._loop.call_soon_threadsafe(self._written, job.number, why)
+
+    def _written(self, number: int, why: str) -> None:
+        if self._member is None or self._is_stopped:
+            return
+        if why:
+            self._member.fail(f"the disk has failed: {why}")
+        else:
+            self._member.synced(self._now(), number)
+        self._turn()
+
+    # -- outputs ---------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        """Have what the member says leave, and its jobs done."""
+        if self._is_stopped:
+            return
+        member = self._member
+        assert member is not None
+        for receiver, message in member.take_messages():
+            self._links.send(receiver, message)
+        self._links.flush()
+        while (job := member.take_job()) is not None:
+            self._thread.submit(self._run, job)
+        if member.failed and not self.failed:
+            self._fail(member.failed)
+        self._settle(member)
+        if member.leader_name != self._leader_name:
+            self._leader_name = member.leader_name
+            if self._leader_name:
+                self._log.info(f"{self._leader_name} leads the group")
+
+    def _settle(self, member: Member) -> None:
+        """Tell those who wait."""
+        waits = self._waiting
+        epoch, committed = member.epoch, member.committed
+        while waits:
+            first = waits[0]
+            assert first.mark is not None
+            if first.mark.epoch != epoch:
+                self._end_waits("this server leads no more")
+                break
+            if first.mark.index > committed:
+                break
+            waits.popleft()
+            self._waiting_size -= first.size
+            if not first.future.done():
+                first.future.set_result(first.mark.index)
+        damaged = len(member.log.damaged)
+        if committed > self._committed or damaged < self._damaged:
+            self._wake_readers()
+        self._committed, self._damaged = committed, damaged
+
+    def _end_waits(self, why: str) -> None:
+        for waiting in [*self._waiting, *(one for _, one in self._new)]:
+            if not waiting.future.done():
+                waiting.future.set_exception(
+                    OutcomeUnknownError(f"{why}: the entry may be in the log or not")
+                )
+        self._waiting.clear()
+        self._new.clear()
+        self._waiting_size = 0
+
+    def _wake_readers(self) -> None:
+        readers, self._readers = self._readers, []
+        for news in readers:
+            if not news.done():
+                news.set_result(None)
+
+    def _fail(self, why: str) -> None:
+        """This server takes no part any more."""
+        self.failed = why
+        self._log.error(f"This server takes no part in the group: {why}")
+        self._end_waits("this server takes no part in the group any more")
+        self._wake_readers()
