@@ -81,7 +81,7 @@ def test_a_seal_is_answered_once_it_is_synced_with_the_end_of_the_log() -> None:
 def test_who_is_sealed_refuses_earlier_leaders() -> None:
     one = member(State(sealed=3))
     assert answers(one, Append(2, BEGINNING, tuple(entries(2)))) == [Refused(2, 3)]
-    assert answers(one, Heartbeat(2, 0, 0, 0, 0)) == [Refused(2, 3)]
+    assert answers(one, Heartbeat(2, 0, BEGINNING, 0, 0)) == [Refused(2, 3)]
     assert answers(one, Seal(2)) == [Refused(2, 3)]
 
 
@@ -108,7 +108,7 @@ def test_entries_that_were_changed_on_the_way_are_dropped() -> None:
 
 def test_who_hears_a_leader_lets_nobody_seal_it_for_a_while() -> None:
     one = member(State(sealed=1))
-    answers(one, Heartbeat(1, 0, 0, 0, 0))
+    answers(one, Heartbeat(1, 0, BEGINNING, 0, 0))
     finish_jobs(one)
     assert answers(one, AskSeal(7), LATER + SECOND) == []
     answers(one, Seal(2), LATER + SECOND)
@@ -221,7 +221,7 @@ def test_an_empty_disk_under_an_old_name_takes_no_part() -> None:
     one = member(None)
     assert one.failed
     assert answers(one, Prepare(Ballot(1, "n2"))) == []
-    assert answers(one, Heartbeat(1, 0, 0, 0, 0)) == []
+    assert answers(one, Heartbeat(1, 0, BEGINNING, 0, 0)) == []
 
 
 def test_who_is_no_member_is_ignored() -> None:
@@ -280,3 +280,13 @@ def test_what_does_not_fit_into_one_message_is_sent_in_several() -> None:
     leader.send_entries()
     sent = [m.entries for to, m in outbox.take_messages() if to == "n2" and isinstance(m, Append)]
     assert [len(found) for found in sent] == [1]
+
+
+def test_who_comes_back_to_a_leader_at_rest_learns_what_is_committed() -> None:
+    log = entries(1, 1, 1)
+    one = member(State(sealed=1, synced=3, committed=1), list(log))
+    answers(one, Heartbeat(1, 0, log[2].mark, 3, 0))
+    assert one.committed == 3
+    other = member(State(sealed=1, synced=3, committed=1), list(entries(1, 1, 2)))
+    answers(other, Heartbeat(1, 0, log[2].mark, 3, 0))
+    assert other.committed == 1

@@ -183,8 +183,9 @@ class Leader:
 
     def _beat(self, now: int) -> None:
         self._beat_at = now + self._settings.heartbeat
+        committed, end = self._log.mark(self._log.committed), self._log.end.index
+        assert committed is not None, "a leader has no damaged entries"
         for member, follower in self._followers.items():
-            committed, end = self._log.committed, self._log.end.index
             beat = Heartbeat(self.epoch, now, committed, end, follower.asks)
             self._outbox.send(member, beat)
 

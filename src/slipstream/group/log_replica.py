@@ -156,6 +156,12 @@ class LogReplica:
         for first, _ in (*self._writing, (self._first_changed, 0)):
             self.synced = min(self.synced, first - 1)
 
+    def agrees(self, mark: Mark) -> None:
+        """The leader has this entry. If it is here, so is all before it, also where a server that
+        has just started is sent nothing, because it has everything."""
+        if self.mark(mark.index) == mark:
+            self._agreed = max(self._agreed, mark.index)
+
     def commit(self, index: int) -> None:
         """The leader says that all up to `index` is committed: so is what of it is synced here."""
         self.committed = max(self.committed, min(index, self._agreed, self.synced))

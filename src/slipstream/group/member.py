@@ -314,7 +314,8 @@ class Member:
             self._outbox.send_synced(sender, Appended(epoch, index))
 
     def _hear_how_far(self, sender: str, beat: Heartbeat) -> None:
-        self.log.commit(beat.committed)
+        self.log.agrees(beat.committed)
+        self.log.commit(beat.committed.index)
         if self.log.is_short and beat.end > self.log.end.index:
             self._outbox.send(sender, Missing(beat.epoch, self.log.end.index))
         if self._asks and beat.answers == self._asks:

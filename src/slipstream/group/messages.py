@@ -188,7 +188,7 @@ class Heartbeat(_Message, frozen=True):
 
     epoch: int
     sent_at: int  # ns, by the leader's clock; the answer has it, too
-    committed: int  # index
+    committed: Mark  # the last entry that is
     end: int  # index of the last entry
     answers: int  # the last `Heard.asks`
 

@@ -241,7 +241,16 @@ class SimulatedGroup:
         append()
         self._run_until(lambda: len(self.ledger.answered) > answered, CALM_MAX, "serve")
         self._run_until(self._is_settled, SETTLE_MAX, "settle")
+        self._restart_at_rest()
+        self._run_until(self._is_settled, SETTLE_MAX, "settle again")
         self.ledger.check()
+
+    def _restart_at_rest(self) -> None:
+        """A follower comes back to a leader that has nothing new to send."""
+        followers = [server for server in self._running() if not server.serves]
+        if followers:
+            self._kill(followers[0])
+            self._start(followers[0])
 
     def _is_settled(self) -> bool:
         members = [server.member for server in self.servers.values()]
