@@ -52,7 +52,7 @@ class Identity(msgspec.Struct, array_like=True, frozen=True):
     members: tuple[str, ...]  # sorted
 
 
-class _Kept(msgspec.Struct, array_like=True, frozen=True):
+class Kept(msgspec.Struct, array_like=True, frozen=True):
     """What a copy of the state holds."""
 
     job: int  # before which the log ended ...
@@ -137,11 +137,11 @@ class GroupStore:
         self._keep(state)
         return Stored(kept.identity, state, replay.entries, findings)
 
-    def _load_state(self, findings: list[str]) -> _Kept | None:
+    def _load_state(self, findings: list[str]) -> Kept | None:
         found = []
         for name in ("state.0", "state.1"):
             try:
-                found.append(_decode(self._disk.read(f"{self.path}/{name}")))
+                found.append(decode_copy(self._disk.read(f"{self.path}/{name}")))
             except (OSError, ValueError, msgspec.MsgspecError) as error:
                 findings.append(f"{self.path}/{name} cannot be read: {error}")
         return max(found, key=lambda kept: kept.job) if found else None
@@ -273,7 +273,7 @@ class GroupStore:
     def _keep(self, state: State) -> None:
         """Write the state to both copies, and where the log ends."""
         assert self._identity is not None
-        kept = _Kept(self._job, self._end[0], self._end[1], self._identity, state)
+        kept = Kept(self._job, self._end[0], self._end[1], self._identity, state)
         content = msgspec.msgpack.encode(kept)
         data = _STATE_HEAD.pack(_MAGIC, len(content), zlib.crc32(content)) + content
         for copy in self._copies:
@@ -292,7 +292,7 @@ class GroupStore:
         self._segment, self._copies = None, []
 
 
-def _decode(data: bytes) -> _Kept:
+def decode_copy(data: bytes) -> Kept:
     """A copy of the state. Raises ValueError, `msgspec.MsgspecError`."""
     if len(data) < _STATE_HEAD.size:
         raise ValueError("it is too short")
@@ -300,4 +300,4 @@ def _decode(data: bytes) -> _Kept:
     content = data[_STATE_HEAD.size : _STATE_HEAD.size + size]
     if magic != _MAGIC or zlib.crc32(content) != crc:
         raise ValueError("its checksum is wrong")
-    return msgspec.msgpack.decode(content, type=_Kept)
+    return msgspec.msgpack.decode(content, type=Kept)

@@ -1,0 +1,220 @@
+"""Three hosts on loopback follow one leader, and keep what they have answered."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from slipstream.errors import ConfigError, StorageError
+from slipstream.group import NotLeaderError
+from slipstream.server.group import LinkContexts, OutcomeUnknownError, make_contexts
+from slipstream.server.group.store import decode_copy
+from slipstream.server.options import TlsOptions
+from tests.fix_certificates import Authority
+from tests.server.group.hosts import Group, bodies, history
+from tests.server.group.waiting import until
+
+
+def noted_end(copy: bytes) -> int:
+    """How far the log was synced, as a copy of the state says."""
+    return decode_copy(copy).state.synced
+
+
+@pytest.fixture
+def contexts(authority: Authority, server_files: tuple[str, str]) -> LinkContexts:
+    certificate, key = server_files
+    return make_contexts(TlsOptions(cert_file=certificate, key_file=key, ca_file=authority.ca_file))
+
+
+@pytest.mark.parametrize("with_tls", [False, True])
+async def test_what_is_appended_is_on_all_of_them_in_one_order(
+    tmp_path: Path, contexts: LinkContexts, with_tls: bool
+) -> None:
+    async with Group(tmp_path, contexts if with_tls else None) as group:
+        leader = await group.leader()
+        wanted = [b"%d" % number for number in range(3000)]
+        indices = await asyncio.gather(*(leader.append(body) for body in wanted))
+        assert indices == sorted(indices)
+        for host in group.hosts.values():
+            assert bodies(await history(host, indices[-1])) == wanted
+            assert host.leader_name == leader.name
+            assert bool(host.epoch) == (host is leader)
+        followers = [host for host in group.hosts.values() if host is not leader]
+        with pytest.raises(NotLeaderError, match=f"ask {leader.name}"):
+            await followers[0].append(b"1")
+        warned = [lines.has("can be read on the way") for lines in group.logs.values()]
+        assert warned == [not with_tls] * 3
+
+
+async def test_another_one_leads_when_the_leader_goes_and_it_catches_up(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        first = (await group.leader()).name
+        await group.stop(first)
+        await group.append(b"2", but=first)
+        host = await group.start(first)
+        second = await group.leader()
+        assert second.name != first
+        await group.all_have(second.committed_index)
+        assert bodies(await history(host, second.committed_index)) == [b"1", b"2"]
+
+
+async def test_a_leader_hands_over(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        leader = await group.leader()
+        other = next(name for name in group.names if name != leader.name)
+        leader.hand_over(other)
+        assert (await group.leader(leader.name)).name == other
+        await group.append(b"2")
+
+
+async def test_readers_go_on_where_they_were(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.append(b"1", b"2")
+        leader = await group.leader()
+        index = leader.committed_index
+        reading = asyncio.create_task(history(leader, index + 1, after=index))
+        await group.append(b"3")
+        assert bodies(await reading) == [b"3"]
+
+
+async def test_without_a_majority_nothing_is_answered(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        leader = await group.leader()
+        for name in group.names:
+            if name != leader.name:
+                await group.stop(name)
+        with pytest.raises((OutcomeUnknownError, NotLeaderError)):
+            await leader.append(b"2", timeout=0.5)
+        await until(lambda: not leader.epoch, "it leads no more")
+        with pytest.raises(NotLeaderError, match="no leader is known"):
+            await leader.append(b"3")
+
+
+async def test_all_of_them_come_back_after_all_have_stopped(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        for name in group.names:
+            await group.stop(name)
+        for name in group.names:
+            await group.start(name)
+        await group.append(b"2")
+        leader = await group.leader()
+        assert bodies(await history(leader, leader.committed_index)) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("directions", [("there",), ("back",), ("there", "back")])
+@pytest.mark.parametrize("is_dialling", [True, False])
+async def test_a_leader_that_is_cut_off_in_one_direction_is_replaced(
+    tmp_path: Path, directions: tuple[str, ...], is_dialling: bool
+) -> None:
+    """n1 dials the others, and n3 is dialled by them."""
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        wanted = "n1" if is_dialling else "n3"
+        leader = await group.leader()
+        if leader.name != wanted:
+            leader.hand_over(wanted)
+            leader = await group.leader(leader.name)
+        await group.append(b"2")
+        cut = [proxy for pair, proxy in group.proxies.items() if leader.name in pair]
+        for proxy in cut:
+            proxy.cut(*directions)
+        await group.append(b"3", but=leader.name)
+        await until(lambda: not leader.epoch, "who was cut off leads no more")
+        for proxy in cut:
+            proxy.heal()
+        await until(lambda: len(leader.linked_names) == 2, "it is linked again")
+        await group.append(b"4")
+        index = (await group.leader()).committed_index
+        for host in group.hosts.values():
+            assert bodies(await history(host, index)) == [b"1", b"2", b"3", b"4"]
+
+
+async def test_damaged_entries_come_from_the_others(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        wanted = [b"the body of entry %d " % number * 20 for number in range(300)]
+        await group.append(*wanted)
+        leader = await group.leader()
+        damaged = next(name for name in group.names if name != leader.name)
+        index = leader.committed_index
+        await group.all_have(index)
+        await group.stop(damaged)
+        (segment,) = (group.path(damaged) / "log").iterdir()
+        data = bytearray(segment.read_bytes())
+        at = data.index(wanted[100])
+        data[at : at + 40_000] = bytes(40_000)
+        segment.write_bytes(data)
+        host = await group.start(damaged)
+        assert group.logs[damaged].has("entries of its log are missing")
+        assert bodies(await history(host, index)) == wanted
+        await group.append(b"more")
+        await group.stop(damaged)
+        host = await group.start(damaged)
+        assert bodies(await history(host, index)) == wanted
+
+
+async def test_a_log_that_has_lost_its_end_is_completed(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        wanted = [b"the body of entry %d " % number * 20 for number in range(100)]
+        await group.append(*wanted)
+        leader = await group.leader()
+        short = next(name for name in group.names if name != leader.name)
+        index = leader.committed_index
+        await group.all_have(index)
+        copy = group.path(short) / "state.1"
+        await until(lambda: noted_end(copy.read_bytes()) == index, "it has noted its end")
+        await group.stop(short)
+        (segment,) = (group.path(short) / "log").iterdir()
+        data = segment.read_bytes()
+        segment.write_bytes(data[: data.index(wanted[50])])
+        host = await group.start(short)
+        assert group.logs[short].has("entries of its log are missing")
+        assert bodies(await history(host, index)) == wanted
+
+
+async def test_an_empty_disk_under_an_old_name_takes_no_part(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        leader = await group.leader()
+        lost = next(name for name in group.names if name != leader.name)
+        await group.stop(lost)
+        group.path(lost).rename(tmp_path / "elsewhere")
+        host = await group.start(lost)
+        await until(lambda: host.failed, "it takes no part")
+        assert "put its store directory back" in host.failed
+        with pytest.raises(StorageError, match="store directory back"):
+            await history(host, 1)
+        await group.append(b"2")
+        await group.stop(lost)
+        (tmp_path / "elsewhere").rename(group.path(lost))
+        host = await group.start(lost)
+        assert bodies(await history(host, leader.committed_index)) == [b"1", b"2"]
+
+
+async def test_without_its_state_a_server_takes_no_part(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        leader = await group.leader()
+        lost = next(name for name in group.names if name != leader.name)
+        await group.stop(lost)
+        for copy in ("state.0", "state.1"):
+            (group.path(lost) / copy).write_bytes(b"nothing")
+        host = await group.start(lost)
+        assert "what this server has promised is not known" in host.failed
+        await group.append(b"2")
+
+
+async def test_a_store_is_of_one_server_and_one_group(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        await group.stop("n2")
+        await group.stop("n3")
+        group.path("n3").rename(tmp_path / "third")
+        group.path("n2").rename(group.path("n3"))
+        host = group.make("n3")
+        with pytest.raises(ConfigError, match='of server "n2" in cluster "test", not of "n3"'):
+            await host.start()
+        await host.stop()
