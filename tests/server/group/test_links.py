@@ -89,10 +89,12 @@ async def test_strangers_do_not_take_the_place_of_servers(group: Group) -> None:
         writer.close()
 
 
-async def linked(port: int, name: str, **more: str) -> tuple[asyncio.StreamWriter, FrameWriter]:
+async def linked(
+    port: int, name: str, cluster: str = "test"
+) -> tuple[asyncio.StreamWriter, FrameWriter]:
     """A connection of somebody who knows the secret."""
     reader, writer = await asyncio.open_connection(LOCAL, port)
-    handshake = hello(name=name, **more)
+    handshake = hello(name=name, cluster=cluster)
     writer.write(handshake.take())
     while not handshake.is_done:
         handshake.feed(await reader.read(1000))
@@ -101,16 +103,16 @@ async def linked(port: int, name: str, **more: str) -> tuple[asyncio.StreamWrite
 
 
 @pytest.mark.parametrize(
-    ("name", "more", "why"),
+    ("name", "cluster", "why"),
     [
-        ("n0", {}, "the group has the servers n1, n2, n3"),
-        ("n1", {"cluster": "other"}, 'its cluster is "other", this one is "test"'),
+        ("n0", "test", "the group has the servers n1, n2, n3"),
+        ("n1", "other", 'its cluster is "other", this one is "test"'),
     ],
 )
 async def test_who_knows_the_secret_and_is_no_member_is_not_linked(
-    group: Group, name: str, more: dict[str, str], why: str
+    group: Group, name: str, cluster: str, why: str
 ) -> None:
-    writer, _ = await linked(group.ports["n2"], name, **more)
+    writer, _ = await linked(group.ports["n2"], name, cluster)
     await until(lambda: group.logs["n2"].has(why), why)
     writer.close()
     await group.append(b"2")

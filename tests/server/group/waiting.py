@@ -8,7 +8,7 @@ LIMIT = 60.0  # s; it only ends what hangs
 T = TypeVar("T")
 
 
-async def until(found: Callable[[], T], what: str) -> T:
+async def until(found: Callable[[], T | None], what: str) -> T:
     """What `found` gives, once that is something."""
     loop = asyncio.get_running_loop()
     end = loop.time() + LIMIT

@@ -18,7 +18,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from slipstream.errors import ConfigError, Error, StorageError
@@ -330,7 +330,7 @@ class GroupHost:
             self._waiting.append(waiting)
         self._turn()
 
-    async def committed(self, after: int = 0) -> AsyncIterator[tuple[Entry, ...]]:
+    async def committed(self, after: int = 0) -> AsyncGenerator[tuple[Entry, ...], None]:
         """The committed entries behind index `after`, in order, as they come; the first one of
         each epoch has no body. Raises `StorageError` once this server takes no part any more."""
         while not self._is_stopped:
