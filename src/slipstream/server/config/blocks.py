@@ -40,6 +40,7 @@ class Directive:
     put: Put | None = None
     inner: "Block | None" = None  # of a directive that is a map itself
     switches: tuple[str, ...] = ()  # what turns a block on that is refused; without it, it is off
+    advice: str = "remove it"  # what to do about one that is refused
 
     def store(self, target: Any, value: Any) -> None:
         """Set the option in `target`."""
@@ -80,7 +81,9 @@ class Block:
     def _apply(self, directive: Directive, entry: Entry, target: Any, notes: Notes) -> None:
         if directive.support is Support.REFUSED and not _is_off(entry.value, directive.switches):
             where = f" in {self.name}" if self.name else ""
-            notes.wrong(entry.place, f'"{entry.key}"{where} is not supported yet: remove it')
+            notes.wrong(
+                entry.place, f'"{entry.key}"{where} is not supported yet: {directive.advice}'
+            )
             return
         try:
             found = directive.kind.read(entry.value, notes)
@@ -114,7 +117,7 @@ def items_of(value: Value, what: str) -> list[Value]:
     return value.data
 
 
-def refused(names: str, meaning: str, switches: str = "") -> Directive:
+def refused(names: str, meaning: str, switches: str = "", advice: str = "remove it") -> Directive:
     """A directive for something that the server does not do yet; `names` begins with the name.
 
     A block is refused only if it holds one of its `switches`: the others only say how it would run.
@@ -127,6 +130,7 @@ def refused(names: str, meaning: str, switches: str = "") -> Directive:
         aliases=tuple(aliases),
         support=Support.REFUSED,
         switches=tuple(switches.split()),
+        advice=advice,
     )
 
 

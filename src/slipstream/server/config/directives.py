@@ -374,7 +374,13 @@ TOP = Block(
         refused("ocsp_cache", "Cache of OCSP responses."),
         refused("websocket ws", "WebSocket.", "port listen"),
         refused("mqtt", "MQTT.", "port listen"),
-        refused("cluster", "Routes to other servers.", "port listen routes name"),
+        refused(
+            "cluster",
+            "A group of servers.",
+            "port listen routes name",
+            "servers find each other and agree on a leader, but streams are not kept on a group of "
+            "them yet; remove it",
+        ),
         refused("gateway", "Gateways to other clusters.", "port listen gateways name"),
         refused("default_js_domain", "JetStream domains of leaf nodes' accounts."),
         refused("operator operators root roots root_operator root_operators", "Operators."),

@@ -1,0 +1,210 @@
+"""`cluster {}`: the servers that form a group with this one, typed once and checked as a whole.
+
+A group has one, three or five servers. `routes` lists all of them, this one included or not, so the
+same list can stand in each configuration; which of the addresses is this server's own is found
+without asking a name server.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from slipstream.errors import ConfigError
+from slipstream.model.durations import SECOND
+
+if TYPE_CHECKING:
+    from slipstream.server.options import ServerOptions, TlsOptions
+
+CLUSTER_PORT = 6222
+GROUP_SIZES = (1, 3, 5)
+_EVERY_ADDRESS = ("0.0.0.0", "::", "")
+_NAME_MAX = 128  # characters
+
+
+class RouteOptions(msgspec.Struct, kw_only=True, frozen=True):
+    """An address where a server of the group listens for the others."""
+
+    host: str
+    port: int
+    user: str = ""  # as the URL has them; they have to be those of `authorization`
+    password: str = ""
+
+    @property
+    def address(self) -> str:
+        """As people write it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class ClusterAuthorizationOptions(msgspec.Struct, kw_only=True):
+    """`cluster { authorization {} }`: what the servers share, and prove to each other."""
+
+    user: str = ""
+    password: str = ""
+    timeout: int = 0  # ns, for a server to prove it; 0 is 2 s, with TLS 1 s more than the handshake
+
+
+class ClusterOptions(msgspec.Struct, kw_only=True):
+    """`cluster {}`: who forms the group."""
+
+    name: str = ""
+    host: str = "0.0.0.0"
+    port: int = 0  # 0 is unset
+    advertise: str = ""  # host:port by which the other servers' routes name this one
+    routes: list[RouteOptions] = msgspec.field(default_factory=list)
+    authorization: ClusterAuthorizationOptions = msgspec.field(
+        default_factory=ClusterAuthorizationOptions
+    )
+    tls: "TlsOptions | None" = None
+
+    @property
+    def secret(self) -> bytes:
+        """What the servers of the group share; empty if there is nothing."""
+        auth = self.authorization
+        if not auth.password:
+            return b""
+        user = auth.user.encode()
+        return len(user).to_bytes(4, "little") + user + auth.password.encode()
+
+    @property
+    def timeout(self) -> int:
+        """ns, for a server to prove who it is."""
+        if self.authorization.timeout:
+            return self.authorization.timeout
+        return self.tls.timeout + SECOND if self.tls is not None else 2 * SECOND
+
+    def others(self, server_name: str) -> list[RouteOptions]:
+        """The routes to other servers, each address once."""
+        found = {route.address: route for route in self.routes}
+        return [route for route in found.values() if not self.is_own(route, server_name)]
+
+    def size(self, server_name: str) -> int:
+        """How many servers the group has."""
+        return len(self.others(server_name)) + 1
+
+    def is_own(self, route: RouteOptions, server_name: str) -> bool:
+        """Whether a route leads to this server itself: by what it advertises, by where it listens,
+        by its name or that of its machine."""
+        if self.advertise:
+            host, _, port = self.advertise.rpartition(":")
+            return (route.host, str(route.port)) == (host.strip("[]") or self.advertise, port)
+        if route.port != self.port:
+            return False
+        if route.host == self.host:
+            return True
+        names = {server_name, socket.gethostname(), socket.getfqdn()}
+        if route.host in names or route.host.split(".")[0] in names:
+            return True
+        is_local = route.host == "localhost" or _is_here(route.host)
+        return is_local and self.host in (*_EVERY_ADDRESS, "localhost", "127.0.0.1", "::1")
+
+    def validate(self, server: "ServerOptions") -> None:
+        """Raise `ConfigError`, with a line for each thing that is wrong and how to put it right."""
+        wrong = [*_identity(self, server), *_routes(self, server), *_proof(self)]
+        if wrong:
+            raise ConfigError("\n".join(wrong))
+
+
+def _is_here(host: str) -> bool:
+    """Whether `host` is an address of this machine."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)
+    except OSError:  # a name
+        return False
+    for family, kind, _, _, address in found:
+        try:
+            with socket.socket(family, kind) as taken:
+                taken.bind(address)
+        except OSError:
+            return False
+    return True
+
+
+def _identity(cluster: ClusterOptions, server: "ServerOptions") -> Iterator[str]:
+    if not server.server_name:
+        yield (
+            "cluster: server_name is missing: what a server has promised is kept under its name, "
+            "so give each server of the group one of its own that stays"
+        )
+    elif len(server.server_name) > _NAME_MAX:
+        yield f"cluster: server_name has more than {_NAME_MAX} characters: give a shorter one"
+    if not cluster.name:
+        yield "cluster: name is missing: give all servers of the group the same one"
+    elif " " in cluster.name or len(cluster.name) > _NAME_MAX:
+        yield (
+            f'cluster: name "{cluster.name[:_NAME_MAX]}" has a space, or more than {_NAME_MAX} '
+            "characters: use letters, digits, - and _"
+        )
+    if not server.jetstream.enabled:
+        yield "cluster: a group keeps streams together: turn JetStream on"
+    if cluster.port == -1:
+        yield (
+            "cluster: port -1 is any free one, which no route of another server can name: give "
+            f"one, such as {CLUSTER_PORT}"
+        )
+    elif not 1 <= cluster.port <= 65_535:
+        yield f"cluster: listen is missing, or its port is not one: give host:{CLUSTER_PORT}"
+    elif cluster.port == server.port:
+        yield f"cluster: port {cluster.port} is the clients' port: give the group another one"
+
+
+def _routes(cluster: ClusterOptions, server: "ServerOptions") -> Iterator[str]:
+    others = cluster.others(server.server_name)
+    size = len(others) + 1
+    if size not in GROUP_SIZES:
+        named = ", ".join(route.address for route in others)
+        found = len({route.address for route in cluster.routes})
+        own = (
+            ""
+            if found > len(others)
+            else "; none of them is this server: if one is, set "
+            "cluster.advertise to the address that it has there"
+        )
+        why = (
+            "more servers make each answer slower and the group no safer"
+            if size > max(GROUP_SIZES)
+            else "an even number survives no more failures than one server less"
+        )
+        yield (
+            f"cluster: this server and the routes {named} are {size} servers, and a group has "
+            f"1, 3 or 5: {why}{own}"
+        )
+    auth = cluster.authorization
+    for route in cluster.routes:
+        if not route.user and not route.password:
+            continue
+        if (route.user, route.password) != (auth.user, auth.password):
+            yield (
+                f"cluster: the route {route.address} has another user and password than "
+                "cluster.authorization: all servers of a group share one; leave them out of the "
+                "routes"
+            )
+
+
+def _proof(cluster: ClusterOptions) -> Iterator[str]:
+    auth, tls = cluster.authorization, cluster.tls
+    if auth.user and not auth.password:
+        yield "cluster: authorization has a user and no password: give the servers one to share"
+    if auth.timeout < 0:
+        yield 'cluster: authorization: timeout must be above 0: give a duration such as "2s"'
+    if tls is None:
+        if not auth.password:
+            yield (
+                "cluster: servers have to prove that they belong to the group: give all of them "
+                "the same authorization { user, password }, or tls with certificates"
+            )
+        return
+    for name in ("cert_file", "key_file"):
+        if not getattr(tls, name):
+            yield f"cluster: tls: {name} is missing: each server shows its certificate"
+    if not tls.ca_file and not auth.password:
+        yield (
+            "cluster: tls: ca_file is missing: with the system's authorities anybody's "
+            "certificate is good; name the authority of the group, or add authorization"
+        )
+    for name in ("cert_file", "key_file", "ca_file"):
+        path = getattr(tls, name)
+        if path and not os.path.isfile(path):
+            yield f'cluster: tls: {name} "{path}" is not a file that can be read'
