@@ -132,8 +132,8 @@ class Group:
         self._host = "localhost" if contexts else LOCAL
 
     async def __aenter__(self) -> "Group":
-        for name in self.names:
-            for other in self.names:
+        for name in self.ports:
+            for other in self.ports:
                 if name < other:
                     self.proxies[name, other] = await Proxy(self.ports[other]).start()
         await asyncio.gather(*(self.start(name) for name in self.names))
@@ -152,11 +152,11 @@ class Group:
 
     def make(self, name: str) -> GroupHost:
         """A host that is not started."""
-        routes = [(self._host, self.port_to(name, other)) for other in self.names]
+        routes = [(self._host, self.port_to(name, other)) for other in self.ports]
         return GroupHost(
             name,
             "test",
-            len(self.names),
+            len(self.ports),
             GroupStore(OsDisk(), str(self.path(name))),
             LinkSettings(
                 host=LOCAL,
@@ -213,7 +213,7 @@ async def history(host: GroupHost, until_index: int, after: int = 0) -> list[Ent
             found += piece
             if found[-1].index >= until_index:
                 break
-    return found
+    return found[: until_index - after]
 
 
 def bodies(entries: list[Entry]) -> list[bytes]:

@@ -1,18 +1,37 @@
 """Three hosts on loopback follow one leader, and keep what they have answered."""
 
 import asyncio
+import ssl
 from pathlib import Path
 
 import pytest
 
 from slipstream.errors import ConfigError, StorageError
-from slipstream.group import NotLeaderError
-from slipstream.server.group import LinkContexts, OutcomeUnknownError, make_contexts
+from slipstream.group import DiskJob, NotLeaderError
+from slipstream.log.disk import OsDisk
+from slipstream.server.cluster_options import ClusterOptions
+from slipstream.server.config.cluster import CLUSTER
+from slipstream.server.config.grammar import parse_text
+from slipstream.server.config.kinds import Notes
+from slipstream.server.group import (
+    LinkContexts,
+    OutcomeUnknownError,
+    make_contexts,
+    make_host,
+)
 from slipstream.server.group.store import decode_copy
-from slipstream.server.options import TlsOptions
+from slipstream.server.logger import Logger
+from slipstream.server.options import JetStreamOptions, LoggingOptions, ServerOptions, TlsOptions
+from slipstream.server.tls import spki_sha256
 from tests.fix_certificates import Authority
-from tests.server.group.hosts import Group, bodies, history
+from tests.lasting_ports import lasting_port
+from tests.server.group.hosts import Group, Lines, bodies, history
 from tests.server.group.waiting import until
+
+
+def pin_of(certificate: str) -> str:
+    """How `pinned_certs` names a certificate."""
+    return spki_sha256(ssl.PEM_cert_to_DER_cert(Path(certificate).read_text()))
 
 
 def noted_end(copy: bytes) -> int:
@@ -218,3 +237,72 @@ async def test_a_store_is_of_one_server_and_one_group(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match='of server "n2" in cluster "test", not of "n3"'):
             await host.start()
         await host.stop()
+
+
+async def test_a_group_is_founded_once_all_of_its_servers_have_been_there(tmp_path: Path) -> None:
+    group = Group(tmp_path)
+    late = group.names.pop()
+    async with group:
+        hosts = list(group.hosts.values())
+        await until(lambda: all(len(host.linked_names) == 1 for host in hosts), "two are linked")
+        assert [host.members for host in hosts] == [(), ()]
+        with pytest.raises(NotLeaderError, match="no leader is known"):
+            await hosts[0].append(b"1")
+        group.names.append(late)
+        await group.start(late)
+        await group.append(b"1")
+        assert {host.members for host in group.hosts.values()} == {("n1", "n2", "n3")}
+
+
+async def test_a_leader_whose_disk_fails_is_replaced(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        leader = await group.leader()
+
+        def fail(job: DiskJob) -> None:
+            raise OSError(5, "Input/output error")
+
+        leader._store.write = fail  # type: ignore[method-assign]
+        with pytest.raises(OutcomeUnknownError, match="takes no part in the group any more"):
+            await leader.append(b"2")
+        assert "the disk has failed: [Errno 5]" in leader.failed
+        with pytest.raises(NotLeaderError, match="takes no part in the group: the disk has failed"):
+            await leader.append(b"3")
+        await group.append(b"4", but=leader.name)
+        await group.stop(leader.name)
+        host = await group.start(leader.name)
+        index = (await group.leader()).committed_index
+        assert bodies(await history(host, index))[-1] == b"4"
+
+
+async def test_the_options_of_a_server_make_its_host(tmp_path: Path) -> None:
+    log = Lines()
+    port = lasting_port()
+    text = f"name: c, listen: '127.0.0.1:{port}', authorization {{ user: r, password: s }}"
+    cluster = ClusterOptions()
+    CLUSTER.fill(parse_text(text, "test.conf", {}), cluster, Notes())
+    server = ServerOptions(server_name="n1", jetstream=JetStreamOptions(enabled=True))
+    path = str(tmp_path / "group")
+    host = make_host(cluster, server, OsDisk(), path, Logger(log, LoggingOptions()))
+    await host.start()
+    assert host.port == port
+    await until(lambda: host.epoch, "a group of one leads itself")
+    index = await host.append(b"1")
+    assert bodies(await history(host, index)) == [b"1"]
+    await host.stop()
+    with pytest.raises(ConfigError, match="server_name is missing"):
+        make_host(cluster, ServerOptions(), OsDisk(), path, Logger(log, LoggingOptions()))
+
+
+async def test_only_pinned_certificates_are_let_in(
+    tmp_path: Path, authority: Authority, server_files: tuple[str, str]
+) -> None:
+    certificate, key = server_files
+    options = TlsOptions(cert_file=certificate, key_file=key, ca_file=authority.ca_file)
+    options.pinned_certs = [pin_of(certificate)]
+    async with Group(tmp_path / "right", make_contexts(options)) as group:
+        await group.append(b"1")
+    options.pinned_certs = ["0" * 64]
+    async with Group(tmp_path / "wrong", make_contexts(options)) as group:
+        await until(lambda: group.logs["n2"].has("not one of pinned_certs"), "it is refused")
+        assert not any(host.linked_names for host in group.hosts.values())

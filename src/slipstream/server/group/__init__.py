@@ -1,19 +1,24 @@
 """What carries a member of a group (`slipstream.group`) in a real process.
 
-host            the member on an event loop: append, committed entries, who leads
-  links         a connection to each other server: who dials, who is let in
-    link        one connection: TLS, queues, silence
-    handshake   how both sides prove that they share the secret
-    frames      messages with length and checksum
-    certificates   TLS of both sides
-  store         the member's log and its state in files
-    replay      what is found there, and what is missing
-    records     the bytes of it
+    opening           a host, from the options of a server
+    host              the member on an event loop: append, committed entries, who leads
+      links           a connection to each other server: who dials, who is let in
+        link          one connection: TLS, queues, silence
+        handshake     how both sides prove that they share the secret
+        frames        messages with length and checksum
+        certificates  TLS of both sides
+      store           the member's log and its state in files
+        replay        what is found there, and what is missing
+        records       the bytes of it
+
+No server uses it yet: docs/group.md says what is missing.
 """
 
 from slipstream.server.group.certificates import make_contexts
 from slipstream.server.group.host import BusyError, GroupHost, OutcomeUnknownError
-from slipstream.server.group.links import LinkContexts, LinkSettings
+from slipstream.server.group.link import LinkContexts
+from slipstream.server.group.links import LinkSettings
+from slipstream.server.group.opening import make_host
 from slipstream.server.group.store import GroupStore, Identity, Stored
 
 __all__ = [
@@ -26,4 +31,5 @@ __all__ = [
     "OutcomeUnknownError",
     "Stored",
     "make_contexts",
+    "make_host",
 ]

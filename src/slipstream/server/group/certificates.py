@@ -8,7 +8,7 @@ import ssl
 import msgspec
 
 from slipstream.errors import ConfigError
-from slipstream.server.group.links import LinkContexts
+from slipstream.server.group.link import LinkContexts
 from slipstream.server.options import TlsOptions
 from slipstream.server.tls import server_context
 
@@ -24,4 +24,4 @@ def make_contexts(options: TlsOptions) -> LinkContexts:
             f"cluster: tls: a file cannot be used: {error}; give PEM files"
         ) from error
     dialling.minimum_version = accepting.minimum_version
-    return LinkContexts(accepting, dialling)
+    return LinkContexts(accepting, dialling, frozenset(options.pinned_certs))

@@ -25,7 +25,8 @@ from slipstream.errors import ConfigError, Error, StorageError
 from slipstream.group import DiskJob, Entry, Mark, Member, Message, NotLeaderError, Settings
 from slipstream.model.durations import SECOND
 from slipstream.server.group.handshake import Greeting, Standing
-from slipstream.server.group.links import LinkContexts, Links, LinkSettings
+from slipstream.server.group.link import LinkContexts
+from slipstream.server.group.links import Links, LinkSettings
 from slipstream.server.group.store import GroupStore, Identity, Stored
 from slipstream.server.logger import Logger
 

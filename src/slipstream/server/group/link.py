@@ -20,7 +20,7 @@ from slipstream.group import Message, decode, encode
 from slipstream.group.messages import Append, Fetched
 from slipstream.server.group.frames import FrameReader, FrameWriter
 from slipstream.server.group.handshake import Greeting, Handshake, StrangerError
-from slipstream.server.tls import TlsLayer
+from slipstream.server.tls import TlsLayer, spki_sha256
 
 PAYLOAD_MAX = 64 * 1024 * 1024  # of a frame
 ENTRIES_QUEUED_MAX = 16 * 1024 * 1024  # bytes of messages with entries that wait for one server
@@ -28,6 +28,14 @@ OTHERS_QUEUED_MAX = 1024  # messages without entries that wait for one server
 _WRITE_BUFFER = 256 * 1024  # bytes that the socket has not taken, before messages wait here
 _PIECE = 64 * 1024  # bytes that are gathered for one write
 _UNPROVED_MAX = 128 * 1024  # bytes before the proof: certificates and greetings are less
+
+
+class LinkContexts(msgspec.Struct, frozen=True):
+    """TLS: both sides show a certificate."""
+
+    accepting: ssl.SSLContext
+    dialling: ssl.SSLContext
+    pinned: frozenset[str] = frozenset()  # SHA-256 of the keys that are good; empty: all are
 
 
 class LinkOwner(Protocol):
@@ -52,7 +60,7 @@ class Link(asyncio.Protocol):
         owner: LinkOwner,
         begin: Callable[[], Handshake],
         timeout: float,
-        context: ssl.SSLContext | None,
+        contexts: LinkContexts | None,
         host: str,
     ) -> None:
         self.name = ""  # of the other server, once it is proved
@@ -67,7 +75,11 @@ class Link(asyncio.Protocol):
         self._handshake: Handshake | None = None
         self._timeout = timeout
         self._timer: asyncio.TimerHandle | None = None
-        self._layer = TlsLayer(context, host or None) if context is not None else None
+        self._layer: TlsLayer | None = None
+        self._pinned: frozenset[str] = frozenset()
+        if contexts is not None:
+            context = contexts.dialling if host else contexts.accepting
+            self._layer, self._pinned = TlsLayer(context, host or None), contexts.pinned
         self._is_secure = self._layer is None  # whether TLS is ready, where it is wanted
         self._transport: asyncio.Transport | None = None
         self._reader: FrameReader | None = None
@@ -160,8 +172,11 @@ class Link(asyncio.Protocol):
         self._send(self._layer.outgoing())
         if not self._is_secure:
             return b""
-        if not self._layer.peer_certificate():
+        certificate = self._layer.peer_certificate()
+        if not certificate:
             raise StrangerError("it has shown no certificate")
+        if self._pinned and spki_sha256(certificate) not in self._pinned:
+            raise StrangerError("its certificate is not one of pinned_certs")
         self._write(self._handshake.take())
         return self._layer.decrypt(b"")
 

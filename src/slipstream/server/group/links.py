@@ -15,7 +15,6 @@ address that has most goes.
 
 import asyncio
 import random
-import ssl
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,7 +25,7 @@ import msgspec
 from slipstream.errors import Error
 from slipstream.group import Message
 from slipstream.server.group.handshake import NONCE_SIZE, Greeting, Handshake
-from slipstream.server.group.link import Link
+from slipstream.server.group.link import Link, LinkContexts
 from slipstream.server.listeners import BACKLOG, open_listeners
 from slipstream.server.logger import Logger
 from slipstream.server.process_files import bracketed
@@ -49,13 +48,6 @@ class LinkSettings(msgspec.Struct, kw_only=True):
     routes: list[tuple[str, int]] = msgspec.field(default_factory=list)  # host, port
     secret: bytes = b""  # what the servers of the group share; empty with TLS alone
     timeout: float = 2.0  # s, to prove it
-
-
-class LinkContexts(msgspec.Struct, frozen=True):
-    """TLS: both sides show a certificate."""
-
-    accepting: ssl.SSLContext
-    dialling: ssl.SSLContext
 
 
 class LinksOwner(Protocol):
@@ -192,10 +184,7 @@ class Links:
             mine = self._owner.greeting(self._nonce())
             return Handshake(self._settings.secret, mine, dials=bool(host))
 
-        context = None
-        if self._contexts is not None:
-            context = self._contexts.dialling if host else self._contexts.accepting
-        return Link(self._loop, self, begin, self._settings.timeout, context, host)
+        return Link(self._loop, self, begin, self._settings.timeout, self._contexts, host)
 
     def proved(self, link: Link, greeting: Greeting) -> bool:
         """Who is at the other end is known now; whether the connection is one to keep."""
