@@ -155,7 +155,11 @@ class SimulatedGroup:
         self._isolated = ""  # the leader that was cut off last
         self.crash_amid_writing(self.random.choice((0.0, 0.0, 0.003, 0.01)))
         self._alike = self.random.random() < 0.2  # timers of all servers fire together
-        self.settings = Settings(entries_max=self.random.choice((1, 3, 64)))
+        self.settings = Settings(
+            entries_max=self.random.choice((1, 3, 64)),
+            bytes_max=self.random.choice((5, 1 << 20)),  # bodies are numbers of a few digits
+            unanswered_max=self.random.choice((10, 1 << 20)),
+        )
         self.moves: list[tuple[int, Callable[[], None]]] = [
             (30, self._append),
             (3, self._cut),
@@ -396,21 +400,26 @@ class SimulatedGroup:
         server = self._leader()
         if server is None:
             return
-        for _ in range(self.random.choice((1, 1, 1, 2, 5, 20))):
-            self._number += 1
-            self._input(server, server.life, self._appending(server, self._number))
+        count = self.random.choice((1, 1, 1, 2, 5, 20))
+        at_once = self.random.choice((1, count))
+        for _ in range(0, count, at_once):
+            numbers = range(self._number + 1, self._number + at_once + 1)
+            self._number += at_once
+            self._input(server, server.life, self._appending(server, numbers))
 
-    def _appending(self, server: Server, number: int) -> Callable[[], None]:
+    def _appending(self, server: Server, numbers: range) -> Callable[[], None]:
         after = self.ledger.latest
+        bodies = [b"%d" % number for number in numbers]
 
         def append() -> None:
             if server.member is None:
                 return
             try:
-                (mark,) = server.member.append(self.now_of(server), [b"%d" % number])
+                marks = server.member.append(self.now_of(server), bodies)
             except NotLeaderError:
                 return
-            server.waiting[number] = (mark, after)
+            for number, mark in zip(numbers, marks, strict=True):
+                server.waiting[number] = (mark, after)
 
         return append
 
