@@ -290,3 +290,16 @@ def test_who_comes_back_to_a_leader_at_rest_learns_what_is_committed() -> None:
     other = member(State(sealed=1, synced=3, committed=1), list(entries(1, 1, 2)))
     answers(other, Heartbeat(1, 0, log[2].mark, 3, 0))
     assert other.committed == 1
+
+
+def test_a_leader_hands_over_to_a_member_and_to_the_one_that_has_most() -> None:
+    leader, log, _ = leader_of(1, [])
+    leader.appended(0, "n2", Appended(1, 1))
+    assert leader.most_synced() == "n2"
+    leader.append([b"1"])
+    leader.appended(0, "n3", Appended(1, log.end.index))
+    assert leader.most_synced() == "n3"
+    with pytest.raises(ValueError, match="n9 is no other member of the group: choose from n2, n3"):
+        member().hand_over(LATER, "n9")
+    with pytest.raises(NotLeaderError):
+        member().hand_over(LATER, "n2")

@@ -196,6 +196,12 @@ class Leader:
 
     # -- handing over ----------------------------------------------------------------------------
 
+    def most_synced(self) -> str:
+        """The follower that has most; of several the one that was heard last."""
+        others = [member for member in self._followers if member != self._name]
+        heard = self._lease.heard_at
+        return max(others, key=lambda one: (self._followers[one].synced, heard(one)))
+
     def hand_over(self, now: int, successor: str) -> None:
         """Take no more entries; step down once `successor` has all, see `is_handed_over`."""
         self.successor = successor

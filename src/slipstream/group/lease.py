@@ -63,6 +63,10 @@ class Lease:
         """A member has promised, and was asked at `sent_at`."""
         self._heard[member] = max(self._heard[member], sent_at)
 
+    def heard_at(self, member: str) -> int:
+        """When a member was asked that has answered."""
+        return self._heard[member]
+
     @property
     def since(self) -> int:
         """When a majority was asked that has answered."""

@@ -136,10 +136,17 @@ class Member:
         return self._leader is not None and self._leader.may_read(now)
 
     def hand_over(self, now: int, successor: str) -> None:
-        """Have another member lead, soon. Raises `NotLeaderError`."""
+        """Have another member lead, soon; "" is the one that has most. Raises `NotLeaderError`, and
+        ValueError if there is no such member."""
+        others = [member for member in self.members if member != self.name]
+        if not others or successor not in ("", *self.members):
+            raise ValueError(
+                f"{successor or 'nobody'} is no other member of the group: choose from "
+                f"{', '.join(others)}"
+            )
         if self._leader is None or successor == self.name:
             raise NotLeaderError(f"{self.name} has nothing to hand over to {successor}")
-        self._leader.hand_over(now, successor)
+        self._leader.hand_over(now, successor or self._leader.most_synced())
         self._finish_turn(now)
 
     # -- inputs ----------------------------------------------------------------------------------

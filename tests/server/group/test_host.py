@@ -88,6 +88,33 @@ async def test_a_leader_hands_over(tmp_path: Path) -> None:
         await group.append(b"2")
 
 
+async def test_a_leader_hands_over_to_whom_it_chooses_and_to_nobody_else(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        leader = await group.leader()
+        with pytest.raises(ValueError, match="n9 is no other member of the group: choose from"):
+            leader.hand_over("n9")
+        leader.hand_over()
+        assert (await group.leader(leader.name)).name != leader.name
+        await group.append(b"2")
+
+
+async def test_a_mistake_of_the_program_takes_the_server_out_of_the_group(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        leader = await group.leader()
+        assert leader._member is not None
+
+        def mistake(now: int) -> None:
+            raise KeyError("planted")
+
+        leader._member.tick = mistake  # type: ignore[method-assign]
+        await until(lambda: leader.failed, "it takes no part")
+        assert "KeyError('planted')" in leader.failed
+        assert group.logs[leader.name].has("please report this")
+        await group.append(b"2", but=leader.name)
+
+
 async def test_readers_go_on_where_they_were(tmp_path: Path) -> None:
     async with Group(tmp_path) as group:
         await group.append(b"1", b"2")

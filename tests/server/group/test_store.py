@@ -13,7 +13,8 @@ from slipstream.group.outbox import Outbox, Write
 from slipstream.log.disk import OsDisk
 from slipstream.server.group.records import RECORD_HEAD
 from slipstream.server.group.store import GroupStore, Identity, Stored
-from slipstream.testing.simulated_disk import CrashedError, SimulatedDisk
+from slipstream.testing.ledger import ViolationError
+from slipstream.testing.simulated_disk import CrashedError, SimulatedDisk, SimulatedFile
 from slipstream.testing.simulated_group import LogDisk, SimulatedGroup
 
 SELF = Identity("c", "n1", ("n1", "n2", "n3"))
@@ -267,3 +268,31 @@ class StoredLog(LogDisk):
 def test_a_group_on_files_keeps_what_it_has_answered(first: int, damage: bool) -> None:
     for seed in range(first, first + 5):
         SimulatedGroup(seed, 3, damage, StoredLog).run(4)
+
+
+def test_a_store_that_does_not_sync_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said to be synced and is not goes with a crash, which the simulator sees."""
+    monkeypatch.setattr(SimulatedFile, "sync", lambda file: None)
+
+    def plant() -> None:
+        for seed in range(60):
+            group = SimulatedGroup(seed, 3, False, StoredLog)
+            group.crash_amid_writing(0.01)
+            group.run(6)
+
+    with pytest.raises((ViolationError, AssertionError)):
+        plant()
+
+
+def test_a_promise_that_comes_with_entries_is_in_both_copies_of_the_state(
+    disk: SimulatedDisk,
+) -> None:
+    store = founded(disk)
+    log = entries(2)
+    store.write(job(Write(1, log[:1])))
+    state = State(sealed=7)
+    store.write(job(Write(2, log[1:]), state=state))
+    (path,) = segments(disk)
+    disk.lose(path)
+    disk.flip(f"{PATH}/state.0", 200)
+    assert opened(disk).state == state

@@ -279,8 +279,9 @@ class GroupHost:
         """Whether all that is committed anywhere is committed here."""
         return self._member is not None and self._member.may_read(self._now())
 
-    def hand_over(self, successor: str) -> None:
-        """Have another server lead, soon. Raises `NotLeaderError`."""
+    def hand_over(self, successor: str = "") -> None:
+        """Have another server lead, soon; "" is the one that has most of the log. Raises
+        `NotLeaderError`, and ValueError if there is no such server."""
         if self._member is None:
             raise NotLeaderError(self._no_leader())
         self._member.hand_over(self._now(), successor)
@@ -356,9 +357,19 @@ class GroupHost:
         if self._member is None or self._is_stopped:
             return
         now = self._now()
-        for message in messages:
-            self._member.receive(now, sender, message)
+        try:
+            for message in messages:
+                self._member.receive(now, sender, message)
+        except Exception as error:
+            self._stop_at_fault("a message", error)
         self._turn()
+
+    def _stop_at_fault(self, doing: str, error: Exception) -> None:
+        """A mistake of the program: a member that has done half of something takes no part any
+        more, as after a crash."""
+        assert self._member is not None
+        self._log.fault(f"handling {doing} in the group", error)
+        self._member.fail(f"handling {doing} has failed: {error!r}; start the server again")
 
     def _tick(self) -> None:
         assert self._member is not None
@@ -366,7 +377,10 @@ class GroupHost:
             return
         self._timer = self._loop.call_later(_TICK, self._tick)
         now = self._now()
-        self._member.tick(now)
+        try:
+            self._member.tick(now)
+        except Exception as error:
+            self._stop_at_fault("the time", error)
         for waiting in self._waiting:
             if now >= waiting.deadline and not waiting.future.done():
                 waiting.future.set_exception(
@@ -391,7 +405,10 @@ class GroupHost:
         if why:
             self._member.fail(f"the disk has failed: {why}")
         else:
-            self._member.synced(self._now(), number)
+            try:
+                self._member.synced(self._now(), number)
+            except Exception as error:
+                self._stop_at_fault("a finished write", error)
         self._turn()
 
     # -- outputs ---------------------------------------------------------------------------------
