@@ -3,21 +3,22 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from slipstream.group import Message
 from slipstream.group.messages import AskSeal, Fetched, Mark, make_entry
-from slipstream.server.group import make_contexts
+from slipstream.server.group import LinkSettings, make_contexts
 from slipstream.server.group.frames import FrameWriter
 from slipstream.server.group.handshake import Greeting, Handshake, Standing
 from slipstream.server.group.link import ENTRIES_QUEUED_MAX, OTHERS_QUEUED_MAX, Link
-from slipstream.server.group.links import STRANGERS_MAX
-from slipstream.server.options import TlsOptions
+from slipstream.server.group.links import STRANGERS_MAX, Links
+from slipstream.server.logger import Logger
+from slipstream.server.options import LoggingOptions, TlsOptions
 from tests.fix_certificates import Authority, make_authority
-from tests.server.group.hosts import LOCAL, Group
+from tests.server.group.hosts import LOCAL, Group, Lines
 from tests.server.group.waiting import LIMIT, until
 
 SECRET = b"of the group"
@@ -247,3 +248,40 @@ async def test_to_a_server_that_does_not_read_the_oldest_entries_are_dropped() -
     assert sizes[0] > sizes[1] == sizes[-1]  # what has no entries goes first, with one that has
     assert sum(sizes) < ENTRIES_QUEUED_MAX + OTHERS_QUEUED_MAX * 100
     link.connection_lost(None)
+
+
+class Alone:
+    """The owner of links that lead nowhere."""
+
+    def greeting(self, nonce: bytes) -> Greeting:
+        return Greeting("c", "n1", Standing.EMPTY, (), nonce)
+
+    def may_link(self, greeting: Greeting) -> str:
+        return ""
+
+    def linked(self, greeting: Greeting) -> None:
+        pass
+
+    def received(self, sender: str, messages: list[Message]) -> None:
+        pass
+
+
+async def test_links_stop_also_at_the_moment_at_which_a_connection_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    dialled, connected = asyncio.Event(), loop.create_future()
+
+    async def connect(make: Callable[[], Link], host: str, port: int) -> tuple[None, Link]:
+        dialled.set()
+        await connected
+        return None, make()
+
+    monkeypatch.setattr(loop, "create_connection", connect)
+    settings = LinkSettings(host=LOCAL, routes=[(LOCAL, 1)], secret=SECRET)
+    links = Links("n1", settings, Alone(), Logger(Lines(), LoggingOptions()))
+    await links.start()
+    await dialled.wait()
+    connected.set_result(None)
+    async with asyncio.timeout(LIMIT):
+        await links.stop()

@@ -17,7 +17,6 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -135,9 +134,8 @@ class Links:
             server.close()
         for task in self._tasks:
             task.cancel()
-        for task in self._tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         for link in [*self._unproved, *self._links.values()]:
             link.close("this server stops")
         self._unproved.clear()
@@ -248,11 +246,15 @@ class Links:
 
     async def _dial(self, host: str, port: int) -> None:
         failures = 0
-        while True:
+        while not self._is_closed:
             link = self._new(host)
             try:
-                dialling = self._loop.create_connection(lambda one=link: one, host, port)  # type: ignore[misc]
-                await asyncio.wait_for(dialling, self._settings.timeout)
+                # Not wait_for: it can lose a cancellation that comes with the connection (3.11).
+                async with asyncio.timeout(self._settings.timeout):
+                    await self._loop.create_connection(lambda one=link: one, host, port)  # type: ignore[misc]
+            except asyncio.CancelledError:
+                link.close("this server stops")
+                raise
             except (OSError, TimeoutError) as error:
                 failures += 1
                 self._say_failure(host, port, failures, str(error) or "nobody answers")
