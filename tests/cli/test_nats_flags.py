@@ -562,20 +562,20 @@ def test_a_credentials_file_is_checked_for_its_end(
 def test_events_that_a_stream_has_kept_are_read(cli: Cli) -> None:
     words = ("--subjects", "$JS.EVENT.ADVISORY.STREAM.>", "--storage", "memory", "--defaults")
     cli("stream", "add", "KEPT", *words)
-    _new(cli, "ONE")
-    _new(cli, "TWO")
+    _new(cli, "EARLIER")
+    _new(cli, "LATER")
     seen = cli(
-        "events", "--stream", "KEPT", "--filter", '"stream":"two"', "--short", "--count", "1"
+        "events", "--stream", "KEPT", "--filter", '"stream":"later"', "--short", "--count", "1"
     )
     assert seen.out.count("\n") == 1
-    assert "stream=TWO action=create" in seen.out
+    assert "stream=LATER action=create" in seen.out
     event = json.loads(
-        cli("events", "--stream", "KEPT", "--since", "1h", "--filter", "ONE", "--cloudevent",
+        cli("events", "--stream", "KEPT", "--since", "1h", "--filter", "EARLIER", "--cloudevent",
             "--count", "1").out
     )  # fmt: skip
     assert event["specversion"] == "1.0"
     assert event["type"] == event["data"]["type"]
-    assert event["data"]["stream"] == "ONE"
+    assert event["data"]["stream"] == "EARLIER"
     assert "goes with --stream" in cli("events", "--since", "1h", status=2).err
     assert "no regular expression" in cli("events", "--filter", "(", status=2).err
 

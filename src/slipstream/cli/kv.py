@@ -178,7 +178,7 @@ async def edit(
 ) -> None:
     """Change a bucket; what is not said stays."""
     age = duration(ttl) if ttl is not None else None
-    said: dict[str, Any] = {
+    said: dict[str, object] = {
         "max_msgs_per_subject": history,
         "max_age": age,
         "num_replicas": replicas,

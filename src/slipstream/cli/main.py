@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slipstream.cli.global_options import (
     MORE_HELP,
@@ -22,6 +22,9 @@ from slipstream.cli.global_options import (
 from slipstream.cli.refusals import reason_against
 from slipstream.cli.spellings import respelt
 from slipstream.errors import Error
+
+if TYPE_CHECKING:
+    import typer
 
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130  # exit codes; see docs/cli.md
 
@@ -244,7 +247,7 @@ def load(name: str) -> Any:
     return found
 
 
-def _add_groups(app: Any, path: str) -> None:
+def _add_groups(app: "typer.Typer", path: str) -> None:
     for name, (module, _) in GROUPS.get(path, {}).items():
         inner = import_module(module).app
         _add_groups(inner, f"{path} {name}")

@@ -153,9 +153,9 @@ class ConfigurationSimulation:
             self.driver.advance(3 * SECOND)  # the damaged copy is written anew
 
     def _harm(self) -> str:
-        """Damage one of two copies; nothing if there is only one."""
+        """Damage one of two copies; nothing if there is only one, or a crash has emptied one."""
         copies = [path for path in self.disk.files() if f"/{STREAM}/meta." in path]
-        copies = [path for path in copies if not path.endswith(".new")]
+        copies = [path for path in copies if not path.endswith(".new") and self.disk.read(path)]
         if self._is_harmed or len(copies) < 2:
             return ""
         path = self.random.choice(copies)

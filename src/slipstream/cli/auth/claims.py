@@ -10,7 +10,7 @@ import hashlib
 import re
 import time
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,7 +22,7 @@ from slipstream.wire.nkeys import KeyPair, verify
 VERSION = 2
 UNLIMITED = -1
 SCOPE_KIND = "user_scope"
-_HEADER = {"typ": "JWT", "alg": "ed25519-nkey"}
+_HEADER: dict[str, object] = {"typ": "JWT", "alg": "ed25519-nkey"}
 _ALGORITHMS = {"ed25519", "ed25519-nkey"}
 _BLOCK = re.compile(r"-{3,}BEGIN NATS \w+ JWT-{3,}\s*([\w.=-]+)\s*-{3,}END NATS \w+ JWT-{3,}")
 
@@ -287,7 +287,7 @@ class Token:
     """A JWT whose signature is right."""
 
     text: str
-    claims: dict[str, Any]
+    claims: dict[str, object]
 
     @property
     def kind(self) -> str:
@@ -355,7 +355,7 @@ def _bytes(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def _decoded(part: str, what: str) -> dict[str, Any]:
+def _decoded(part: str, what: str) -> dict[str, object]:
     try:
         found = msgspec.json.decode(_bytes(part))
     except (ValueError, RecursionError) as error:
@@ -381,7 +381,7 @@ def claims_of(token: Token, kind: type[Kind], where: str) -> Kind:
     return found
 
 
-def checked(raw: dict[str, Any], kind: type[Made], where: str) -> Made:
+def checked(raw: dict[str, object], kind: type[Made], where: str) -> Made:
     """A decoded JSON object, whose fields are of the kinds that they have to be."""
     try:
         found = kind.from_wire(raw)
@@ -414,7 +414,7 @@ def signed(claims: Signed, key: KeyPair) -> str:
     return f"{body}.{_unpadded(key.sign(body.encode()))}"
 
 
-def _text(value: dict[str, Any]) -> str:
+def _text(value: dict[str, object]) -> str:
     return _unpadded(msgspec.json.encode(value))
 
 

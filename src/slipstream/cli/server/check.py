@@ -138,10 +138,10 @@ class Check:
 
 def checking(
     name: str, title: str
-) -> Callable[[Callable[..., Coroutine[None, None, None]]], Callable[..., Any]]:
+) -> Callable[[Callable[..., Coroutine[None, None, None]]], Callable[..., object]]:
     """Make a function a check: it gets a `Check` first, and what it raises is critical."""
 
-    def register(function: Callable[..., Coroutine[None, None, None]]) -> Callable[..., Any]:
+    def register(function: Callable[..., Coroutine[None, None, None]]) -> Callable[..., object]:
         own = list(inspect.signature(function).parameters.values())[1:]
         more = (
             ("kind", FormatOption, "nagios"),
@@ -149,7 +149,7 @@ def checking(
             ("outfile", OutfileOption, None),
         )
 
-        async def call(kind: str, namespace: str, outfile: Path | None, **words: Any) -> None:
+        async def call(kind: str, namespace: str, outfile: Path | None, **words: object) -> None:
             check = Check(title)
             try:
                 await function(check, **words)

@@ -1,7 +1,6 @@
 """`cluster {}`: the servers of a group (docs/group.md). Its directives are read and checked, and
 not among those of the top level yet: the engine does not run on a group."""
 
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from slipstream.errors import ConfigError
@@ -125,7 +124,7 @@ def _put_listen(target: ClusterOptions, found: tuple[str, int]) -> None:
     target.port = port or CLUSTER_PORT
 
 
-def _read_users(value: Value, notes: Notes) -> Any:
+def _read_users(value: Value, notes: Notes) -> object:
     raise Wrong("the servers of a group share one user and password: give user and password")
 
 
