@@ -6,7 +6,6 @@ as long, and a random part more, so that many leaf nodes do not come back at the
 
 import asyncio
 import random
-from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -56,8 +55,7 @@ class RemoteLink:
         """Dial no more. The connection is the runtime's to close."""
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
 
     async def _run(self) -> None:
         while True:
@@ -83,8 +81,9 @@ class RemoteLink:
             return HubConnection(self._runtime, host, self._tls, remote, self._watch)
 
         try:
-            dialling = loop.create_connection(connection, host, port)
-            _, made = await asyncio.wait_for(dialling, self._dial_seconds)
+            # Not wait_for: it can lose a cancellation that comes with the connection (3.11).
+            async with asyncio.timeout(self._dial_seconds):
+                _, made = await loop.create_connection(connection, host, port)
         except (OSError, TimeoutError, ValueError) as error:  # ValueError: the host is invalid
             self._say_failure(f"{host}:{port}", str(error) or "timeout")
             return
