@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
 
 import slipstream
 import slipstream.sync
@@ -207,14 +207,12 @@ def test_the_tree_of_subjects_is_walked(page: Page) -> None:
 
 
 def test_what_is_published_elsewhere_appears_live(page: Page, js: Any) -> None:
-    page.goto("/streams/ORDERS/live?subject=orders.live")
-    expect(page.get_by_text("connected", exact=True).last).to_be_visible()
-    while not any(one.config.filters == ["orders.live"] for one in js.consumers("ORDERS")):
-        page.wait_for_timeout(10)
+    page.goto("/streams/ORDERS/live?subject=orders.live", wait_until="commit")
     js.publish("orders.live", HOSTILE)
     expect(page.locator("#tail .subject")).to_have_text("orders.live")
     expect(page.locator("#tail .preview")).to_have_text(HOSTILE)
     expect(page.get_by_text("Waiting for messages")).to_be_hidden()
+    expect(page.locator("[data-state]")).to_have_text("connected")
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("button", name="Go on")).to_be_visible()
 
@@ -307,8 +305,7 @@ def test_a_dead_letter_is_sent_again(page: Page, js: Any) -> None:
 
 def test_a_key_is_made_edited_watched_and_deleted(page: Page, js: Any) -> None:
     kv = js.create_key_value("EDITS", history=5)
-    page.goto("/kv/EDITS")
-    expect(page.get_by_text("connected", exact=True).last).to_be_visible()
+    page.goto("/kv/EDITS", wait_until="commit")
     kv.put("seen", HOSTILE)
     expect(page.locator("[data-live] li")).to_contain_text(HOSTILE)
     page.get_by_label("Key", exact=True).fill("color")
@@ -328,6 +325,25 @@ def test_a_key_is_made_edited_watched_and_deleted(page: Page, js: Any) -> None:
     page.locator("#confirm-key").fill("color")
     page.get_by_role("button", name="Delete the key").click()
     expect(page.locator(".notice")).to_contain_text("Key color was deleted")
+
+
+def test_nothing_can_be_sent_before_the_scripts_have_come(page: Page, js: Any) -> None:
+    js.create_key_value("EARLY", history=5).put("color", b"red")
+    held: list[Route] = []
+    page.route("**/htmx.min.js", lambda route: held.append(route), times=1)
+    page.goto("/kv/EARLY/key?key=color", wait_until="commit")
+    page.locator("#k-value").fill("green")
+    store = page.get_by_role("button", name="Store")
+    expect(store).to_be_disabled()
+    page.locator("#confirm-key").fill("color")
+    page.locator("#confirm-key").press("Enter")
+    assert len(held) == 1
+    held[0].continue_()
+    expect(store).to_be_enabled()
+    expect(page.get_by_role("button", name="Delete the key")).to_be_enabled()
+    store.click()
+    expect(page.locator(".diff .add")).to_have_text("green")
+    assert "green" not in page.url
 
 
 def test_an_object_goes_up_and_down_and_away(page: Page, js: Any, tmp_path: Path) -> None:

@@ -105,6 +105,25 @@ def test_a_watch_shows_changes_of_a_bucket(address: str, url: str, name: str) ->
             assert "&lt;b&gt;" in shown
 
 
+@pytest.mark.parametrize("path", ["streams/KV_{}/tail", "kv/{}/watch"])
+def test_a_browser_gets_what_came_since_its_page_or_its_last_event(
+    address: str, url: str, name: str, path: str
+) -> None:
+    with slipstream.sync.connect(url) as nc, httpx2.Client(timeout=WAIT_SECONDS) as browser:
+        kv = nc.jetstream().create_key_value(name)
+        for key in ("first", "second", "third"):
+            kv.put(key, key.encode())
+        browser.get(f"{address}/connections")
+        watch = f"{address}/{path.format(name)}"
+        with browser.stream("GET", watch, params={"after": "0"}) as answer:
+            assert "first" in until(answer.iter_lines(), "first")
+        back = {"last-event-id": "2"}
+        with browser.stream("GET", watch, params={"after": "0"}, headers=back) as answer:
+            lines = answer.iter_lines()
+            assert until(lines, "id:") == "id: 3"
+            assert "third" in until(lines, "third")
+
+
 def test_plots_have_rates_and_lag(address: str, url: str, name: str) -> None:
     with slipstream.sync.connect(url) as nc, httpx2.Client(timeout=WAIT_SECONDS) as browser:
         js = nc.jetstream()

@@ -47,7 +47,10 @@ Fault = Callable[[str, BaseException], None]
 
 
 class _Faults(logging.Handler):
-    """Takes the errors that Uvicorn logs to the server's own log."""
+    """Takes the errors that Uvicorn logs to the server's own log.
+
+    A page that `close` ended is none.
+    """
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(logging.ERROR)
@@ -55,7 +58,8 @@ class _Faults(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        self._fault("showing the console", error or Error(record.getMessage()))
+        if not isinstance(error, asyncio.CancelledError):
+            self._fault("showing the console", error or Error(record.getMessage()))
 
 
 class EmbeddedConsole:

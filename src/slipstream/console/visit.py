@@ -49,6 +49,14 @@ class Visit:
         """A parameter that counts, 0 without it. Raises `FormError`."""
         return whole_number(self.asked(name), name)
 
+    def seen(self) -> int | None:
+        """The last sequence that the browser has: of the page, or of an event before it lost us.
+
+        None if it does not say. Raises `FormError`.
+        """
+        last = self.request.headers.get("last-event-id") or self.asked("after")
+        return whole_number(last, "after") if last else None
+
     async def form(self) -> dict[str, str]:
         """The fields of a form that are text."""
         found = await self.request.form()
@@ -96,10 +104,11 @@ class Visit:
         return StreamingResponse(events, media_type="text/event-stream")
 
 
-def event(name: str, data: str) -> str:
-    """One server-sent event."""
+def event(name: str, data: str, sequence: int | None = None) -> str:
+    """One server-sent event; with its sequence a browser that comes back says what it has seen."""
     lines = "\n".join(f"data: {line}" for line in data.splitlines() or [""])
-    return f"event: {name}\n{lines}\n\n"
+    number = "" if sequence is None else f"id: {sequence}\n"
+    return f"event: {name}\n{number}{lines}\n\n"
 
 
 def whole_number(text: str, name: str) -> int:

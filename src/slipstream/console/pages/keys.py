@@ -155,11 +155,14 @@ def changes_between(before: str, after: str) -> list[tuple[str, str]]:
 
 
 async def watch(request: Request) -> Response:
-    """Changes of a bucket as they happen."""
+    """Changes of a bucket since the page was made, as they happen."""
     visit = Visit(request)
-    bucket = visit.path("bucket")
+    bucket, seen = visit.path("bucket"), visit.seen()
     kv = await visit.js.key_value(bucket)
-    watching = await kv.watch(updates_only=True)
+    if seen is None:
+        watching = await kv.watch(updates_only=True)
+    else:
+        watching = await kv.watch(resume_from=seen + 1)
 
     async def events() -> AsyncIterator[str]:
         async with watching:
@@ -171,7 +174,8 @@ async def watch(request: Request) -> Response:
                     entry.key, entry.revision, entry.created, len(entry.data), preview(body),
                     entry.operation.value,
                 )  # fmt: skip
-                yield event("change", visit.text("_key_change.html", bucket=bucket, key=found))
+                text = visit.text("_key_change.html", bucket=bucket, key=found)
+                yield event("change", text, entry.revision)
 
     return visit.stream(events())
 

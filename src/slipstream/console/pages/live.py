@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from slipstream.client.jetstream import JetStreamMessage, Timestamp
+from slipstream.client.jetstream import JetStreamMessage, OrderedConsumerConfig, Timestamp
 from slipstream.client.jetstream.stored import StoredMessage
 from slipstream.console.pages.messages import shown
 from slipstream.console.visit import FormError, Visit, event
@@ -25,19 +25,21 @@ async def live(request: Request) -> Response:
 
 
 async def tail(request: Request) -> Response:
-    """What is stored from now on. An ordered consumer reads it, which leaves nothing behind."""
+    """What is stored since the page was made. An ordered consumer reads it, and leaves nothing."""
     visit = Visit(request)
-    name, subject = visit.path("stream"), visit.asked("subject")
+    name, subject, seen = visit.path("stream"), visit.asked("subject"), visit.seen()
     info = await visit.js.stream_info(name)  # what is wrong is said before the events begin
     if info.config.retention == "workqueue":
         raise FormError(f"Stream {name} is a work queue: watching would take its messages away.")
-    filters = [subject] if subject else []
+    config = OrderedConsumerConfig(
+        filter_subjects=[subject] if subject else [],
+        deliver_policy="new" if seen is None else "by_start_sequence",
+        opt_start_seq=0 if seen is None else seen + 1,
+        inactive_threshold=60.0,
+    )
 
     async def events() -> AsyncIterator[str]:
-        consumer = visit.js.ordered_consumer(
-            name, filter_subjects=filters, deliver_policy="new", inactive_threshold=60.0
-        )
-        async with consumer.messages() as arriving:
+        async with visit.js.ordered_consumer(name, config).messages() as arriving:
             newest = Newest(name)
             collector = asyncio.create_task(newest.collect(arriving), name="console tail")
             try:
@@ -46,7 +48,10 @@ async def tail(request: Request) -> Response:
                     text = visit.text(
                         "_tail.html", stream=name, messages=messages, left_out=left_out
                     )
-                    yield event("messages", text) if messages else STILL_HERE
+                    if found:
+                        yield event("messages", text, found[-1].sequence)
+                    else:
+                        yield STILL_HERE
             finally:
                 collector.cancel()
 

@@ -172,8 +172,16 @@ for (const [name, text, isOff] of [["htmx:sseOpen", "connected", false], ["htmx:
   });
 }
 
+// -- What acts through htmx is disabled in the page as it arrives: a browser would do it in its own
+// -- way, with a form's values in the address, or not at all
+
+document.addEventListener("htmx:load", () => {
+  for (const button of all("form[hx-post] [type=submit], button[hx-post]")) button.disabled = false;
+  all("[data-expected]").forEach(unlock);
+  for (const opened of all("details[open][hx-get]")) opened.dispatchEvent(new Event("toggle"));
+});
+
 document.addEventListener("DOMContentLoaded", () => {
-  all("[data-expected]").forEach(unlock); // what was typed before this script had come
   all("[data-slider]").forEach(showSlider);
   showPlots();
   setInterval(showPlots, PLOT_SECONDS * 1000);
