@@ -138,7 +138,8 @@ def test_every_address_of_every_page_is_the_consoles_own(server: Server, browser
             if found.startswith(("#", "?")):
                 continue
             assert found.startswith("/console/"), (address, found)
-            is_page = not found.partition("?")[0].endswith(("/tail", "/overview", "/watch", "/logout"))
+            path = found.partition("?")[0]
+            is_page = not path.endswith(("/tail", "/overview", "/watch", "/logout"))
             is_change = re.search(
                 r"/(delete|purge|pause|resume|reset|put|update|review|again)\b", found
             )
