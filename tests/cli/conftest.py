@@ -1,5 +1,6 @@
 """The real executable, run against both servers, with and without a terminal."""
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import slipstream
+import slipstream.sync
 from tests.fix_nats_server import start_nats_server
 
 SOURCE = Path(slipstream.__file__).parents[1]
@@ -187,9 +189,16 @@ def server_of_module(
 
 
 @pytest.fixture
-def cli(server_of_module: str, tmp_path: Path) -> Cli:
-    """The command line, with an empty configuration directory of its own."""
-    return Cli(server_of_module, tmp_path)
+def cli(server_of_module: str, tmp_path: Path) -> Iterator[Cli]:
+    """The command line, with an empty configuration directory of its own. The streams that a test
+    makes go with it, so that another one may give its own the same names."""
+    with slipstream.sync.connect(server_of_module) as nc:
+        js = nc.jetstream()
+        before = set(js.stream_names())
+        yield Cli(server_of_module, tmp_path)
+        for name in set(js.stream_names()) - before:
+            with contextlib.suppress(slipstream.Error):
+                js.delete_stream(name)
 
 
 @pytest.fixture

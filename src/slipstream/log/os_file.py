@@ -266,7 +266,7 @@ class OsFile:
         try:
             self._flush()
             with self._lock:
-                os.pwrite(self._fd, data, offset)
+                _write_all(self._fd, data, offset)
                 if self._tail:
                     begin = self._flushed - len(self._tail)
                     self._tail = os.pread(self._fd, len(self._tail), begin)
