@@ -100,9 +100,18 @@ class ClusterOptions(msgspec.Struct, kw_only=True):
         is_local = route.host == "localhost" or _is_here(route.host)
         return is_local and self.host in (*_EVERY_ADDRESS, "localhost", "127.0.0.1", "::1")
 
+    @property
+    def is_configured(self) -> bool:
+        """Whether this server belongs to a group."""
+        return bool(self.name or self.port or self.routes)
+
+    def faults(self, server: "ServerOptions") -> list[str]:
+        """A line for each thing that is wrong, and how to put it right."""
+        return [*_identity(self, server), *_routes(self, server), *_proof(self)]
+
     def validate(self, server: "ServerOptions") -> None:
-        """Raise `ConfigError`, with a line for each thing that is wrong and how to put it right."""
-        wrong = [*_identity(self, server), *_routes(self, server), *_proof(self)]
+        """Raise `ConfigError`, with all of them."""
+        wrong = self.faults(server)
         if wrong:
             raise ConfigError("\n".join(wrong))
 

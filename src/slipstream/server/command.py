@@ -113,6 +113,10 @@ def load(program: Program, line: CommandLine) -> tuple[ServerOptions, list[str]]
         loaded = load_file(path, None, options)
         options, warnings = loaded.options, loaded.warnings
     line.apply(options)
+    if any(name == "routes" or name.startswith("cluster") for name, _ in line.flags):
+        from slipstream.server.config.cluster import apply_flags  # few have them
+
+        apply_flags(line, options.cluster)
     if options.jetstream.enabled and not options.jetstream.store_dir:
         directory = os.path.join(temporary_directory(), TEMPORARY_STORE_DIR)
         options.jetstream.store_dir = directory

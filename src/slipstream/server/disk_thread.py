@@ -45,6 +45,7 @@ class DiskThread:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="slipstream-disk")
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="slipstream-aside")
         self._reads = ThreadPoolExecutor(READS_MAX, thread_name_prefix="slipstream-read")
+        self.runs_here = True  # whether the loop may wait for a small batch
         self._seconds = 0.0  # what a small batch takes, averaged
         self._since_probe = 0
 
@@ -91,7 +92,7 @@ class DiskThread:
 
     def run_here(self, job: Job, size: int) -> bool:
         """Run a small batch on the loop, if the disk is quick; False if it is to be started."""
-        if size > INLINE_BYTES_MAX or not self._is_quick():
+        if size > INLINE_BYTES_MAX or not self.runs_here or not self._is_quick():
             return False
         begin = perf_counter()
         job.run()

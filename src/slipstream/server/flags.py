@@ -147,12 +147,17 @@ _SECTIONS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
         ),
     ),
     (
+        "Group of servers",
+        (
+            Flag(("cluster", "cluster_listen"), TEXT, (), "url", "Where the others connect"),
+            Flag(("cluster_name",), TEXT, (), "name", "Name of the group"),
+            Flag(("cluster_advertise",), TEXT, (), "host:port", "This server, in the routes"),
+            Flag(("routes",), TEXT, (), "urls", "All servers of the group, commas between"),
+        ),
+    ),
+    (
         "",  # of nats-server; what they ask for, this server does not have
         (
-            Flag(("routes",), TEXT),
-            Flag(("cluster", "cluster_listen"), TEXT),
-            Flag(("cluster_name",), TEXT),
-            Flag(("cluster_advertise",), TEXT),
             Flag(("no_advertise",), SWITCH),
             Flag(("connect_retries",), NUMBER),
             Flag(("profile",), NUMBER),
@@ -164,7 +169,6 @@ FLAGS: dict[str, Flag] = {
     name: flag for _, flags in _SECTIONS for flag in flags for name in flag.names
 }
 _TLS_FIELDS = {"tlscert": "cert_file", "tlskey": "key_file", "tlscacert": "ca_file"}
-_NEEDS_CLUSTER = frozenset({"routes", "cluster", "cluster_listen"})
 
 
 class CommandLine(msgspec.Struct):
@@ -183,11 +187,6 @@ class CommandLine(msgspec.Struct):
     def apply(self, options: ServerOptions) -> None:
         """Let the flags override `options`. Raises `ConfigError` for what this server has not."""
         for name, value in self.flags:
-            if name in _NEEDS_CLUSTER and value:
-                raise ConfigError(
-                    f"-{name} {value}: this server does not form clusters; leave the flag out, "
-                    "or run nats-server where a cluster is needed"
-                )
             for path in FLAGS[name].sets:
                 _set(options, path, value)
             if name.startswith("tls"):

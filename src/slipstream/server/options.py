@@ -23,6 +23,7 @@ from slipstream.engine.protocol.options import (
 )
 from slipstream.errors import ConfigError
 from slipstream.model.durations import MINUTE, SECOND
+from slipstream.server.cluster_options import ClusterOptions
 from slipstream.server.sharing import ExportOptions, ImportOptions, check_sharing
 
 KIB = 1024
@@ -287,6 +288,7 @@ class ServerOptions(msgspec.Struct, kw_only=True):
     mappings: list[MappingOptions] = msgspec.field(default_factory=list)  # of the default account
     jetstream: JetStreamOptions = msgspec.field(default_factory=JetStreamOptions)
     leafnodes: LeafNodesOptions = msgspec.field(default_factory=LeafNodesOptions)
+    cluster: ClusterOptions = msgspec.field(default_factory=ClusterOptions)
     config_file: str = ""  # where these came from, if from a file
     config_digest: str = ""  # "sha256:<64 hex>" of the file's content, whatever its formatting
 
@@ -319,6 +321,8 @@ class ServerOptions(msgspec.Struct, kw_only=True):
         wrong = [*_ports(self), *_limits(self), *_tls(self), *_users(self), *_jetstream(self)]
         wrong += _leafnodes(self)
         wrong += check_sharing(self.accounts)
+        if self.cluster.is_configured:
+            wrong += self.cluster.faults(self)
         if wrong:
             raise ConfigError("\n".join(wrong))
 

@@ -6,7 +6,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slipstream.errors import ConfigError, Error
 from slipstream.server.lame_duck import LameDuck
@@ -16,6 +16,9 @@ from slipstream.server.process_files import PortsFile, write_pid_file
 from slipstream.server.server import Server, new_loop
 from slipstream.server.service_manager import READY, STOPPING, ServiceManager
 from slipstream.server.signals import COMMANDS, NAMES
+
+if TYPE_CHECKING:
+    from slipstream.server.replica.group_server import GroupServer
 
 # Memory of this size is the system's own again as soon as it is free.
 MAPPED_BYTES_MIN = 8 * 1024 * 1024
@@ -72,6 +75,14 @@ def log_fault(log: Logger, context: dict[str, Any]) -> None:
         log.error(f"Internal error: {context.get('message')}")
 
 
+def _make_server(options: ServerOptions, log: Logger) -> "Server | GroupServer":
+    if not options.cluster.is_configured:
+        return Server(config=options, log=log)
+    from slipstream.server.replica.group_server import GroupServer  # few have it
+
+    return GroupServer(options, log)
+
+
 class ServerProcess:
     """One run, from the first log line to the last."""
 
@@ -79,7 +90,7 @@ class ServerProcess:
         self._program = program
         self._loader = loader
         self._log = log
-        self._server = Server(config=options, log=log)
+        self._server = _make_server(options, log)
         self._end = asyncio.Event()
         self._lame_duck: LameDuck | None = None
         self._ports_file: PortsFile | None = None
@@ -97,11 +108,10 @@ class ServerProcess:
         except Error as error:
             self._log.fatal(str(error))
             return 1
-        if self._server.monitoring is not None:
+        if isinstance(self._server, Server) and self._server.monitoring is not None:
             self._server.monitoring.monitor.reload = self._reload_and_tell
         self._write_ports_file()
-        if self._server.runtime is not None:
-            self._server.runtime.have_process_alone(self._server.options.busy_poll)
+        self._server.have_process_alone()
         self._service.begin(loop)
         await self._end.wait()
         self._service.tell(STOPPING)
@@ -155,7 +165,9 @@ class ServerProcess:
         asyncio.get_running_loop().call_soon(act)
 
     def _start_lame_duck(self) -> None:
-        if self._lame_duck is None and self._server.runtime is not None:
+        if not isinstance(self._server, Server):
+            self._end.set()  # a leader hands over before it ends, and relayed clients look anew
+        elif self._lame_duck is None and self._server.runtime is not None:
             self._log.info("Entering lame duck mode, stop accepting new clients")
             self._lame_duck = LameDuck(self._server.runtime, self._server.options.limits)
             self._lame_duck.start(self._end.set)

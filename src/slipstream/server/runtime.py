@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from slipstream.engine.engine import Engine
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.protocol.options import EngineOptions
-from slipstream.log.disk import DirectoryLock, OsDisk
+from slipstream.log.disk import DirectoryLock, Disk, OsDisk
 from slipstream.log.stream_store import Store
 from slipstream.server.busy_poll import BusyPoll
 from slipstream.server.connection import Connection
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # How long the end of a server waits for clients to take what is meant for them.
 DRAIN_STEPS_MAX = 200
 DRAIN_STEP_SECONDS = 0.005
+LEASE_STEP_SECONDS = 0.005  # after which a leader looks again whether it may answer
 # Less work than this need not be counted: then the next look at the sockets begins no round.
 ROUND_STEPS_MIN = 2_000
 
@@ -57,6 +58,8 @@ class Runtime:
         self._lock: DirectoryLock | None = None
         self.store: Store | None = None
         self._closing = False
+        # Of a server that leads a group: whether what it knows is all that there is.
+        self.may_answer: Callable[[], bool] | None = None
 
     # -- turns ---------------------------------------------------------------------------------
 
@@ -80,11 +83,20 @@ class Runtime:
 
     def _finish_turn(self, gathers: bool) -> bool:
         """Have the engine finish a turn; whether there is more to do."""
+        if self.may_answer is not None and not self.may_answer():
+            self._wait_for_lease()
+            return False
         try:
             return self.engine.finish_turn(gathers)
         except Exception as error:  # a fault of the server; who is left over has the next turn
             self.log.fault("finishing a turn", error)
             return True
+
+    def _wait_for_lease(self) -> None:
+        """Nothing leaves that may be out of date: a majority has not been heard lately. Either it
+        is heard again, or another server leads, and this one is told to `abandon`."""
+        if self._again is None:
+            self._again = self.loop.call_later(LEASE_STEP_SECONDS, self._go_on)
 
     def _gathers(self, connection: Connection | None) -> bool:
         """Whether what this turn has left to commit waits until the other sockets that have
@@ -142,6 +154,12 @@ class Runtime:
         self.store = Store(OsDisk(), directory, log_dir=log_dir, threads=OPENING_THREADS)
         return self.store
 
+    def open_group_store(self, disk: Disk, directory: str) -> Store:
+        """The store of a group, on the disk of its leader. Blocks."""
+        self.disk_thread.runs_here = False  # each sync waits for other servers
+        self.store = Store(disk, directory, threads=OPENING_THREADS)
+        return self.store
+
     async def listen(self, host: str, port: int) -> int:
         """Accept clients; the port, which the system chose for 0. Raises `OSError`."""
 
@@ -183,6 +201,18 @@ class Runtime:
         self.engine.close()
         if self._lock is not None:
             self._lock.release()
+
+    async def abandon(self) -> None:
+        """End without a word, and leave the store to whoever leads the group now: nothing that
+        this server has to say leaves, and who is connected looks for the leader."""
+        self._closing = True
+        self.stop_listening()
+        for connection in list(self.connections):
+            connection.abort()
+        for handle in (self._handle, self._again):
+            if handle is not None:
+                handle.cancel()
+        await self.loop.run_in_executor(None, self.disk_thread.close)
 
     async def _let_go(self) -> None:
         """Give clients a moment to take what is meant for them, then be rid of them."""

@@ -13,11 +13,12 @@ import threading
 import time
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Protocol, Unpack
 
 import msgspec
 
 from slipstream.errors import ConfigError, Error, StorageError
+from slipstream.log.disk import Disk
 from slipstream.model.durations import SECOND
 from slipstream.model.unknown_name import unknown_name
 from slipstream.server.auth import make_authenticator
@@ -51,6 +52,16 @@ def new_loop() -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
+
+
+class Lead(Protocol):
+    """What a server needs that leads a group."""
+
+    disk: Disk  # that the group's other servers have copies of
+    root: str  # of the store, on it
+
+    def may_answer(self) -> bool:
+        """Whether all that is committed anywhere is committed here."""
 
 
 class Server:
@@ -100,6 +111,11 @@ class Server:
             loaded = load_file(os.fspath(config))
             config, warnings = loaded.options, loaded.warnings
         config.validate()
+        if config.cluster.is_configured:
+            raise ConfigError(
+                "cluster: a slipstream.Server is one by itself: run `slipstream serve` for a "
+                "server of a group"
+            )
         self.options = config
         self.log = log or standard_logger(config.logging)
         for warning in warnings:
@@ -110,6 +126,7 @@ class Server:
         self.leaf_links: LeafLinks | None = None
         self.port = 0
         self._temporary = ""
+        self.lead: Lead | None = None  # of a group; the store is its own then
         if config.jetstream.enabled and not config.jetstream.store_dir:
             if store_dir is None and config.jetstream.log_dir:
                 raise ConfigError(
@@ -208,7 +225,11 @@ class Server:
         if foreign:
             raise StorageError(f"Can't start JetStream: {foreign}")
         try:
-            store = runtime.open_store(directory, self.options.jetstream.log_dir)
+            if self.lead is not None:
+                runtime.may_answer = self.lead.may_answer
+                store = runtime.open_group_store(self.lead.disk, self.lead.root)
+            else:
+                store = runtime.open_store(directory, self.options.jetstream.log_dir)
             runtime.engine.start_jetstream(store)
         except OSError as error:
             raise StorageError(
@@ -249,6 +270,11 @@ class Server:
             await self.leaf_links.stop()
             self.leaf_links = None
 
+    def have_process_alone(self) -> None:
+        """The process is only this server; see `Runtime.have_process_alone`."""
+        if self.runtime is not None:
+            self.runtime.have_process_alone(self.options.busy_poll)
+
     async def stop_here(self) -> None:
         """Stop; the counterpart of `start_here`."""
         if self.runtime is not None:
@@ -264,6 +290,15 @@ class Server:
             if self.options.jetstream.enabled:
                 self.log.info("JetStream Shutdown")
         self._remove_temporary()
+
+    async def abandon_here(self) -> None:
+        """Stop at once and leave the store as it is: another server of the group leads now."""
+        if self.runtime is not None:
+            runtime, self.runtime = self.runtime, None
+            await self._stop_console()
+            self._stop_monitoring()
+            await self._close_links()
+            await runtime.abandon()
 
     def _remove_temporary(self) -> None:
         if self._temporary:

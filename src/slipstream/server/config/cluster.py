@@ -1,6 +1,6 @@
-"""`cluster {}`: the servers of a group (docs/group.md). Its directives are read and checked, and
-not among those of the top level yet: the engine does not run on a group."""
+"""`cluster {}`: the servers of a group (docs/group.md)."""
 
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from slipstream.errors import ConfigError
@@ -34,8 +34,10 @@ from slipstream.server.config.kinds import (
 )
 from slipstream.server.config.tls import TLS
 from slipstream.server.config.tree import Value
-from slipstream.server.flags import CommandLine
 from slipstream.server.options import TlsOptions
+
+if TYPE_CHECKING:
+    from slipstream.server.flags import CommandLine
 
 _SCHEMES = frozenset({"nats", "nats-route", "tls"})
 
@@ -80,7 +82,7 @@ def read_listen_flag(text: str, cluster: ClusterOptions) -> None:
         cluster.authorization.password = route.password
 
 
-def apply_flags(line: CommandLine, cluster: ClusterOptions) -> None:
+def apply_flags(line: "CommandLine", cluster: ClusterOptions) -> None:
     """Let the flags of a command line override `cluster`. Raises `ConfigError`."""
     for name, value in line.flags:
         try:

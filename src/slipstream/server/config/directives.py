@@ -11,6 +11,7 @@ from slipstream.server.config.accounts import (
     Mappings,
 )
 from slipstream.server.config.blocks import Block, block_kind, no_effect, optional, refused
+from slipstream.server.config.cluster import CLUSTER, Cluster
 from slipstream.server.config.jetstream import JETSTREAM, JetStream, StoreDirectory
 from slipstream.server.config.kinds import (
     Address,
@@ -359,6 +360,7 @@ TOP = Block(
         ),
         # Other servers
         optional("leafnodes leaf", LeafNodes, "Links to other servers.", inner=LEAFNODES),
+        optional("cluster", Cluster, "Servers that act as one.", inner=CLUSTER),
         # Accepted, no effect
         no_effect("prof_port", Integer, "Profiler of nats-server."),
         no_effect("prof_block_rate", Integer, "Profiler of nats-server."),
@@ -374,13 +376,6 @@ TOP = Block(
         refused("ocsp_cache", "Cache of OCSP responses."),
         refused("websocket ws", "WebSocket.", "port listen"),
         refused("mqtt", "MQTT.", "port listen"),
-        refused(
-            "cluster",
-            "A group of servers.",
-            "port listen routes name",
-            "servers find each other and agree on a leader, but streams are not kept on a group of "
-            "them yet; remove it",
-        ),
         refused("gateway", "Gateways to other clusters.", "port listen gateways name"),
         refused("default_js_domain", "JetStream domains of leaf nodes' accounts."),
         refused("operator operators root roots root_operator root_operators", "Operators."),

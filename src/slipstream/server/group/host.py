@@ -78,6 +78,8 @@ class GroupHost:
     ) -> None:
         self.name = name
         self.failed = ""  # why this server takes no part in the group
+        self.on_change: Callable[[], None] = lambda: None  # who leads, or fails, has changed
+        self.log_end = 0  # the last index that the log had when this server started
         self._cluster = cluster
         self._size = size
         self._store = store
@@ -99,6 +101,7 @@ class GroupHost:
         self._damaged = 0  # entries
         self._readers: list[asyncio.Future[None]] = []
         self._leader_name = ""
+        self._epoch = 0
         self._is_stopped = False
 
     # -- the beginning, the end ------------------------------------------------------------------
@@ -107,6 +110,7 @@ class GroupHost:
         """Read the store, listen, dial; the group serves once a majority has. Raises `Error`."""
         stored = await self._loop.run_in_executor(self._thread, self._open)
         if stored is not None:
+            self.log_end = len(stored.entries)
             for finding in stored.findings:
                 self._log.error(f"The store of the group is damaged: {finding}")
             if stored.state is None:
@@ -287,6 +291,9 @@ class GroupHost:
         self._member.hand_over(self._now(), successor)
         self._turn()
 
+    def trim(self, index: int) -> None:
+        """Entries up to `index` are not needed here any more."""
+
     async def append(self, body: bytes, timeout: float = 10.0) -> int:
         """Append an entry; its index, once a majority has it.
 
@@ -427,10 +434,12 @@ class GroupHost:
         if member.failed and not self.failed:
             self._fail(member.failed)
         self._settle(member)
-        if member.leader_name != self._leader_name:
-            self._leader_name = member.leader_name
-            if self._leader_name:
+        if (member.leader_name, member.epoch) != (self._leader_name, self._epoch):
+            is_new = member.leader_name != self._leader_name
+            self._leader_name, self._epoch = member.leader_name, member.epoch
+            if is_new and self._leader_name:
                 self._log.info(f"{self._leader_name} leads the group")
+            self.on_change()
 
     def _settle(self, member: Member) -> None:
         """Tell those who wait."""
@@ -475,3 +484,4 @@ class GroupHost:
         self._log.error(f"This server takes no part in the group: {why}")
         self._end_waits("this server takes no part in the group any more")
         self._wake_readers()
+        self.on_change()

@@ -1,0 +1,322 @@
+"""A server of a group, which leads or follows, and may come to do the other at any time.
+
+It leads: a `Server` runs on the store, whose disk is that of the group. It follows: the entries of
+the leader go into the files, and clients are relayed to the leader. From leading it falls back by
+leaving everything where it is: what was not committed is nowhere but in memory.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from contextlib import suppress
+
+import msgspec
+
+from slipstream.errors import ConfigError, Error
+from slipstream.log.disk import DirectoryLock, OsDisk
+from slipstream.server.cluster_options import ClusterOptions
+from slipstream.server.group import make_host
+from slipstream.server.logger import Logger
+from slipstream.server.options import ServerOptions
+from slipstream.server.process_files import urls
+from slipstream.server.replica.group_disk import GroupDisk
+from slipstream.server.replica.relay import Relay
+from slipstream.server.replica.replica import Replica
+from slipstream.server.replica.store_directory import StoreDirectory
+from slipstream.server.runtime import Runtime
+from slipstream.server.server import Server
+
+AGAIN_SECONDS = 1.0  # after a leader could not open the store
+SWITCH_SECONDS = 0.0005  # after which a busy thread lets another one run
+HAND_OVER_SECONDS_MAX = 2.0  # for another server to lead, when this one stops
+
+
+class GroupLead:
+    """What the leader's `Server` needs."""
+
+    def __init__(self, replica: Replica, epoch: int, disk: GroupDisk, root: str) -> None:
+        self.disk = disk
+        self.root = root
+        self._replica = replica
+        self._epoch = epoch
+
+    def may_answer(self) -> bool:
+        """Whether all that is committed anywhere is committed here."""
+        return self._replica.may_read() and self._replica.leads == self._epoch
+
+
+class GroupServer:
+    """See the module's text. It has what a `Server` has for the process around it."""
+
+    def __init__(self, options: ServerOptions, log: Logger) -> None:
+        options.validate()
+        self.options = options
+        self.log = log
+        self.failed = ""
+        self._owns_process = False
+        self._cluster = options.cluster
+        self._directory = options.jetstream.store_dir
+        self._check_directory()
+        self._disk = OsDisk()  # with the files of the store
+        self._lock: DirectoryLock | None = None
+        self._successor: str | None = None  # to whom this server is to hand over; "" to anybody
+        self._replica: Replica | None = None
+        self._relay: Relay | None = None
+        self._server: Server | None = None  # while this one leads
+        self._epoch = 0  # in which it does
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news: asyncio.Event | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def _check_directory(self) -> None:
+        options = self.options.jetstream
+        if not options.store_dir:
+            raise ConfigError(
+                "cluster: a server of a group keeps its store: name it (jetstream.store_dir, -sd)"
+            )
+        if options.log_dir:
+            raise ConfigError(
+                "cluster: the store of a group is in one directory: leave log_dir out"
+            )
+        if os.path.isdir(f"{options.store_dir}/commit-log"):
+            raise ConfigError(
+                f"cluster: {options.store_dir} is the store of a server by itself, and a group "
+                "begins with an empty one: name another directory, and bring the streams over by "
+                "a backup (docs/group.md)"
+            )
+
+    # -- what the process around it asks ---------------------------------------------------------
+
+    @property
+    def runtime(self) -> Runtime | None:
+        """Of the server that leads; None while it follows."""
+        return self._server.runtime if self._server is not None else None
+
+    @property
+    def monitoring(self) -> object | None:
+        """Its endpoints; None while it follows."""
+        return self._server.monitoring if self._server is not None else None
+
+    def ports(self) -> dict[str, list[str]]:
+        """The URLs of every listener, by kind."""
+        if self._server is not None:
+            return self._server.ports()
+        scheme = "nats" if self.options.tls is None else "tls"
+        return {"nats": urls(scheme, self.options.host, self.options.port)}
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server answers clients itself."""
+        return self._server is not None
+
+    @property
+    def leader_name(self) -> str:
+        """Who leads, as far as this server knows."""
+        return self._replica.host.leader_name if self._replica is not None else ""
+
+    def reload_here(self, options: ServerOptions) -> None:
+        """Go on with other options. Raises `ConfigError`."""
+        if self._server is None:
+            raise ConfigError("a server that follows in a group has nothing to reload: restart it")
+        self._server.reload_here(options)
+
+    def have_process_alone(self) -> None:
+        """For a process that is only a server: see `Runtime.have_process_alone`. What the engine
+        asks of the disk goes through another thread, which does not wait long for its turn."""
+        self._owns_process = True
+        sys.setswitchinterval(SWITCH_SECONDS)
+        if self.runtime is not None:
+            self.runtime.have_process_alone(self.options.busy_poll)
+
+    def hand_over(self, successor: str = "") -> None:
+        """Have another server lead, soon. Raises `Error`."""
+        if self._server is None or self._news is None:
+            raise Error("this server does not lead the group: ask the one that does")
+        if successor and successor not in self._others():
+            raise Error(
+                f"{successor} is no other server of the group: choose from "
+                f"{', '.join(self._others())}"
+            )
+        self._successor = successor
+        self._news.set()
+
+    def _others(self) -> list[str]:
+        host = self._replica.host if self._replica is not None else None
+        return [one for one in host.members if one != host.name] if host is not None else []
+
+    # -- the beginning, the end ------------------------------------------------------------------
+
+    async def start_here(self) -> None:
+        """Start; returns once this server takes clients, also while nobody leads. Raises
+        `Error`."""
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._lock = DirectoryLock(self._directory)
+        options, log = self.options, self.log
+        directory = self._directory
+        disk = self._disk
+        replica = self._replica = Replica(
+            lambda: make_host(self._cluster, options, OsDisk(), f"{directory}/group", log),
+            lambda log_end: StoreDirectory(disk, f"{directory}/store", log_end),
+            self,
+            log,
+        )
+        self._relay = Relay(options.host, max(options.port, 0), log)
+        try:
+            await self._loop.run_in_executor(None, replica.start)
+            await self._relay.listen()
+        except OSError as error:
+            await self._end()
+            raise Error(f"cannot listen for clients on port {options.port}: {error}") from error
+        except BaseException:
+            await self._end()
+            raise
+        self._task = self._loop.create_task(self._follow_news(), name="group leadership")
+        log.info(f"Server is ready, in the group {self._cluster.name}")
+
+    async def stop_here(self) -> None:
+        """Stop. A leader hands over first, if there is somebody to lead."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._server is not None:
+            await self._hand_over("")
+        await self._end()
+
+    async def _hand_over(self, successor: str) -> None:
+        """Close the store in good order, so that the next leader opens it quickly, and have
+        `successor` lead."""
+        replica, server = self._replica, self._server
+        assert replica is not None
+        assert server is not None
+        assert self._loop is not None
+        self._server = None
+        await server.stop_here()
+        try:
+            await self._loop.run_in_executor(None, replica.hand_over, successor)
+        except Error as error:
+            self.log.debug(f"No server takes over: {error}")
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
+                await self._led_no_more(replica)
+
+    async def _led_no_more(self, replica: Replica) -> None:
+        assert self._news is not None
+        while replica.leads:
+            self._news.clear()
+            await self._news.wait()
+        self._news.set()
+
+    async def _end(self) -> None:
+        if self._relay is not None:
+            await self._relay.close()
+        if self._replica is not None and self._loop is not None:
+            await self._loop.run_in_executor(None, self._replica.stop)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # -- leading and following -------------------------------------------------------------------
+
+    def changed(self) -> None:
+        """Of `Replica`: who leads has changed, on its thread."""
+        if self._loop is not None and self._news is not None:
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    def failed_with(self, why: str) -> None:
+        """Of `Replica`: this server takes no part in the group any more, on its thread."""
+        self.failed = why
+        self.changed()
+
+    async def _follow_news(self) -> None:
+        assert self._news is not None
+        replica, relay = self._replica, self._relay
+        assert replica is not None
+        assert relay is not None
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            try:
+                await self._act_on(replica)
+            except Exception as error:
+                if isinstance(error, (OSError, Error)):
+                    self.log.error(f"Cannot lead the group: {error}")
+                else:
+                    self.log.fault("leading the group", error)
+                await self._leave_to_others(replica)
+                asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._news.set)
+            if self._server is None:
+                relay.follow("" if replica.leads else replica.leader_url)
+
+    async def _act_on(self, replica: Replica) -> None:
+        """Lead, follow or hand over, as things are. Raises `Error`."""
+        successor, self._successor = self._successor, None
+        if self._server is not None and replica.leads != self._epoch:
+            await self._follow()
+        elif self._server is not None and successor is not None:
+            await self._hand_over(successor)
+            await self._follow()
+        if replica.leads and self._server is None:
+            await self._lead(replica.leads)
+
+    async def _leave_to_others(self, replica: Replica) -> None:
+        """This server cannot lead just now: another one may be able to."""
+        await self._follow()
+        if replica.leads:
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, replica.hand_over)
+            except Error as error:
+                self.log.error(f"No other server can lead either: {error}")
+
+    async def _lead(self, epoch: int) -> None:
+        """Open the store, and serve. Raises `Error`."""
+        replica, relay = self._replica, self._relay
+        assert replica is not None
+        assert relay is not None
+        begin = time.perf_counter()
+        self.log.info(f"This server leads the group in epoch {epoch}")
+        relay.stop_listening()
+        self._epoch = epoch
+        assert replica.directory is not None
+        root = replica.directory.root
+        disk = GroupDisk(self._disk, root, replica.submit)
+        options = msgspec.structs.replace(
+            self.options,
+            port=relay.port,
+            cluster=ClusterOptions(),
+            jetstream=msgspec.structs.replace(self.options.jetstream, store_dir=root),
+        )
+        server = Server(config=options, log=self.log)
+        server.lead = GroupLead(replica, epoch, disk, root)
+        await server.start_here()
+        self._server = server
+        if self._owns_process and server.runtime is not None:
+            server.runtime.have_process_alone(self.options.busy_poll)
+        await asyncio.wrap_future(replica.announce(self._client_address()))
+        self.log.info(f"Leads since {time.perf_counter() - begin:.3f} s")
+
+    async def _follow(self) -> None:
+        """Leave what was begun, and relay clients from now on."""
+        relay = self._relay
+        assert relay is not None
+        self._epoch = 0
+        if self._server is not None:
+            server, self._server = self._server, None
+            self.log.info("This server leads the group no more")
+            await server.abandon_here()
+        await relay.listen()
+
+    def _client_address(self) -> str:
+        """Host and port by which the other servers find this one's clients' port."""
+        options = self.options
+        advertised = options.client_advertise
+        if advertised:
+            return advertised
+        host = options.host
+        if host in ("0.0.0.0", "::", ""):
+            host = self._cluster.advertise.rpartition(":")[0] or os.uname().nodename
+        port = self._relay.port if self._relay is not None else options.port
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

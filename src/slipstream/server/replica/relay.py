@@ -1,0 +1,111 @@
+"""Clients that come to a follower: their bytes go on to the leader, and its answers back.
+
+So a client may know the address of any server of the group. When the leader changes, its
+connections end, and the client connects again, as NATS clients do by themselves.
+"""
+
+import asyncio
+from contextlib import suppress
+
+from slipstream.server.listeners import BACKLOG, open_listeners
+from slipstream.server.logger import Logger
+
+LEADER_SECONDS_MAX = 1.5  # for which a client waits while nobody leads; clients give up after 2
+CONNECT_SECONDS_MAX = 2.0
+PIECE = 64 * 1024  # bytes that are read at a time
+
+
+class Relay:
+    """Listens on `host` and `port`, from `listen` to `stop_listening`."""
+
+    def __init__(self, host: str, port: int, log: Logger) -> None:
+        self.port = port
+        self._host = host
+        self._log = log
+        self._leader = ""  # host and port
+        self._has_leader = asyncio.Event()
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def listen(self) -> None:
+        """Take clients. Raises OSError."""
+        if self._servers:
+            return
+        for listener in await open_listeners(self._host, self.port):
+            self.port = self.port or listener.getsockname()[1]
+            server = await asyncio.start_server(self._accepted, sock=listener, backlog=BACKLOG)
+            self._servers.append(server)
+
+    def stop_listening(self) -> None:
+        """Take no more, and end those that are there."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        self._end()
+
+    def follow(self, leader: str) -> None:
+        """The leader is at this host and port; "": nobody knows."""
+        if leader == self._leader:
+            return
+        self._leader = leader
+        self._end()
+        if leader:
+            self._has_leader.set()
+        else:
+            self._has_leader.clear()
+
+    async def close(self) -> None:
+        """End; returns when nothing runs any more."""
+        self.stop_listening()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    # -- a client --------------------------------------------------------------------------------
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._relay(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, TimeoutError, asyncio.CancelledError):
+            try:
+                async with asyncio.timeout(LEADER_SECONDS_MAX):
+                    await self._has_leader.wait()
+                host, _, port = self._leader.rpartition(":")
+                async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                    there = await asyncio.open_connection(host.strip("[]"), int(port), limit=PIECE)
+            except BaseException:
+                writer.transport.abort()
+                raise
+            await _join(reader, writer, *there)
+
+
+async def _join(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    there_reader: asyncio.StreamReader,
+    there_writer: asyncio.StreamWriter,
+) -> None:
+    """Bring bytes both ways until one side ends."""
+    ways = [
+        asyncio.create_task(_bring(reader, there_writer)),
+        asyncio.create_task(_bring(there_reader, writer)),
+    ]
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+        for one in (writer, there_writer):
+            one.close()
+
+
+async def _bring(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(PIECE):
+        writer.write(data)
+        await writer.drain()

@@ -1,0 +1,326 @@
+"""A server's part in its group, on a thread of its own: the group's host, and the files that its
+entries are applied to.
+
+The thread has an event loop. What an engine does for long, or what it waits for, holds up neither
+heartbeats nor entries. Whoever owns the replica is told, on that thread, when something about the
+leadership has changed.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol
+
+from slipstream.errors import Error, StorageError
+from slipstream.group import Entry, NotLeaderError
+from slipstream.server.group import BusyError, GroupHost, OutcomeUnknownError
+from slipstream.server.logger import Logger
+from slipstream.server.replica.group_disk import LostLeadError
+from slipstream.server.replica.operations import Kind, Operation, encode_operations
+from slipstream.server.replica.store_directory import Snapshot, StoreDirectory
+
+KEEP_SECONDS = 2.0  # after which what was applied is made durable, and the log's beginning may go
+KEEP_BYTES = 32 * 1024 * 1024  # ... or after so many bytes
+START_SECONDS_MAX = 60.0
+
+
+class Owner(Protocol):
+    """Who is told, on the replica's thread."""
+
+    def changed(self) -> None:
+        """Who leads, or whether this server does, or where clients find the leader."""
+
+    def failed_with(self, why: str) -> None:
+        """This server takes no part in the group any more."""
+
+
+class Replica:
+    """See the module's text. `make_host` is called on the thread; `make_directory` where the
+    group's log is known, whose last index it is given."""
+
+    def __init__(
+        self,
+        make_host: Callable[[], GroupHost],
+        make_directory: Callable[[int], StoreDirectory],
+        owner: Owner,
+        log: Logger,
+    ) -> None:
+        self._make_host = make_host
+        self._make_directory = make_directory
+        self._owner = owner
+        self._log = log
+        self._thread = threading.Thread(target=self._run, name="slipstream-replica", daemon=True)
+        self._applying = ThreadPoolExecutor(1, thread_name_prefix="slipstream-apply")
+        self._keeping = ThreadPoolExecutor(1, thread_name_prefix="slipstream-keep")
+        self._started: Future[None] = Future()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._host: GroupHost | None = None
+        self.directory: StoreDirectory | None = None
+        self._waiting: deque[tuple[int, Future[None]]] = deque()  # committed, and not applied yet
+        self._unkept = 0  # bytes that were applied since the last `keep`
+        self._has_unkept: asyncio.Event | None = None
+        self._reader: asyncio.Task[None] | None = None  # applies what is committed
+        self._led = 0  # the epoch that the owner knows this server to lead in
+        self._leader = ""
+        self._failed = ""
+
+    # -- for any thread --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start; returns once the host listens and dials. Raises `Error`."""
+        self._thread.start()
+        self._started.result(START_SECONDS_MAX)
+
+    def stop(self) -> None:
+        """End; what waits for an entry is told that nobody knows."""
+        if self._loop is not None and self._stop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def submit(self, body: bytes) -> "Future[None]":
+        """Append an entry; done once it is applied here, or with a `LostLeadError`."""
+        future: Future[None] = Future()
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(self._append, body, future)
+        except RuntimeError:  # the loop has ended
+            future.set_exception(LostLeadError("this server stops"))
+        return future
+
+    @property
+    def host(self) -> GroupHost:
+        """The host, for what may be asked on any thread: names, indices, leases."""
+        assert self._host is not None
+        return self._host
+
+    def may_read(self) -> bool:
+        """Whether this server leads, and all that is committed anywhere is committed here."""
+        return self._host is not None and self._host.may_read()
+
+    @property
+    def leads(self) -> int:
+        """The epoch in which this server leads and has applied all that came before; else 0."""
+        return self._led
+
+    @property
+    def leader_url(self) -> str:
+        """Where clients find the leader; "" if that is not known."""
+        host, directory = self._host, self.directory
+        if host is None or directory is None:
+            return ""
+        return directory.clients.get(host.leader_name, "")
+
+    def announce(self, url: str) -> "Future[None]":
+        """Have all servers know where clients find this one, which leads."""
+        operation = Operation(Kind.LEADS, self.host.name, url.encode())
+        return self.submit(encode_operations([operation]))
+
+    def hand_over(self, successor: str = "") -> None:
+        """Have another server lead, soon. Raises `Error`."""
+        loop, host = self._loop, self.host
+        assert loop is not None
+        done: Future[None] = Future()
+
+        def act() -> None:
+            try:
+                host.hand_over(successor)
+                done.set_result(None)
+            except (Error, ValueError) as error:
+                done.set_exception(Error(str(error)))
+
+        loop.call_soon_threadsafe(act)
+        done.result(START_SECONDS_MAX)
+
+    # -- on the thread ---------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # whatever it is, it is said, and nobody waits for ever
+            if not self._started.done():
+                self._started.set_exception(error)
+            else:
+                self._log.fault("running the group", error)
+                self._fail(f"the program has made a mistake: {error!r}; start the server again")
+        finally:
+            self._end_waits()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self._has_unkept = asyncio.Event()
+        host = self._host = self._make_host()
+        host.on_change = self._look
+        host.checkpoints = self
+        await host.start()
+        self._read(host)
+        keeping = asyncio.create_task(self._guard(self._keep(host)), name="group files")
+        self._started.set_result(None)
+        try:
+            await self._stop.wait()
+        finally:
+            keeping.cancel()
+            await self._stop_reading()
+            await asyncio.gather(keeping, return_exceptions=True)
+            await host.stop()
+            for threads in (self._applying, self._keeping):
+                threads.shutdown(wait=True, cancel_futures=True)
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do work without which this server cannot be in the group."""
+        try:
+            await work
+        except (OSError, Error) as error:
+            self._fail(f"the files of the store cannot be written: {error}")
+        except Exception as error:
+            self._log.fault("applying the entries of the group", error)
+            self._fail(f"the program has made a mistake: {error!r}; start the server again")
+
+    def _append(self, body: bytes, future: "Future[None]") -> None:
+        assert self._loop is not None
+        self._loop.create_task(self._append_one(body, future))
+
+    async def _append_one(self, body: bytes, future: "Future[None]") -> None:
+        try:
+            index = await self.host.append(body)
+        except (NotLeaderError, BusyError, OutcomeUnknownError) as error:
+            future.set_exception(LostLeadError(str(error)))
+            self._look()
+            return
+        directory = self.directory
+        assert directory is not None
+        if directory.applied >= index:
+            future.set_result(None)
+        else:
+            self._waiting.append((index, future))
+
+    # -- entries ---------------------------------------------------------------------------------
+
+    def _read(self, host: GroupHost) -> None:
+        reading = self._guard(self._apply(host))
+        self._reader = asyncio.create_task(reading, name="group entries")
+
+    async def _stop_reading(self) -> None:
+        """Apply nothing more; what is being applied is finished first."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+        await asyncio.get_running_loop().run_in_executor(self._applying, lambda: None)
+
+    async def _apply(self, host: GroupHost) -> None:
+        """Apply what is committed, as it comes."""
+        loop = asyncio.get_running_loop()
+        if self.directory is None:
+            self.directory = await loop.run_in_executor(
+                self._applying, self._make_directory, host.log_end
+            )
+        directory = self.directory
+        async for entries in host.committed(directory.applied):
+            await loop.run_in_executor(self._applying, _apply_all, directory, entries)
+            self._unkept += sum(len(entry.body) for entry in entries)
+            self._settle(directory)
+            if self._has_unkept is not None:
+                self._has_unkept.set()
+            self._look()
+
+    def _settle(self, directory: StoreDirectory) -> None:
+        waits = self._waiting
+        while waits and waits[0][0] <= directory.applied:
+            waits.popleft()[1].set_result(None)
+
+    async def _keep(self, host: GroupHost) -> None:
+        """Make durable what was applied, now and then."""
+        loop = asyncio.get_running_loop()
+        assert self._has_unkept is not None
+        while True:
+            await self._has_unkept.wait()
+            for _ in range(int(KEEP_SECONDS / 0.1)):
+                if self._unkept >= KEEP_BYTES:
+                    break
+                await asyncio.sleep(0.1)
+            self._has_unkept.clear()
+            self._unkept = 0
+            directory = self.directory
+            if directory is None or self._failed:
+                continue
+            host.trim(await loop.run_in_executor(self._keeping, directory.keep))
+
+    # -- copies for servers that lack what the log no longer has: `Checkpoints` of the host ------
+
+    async def open(self) -> "_Copy":
+        """The files as they are, for another server."""
+        if self.directory is None:
+            raise StorageError("the files of the store are not read yet")
+        loop = asyncio.get_running_loop()
+        return _Copy(await loop.run_in_executor(self._keeping, self.directory.snapshot))
+
+    async def install(self, index: int, pieces: AsyncIterator[bytes]) -> None:
+        """Have the files of another server take the place of those here."""
+        host, loop = self.host, asyncio.get_running_loop()
+        await self._stop_reading()
+        directory = self.directory
+        if directory is None:
+            directory = self.directory = await loop.run_in_executor(
+                self._applying, self._make_directory, 0
+            )
+        await loop.run_in_executor(self._applying, directory.begin_install)
+        async for piece in pieces:
+            await loop.run_in_executor(self._applying, directory.take, piece)
+        await loop.run_in_executor(self._applying, directory.install, index)
+        self._read(host)
+
+    # -- who leads -------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """See whether something has changed that the owner has to know."""
+        host, directory = self.host, self.directory
+        if host.failed and not self._failed:
+            self._fail(host.failed)
+        epoch = host.epoch
+        if epoch and (directory is None or directory.applied < host.committed_index):
+            epoch = self._led if epoch == self._led else 0  # not all is applied yet
+        leader = self.leader_url
+        if (epoch, leader) != (self._led, self._leader):
+            self._led, self._leader = epoch, leader
+            self._owner.changed()
+
+    def _fail(self, why: str) -> None:
+        if not self._failed:
+            self._failed = why
+            self._led = 0
+            self._end_waits()
+            self._owner.failed_with(why)
+
+    def _end_waits(self) -> None:
+        while self._waiting:
+            self._waiting.popleft()[1].set_exception(
+                LostLeadError(self._failed or "this server stops")
+            )
+
+
+class _Copy:
+    """A `Snapshot` for the host: a `Checkpoint`."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.index = snapshot.index
+        self._snapshot = snapshot
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """All of it."""
+        loop = asyncio.get_running_loop()
+        pieces = self._snapshot.pieces()
+        while (piece := await loop.run_in_executor(None, next, pieces, b"")) != b"":
+            yield piece
+
+    async def close(self) -> None:
+        """It is needed no more."""
+        await asyncio.get_running_loop().run_in_executor(None, self._snapshot.close)
+
+
+def _apply_all(directory: StoreDirectory, entries: tuple[Entry, ...]) -> None:
+    for entry in entries:
+        directory.apply(entry.index, entry.body)

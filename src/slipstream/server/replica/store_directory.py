@@ -1,0 +1,326 @@
+"""The files of a store, as the committed entries of the group have made them.
+
+    <directory>/files/...        the store, which the engine of a leader opens
+    <directory>/applied.0, .1    up to which entry it is durable; the newer one that is whole counts
+    <directory>/checkpoint/      names of the files as they were at an entry, while they are copied
+    <directory>/incoming/        files that come from another server, until all are there
+
+Entries are applied in order. What they wrote is synced now and then (`keep`) and not with each of
+them: the group's log has it. After a crash the entries behind the one that is noted are applied
+once more, which changes nothing where it had been done, since an operation says what a file holds
+afterwards. Only a rename is not like that: the old name may be used anew after it. So all is made
+durable and noted before a rename and after it, and no other entry is applied once more with it.
+"""
+
+import os
+import threading
+import zlib
+from collections.abc import Iterator
+
+import msgspec
+
+from slipstream.errors import CorruptionError, StorageError
+from slipstream.log.disk import Disk, File, write_file
+from slipstream.log.durability import Touched
+from slipstream.server.replica.operations import (
+    Kind,
+    Operation,
+    decode_operations,
+    encode_operations,
+)
+
+OPEN_MAX = 512  # files that are kept open to be written to
+PIECE_BYTES = 512 * 1024  # of a file, at a time, on their way to another server
+_COPIES = ("applied.0", "applied.1")
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What is noted of a store; `number` says which of two copies is the newer one."""
+
+    number: int = 0
+    index: int = 0  # of the last entry that is durable in the files, with all before it
+    clients: dict[str, str] = {}  # by the name of a server that has led: where clients found it
+
+
+class StoreDirectory:
+    """See the module's text. `log_end` is the last index that the group's log may have had when the
+    process before this one ended. Calls block; they raise OSError and `StorageError`.
+
+    `apply` is for one thread, `keep` for another one.
+    """
+
+    def __init__(self, disk: Disk, path: str, log_end: int) -> None:
+        self.path = path
+        self.root = f"{path}/files"
+        self._disk = disk
+        self._incoming = f"{path}/incoming"
+        self._snapshots = f"{path}/checkpoint"
+        self._snapshot_number = 0
+        disk.makedirs(self.root)
+        for left in (self._snapshots, self._incoming):
+            disk.remove_tree(left)
+        self._noted = self._read()
+        self.applied = self._noted.index
+        self._strict_after = log_end  # index: entries behind it are applied for the first time
+        self._touched = Touched()
+        self._is_broken = False
+        self._arrived = Touched()  # from another server
+        self._files: dict[str, File] = {}  # that were written to, the latest last
+        self._clients = dict(self._noted.clients)
+        self._note_lock = threading.Lock()  # for renames and what is noted; taken before
+        self._apply_lock = threading.Lock()  # the one for all else that entries do
+
+    @property
+    def durable(self) -> int:
+        """The index up to which all is durable in the files."""
+        return self._noted.index
+
+    @property
+    def clients(self) -> dict[str, str]:
+        """Where clients found the servers that have led, by name."""
+        return dict(self._clients)
+
+    # -- entries ---------------------------------------------------------------------------------
+
+    def apply(self, index: int, body: bytes) -> None:
+        """Do what an entry says, which is the next one."""
+        if index != self.applied + 1:
+            raise CorruptionError(
+                f"entry {index} of the group's log was to be applied after {self.applied}"
+            )
+        operations = decode_operations(body) if body else []
+        if any(operation.kind is Kind.RENAME for operation in operations):
+            if len(operations) > 1:
+                raise CorruptionError(f"entry {index} renames, and does more than that")
+            with self._note_lock:
+                self._rename(index, operations[0])
+        else:
+            with self._apply_lock:
+                for operation in operations:
+                    self._do(index, operation)
+        self.applied = index
+
+    def _do(self, index: int, operation: Operation) -> None:
+        kind, path = operation.kind, f"{self.root}/{operation.path}"
+        if kind is Kind.LEADS:
+            self._clients[operation.path] = operation.data.decode()
+        elif kind is Kind.WRITE:
+            self._write(index, operation)
+        elif kind is Kind.TRUNCATE:
+            if self._is_there(index, operation.path):
+                self._file(operation.path).truncate(operation.offset)
+                self._touched.files[path] = None
+        else:
+            self._change_names(index, operation, path)
+
+    def _change_names(self, index: int, operation: Operation, path: str) -> None:
+        kind = operation.kind
+        if index <= self._strict_after and not self._disk.exists(os.path.dirname(path)):
+            return  # a later entry has removed the directory
+        if kind is Kind.CREATE:
+            self._file(operation.path)
+            self._touched.files[path] = None
+        elif kind is Kind.MAKE_DIRECTORY:
+            if not self._disk.exists(path):
+                self._disk.mkdir(path)
+        else:
+            self._close_below(operation.path)
+            if kind is Kind.REMOVE:
+                self._disk.remove(path)
+            else:
+                self._disk.remove_tree(path)
+        self._touched.directories[os.path.dirname(path)] = None
+
+    def _write(self, index: int, operation: Operation) -> None:
+        if not self._is_there(index, operation.path):
+            return
+        self._file(operation.path).pwrite(operation.offset, operation.data)
+        self._touched.files[f"{self.root}/{operation.path}"] = None
+
+    def _is_there(self, index: int, path: str) -> bool:
+        """Whether a file is there that an entry writes to. One that is applied once more may be
+        about a file which a later one has removed."""
+        if path in self._files or self._disk.exists(f"{self.root}/{path}"):
+            return True
+        if index > self._strict_after:
+            raise CorruptionError(f"entry {index} of the group's log writes to {path}, not there")
+        return False
+
+    def _rename(self, index: int, operation: Operation) -> None:
+        old, new = operation.path, operation.other
+        source, target = f"{self.root}/{old}", f"{self.root}/{new}"
+        self._keep(index - 1)
+        if self._disk.exists(source):
+            self._close_below(old)
+            self._close_below(new)
+            self._disk.rename(source, target)
+        elif index > self._strict_after:
+            raise CorruptionError(f"entry {index} of the group's log renames {old}, not there")
+        for above in {os.path.dirname(source), os.path.dirname(target)}:
+            self._disk.sync_dir(above)
+        self._note(index)
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def _file(self, path: str) -> File:
+        file = self._files.pop(path, None)
+        if file is None:
+            if len(self._files) >= OPEN_MAX:
+                self._files.pop(next(iter(self._files))).close()
+            file = self._disk.open(f"{self.root}/{path}")
+        self._files[path] = file
+        return file
+
+    def _close_below(self, path: str) -> None:
+        below = f"{path}/" if path else ""
+        for name in [one for one in self._files if one == path or one.startswith(below)]:
+            self._files.pop(name).close()
+
+    # -- for another server ----------------------------------------------------------------------
+
+    def snapshot(self) -> "Snapshot":
+        """The files as they are now, to be copied while entries go on. Their names are of this
+        moment; what they hold may have more, which the entries from here on write once more."""
+        with self._note_lock, self._apply_lock:
+            self._snapshot_number += 1
+            path = f"{self._snapshots}/{self._snapshot_number}"
+            _link_tree(self.root, path)
+            return Snapshot(self._disk, path, self.applied, self.clients)
+
+    def begin_install(self) -> None:
+        """Files are to come from another server, all of them."""
+        self._disk.remove_tree(self._incoming)
+        self._disk.makedirs(self._incoming)
+        self._arrived = Touched()
+        self._arrived.directories[self._incoming] = None
+
+    def take(self, piece: bytes) -> None:
+        """A piece of a `Snapshot` has come."""
+        for operation in decode_operations(piece):
+            path = f"{self._incoming}/{operation.path}"
+            if operation.kind is Kind.LEADS:
+                self._clients[operation.path] = operation.data.decode()
+            elif operation.kind is Kind.MAKE_DIRECTORY:
+                self._disk.mkdir(path)
+                self._arrived.directories[path] = None
+            else:
+                file = self._disk.open(path)
+                try:
+                    if operation.kind is Kind.WRITE:
+                        file.pwrite(operation.offset, operation.data)
+                finally:
+                    file.close()
+                self._arrived.files[path] = None
+
+    def install(self, index: int) -> None:
+        """All that has come takes the place of the files here; `index` is that of the snapshot."""
+        with self._note_lock, self._apply_lock:
+            self._arrived.sync(self._disk)
+            self._close_below("")
+            self._disk.remove_tree(self.root)
+            self._disk.rename(self._incoming, self.root)
+            self._disk.sync_dir(self.path)
+            self._touched = Touched()
+            self.applied = self._strict_after = index
+            self._note(index)
+
+    # -- what is durable -------------------------------------------------------------------------
+
+    def keep(self) -> int:
+        """Make durable what was applied; the index up to which it is. Entries go on meanwhile,
+        but for renames."""
+        with self._note_lock:
+            self._keep(self.applied)
+            return self.durable
+
+    def _keep(self, index: int) -> None:
+        """Make all up to `index` durable, which was applied, and note it."""
+        if self._is_broken:
+            raise StorageError(f"an earlier sync of {self.root} has failed")
+        with self._apply_lock:
+            touched, self._touched = self._touched, Touched()
+        self._is_broken = True  # unless all of it goes well: a sync that failed is not asked again
+        touched.sync(self._disk)
+        self._note(index)
+        self._is_broken = False
+
+    def _note(self, index: int) -> None:
+        noted = Applied(self._noted.number + 1, index, dict(self._clients))
+        content = msgspec.json.encode(noted)
+        name = f"{self.path}/{_COPIES[noted.number % 2]}"
+        is_new = not self._disk.exists(name)
+        write_file(self._disk, name, zlib.crc32(content).to_bytes(4, "little") + content)
+        if is_new:
+            self._disk.sync_dir(self.path)
+        self._noted = noted
+
+    def _read(self) -> Applied:
+        """The newest copy that is whole. Raises `StorageError` if both are damaged."""
+        found: list[Applied] = []
+        names = [f"{self.path}/{name}" for name in _COPIES]
+        there = [name for name in names if self._disk.exists(name)]
+        for name in there:
+            data = self._disk.read(name)
+            if data[4:] and zlib.crc32(data[4:]) == int.from_bytes(data[:4], "little"):
+                found.append(msgspec.json.decode(data[4:], type=Applied))
+        if not found and len(there) == len(names):
+            raise StorageError(
+                f"{names[0]} and {names[1]} are damaged: nobody knows up to where the files in "
+                f"{self.root} are those of the group; move {self.path} away, and the server gets a "
+                "copy from another one"
+            )
+        return max(found, key=lambda one: one.number, default=Applied())
+
+
+class Snapshot:
+    """The files of a store as they were at an entry: `index`."""
+
+    def __init__(self, disk: Disk, path: str, index: int, clients: dict[str, str]) -> None:
+        self.index = index
+        self._disk = disk
+        self._path = path
+        self._clients = clients
+
+    def pieces(self) -> Iterator[bytes]:
+        """All of it, for `StoreDirectory.take`, a megabyte at a time at the most. Blocks."""
+        leads = [Operation(Kind.LEADS, name, url.encode()) for name, url in self._clients.items()]
+        yield encode_operations(leads)
+        for above, directories, files in os.walk(self._path):
+            below = above[len(self._path) + 1 :]
+            inside = f"{below}/" if below else ""
+            names = [Operation(Kind.MAKE_DIRECTORY, inside + one) for one in directories]
+            names += [Operation(Kind.CREATE, inside + one) for one in files]
+            for start in range(0, len(names), 256):
+                yield encode_operations(names[start : start + 256])
+            for name in files:
+                yield from self._pieces_of(inside + name)
+
+    def _pieces_of(self, name: str) -> Iterator[bytes]:
+        """What a file holds, without the zeros that were reserved."""
+        with open(f"{self._path}/{name}", "rb") as file:
+            offset = 0
+            while data := file.read(PIECE_BYTES):
+                if data.count(0) < len(data):
+                    yield encode_operations([Operation(Kind.WRITE, name, data, offset)])
+                offset += len(data)
+
+    def close(self) -> None:
+        """It is needed no more. Blocks."""
+        self._disk.remove_tree(self._path)
+
+
+def _link_tree(source: str, target: str) -> None:
+    """The same files under other names. Raises `StorageError` where the system has no links."""
+    os.makedirs(target, mode=0o700)
+    for above, directories, files in os.walk(source):
+        there = target + above[len(source) :]
+        for name in directories:
+            os.mkdir(f"{there}/{name}", 0o700)
+        try:
+            for name in files:
+                os.link(f"{above}/{name}", f"{there}/{name}")
+        except OSError as error:
+            raise StorageError(
+                f"the file system of {source} has no hard links, which a copy for a server of "
+                f"the group needs: {error}"
+            ) from error

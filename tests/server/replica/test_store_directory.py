@@ -1,0 +1,234 @@
+"""Files that entries are applied to: in order, again after a crash, and copied meanwhile."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from slipstream.errors import CorruptionError, StorageError
+from slipstream.log.disk import OsDisk
+from slipstream.server.replica.operations import Kind, Operation, encode_operations
+from slipstream.server.replica.store_directory import StoreDirectory
+from slipstream.testing.simulated_disk import SimulatedDisk
+
+ROOT = "group/store"
+
+
+class History:
+    """Random operations, as entries, and what the files hold after each of them."""
+
+    def __init__(self, random: Random, count: int) -> None:
+        self._random = random
+        self._files: dict[str, bytes] = {}
+        self._directories = {""}
+        self.entries: list[bytes] = []
+        self.states: list[dict[str, bytes]] = [{}]
+        while len(self.entries) < count:
+            operations = self._some()
+            if operations:
+                self.entries.append(encode_operations(operations))
+                self.states.append(dict(self._files))
+
+    def _some(self) -> list[Operation]:
+        if self._files and self._random.random() < 0.25:
+            return self._rename()
+        return [one for _ in range(self._random.randint(1, 3)) for one in self._one()]
+
+    def _one(self) -> list[Operation]:
+        random, files = self._random, self._files
+        above = random.choice(sorted(self._directories))
+        path = f"{above}/{random.choice('abcd')}".lstrip("/")
+        below = f"{above}/{random.choice('XYZ')}".lstrip("/")  # names of directories
+        kind = random.choice((Kind.WRITE, Kind.WRITE, Kind.WRITE, *Kind))
+        if kind is Kind.CREATE:
+            files.setdefault(path, b"")
+            return [Operation(kind, path)]
+        if kind is Kind.MAKE_DIRECTORY and below.count("/") < 2:
+            self._directories.add(below)
+            return [Operation(kind, below)]
+        if kind is Kind.REMOVE and path in files:
+            del files[path]
+            return [Operation(kind, path)]
+        if kind is Kind.REMOVE_TREE and below in self._directories:
+            self._forget(below)
+            return [Operation(kind, below)]
+        if path in files and kind is Kind.TRUNCATE:
+            size = random.randint(0, 30)
+            files[path] = files[path][:size].ljust(size, b"\0")
+            return [Operation(kind, path, offset=size)]
+        if path in files and kind is Kind.WRITE:
+            offset, data = random.randint(0, 1000), random.randbytes(random.randint(1, 1500))
+            before = files[path].ljust(offset, b"\0")
+            files[path] = before[:offset] + data + before[offset + len(data) :]
+            return [Operation(kind, path, data, offset)]
+        return []
+
+    def _rename(self) -> list[Operation]:
+        names = sorted({*self._files, *self._directories} - {""})
+        old = self._random.choice(names)
+        above = old.rpartition("/")[0]
+        names = "abcd" if old in self._files else "XYZ"
+        new = f"{above}/{self._random.choice(names)}".lstrip("/")
+        if new == old or new in self._directories:
+            return []
+        if old in self._files:
+            self._files[new] = self._files.pop(old)
+        else:
+            self._move(old, new)
+        return [Operation(Kind.RENAME, old, other=new)]
+
+    def _move(self, old: str, new: str) -> None:
+        for names in (set(self._files), set(self._directories)):
+            for path in names:
+                if path == old or path.startswith(f"{old}/"):
+                    there = new + path[len(old) :]
+                    if path in self._files:
+                        self._files[there] = self._files.pop(path)
+                    else:
+                        self._directories.discard(path)
+                        self._directories.add(there)
+
+    def _forget(self, above: str) -> None:
+        below = f"{above}/"
+        self._directories = {
+            one for one in self._directories if one != above and not one.startswith(below)
+        }
+        for path in [one for one in self._files if one.startswith(below)]:
+            del self._files[path]
+
+
+def contents(disk: SimulatedDisk) -> dict[str, bytes]:
+    """What the store holds."""
+    below = f"{ROOT}/files/"
+    return {path[len(below) :]: disk.read(path) for path in disk.files() if path.startswith(below)}
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_after_crashes_the_files_are_those_of_the_entries(seed: int) -> None:
+    random = Random(seed)
+    history = History(random, 60)
+    disk = SimulatedDisk(random)
+    directory = StoreDirectory(disk, ROOT, 0)
+    last = 0
+    while directory.applied < len(history.entries):
+        index = directory.applied + 1
+        directory.apply(index, history.entries[index - 1])
+        last = max(last, index)
+        if index >= last:
+            assert contents(disk) == history.states[index]
+        if random.random() < 0.2:
+            assert directory.keep() == directory.durable == directory.applied
+        if random.random() < 0.1:
+            durable = directory.durable
+            disk.crash()
+            directory = StoreDirectory(disk, ROOT, last)
+            assert directory.applied >= durable
+    assert contents(disk) == history.states[-1]
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_disk_that_fails_once_costs_nothing_after_a_restart(seed: int) -> None:
+    random = Random(seed)
+    history = History(random, 60)
+    disk = SimulatedDisk(random)
+    directory = StoreDirectory(disk, ROOT, 0)
+    last = 0
+    while directory.applied < len(history.entries):
+        if random.random() < 0.2:
+            operation = random.choice(("open", "pwrite", "sync", "sync_dir", "rename", "mkdir"))
+            disk.fail(operation, random.randint(1, 3))
+        last = max(last, directory.applied + 1)
+        try:
+            directory.apply(directory.applied + 1, history.entries[directory.applied])
+            if random.random() < 0.3:
+                directory.keep()
+        except (OSError, StorageError):
+            disk.crash()
+            directory = StoreDirectory(disk, ROOT, last)
+    assert contents(disk) == history.states[-1]
+
+
+def test_an_entry_out_of_order_or_about_what_is_not_there_is_refused() -> None:
+    directory = StoreDirectory(SimulatedDisk(Random(1)), ROOT, 0)
+    with pytest.raises(CorruptionError, match="to be applied after 0"):
+        directory.apply(2, b"")
+    for operation in (
+        Operation(Kind.WRITE, "a", b"x"),
+        Operation(Kind.TRUNCATE, "a"),
+        Operation(Kind.RENAME, "a", other="b"),
+    ):
+        with pytest.raises(CorruptionError, match="not there"):
+            directory.apply(1, encode_operations([operation]))
+
+
+def test_a_rename_among_other_operations_is_refused() -> None:
+    directory = StoreDirectory(SimulatedDisk(Random(1)), ROOT, 0)
+    body = encode_operations([Operation(Kind.CREATE, "a"), Operation(Kind.RENAME, "a", other="b")])
+    with pytest.raises(CorruptionError, match="does more than that"):
+        directory.apply(1, body)
+
+
+def test_a_damaged_note_counts_for_nothing_beside_a_whole_one() -> None:
+    disk = SimulatedDisk(Random(1))
+    directory = StoreDirectory(disk, ROOT, 0)
+    for index in (1, 2, 3):
+        directory.apply(index, encode_operations([Operation(Kind.CREATE, f"f{index}")]))
+        directory.keep()
+    newer = max((f"{ROOT}/applied.{n}" for n in (0, 1)), key=lambda path: disk.read(path)[4:])
+    disk.flip(newer, 50)
+    assert StoreDirectory(disk, ROOT, 3).applied == 2
+    for n in (0, 1):
+        disk.overwrite(f"{ROOT}/applied.{n}", 0, b"\xff\xff")
+    with pytest.raises(StorageError, match="gets a copy from another one"):
+        StoreDirectory(disk, ROOT, 3)
+
+
+def test_clients_find_who_has_led_also_after_a_restart() -> None:
+    disk = SimulatedDisk(Random(1))
+    directory = StoreDirectory(disk, ROOT, 0)
+    directory.apply(1, encode_operations([Operation(Kind.LEADS, "n1", b"h:4222")]))
+    directory.keep()
+    assert StoreDirectory(disk, ROOT, 1).clients == {"n1": "h:4222"}
+
+
+def files_below(path: Path) -> dict[str, bytes]:
+    return {
+        str(one.relative_to(path)): one.read_bytes().rstrip(b"\0")
+        for one in path.rglob("*")
+        if one.is_file()
+    }
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_copy_made_while_entries_go_on_becomes_the_same(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    history = History(random, 120)
+    here = StoreDirectory(OsDisk(), f"{tmp_path}/here", 0)
+    entries = iter(enumerate(history.entries, 1))
+
+    def go_on(count: int) -> None:
+        for index, body in [next(entries) for _ in range(count)]:
+            here.apply(index, body)
+
+    go_on(40)
+    snapshot = here.snapshot()
+    assert snapshot.index == 40
+    there = StoreDirectory(OsDisk(), f"{tmp_path}/there", 0)
+    there.apply(1, encode_operations([Operation(Kind.CREATE, "of before")]))
+    there.begin_install()
+    pieces = 0
+    for piece in snapshot.pieces():
+        there.take(piece)
+        pieces += 1
+        if pieces % 4 == 0 and here.applied < 80:
+            go_on(1)
+    go_on(120 - here.applied)
+    there.install(40)
+    snapshot.close()
+    assert not list((tmp_path / "here" / "checkpoint").iterdir())
+    for index in range(41, 121):
+        there.apply(index, history.entries[index - 1])
+    wanted = {path: data.rstrip(b"\0") for path, data in history.states[-1].items()}
+    assert files_below(tmp_path / "there" / "files") == wanted
+    assert files_below(tmp_path / "here" / "files") == wanted
+    assert StoreDirectory(OsDisk(), f"{tmp_path}/there", 120).applied >= 40
