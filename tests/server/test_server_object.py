@@ -163,6 +163,15 @@ def test_a_configuration_file_can_be_given(kind: type, tmp_path: Path) -> None:
         Server(config=kind(path))
 
 
+def test_a_given_store_directory_counts_before_that_of_a_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "server.conf"
+    path.write_text(f'port: -1, jetstream {{ store_dir: "{tmp_path / "production"}" }}')
+    with Server(config=path, store_dir=str(tmp_path / "test")):
+        pass
+    assert (tmp_path / "test" / "jetstream").is_dir()
+    assert not (tmp_path / "production").exists()
+
+
 def test_jetstream_can_be_off() -> None:
     with Server(jetstream=JetStreamOptions(enabled=False)) as server:
         assert server.options.jetstream.store_dir == ""

@@ -70,8 +70,9 @@ class Server:
     `store_dir` keeps the streams; without one they live in a temporary directory that `stop`
     removes. `monitoring_port` opens the HTTP endpoints (0: on any free port). `options` take
     anything that `ServerOptions` has. `config`, in place of all of these but `store_dir`, is a
-    whole one or the path of a configuration file. What the server has to say goes to the `logging`
-    module's ``slipstream.server``, or to `log`.
+    whole one or the path of a configuration file; `store_dir` counts before the one that it
+    names. What the server has to say goes to the `logging` module's ``slipstream.server``, or to
+    `log`.
 
     Raises `ConfigError` for wrong options and `Error` if it cannot start.
     """
@@ -127,7 +128,7 @@ class Server:
         self.port = 0
         self._temporary = ""
         self.lead: Lead | None = None  # of a group; the store is its own then
-        if config.jetstream.enabled and not config.jetstream.store_dir:
+        if config.jetstream.enabled and (store_dir or not config.jetstream.store_dir):
             if store_dir is None and config.jetstream.log_dir:
                 raise ConfigError(
                     f"jetstream: log_dir {config.jetstream.log_dir} needs a store_dir: without one "
