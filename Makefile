@@ -7,6 +7,7 @@
 #   make fuzz    look for inputs that break the parsers, the API or recovery, SECONDS=60 for each target
 #   make sanitize  tests and inputs under AddressSanitizer and UndefinedBehaviorSanitizer (needs gcc)
 #   make wheels  manylinux wheels for the CPythons of this machine, each tried without a compiler
+#   make pythons  the client and the server on wheels for the other CPythons of this machine
 #   make power-cuts  a real server, and disks as of random power cuts, CUTS=1000 of them (needs gcc)
 #   make bench   table and plots against nats-server (needs rustc); PARTS="loads scale curves"
 PYTHON ?= python3
@@ -17,11 +18,11 @@ JOBS   ?= auto
 SECONDS ?= 60
 SEED   ?= 0
 
-.PHONY: demo demo-kill ready test test-compiled test-plain explore lint fuzz sanitize power-cuts bench build wheels clean help
+.PHONY: demo demo-kill ready test test-compiled test-plain explore lint fuzz sanitize power-cuts bench build wheels pythons clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,12s/^#   //p' Makefile
+	@sed -n '2,13s/^#   //p' Makefile
 
 demo: ready $(VENV)/.demo build
 	$(PY) -m examples.flights
@@ -108,6 +109,9 @@ build: $(VENV)/.base
 
 wheels:
 	$(PYTHON) tools/build_wheels.py $(PYTHONS)
+
+pythons:
+	$(PYTHON) tools/try_pythons.py $(PYTHONS)
 
 $(VENV)/.base: pyproject.toml
 	@echo "==> virtual environment in $(VENV)"

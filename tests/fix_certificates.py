@@ -34,7 +34,8 @@ class Authority:
     def issue(self, name: str, *alternatives: x509.GeneralName) -> tuple[str, str]:
         """Certificate and key files for `name`."""
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder(name, self.certificate.subject, key.public_key())
+        own_key = self.key.public_key()
+        builder = _builder(name, self.certificate.subject, key.public_key(), own_key)
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         if alternatives:
@@ -57,9 +58,13 @@ class Authority:
 
 
 def _builder(
-    name: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+    name: str,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    issuer_key: ec.EllipticCurvePublicKey,
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
+    signed_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key)
     return (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
@@ -68,6 +73,9 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(days=1))
+        # Python 3.13 and newer takes no certificate without these.
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(signed_by, critical=False)
     )
 
 
@@ -75,7 +83,7 @@ def make_authority(directory: Path, name: str = "Test CA") -> Authority:
     """A new authority whose files go into `directory`."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    builder = _builder(name, subject, key.public_key())
+    builder = _builder(name, subject, key.public_key(), key.public_key())
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     usage = x509.KeyUsage(
         digital_signature=True,

@@ -60,10 +60,15 @@ def environment(python: str, directory: Path, needs: Sequence[str]) -> Path:
     return own
 
 
+def tag_of(python: str) -> str:
+    """An interpreter's tag, like ``cp313``; ``cp313t`` for a build without the GIL."""
+    asked = "import sys; print('cp%d%d' % sys.version_info[:2] + sys.abiflags)"
+    return run(python, "-c", asked).strip()
+
+
 def build(python: str) -> Path:
     """The wheel for an interpreter, tagged for the oldest glibc that it runs on."""
-    tag = run(python, "-c", "import sys; print('cp%d%d' % sys.version_info[:2])").strip()
-    base = WORK / tag
+    base = WORK / tag_of(python)
     own = environment(python, base / "environment", BUILD_NEEDS)
     for leftover in ("lib", "raw", "repaired"):
         shutil.rmtree(base / leftover, ignore_errors=True)
