@@ -2,11 +2,13 @@
 
 import base64
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from slipstream.cli.cheat import EXAMPLES
 from tests.cli.conftest import Cli
 
 
@@ -445,6 +447,13 @@ def test_counters_are_added_to_shown_and_listed(cli: Cli) -> None:
     assert "PLAIN does not count" in cli("counter", "get", "plain.a", status=1).err
 
 
+def test_the_examples_of_counters_run_as_they_stand(cli: Cli) -> None:
+    text = EXAMPLES["counter"].replace("TOTALS", "SHOWN").replace("totals.", "shown.")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    shown = [cli(*shlex.split(line)[1:]).out for line in lines]
+    assert shown[1:5] == ["5\n", "3\n", "3\n", "shown.orders\n"]
+
+
 # -- checks ----------------------------------------------------------------------------------------
 
 
@@ -562,20 +571,20 @@ def test_a_credentials_file_is_checked_for_its_end(
 def test_events_that_a_stream_has_kept_are_read(cli: Cli) -> None:
     words = ("--subjects", "$JS.EVENT.ADVISORY.STREAM.>", "--storage", "memory", "--defaults")
     cli("stream", "add", "KEPT", *words)
-    _new(cli, "EARLIER")
-    _new(cli, "LATER")
+    _new(cli, "DAWN")
+    _new(cli, "DUSK")
     seen = cli(
-        "events", "--stream", "KEPT", "--filter", '"stream":"later"', "--short", "--count", "1"
+        "events", "--stream", "KEPT", "--filter", '"stream":"dusk"', "--short", "--count", "1"
     )
     assert seen.out.count("\n") == 1
-    assert "stream=LATER action=create" in seen.out
+    assert "stream=DUSK action=create" in seen.out
     event = json.loads(
-        cli("events", "--stream", "KEPT", "--since", "1h", "--filter", "EARLIER", "--cloudevent",
+        cli("events", "--stream", "KEPT", "--since", "1h", "--filter", "DAWN", "--cloudevent",
             "--count", "1").out
     )  # fmt: skip
     assert event["specversion"] == "1.0"
     assert event["type"] == event["data"]["type"]
-    assert event["data"]["stream"] == "EARLIER"
+    assert event["data"]["stream"] == "DAWN"
     assert "goes with --stream" in cli("events", "--since", "1h", status=2).err
     assert "no regular expression" in cli("events", "--filter", "(", status=2).err
 

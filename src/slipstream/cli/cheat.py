@@ -52,6 +52,15 @@ slipstream kv add CONFIG --history 5
 slipstream kv put CONFIG rate 10
 slipstream kv get CONFIG rate --raw
 slipstream kv watch CONFIG""",
+    "counter": """\
+slipstream stream add TOTALS --subjects "totals.>" --allow-counter --defaults
+slipstream counter increment totals.orders 5
+# a negative number stands after --
+slipstream counter increment totals.orders -- -2
+slipstream counter get totals.orders
+slipstream counter ls "totals.>"
+# the last increment, and what other streams have added
+slipstream counter view totals.orders""",
     "object": """\
 slipstream object add FILES
 slipstream object put FILES video.mp4
