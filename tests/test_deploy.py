@@ -5,14 +5,19 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from slipstream import NoRespondersError, Server, connect
+from slipstream.client.jetstream.errors import StreamNotFoundError
 from slipstream.server.config import load_text
 from slipstream.server.flags import parse
+from tests.lasting_ports import lasting_port
+from tests.leaf.servers import until
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 UNIT = DEPLOY / "systemd" / "slipstream.service"
@@ -95,7 +100,7 @@ def words(beginning: str) -> list[str]:
 
 def test_the_container_starts_a_server_with_flags_that_exist() -> None:
     assert words("ENTRYPOINT") == ["slipstream", "serve"]
-    commands = [words("CMD"), compose()["services"]["slipstream"]["command"]]
+    commands = [words("CMD"), compose("compose.yaml")["services"]["slipstream"]["command"]]
     assert {parse(command).last("sd") for command in commands} == {"/data"}
     assert {parse(command).last("m") for command in commands} == {8222}
 
@@ -119,18 +124,63 @@ def test_the_health_check_is_a_program() -> None:
     compile(program, "health check", "exec")
 
 
-def compose() -> Any:
-    return yaml.safe_load((DEPLOY / "container" / "compose.yaml").read_text())
+def compose(name: str) -> Any:
+    return yaml.safe_load((DEPLOY / "container" / name).read_text())
 
 
-def test_the_compose_file_mounts_what_there_is() -> None:
-    for service in compose()["services"].values():
+@pytest.mark.parametrize("name", ["compose.yaml", "three-servers.yaml"])
+def test_a_compose_file_mounts_what_there_is(name: str) -> None:
+    for service in compose(name)["services"].values():
         for volume in service.get("volumes", ()):
             source = volume.split(":")[0]
             if source.startswith("."):
                 assert (DEPLOY / "container" / source).resolve().is_file(), source
             else:
-                assert source in compose()["volumes"]
+                assert source in compose(name)["volumes"]
+
+
+async def test_the_three_servers_of_a_compose_file_are_linked(tmp_path: Path) -> None:
+    """Here, with ports that are free and stores of the test's own."""
+    leaf_port = lasting_port()
+    urls = {}
+    async with AsyncExitStack() as servers:
+        for name, service in compose("three-servers.yaml")["services"].items():
+            [(mounted, place)] = [
+                volume.removesuffix(":ro").split(":")
+                for volume in service["volumes"]
+                if volume.endswith(":ro")
+            ]
+            assert parse(service["command"]).last("c") == place
+            text = (DEPLOY / "container" / mounted).read_text()
+            for here, there in (
+                ("/data", str(tmp_path / name)),
+                ("//hub:7422", f"//127.0.0.1:{leaf_port}"),
+                ("port: 7422", f"port: {leaf_port}"),
+                ("port: 4222", "port: -1"),
+                ("port: 8222", "port: -1"),
+            ):
+                text = text.replace(here, there)
+            loaded = load_text(text, place, service.get("environment", {}))
+            assert not loaded.warnings
+            server = await servers.enter_async_context(Server(config=loaded.options))
+            urls[name] = server.url
+        assert list(urls) == ["hub", "east", "west"]
+        async with (
+            connect(urls["east"]) as east,
+            connect(urls["west"]) as west,
+        ):
+            await east.jetstream().create_stream(name="ORDERS", subjects=["orders.>"])
+
+            async def is_stored_at_east() -> bool:
+                try:
+                    await west.jetstream(domain="east").publish("orders.new", b"7")
+                except NoRespondersError:
+                    return False
+                return True
+
+            await until(is_stored_at_east, "the servers are not linked")
+            with pytest.raises(StreamNotFoundError):
+                await west.jetstream().stream_info("ORDERS")
 
 
 @needs_promtool
