@@ -387,6 +387,30 @@ def test_a_stream_that_got_no_file_takes_messages_once_there_is_space(
     assert survivor.api("STREAM.INFO.S")["state"]["messages"] == 1
 
 
+@pytest.mark.parametrize("is_orderly", [False, True])
+def test_a_start_removes_what_is_left_of_streams_that_were_not_durable_and_nothing_else(
+    is_orderly: bool, driver: Driver, disk: SimulatedDisk
+) -> None:
+    above = "store/jetstream/$G"
+    if is_orderly:  # its job had run
+        disk.makedirs(f"{above}/S/created-1")
+        disk.makedirs(f"{above}/S/msgs")
+        disk.open(f"{above}/S/msgs/a.spare").append(bytes(4096))
+        driver.stop()
+    else:
+        driver.runner.hold()
+        driver.client().send(create("S"))
+        driver.make_places()
+        disk.sync_dir(above)
+        disk.sync_dir(f"{above}/S")
+        disk.crash()
+    assert "S" in disk.list(above)
+    disk.open(f"{above}/a note").append(b"of somebody")
+    driver = Driver(disk, now=driver.clock.now + SECOND).start()
+    assert disk.list(above) == ["FIRST", "a note"]
+    assert driver.js.problems == []
+
+
 @pytest.mark.parametrize("has_run", [False, True])
 def test_jetstream_that_stops_while_a_stream_has_no_place_leaves_its_name_free(
     has_run: bool, driver: Driver, disk: SimulatedDisk

@@ -34,6 +34,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -820,6 +821,16 @@ class StreamStore:
         if self._disk.exists(f"{self.path}/{_CREATED}{self.meta.stream_created}"):
             _discard(self._disk, self.path, sync=False)
 
+    def discard_unused(self) -> None:
+        """Remove what a stop or a crash has left of a stream that was not durable, unless the
+        commit log still has something for it. Blocks. Never raises: whoever takes the name replaces
+        it."""
+        if self._late.is_removed(self.path) or f"{self.path}/msgs" in self._late.unwritten:
+            return
+        with suppress(OSError):
+            if self._disk.list(self.path):  # else it is no directory, or an empty one of others
+                _discard(self._disk, self.path, sync=False)
+
 
 class Store:
     """The store directory of a server; `cache_bytes_max` bounds the memory that reading takes,
@@ -1087,6 +1098,8 @@ class Store:
             store = self.stream(account, unquote(entry))
             if store.is_begun() or store.meta.to_come is not None:
                 yield unquote(entry), store
+            else:
+                store.discard_unused()
 
 
 def _escape(name: str) -> str:
