@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipstream.group import Entry, Mark
+from slipstream.group import Entry, Mark, State
 from slipstream.group.candidate import Candidate, Stage
 from slipstream.group.leader import Leader
 from slipstream.group.lease import SealPromise, Settings
@@ -243,6 +243,90 @@ def swinging(seed: int) -> SimulatedGroup:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_server_between_two_sides_that_crashes_loses_nothing(seed: int) -> None:
     swinging(seed).run(SECONDS)
+
+
+def trimming(seed: int) -> SimulatedGroup:
+    """A life in which logs are trimmed, and servers come back after that."""
+    group = SimulatedGroup(seed, 3, damage=seed % 2 == 1, trims=True)
+    group.moves += [(20, group._trim), (4, group._crash), (4, group._cut), (3, group._heal)]
+    group.moves += [(4, group._isolate_leader), (5, group._turn_sides), (2, group._lose_leader)]
+    group.crash_amid_writing(group.random.choice((0.003, 0.02)))
+    return group
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_trimming_alone_is_nothing(seed: int) -> None:
+    trimming(seed).run(SECONDS)
+
+
+def test_a_log_that_is_trimmed_where_it_is_not_committed_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def trim(log: LogReplica, index: int) -> None:
+        mark = log.end
+        log._drop(mark)
+        log._outbox.keep(msgspec.structs.replace(log._outbox.state, base=mark))
+
+    monkeypatch.setattr(LogReplica, "trim", trim)
+    assert is_found(LOST, trimming)
+
+
+def test_an_install_that_begins_before_that_is_noted_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Member, "may_install", property(lambda member: member.is_installing))
+    assert is_found(("applied:",), trimming)
+
+
+def test_an_install_that_forgets_what_was_promised_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reset = Outbox.reset
+
+    def forget(outbox: Outbox, state: State) -> None:
+        reset(outbox, State(base=state.base, synced=state.synced, committed=state.committed))
+
+    monkeypatch.setattr(Outbox, "reset", forget)
+    assert is_found(WRONG, trimming)
+
+
+def test_a_leader_without_what_the_others_have_trimmed_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: a candidate that cannot fetch what is gone leads with what it has."""
+    tick = Candidate.tick
+
+    def hurry(candidate: Candidate, now: int) -> bool:
+        if candidate.stage is Stage.FETCHING:
+            candidate._best = candidate._log.end
+        return tick(candidate, now)
+
+    class Hasty(Member):
+        def tick(self, now: int) -> None:
+            super().tick(now)
+            if self._candidate is not None and self._candidate.stage is Stage.READY:
+                self._lead(now, self._candidate.epoch)
+                self._finish_turn(now)
+
+    def simulate(seed: int) -> SimulatedGroup:
+        group = trimming(seed)
+        group.member_type = Hasty
+        return group
+
+    monkeypatch.setattr(Candidate, "tick", hurry)
+    assert is_found(LOST, simulate)
+
+
+def test_an_install_that_does_not_keep_where_the_log_begins_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reset = Outbox.reset
+
+    def forget(outbox: Outbox, state: State) -> None:
+        reset(outbox, msgspec.structs.replace(state, base=outbox.state.base))
+
+    monkeypatch.setattr(Outbox, "reset", forget)
+    assert is_found((*WRONG, "applied:", "stall:"), trimming)
 
 
 def wandering(seed: int) -> SimulatedGroup:

@@ -21,6 +21,14 @@ def test_damaged_entries_are_repaired_and_cost_nothing(size: int, first: int) ->
         SimulatedGroup(seed, size, damage=True).run(SECONDS)
 
 
+@pytest.mark.parametrize("first", range(300, 350, 10))
+@pytest.mark.parametrize("size", [1, 3, 5])
+@pytest.mark.parametrize("damage", [False, True])
+def test_logs_that_are_trimmed_cost_nothing(size: int, first: int, damage: bool) -> None:
+    for seed in range(first, first + 10):
+        SimulatedGroup(seed, size, damage, trims=True).run(SECONDS)
+
+
 def test_the_same_seed_gives_the_same_life() -> None:
     lives = [SimulatedGroup(7, 3).run(SECONDS).story for _ in range(2)]
     assert lives[0] == lives[1]
@@ -31,3 +39,5 @@ def test_much_happens_in_some_lives() -> None:
     assert sum(len(group.ledger.answered) for group in groups) > 200
     assert sum(group.ledger.reads for group in groups) > 200
     assert sum(server.life for group in groups for server in group.servers.values()) > 200
+    groups = [SimulatedGroup(seed, 3, trims=True).run(SECONDS) for seed in range(200, 240)]
+    assert sum(group.installs for group in groups) > 10

@@ -5,7 +5,9 @@
     TAKING     the register: (epoch + 1, me). It makes the leader of an epoch unique.
     SEALING    a majority, itself included, refuses all earlier leaders from then on.
     FETCHING   of their ends the highest one, by epoch and then by index, has all that is committed.
-               What is missing of it here is fetched; what contradicts it goes.
+               What is missing of it here is fetched; what contradicts it goes. Who lacks entries
+               that the others have trimmed cannot fetch them, and does not lead: they do not let
+               themselves be sealed by it.
     READY      to be the leader
 
 One attempt takes a bounded time; the next one takes a new epoch.
@@ -84,7 +86,7 @@ class Candidate:
         """Ask the members that have not answered what this stage is about."""
         match self.stage:
             case Stage.ASKING:
-                self._send_unless(self._granted, AskSeal(self._attempt))
+                self._send_unless(self._granted, AskSeal(self._attempt, self._log.end.index))
             case Stage.SEALING:
                 self._send_unless(set(self._ends), Seal(self.epoch))
             case Stage.FETCHING:
@@ -156,6 +158,8 @@ class Candidate:
             return
         if message.after.index != self._after:
             return  # of an earlier question
+        if message.after.index < self._log.base.index:
+            return  # what it was about has been trimmed
         before = self._log.end
         if self._log.append(message.after, message.entries) is None:
             if message.after.index <= self._log.committed:

@@ -5,6 +5,9 @@ before it is, too. An entry of an earlier epoch that is on a majority is not com
 later leader may have been elected without it, and may return. So only entries of its own epoch are
 counted, and those before them follow (Raft's figure 8).
 
+A follower that needs entries that the leader has trimmed is told where the leader's log begins,
+until it has what lies before that: a checkpoint brings it, which is no matter of the leader.
+
 Entries keep the epoch in which they were made. To write the log's end anew under the new epoch, as
 designs for quorum logs say, would have a half-written end outrank a longer one that is committed.
 """
@@ -17,6 +20,7 @@ from slipstream.group.log_replica import LogReplica
 from slipstream.group.messages import (
     Append,
     Appended,
+    Behind,
     Entry,
     Heard,
     Heartbeat,
@@ -40,6 +44,7 @@ class _Follower:
         self.synced = 0  # ... up to which it has it, synced
         self.moved_at = 0  # ns: when it came further, or entries were sent once more
         self.moved_back_at = 0  # ns: when it turned out to have less
+        self.base_said_at = 0  # ns: when it was told where the log begins, and some time more
         self.asks = 0  # its last `Heard.asks`
         self.size = 0  # bytes of bodies that were sent, and not answered yet ...
         self._sizes: deque[tuple[int, int]] = deque()  # ... by message: its last index, its bytes
@@ -116,7 +121,7 @@ class Leader:
     def send_entries(self) -> None:
         """Send to each follower what it was not sent yet."""
         for member, follower in self._followers.items():
-            if member == self._name:
+            if member == self._name or follower.sent < self._log.base.index:
                 continue
             count = UNANSWERED_MAX if follower.is_sure else 1
             last = min(self._log.end.index, follower.agreed + count)
@@ -163,6 +168,26 @@ class Leader:
         follower.send_again(min(message.index, self._log.end.index))
         follower.synced = min(follower.synced, message.index)
         follower.moved_at = now
+        self._say_base(now, sender, follower)
+
+    def _say_base(self, now: int, member: str, follower: _Follower) -> None:
+        """Tell a follower that needs what is gone where the log begins."""
+        if follower.sent < self._log.base.index and now >= follower.base_said_at:
+            follower.base_said_at = now + self._settings.retry
+            self._outbox.send(member, Behind(self.epoch, self._log.base))
+
+    def asked_for_gone(self, sender: str) -> None:
+        """A follower wants to repair an entry that is gone here."""
+        self._outbox.send(sender, Behind(self.epoch, self._log.base))
+
+    def needed_behind(self, now: int) -> int:
+        """The index behind which followers that are there are sent entries."""
+        agreed = [self._log.end.index]
+        for member, follower in self._followers.items():
+            is_there = now < self._lease.heard_at(member) + self._settings.promise
+            if member != self._name and is_there and follower.agreed >= self._log.base.index:
+                agreed.append(follower.agreed)
+        return min(agreed)
 
     def heard(self, sender: str, message: Heard) -> None:
         """A member has promised not to be sealed."""
@@ -180,6 +205,8 @@ class Leader:
             if is_behind and now >= follower.moved_at + self._settings.retry:
                 follower.send_again(follower.agreed)
                 follower.moved_at = now
+            if member != self._name:
+                self._say_base(now, member, follower)
 
     def _beat(self, now: int) -> None:
         self._beat_at = now + self._settings.heartbeat

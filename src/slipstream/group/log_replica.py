@@ -3,11 +3,16 @@
     append(epoch, after, entries)   from the leader of `epoch`; refused if sealed at a later one
     seal(epoch)                     refuse the leaders of earlier epochs from now on, durably
     read(first, count)              what is there, committed or not
+    trim(index)                     have the log begin behind an entry that is committed
+    reset(mark)                     have a checkpoint stand for all entries up to that one
 
 An entry is never changed: a new leader sends on what earlier ones have made as it is, with its
 epoch and its chain. A replica takes entries only after the very entry that they follow, so two
 replicas that have one entry in common have all before it in common. What follows instead goes; it
 was not committed, which is an invariant here.
+
+**The base** is the last entry that is gone; the log begins behind it, and indices stay as they are.
+It is committed, so each leader has it, or has a base behind it.
 
 **Damage.** An entry that fails its checksum and has whole ones behind it is missing (`damaged`): it
 is fetched from another server and has to have the chain that the next entry names. Where the log
@@ -21,30 +26,36 @@ from collections import deque
 import msgspec
 
 from slipstream.errors import CorruptionError
-from slipstream.group.messages import BEGINNING, Entry, Mark
+from slipstream.group.messages import Entry, Mark
 from slipstream.group.outbox import Outbox, Write
+
+ENTRY_COST = 64  # bytes for which an entry is counted besides its body
 
 
 class LogReplica:
-    """See the module's text. `stored` is what the disk has, in order, None where it cannot read."""
+    """See the module's text. `stored` is what the disk has behind the state's base, in order, None
+    where it cannot read."""
 
     def __init__(self, outbox: Outbox, stored: list[Entry | None]) -> None:
         self._outbox = outbox
-        whole = [
-            entry if entry is not None and entry.index == number and entry.is_whole else None
-            for number, entry in enumerate(stored, 1)
-        ]
         state = outbox.state
-        _cut_torn_end(whole, state.synced)
-        self._entries = whole  # by index - 1
-        self.damaged = {number for number, entry in enumerate(whole, 1) if entry is None}
-        self.is_short = len(whole) < state.synced
-        self.synced = len(whole)  # index up to which the disk has it
+        self.base = base = state.base
+        whole = [
+            entry if entry is not None and entry.index == index and entry.is_whole else None
+            for index, entry in enumerate(stored, base.index + 1)
+        ]
+        _cut_torn_end(whole, base, state.synced)
+        self._entries = whole  # by index - base.index - 1
+        self.size = _size_of(whole)  # bytes, about
+        self.damaged = {n for n, entry in enumerate(whole, base.index + 1) if entry is None}
+        end = base.index + len(whole)
+        self.is_short = end < state.synced
+        self.synced = end  # index up to which the disk has it
         self._writing: deque[tuple[int, int]] = deque()  # of each job, its first index and the end
-        self._first_changed = len(whole) + 1  # index that the next job begins with
+        self._first_changed = end + 1  # index that the next job begins with
         if len(whole) < len(stored):
-            outbox.write(Write(len(whole) + 1, []))
-        self.committed = min(state.committed, len(whole))  # index
+            outbox.write(Write(end + 1, []))
+        self.committed = max(min(state.committed, end), base.index)  # index
         self._agreed = self.committed  # up to here it is the log of the leader of `sealed`
 
     @property
@@ -53,40 +64,59 @@ class LogReplica:
         return self._outbox.state.sealed
 
     @property
+    def is_installing(self) -> bool:
+        """Whether a checkpoint is about to take the place of what this server has applied."""
+        return self._outbox.state.is_installing
+
+    @property
     def is_whole(self) -> bool:
         """Whether it has everything that it has answered for."""
-        return not self.damaged and not self.is_short
+        return not self.damaged and not self.is_short and not self.is_installing
 
     # -- read ------------------------------------------------------------------------------------
 
     @property
     def end(self) -> Mark:
         """The last entry."""
-        return self._entries[-1].mark if self._entries and self._entries[-1] else BEGINNING
+        return self._entries[-1].mark if self._entries and self._entries[-1] else self.base
+
+    @property
+    def _end_index(self) -> int:
+        return self.base.index + len(self._entries)
+
+    def _entry(self, index: int) -> Entry | None:
+        """The entry at an index; None if it is not there."""
+        return self._entries[index - self.base.index - 1] if self._has(index) else None
+
+    def _has(self, index: int) -> bool:
+        return self.base.index < index <= self._end_index
 
     def mark(self, index: int) -> Mark | None:
-        """Which entry is at an index; None if there is none."""
-        if not index:
-            return BEGINNING
-        entry = self._entries[index - 1] if 0 < index <= len(self._entries) else None
+        """Which entry is at an index; None if there is none, or it is not known any more."""
+        if index == self.base.index:
+            return self.base
+        entry = self._entry(index)
         return entry.mark if entry else None
 
     def common_with(self, after: Mark) -> int:
         """An index up to which a leader's log, which has `after`, may be like this one: the end if
-        that is before it, else what is committed."""
-        index = min(len(self._entries), after.index - 1)
-        if after.index <= len(self._entries):
+        that is before it, else what is committed. Never before the base, which each leader has."""
+        index = min(self._end_index, after.index - 1)
+        if after.index <= self._end_index:
             index = min(index, self.committed)
-        while index > 0 and self.mark(index) is None:
+        while index > self.base.index and self.mark(index) is None:
             index -= 1
-        return max(index, 0)
+        return max(index, self.base.index)
 
     def read(self, first: int, count: int, bytes_max: int = 0) -> tuple[Entry, ...]:
         """At most `count` entries from index `first` on, up to the first that is missing; of more
         than one no more than `bytes_max` bytes, if that is not 0."""
+        start = first - self.base.index - 1
+        if start < 0:
+            return ()
         found: list[Entry] = []
         size = 0
-        for entry in self._entries[first - 1 : first - 1 + count]:
+        for entry in self._entries[start : start + count]:
             if entry is None:
                 break
             size += len(entry.body)
@@ -97,7 +127,7 @@ class LogReplica:
 
     def chain_before(self, index: int) -> int | None:
         """The chain of the entry at `index`, as the one after it has it; None if none does."""
-        after = self._entries[index] if index < len(self._entries) else None
+        after = self._entry(index + 1)
         return after.previous if after else None
 
     # -- seal, append ----------------------------------------------------------------------------
@@ -134,7 +164,9 @@ class LogReplica:
                 f"a leader has sent another entry {first} than the one that was committed: "
                 "this server takes no part in the group any more; compare the stores"
             )
-        self._entries[first - 1 :] = entries
+        start = first - self.base.index - 1
+        self.size += _size_of(entries) - _size_of(self._entries[start:])
+        self._entries[start:] = entries
         self.damaged = {index for index in self.damaged if index < first}
         self.synced = min(self.synced, first - 1)
         self._first_changed = min(self._first_changed, first)
@@ -147,8 +179,8 @@ class LogReplica:
 
     def job_taken(self) -> None:
         """What was changed up to now is on its way to the disk."""
-        self._writing.append((self._first_changed, len(self._entries)))
-        self._first_changed = len(self._entries) + 1
+        self._writing.append((self._first_changed, self._end_index))
+        self._first_changed = self._end_index + 1
 
     def job_synced(self) -> None:
         """The oldest job on its way is durable."""
@@ -174,7 +206,8 @@ class LogReplica:
             return False
         if entry.chain != self.chain_before(entry.index):
             return False
-        self._entries[entry.index - 1] = entry
+        self._entries[entry.index - self.base.index - 1] = entry
+        self.size += _size_of([entry])
         self.damaged.discard(entry.index)
         self._outbox.write(Write(entry.index, [entry], is_end=False))
         return True
@@ -185,16 +218,84 @@ class LogReplica:
         if min(self._agreed, self.synced) >= index:
             self.is_short = False
 
+    # -- the beginning goes ----------------------------------------------------------------------
 
-def _cut_torn_end(entries: list[Entry | None], synced: int) -> None:
+    def trim(self, index: int) -> None:
+        """Have the log begin behind `index`, or behind the latest entry before that which may go:
+        it has to be committed, and synced here."""
+        index = min(index, self.committed, self.synced)
+        while index in self.damaged:
+            index -= 1
+        mark = self.mark(index)
+        if mark is not None and index > self.base.index:
+            self._drop(mark)
+            self._outbox.keep(msgspec.structs.replace(self._outbox.state, base=mark))
+
+    def _drop(self, mark: Mark) -> None:
+        """What is before the new base goes, and what is damaged there counts no more."""
+        count = mark.index - self.base.index
+        self.size -= _size_of(self._entries[:count])
+        del self._entries[:count]
+        self.base = mark
+        self.damaged = {index for index in self.damaged if index > mark.index}
+
+    def covers(self, mark: Mark) -> bool:
+        """Whether all up to a committed entry is here, or has been."""
+        if mark.index <= self.base.index:
+            return True
+        has_damage = any(index < mark.index for index in self.damaged)
+        return self.mark(mark.index) == mark and not has_damage
+
+    def begin_install(self) -> None:
+        """What this server has applied is about to be replaced: note it, and answer for nothing
+        until `reset`."""
+        self._outbox.keep(msgspec.structs.replace(self._outbox.state, is_installing=True))
+
+    def reset(self, mark: Mark) -> None:
+        """What the entries up to this one, which is committed, have come to is here.
+
+        A log that has the entry keeps what is behind it. If it has another one there, none behind
+        that was committed, because it would have this one before it. A log that is before it has
+        lost nothing either. Else it may have answered for what goes now, so it is short.
+        """
+        state = self._outbox.state
+        if mark.index <= self.base.index:
+            self._outbox.keep(msgspec.structs.replace(state, is_installing=False))
+            return
+        here = self.mark(mark.index)
+        if here == mark:
+            self._drop(mark)
+            self.synced = max(self.synced, mark.index)
+            new = msgspec.structs.replace(state, base=mark, is_installing=False)
+            self._outbox.keep(new)
+        else:
+            is_another = here is not None and not self.is_short and not self.damaged
+            answered = max(state.synced, self.synced)
+            self.is_short = answered > mark.index and not is_another
+            self._entries, self.size, self.damaged, self.base = [], 0, set(), mark
+            self.synced = self._agreed = self.committed = mark.index
+            self._first_changed = mark.index + 1
+            self._writing = deque((mark.index + 1, mark.index) for _ in self._writing)
+            synced = answered if self.is_short else mark.index
+            new = msgspec.structs.replace(state, base=mark, is_installing=False, synced=synced)
+            self._outbox.reset(new)
+        self.committed = max(self.committed, mark.index)
+        self._agreed = max(self._agreed, mark.index)
+
+
+def _size_of(entries: list[Entry | None] | list[Entry]) -> int:
+    return sum(len(entry.body) + ENTRY_COST for entry in entries if entry is not None)
+
+
+def _cut_torn_end(entries: list[Entry | None], base: Mark, synced: int) -> None:
     """Cut what a crash has left of writes that were never synced: from the first hole after what
     is known to be synced on, and from where an older end follows that the chain does not."""
-    previous: Entry | None = None
+    previous: int | None = base.chain
     for number, entry in enumerate(entries):
-        is_hole = entry is None and number >= synced
-        if is_hole or (entry and previous and entry.previous != previous.chain):
+        is_hole = entry is None and base.index + number >= synced
+        if is_hole or (entry and previous is not None and entry.previous != previous):
             del entries[number:]
             break
-        previous = entry
+        previous = entry.chain if entry else None
     while entries and entries[-1] is None:
         entries.pop()

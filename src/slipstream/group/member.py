@@ -2,13 +2,23 @@
 
     receive(now, sender, message)     tick(now)     synced(now, job)     append(now, bodies)
         -> take_messages(), take_job()                                   -> is_committed(mark)
+    trim(now, index)                  begin_install(now, mark), installed(now, mark)
+                                          -> checkpoint_source(), may_install
 
 A member follows a leader, is a candidate, or leads. Each input is handled to its end; what it says
 to itself goes the way of all messages, so its own promises, seals and copies count like those of
 others, once they are synced. `now` is in ns by a clock of the server's own that only goes forward.
 
 A server that fails (its disk has, or its log contradicts what is committed) says why in `failed`,
-and is silent from then on. A member is opened with what the disk has; `State()` founds a group.
+and is silent from then on.
+
+What the entries have come to is a matter of the driver's. It says up to which index that is kept
+elsewhere (`trim`), and where a leader has not got the entries any more that this member lacks, it
+brings a checkpoint: it asks the server that `checkpoint_source` names, says `begin_install`, waits
+until `may_install`, has the checkpoint take the place of what was applied, and says `installed`. In
+between the member answers for no entries, counts in no seal and does not lead; a crash finds it so.
+
+A member is opened with what the disk has; `State()` founds a group.
 None is for a disk that is empty although it should not be: nobody knows what it has promised, so it
 takes no part.
 """
@@ -30,6 +40,7 @@ from slipstream.group.messages import (
     Append,
     Appended,
     AskSeal,
+    Behind,
     Entry,
     Fetch,
     Fetched,
@@ -92,6 +103,8 @@ class Member:
         self._repair_at = now
         self._repair_count = self._settings.entries_max  # entries that are asked for at a time
         self._note_at = now
+        self._behind_in = 0  # the epoch whose leader lacks the entries that are needed here
+        self._started_at = now
         self._messages: list[tuple[str, Message]] = []
         if not is_alone:
             self._wait(now)
@@ -131,6 +144,38 @@ class Member:
         say so of what was not."""
         return mark.epoch == self.epoch and mark.index <= self.log.committed
 
+    @property
+    def is_installing(self) -> bool:
+        """Whether what it has applied may be half of a checkpoint."""
+        return self.log.is_installing
+
+    @property
+    def may_install(self) -> bool:
+        """Whether that is kept on the disk, so that what was applied may be replaced."""
+        return self._outbox.durable.is_installing and self.log.is_installing and not self.failed
+
+    def checkpoint_source(self) -> str:
+        """Whom to ask for a checkpoint; "" if it needs none, or nobody is known to have one."""
+        if self.failed or not (self.log.is_installing or self._is_behind):
+            return ""
+        others = [member for member in self.members if member != self.name]
+        return self.leader_name or (self._random.choice(others) if others else "")
+
+    @property
+    def _is_behind(self) -> bool:
+        return self._behind_in == self.log.sealed and bool(self.leader_name)
+
+    def checkpoint_mark(self, index: int) -> Mark | None:
+        """The entry at `index`, if a checkpoint up to it may be sent: it is committed, and what
+        follows it is here."""
+        is_offered = not self.log.is_installing and not self.failed and index <= self.committed
+        return self.log.mark(index) if is_offered else None
+
+    def needed_behind(self, now: int) -> int:
+        """The index behind which entries are needed by members that this one sends them to."""
+        leader = self._leader
+        return leader.needed_behind(now) if leader is not None else self.log.end.index
+
     def may_read(self, now: int) -> bool:
         """Whether all that is committed anywhere is committed here, so that reads are answered."""
         return self._leader is not None and self._leader.may_read(now)
@@ -164,6 +209,34 @@ class Member:
             self._outbox.synced(job)
             self._finish_turn(now)
 
+    def trim(self, now: int, index: int) -> None:
+        """What the entries up to `index` have come to is kept elsewhere, durably: they go, as far
+        as they are known to be committed."""
+        if not self.failed and not self.log.is_installing:
+            self.log.trim(index)
+            self._finish_turn(now)
+
+    def begin_install(self, now: int, mark: Mark) -> bool:
+        """A checkpoint up to this entry has come; whether it is one to install. See
+        `may_install`."""
+        if self.failed or self._leader is not None or mark.index < self.log.base.index:
+            return False
+        if not self.log.is_installing:
+            if not self._is_behind or self.log.covers(mark):
+                return False
+            self._candidate = None
+            self.log.begin_install()
+            self._finish_turn(now)
+        return True
+
+    def installed(self, now: int, mark: Mark) -> None:
+        """The checkpoint up to this entry has taken the place of what was applied, durably."""
+        assert self.may_install, "nothing was to be installed"
+        self.log.reset(mark)
+        self._behind_in = 0
+        self._asks = 0 if self.log.is_whole else self._random.getrandbits(62) + 1
+        self._finish_turn(now)
+
     def fail(self, why: str) -> None:
         """The disk has failed. What it was to write may be there or not: it is final."""
         self.failed = why
@@ -184,7 +257,7 @@ class Member:
                 self._follow(now, "")
         elif now >= self._deadline:
             self._stand(now)
-        if self.log.damaged and now >= self._repair_at:
+        if self.log.damaged and not self.log.is_installing and now >= self._repair_at:
             self._repair_count = max(self._repair_count // 4, 1)  # they did not fit, or were lost
             self._ask_repair(now)
         if now >= self._note_at:
@@ -234,7 +307,7 @@ class Member:
                     self._answer_candidate(now, sender, message)
                 case WouldSeal() | Sealed() | Fetched():
                     self._hear_as_candidate(now, sender, message)
-                case Append() | Heartbeat() | Release():
+                case Append() | Heartbeat() | Release() | Behind():
                     self._follow_leader(now, sender, message)
                 case Appended() | Missing() | Heard() | Refused():
                     self._hear_as_leader(now, sender, message)
@@ -243,8 +316,9 @@ class Member:
 
     def _answer_candidate(self, now: int, sender: str, message: AskSeal | Seal | Fetch) -> None:
         match message:
-            case AskSeal(attempt):
-                if self.log.is_whole and self._promise.is_over(now):
+            case AskSeal(attempt, end):
+                may_lead = end >= self.log.base.index  # else it lacks what nobody can send it
+                if may_lead and self.log.is_whole and self._promise.is_over(now):
                     self._outbox.send(sender, WouldSeal(attempt))
             case Seal(epoch):
                 self._seal(now, sender, epoch)
@@ -253,6 +327,8 @@ class Member:
                 if after is not None:
                     entries = self.log.read(first, count, self._settings.bytes_max)
                     self._outbox.send(sender, Fetched(epoch, after, entries))
+                elif not epoch and first <= self.log.base.index and self._leader is not None:
+                    self._leader.asked_for_gone(sender)
 
     def _seal(self, now: int, sender: str, epoch: int) -> None:
         sealed = self.log.sealed
@@ -291,7 +367,9 @@ class Member:
         if candidate.stage is Stage.READY:
             self._lead(now, candidate.epoch)
 
-    def _follow_leader(self, now: int, sender: str, message: Append | Heartbeat | Release) -> None:
+    def _follow_leader(
+        self, now: int, sender: str, message: Append | Heartbeat | Release | Behind
+    ) -> None:
         epoch = message.epoch
         if not self.log.seal(epoch):
             self._outbox.send(sender, Refused(epoch, self.log.sealed))
@@ -310,9 +388,11 @@ class Member:
                 self.leader_name = ""
                 if successor == self.name:
                     self._stand(now, is_successor=True)
+            case Behind(_, base):
+                self._hear_base(now, sender, epoch, base)
 
     def _append(self, sender: str, epoch: int, after: Mark, entries: tuple[Entry, ...]) -> None:
-        if not is_chain(after, entries):
+        if self.log.is_installing or not is_chain(after, entries):
             return
         index = self.log.append(after, entries)
         if index is None:
@@ -320,7 +400,19 @@ class Member:
         else:
             self._outbox.send_synced(sender, Appended(epoch, index))
 
+    def _hear_base(self, now: int, sender: str, epoch: int, base: Mark) -> None:
+        """The leader lacks the entries that it takes to be needed here."""
+        if self.log.is_installing:
+            return
+        if self.log.covers(base):
+            self._behind_in = 0
+            self._outbox.send(sender, Missing(epoch, max(base.index, self.log.base.index)))
+        elif not self.log.damaged or now >= self._started_at + self._settings.promise:
+            self._behind_in = epoch  # before that others may repair it, or it is not needed here
+
     def _hear_how_far(self, sender: str, beat: Heartbeat) -> None:
+        if self.log.is_installing:
+            return
         self.log.agrees(beat.committed)
         self.log.commit(beat.committed.index)
         if self.log.is_short and beat.end > self.log.end.index:

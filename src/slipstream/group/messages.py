@@ -10,6 +10,12 @@
     Append             ->    Appended, Missing           entries; answered once they are synced
     Heartbeat          ->    Heard                       the lease, and how far is committed
     Release            ->                                I lead no more: forget what you promised me
+    Behind             ->    Missing                     my log begins behind what you need
+
+    source                   server that is behind       about
+    CheckpointBegin    <->   AskCheckpoint               what the entries have come to, in pieces
+    CheckpointPiece    <->   PieceStored                 ... of which a few are on their way
+    CheckpointEnd      <->   CheckpointOver              all was sent; nothing more is, or is wanted
 
 Who is sealed at a later epoch answers any of `Seal`, `Append` and `Heartbeat` with `Refused`. A
 message may be lost, late, doubled or overtaken; no answer to one is taken for an answer to another.
@@ -99,6 +105,7 @@ class AskSeal(_Message, frozen=True):
     """Would you let yourself be sealed at any later epoch now?"""
 
     attempt: int  # of the candidate; the answer has it, too
+    end: int = 0  # index of the candidate's last entry
 
 
 class WouldSeal(_Message, frozen=True):
@@ -208,6 +215,13 @@ class Release(_Message, frozen=True):
     successor: str  # "" if it is for timers to say who leads next
 
 
+class Behind(_Message, frozen=True):
+    """I have not got the entries any more that you would need to have my log."""
+
+    epoch: int
+    base: Mark  # the last one that is gone
+
+
 class Fetch(_Message, frozen=True):
     """Say which entries you have from this index on."""
 
@@ -224,9 +238,54 @@ class Fetched(_Message, frozen=True):
     entries: tuple[Entry, ...]
 
 
+class AskCheckpoint(_Message, frozen=True):
+    """Send me what the entries have come to."""
+
+    transfer: int  # a random number, which is in all that is said about it
+
+
+class CheckpointBegin(_Message, frozen=True):
+    """Here it comes."""
+
+    transfer: int
+    mark: Mark  # of the last entry that is in it
+
+
+class CheckpointPiece(_Message, frozen=True):
+    """A piece of it."""
+
+    transfer: int
+    number: int  # from 1 on
+    data: bytes
+
+
+class PieceStored(_Message, frozen=True):
+    """I have taken the pieces up to this one."""
+
+    transfer: int
+    number: int
+
+
+class CheckpointEnd(_Message, frozen=True):
+    """That was all."""
+
+    transfer: int
+    count: int  # of pieces
+
+
+class CheckpointOver(_Message, frozen=True):
+    """I send nothing more of it, or want nothing more: it is taken, or has failed."""
+
+    transfer: int
+
+
+CheckpointMessage = (
+    AskCheckpoint | CheckpointBegin | CheckpointPiece | PieceStored | CheckpointEnd | CheckpointOver
+)
 Message = (
     AskSeal | WouldSeal | Prepare | Promise | Accept | Accepted | Outbid | Seal | Sealed | Refused
-    | Append | Appended | Missing | Heartbeat | Heard | Release | Fetch | Fetched
+    | Append | Appended | Missing | Heartbeat | Heard | Release | Behind | Fetch | Fetched
+    | CheckpointMessage
 )  # fmt: skip
 
 _ENCODER = msgspec.msgpack.Encoder()

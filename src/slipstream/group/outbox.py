@@ -9,7 +9,15 @@ from collections import deque
 
 import msgspec
 
-from slipstream.group.messages import NO_BALLOT, Ballot, Entry, Message, RegisterValue
+from slipstream.group.messages import (
+    BEGINNING,
+    NO_BALLOT,
+    Ballot,
+    Entry,
+    Mark,
+    Message,
+    RegisterValue,
+)
 
 JOBS_MAX = 2  # on their way to the disk
 
@@ -24,6 +32,8 @@ class State(msgspec.Struct, array_like=True, frozen=True):
     value: RegisterValue | None = None
     synced: int = 0  # the log has been synced up to this index, or further
     committed: int = 0  # ... and was committed up to this one
+    base: Mark = BEGINNING  # the last entry that is gone from the log, which begins behind it
+    is_installing: bool = False  # what it has applied may be half of a checkpoint
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -41,6 +51,7 @@ class DiskJob(msgspec.Struct, frozen=True):
     writes: list[Write]  # in this order
     state: State
     is_state_first: bool  # ... which is to be synced before the log is written to
+    is_reset: bool = False  # whether all that the log had before goes: `state.base` is its end
 
 
 class Outbox:
@@ -48,9 +59,12 @@ class Outbox:
 
     def __init__(self, state: State) -> None:
         self.state = state  # as it will be once all jobs are done
+        self.durable = state  # as it is
         self._synced = state.synced  # as the last job says
         self._is_changed = False
+        self._is_reset = False
         self._writes: list[Write] = []
+        self._states: deque[State] = deque()  # of the jobs on their way
         self._number = 0  # of the job that was taken last
         self._done = 0  # ... that was synced last
         self._messages: list[tuple[str, Message]] = []
@@ -69,6 +83,12 @@ class Outbox:
         self._writes.append(write)
         self._is_changed = True
 
+    def reset(self, state: State) -> None:
+        """Have the log be empty behind `state.base`."""
+        self._writes = []
+        self._is_reset = True
+        self.keep(state)
+
     @property
     def has_job(self) -> bool:
         """Whether there is a job for the disk, and it may begin."""
@@ -81,13 +101,15 @@ class Outbox:
         self.state = msgspec.structs.replace(self.state, synced=synced, committed=committed)
         self._number += 1
         goes = any(write.is_end and write.first <= was_synced for write in self._writes)
-        job = DiskJob(self._number, self._writes, self.state, goes)
-        self._is_changed, self._writes = False, []
+        job = DiskJob(self._number, self._writes, self.state, goes, self._is_reset)
+        self._is_changed, self._is_reset, self._writes = False, False, []
+        self._states.append(self.state)
         return job
 
     def synced(self, number: int) -> None:
         """A job is durable, and so are those before it."""
         self._done = number
+        self.durable = self._states.popleft()
         while self._waiting and self._waiting[0][0] <= number:
             _, receiver, message = self._waiting.popleft()
             self._messages.append((receiver, message))

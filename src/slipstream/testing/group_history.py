@@ -28,6 +28,14 @@ class GroupHistory:
             if (entry.mark, entry.body) != (known.mark, known.body):
                 raise ViolationError(f"history: {server} has {entry} where {known} was committed")
 
+    def trimmed(self, server: str, base: Mark) -> None:
+        """The log of a server begins behind `base`."""
+        if not base.index:
+            return
+        known = self._history[base.index - 1].mark if base.index <= len(self._history) else None
+        if base != known:
+            raise ViolationError(f"history: {server} has trimmed up to {base}, not {known}")
+
     def answered_append(self, server: str, epoch: int, number: int, mark: Mark, after: int) -> None:
         """A leader says that an entry is committed, which was sent when that of index `after` had
         been answered."""
@@ -56,9 +64,10 @@ class GroupHistory:
             raise ViolationError(f"leader: {leader} and {server} have answered in {epoch}")
 
     def serves(self, server: str, member: Member) -> None:
-        """A server begins to serve: its log has to have all that was answered."""
+        """A server begins to serve: its log has to have all that was answered, but for what it has
+        applied and trimmed."""
         for number, mark in self.answered.items():
-            if member.log.mark(mark.index) != mark:
+            if mark.index > member.log.base.index and member.log.mark(mark.index) != mark:
                 found = member.log.mark(mark.index)
                 raise ViolationError(f"durable: {server} leads without {number}, {mark}: {found}")
 

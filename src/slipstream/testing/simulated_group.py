@@ -6,6 +6,10 @@ serve within 10 s; `GroupHistory` compares all the time what was answered with w
 
     SimulatedGroup(seed=4711, size=3).run(seconds=6)
 
+With `trims`, servers keep what they have applied and trim their logs, and those that need what is
+gone are sent all that another one has applied, in pieces. What a server has applied is a list of
+entries, which has to be the one history, also after a crash amid all this.
+
 Time is real time; each server has a clock of its own, at half to twice the speed, and another one
 with the date, which jumps. Parts can be replaced to plant faults: `moves`, `now_of`, the members.
 """
@@ -26,7 +30,7 @@ from slipstream.group import (
     decode,
     encode,
 )
-from slipstream.group.messages import Accepted, Appended, Promise, Sealed
+from slipstream.group.messages import BEGINNING, Accepted, Appended, Promise, Sealed
 from slipstream.model.durations import MILLISECOND, SECOND
 from slipstream.testing.group_history import GroupHistory
 from slipstream.testing.ledger import ViolationError
@@ -38,6 +42,7 @@ CALM_MAX = 10 * SECOND  # from the end of all faults until the group serves
 SETTLE_MAX = 10 * SECOND  # ... until all servers have the same
 HISTORY_SHOWN = 40
 ANSWERS = (Promise, Accepted, Sealed, Appended)  # that promise something to be there
+TRANSFER_MAX = SECOND  # after which a checkpoint is asked for anew
 RATES = (0.5, 0.8, 1.0, 1.0, 1.25, 2.0)
 
 
@@ -45,7 +50,8 @@ class LogDisk:
     """The disk of one server: its entries and its state. What was not synced may go in a crash."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry | None] = []
+        self.entries: list[Entry | None] = []  # behind the base
+        self.base = BEGINNING
         self.state: State | None = State()
         self.jobs: deque[DiskJob] = deque()  # to be done
 
@@ -56,14 +62,24 @@ class LogDisk:
     def finish(self) -> DiskJob:
         """Do the oldest job, and sync it."""
         job = self.jobs.popleft()
+        self._set_state(job)
         for write in job.writes:
             self._write(write.first, write.entries, write.is_end)
-        self.state = job.state
+        self._drop(job.state.base)
         return job
 
+    def _set_state(self, job: DiskJob) -> None:
+        self.state = job.state
+        if job.is_reset:
+            self.entries, self.base = [], job.state.base
+
     def _write(self, first: int, entries: list[Entry], is_end: bool) -> None:
-        end = None if is_end else first - 1 + len(entries)
-        self.entries[first - 1 : end] = entries
+        start = first - self.base.index - 1
+        self.entries[start : None if is_end else start + len(entries)] = entries
+
+    def _drop(self, base: Mark) -> None:
+        del self.entries[: base.index - self.base.index]
+        self.base = base
 
     def crash(self, random: Random) -> None:
         """The power fails: the job that was under way is there in part, or whole, or not."""
@@ -72,15 +88,20 @@ class LogDisk:
         if job is None:
             return
         has_state = random.random() < 0.5
+        is_state_first = job.is_state_first or job.state.base != self.base
         if has_state:
-            self.state = job.state
-        if job.is_state_first and not has_state:
-            return
+            self._set_state(job)
+        if has_state or not is_state_first:
+            self._write_in_part(job, random)
+        if has_state:
+            self._drop(job.state.base)
+
+    def _write_in_part(self, job: DiskJob, random: Random) -> None:
         for write in job.writes:
             kept = random.randint(0, len(write.entries))
             self._write(write.first, write.entries[:kept], write.is_end and random.random() < 0.7)
             if kept > 1 and random.random() < 0.2:  # a hole
-                self.entries[write.first - 1 + random.randrange(kept)] = None
+                self.entries[write.first - self.base.index - 1 + random.randrange(kept)] = None
             if kept < len(write.entries):
                 return
 
@@ -88,10 +109,26 @@ class LogDisk:
         """Turn over a bit of an entry that was synced a while ago."""
         synced = self.state.synced if self.state else 0
         index = random.randint(max(1, synced - 5), synced) if synced else 0
-        entry = self.entries[index - 1] if 0 < index <= len(self.entries) else None
+        place = index - self.base.index - 1
+        entry = self.entries[place] if 0 <= place < len(self.entries) else None
         if entry is not None:
             changed = Entry(entry.epoch, index, entry.previous, entry.chain ^ 1, entry.body)
-            self.entries[index - 1] = changed
+            self.entries[place] = changed
+
+
+class Transfer:
+    """A checkpoint on its way to a server."""
+
+    def __init__(self, until: int) -> None:
+        self.until = until  # when it is given up
+        self.mark: Mark | None = None  # the last entry in it, once it has begun
+        self.count = 0  # of its pieces
+        self.pieces: dict[int, list[Entry]] = {}  # by number, that have come
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all has come."""
+        return self.mark is not None and len(self.pieces) == self.count
 
 
 class Server:
@@ -103,7 +140,10 @@ class Server:
         self.member: Member | None = None
         self.life = 0  # how often it was started
         self.waiting: dict[int, tuple[Mark, int]] = {}  # by number; index answered before it
-        self.checked = 0  # index up to which the ledger knows what it has committed
+        self.applied: list[Entry] = []  # what it has taken for committed
+        self.kept: list[Entry] = []  # ... and has on its disk
+        self.is_half = False  # whether that is half of a checkpoint
+        self.transfer: Transfer | None = None
         self.serves = 0  # the epoch that it leads
         self.paused: list[Callable[[], None]] | None = None  # what has come meanwhile
         self.sync_time = MILLISECOND
@@ -137,6 +177,7 @@ class SimulatedGroup:
         size: int = 3,
         damage: bool = False,
         make_disk: Callable[[Random], LogDisk] = lambda random: LogDisk(),
+        trims: bool = False,
     ) -> None:
         self.seed = seed
         self.random = Random(seed)
@@ -179,6 +220,9 @@ class SimulatedGroup:
         ]
         if damage and size > 1:  # nobody could repair it
             self.moves += [(3, self._damage)]
+        self.installs = 0  # checkpoints that were installed
+        if trims:
+            self.moves += [(20, self._trim)]
 
     def crash_amid_writing(self, share: float) -> None:
         """Have all servers crash after that share of what comes to them while they write."""
@@ -259,7 +303,8 @@ class SimulatedGroup:
     def _is_settled(self) -> bool:
         members = [server.member for server in self.servers.values()]
         found = {one.committed if one else 0 for one in members}
-        return len(found) == 1 and found.pop() >= self.ledger.latest
+        have_applied = all(len(one.applied) in found for one in self.servers.values())
+        return len(found) == 1 and have_applied and found.pop() >= self.ledger.latest
 
     def _note(self, text: str) -> None:
         self.story.append(f"{self.now / SECOND:.3f} {text}")
@@ -280,7 +325,8 @@ class SimulatedGroup:
 
     def _start(self, server: Server) -> None:
         server.life += 1
-        server.checked = 0
+        server.applied = [] if server.is_half else list(server.kept)
+        self.ledger.committed(server.name, 1, tuple(server.applied))
         names = tuple(self.servers)
         state, entries = server.disk.open()
         server.member = self.member_type(
@@ -293,6 +339,8 @@ class SimulatedGroup:
             self.settings,
         )
         self._note(f"{server.name} starts at {server.member.log.end}")
+        if server.is_half and not server.member.is_installing:
+            raise ViolationError(f"applied: {server.name} goes on from half a checkpoint")
         self._flush(server)
         self._tick(server, server.life)
 
@@ -300,6 +348,7 @@ class SimulatedGroup:
         def tick() -> None:
             if server.member is not None:
                 server.member.tick(self.now_of(server))
+                self._install(server, server.member)
 
         self._input(server, life, tick)
         if server.life == life:
@@ -364,12 +413,18 @@ class SimulatedGroup:
 
     def _watch(self, server: Server, member: Member) -> None:
         """Tell the ledger what is new."""
-        if member.committed > server.checked:
-            entries = member.log.read(server.checked + 1, member.committed - server.checked)
-            self.ledger.committed(server.name, server.checked + 1, entries)
-            server.checked += len(entries)
         if member.failed:
             raise ViolationError(f"corruption: {server.name} has found: {member.failed}")
+        applied = server.applied
+        if not member.is_installing and member.committed > len(applied):
+            if member.log.base.index > len(applied):
+                raise ViolationError(
+                    f"applied: {server.name} has {len(applied)}, and trimmed {member.log.base}"
+                )
+            entries = member.log.read(len(applied) + 1, member.committed - len(applied))
+            self.ledger.committed(server.name, len(applied) + 1, entries)
+            applied += entries
+        self.ledger.trimmed(server.name, member.log.base)
         epoch = member.epoch
         if epoch != server.serves:
             server.serves = epoch
@@ -383,6 +438,95 @@ class SimulatedGroup:
                 self._check_reads()
             if mark.epoch != epoch or member.is_committed(mark):
                 del server.waiting[number]
+
+    # -- checkpoints -----------------------------------------------------------------------------
+
+    def _trim(self) -> None:
+        """A server keeps what it has applied, or does not, and trims its log up to there."""
+        server = self.random.choice(list(self.servers.values()))
+        is_kept, share = self.random.random() < 0.8, self.random.choice((1.0, self.random.random()))
+
+        def trim() -> None:
+            if server.member is None or server.member.is_installing:
+                return
+            if is_kept:
+                server.kept = list(server.applied)
+            server.member.trim(self.now_of(server), int(share * len(server.kept)))
+
+        self._input(server, server.life, trim)
+
+    def _install(self, server: Server, member: Member) -> None:
+        """Go on with the checkpoint that a server is sent, or ask for one."""
+        transfer = server.transfer
+        if transfer is not None and self.now >= transfer.until:
+            transfer = server.transfer = None
+        source = member.checkpoint_source()
+        if transfer is None and source:
+            server.transfer = transfer = Transfer(self.now + TRANSFER_MAX)
+            self._send(server, self.servers[source], self._asking(server, transfer, source))
+        if transfer is None or transfer.mark is None or not member.may_install:
+            return
+        if not server.is_half:
+            self._note(f"{server.name} begins to install {transfer.mark}")
+        server.is_half = True
+        server.kept = []
+        if transfer.is_complete and self.random.random() < 0.5:  # it takes a while
+            pieces = [transfer.pieces[number] for number in sorted(transfer.pieces)]
+            found = [entry for piece in pieces for entry in piece]
+            server.applied, server.kept, server.is_half = found, list(found), False
+            server.transfer = None
+            self.installs += 1
+            self._note(f"{server.name} has installed {transfer.mark}")
+            self.ledger.committed(server.name, 1, tuple(found))
+            self.ledger.trimmed(server.name, transfer.mark)
+            if self._has_faults and self.random.random() < 0.1:  # before it can say so
+                life = server.life
+                self._at(0, lambda: self._crash_one(server) if server.life == life else None)
+            else:
+                member.installed(self.now_of(server), transfer.mark)
+
+    def _send(self, sender: Server, receiver: Server, happens: Callable[[], None]) -> None:
+        for delay in self.network.delays(sender.name, receiver.name):
+            self._at(delay, lambda: self._input(receiver, receiver.life, happens))
+
+    def _asking(self, server: Server, transfer: Transfer, asked: str) -> Callable[[], None]:
+        source = self.servers[asked]
+
+        def answer() -> None:
+            member = source.member
+            if member is None or member.log.base.index > len(source.applied):
+                return
+            index = self.random.randint(member.log.base.index, len(source.applied))
+            mark = member.checkpoint_mark(self.random.choice((index, len(source.applied))))
+            if mark is None:
+                return
+            content = source.applied[: mark.index]
+            step = max(len(content) // 4, 1)
+            pieces = [content[at : at + step] for at in range(0, len(content), step)]
+            self._send(source, server, begin(mark, len(pieces)))
+            for number, piece in enumerate(pieces):
+                self._send(source, server, take(number, piece))
+
+        def begin(mark: Mark, count: int) -> Callable[[], None]:
+            def begun() -> None:
+                member = server.member
+                if server.transfer is not transfer or member is None or transfer.mark is not None:
+                    return
+                if member.begin_install(self.now_of(server), mark):
+                    transfer.mark, transfer.count = mark, count
+                else:
+                    server.transfer = None
+
+            return begun
+
+        def take(number: int, piece: list[Entry]) -> Callable[[], None]:
+            def taken() -> None:
+                if server.transfer is transfer:
+                    transfer.pieces[number] = piece
+
+            return taken
+
+        return answer
 
     # -- what may happen -------------------------------------------------------------------------
 
@@ -532,6 +676,7 @@ class SimulatedGroup:
         server.member = None
         server.paused = None
         server.waiting.clear()
+        server.transfer = None
         server.serves = 0
         server.disk.crash(self.random)
 

@@ -227,6 +227,7 @@ class StoredLog(LogDisk):
         found = self.store.open()
         self.state = found.state
         self.entries = found.entries
+        self.base = found.state.base if found.state else BEGINNING
         return found.state, list(found.entries)
 
     def finish(self) -> DiskJob:
@@ -249,7 +250,8 @@ class StoredLog(LogDisk):
     def damage(self, random: Random) -> None:
         synced = self.state.synced if self.state else 0
         index = random.randint(max(1, synced - 5), synced) if synced else 0
-        entry = self.entries[index - 1] if 0 < index <= len(self.entries) else None
+        place = index - self.base.index - 1
+        entry = self.entries[place] if 0 <= place < len(self.entries) else None
         if entry is None:
             return
         body = entry.body or entry.chain.to_bytes(4, "little")
@@ -265,9 +267,10 @@ class StoredLog(LogDisk):
 
 @pytest.mark.parametrize("first", range(0, 30, 5))
 @pytest.mark.parametrize("damage", [False, True])
-def test_a_group_on_files_keeps_what_it_has_answered(first: int, damage: bool) -> None:
+@pytest.mark.parametrize("trims", [False, True])
+def test_a_group_on_files_keeps_what_it_has_answered(first: int, damage: bool, trims: bool) -> None:
     for seed in range(first, first + 5):
-        SimulatedGroup(seed, 3, damage, StoredLog).run(4)
+        SimulatedGroup(seed, 3, damage, StoredLog, trims).run(4)
 
 
 def test_a_store_that_does_not_sync_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

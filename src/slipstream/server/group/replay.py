@@ -4,14 +4,16 @@ Records are applied in the order in which they were written. Nothing is taken fo
 damaged bytes: an entry names the chain of the one before it, the end of each job names the log's
 last index and chain, and so do the copies of the state beside the log. Where these do not agree
 with what was read, the entries that may be other ones are None, which is for `LogReplica` to fetch
-from other servers, to miss, or to cut.
+from other servers, to miss, or to cut. Entries up to the base are left out: segments that have them
+alone may be gone, or be back after a crash, in any number.
 """
 
 from array import array
 
 import msgspec
 
-from slipstream.group import Entry, State
+from slipstream.group import Entry, Mark, State
+from slipstream.group.messages import BEGINNING
 from slipstream.server.group.records import Kind, Record
 
 UNKNOWN = 0  # the chain of an entry that could not be read
@@ -19,10 +21,12 @@ UNKNOWN = 0  # the chain of an entry that could not be read
 
 class Replay:
     """See the module's text. `expected` is what the state beside the log says of its end: a job,
-    before which the log ended with that index and chain."""
+    before which the log ended with that index and chain; `base` is the entry behind which it
+    begins."""
 
-    def __init__(self, expected: tuple[int, int, int]) -> None:
-        self.entries: list[Entry | None] = []
+    def __init__(self, expected: tuple[int, int, int], base: Mark = BEGINNING) -> None:
+        self.base = base.index
+        self.entries: list[Entry | None] = []  # behind the base
         self.chains = array("I")  # of the entries
         self.job = 0  # the latest one that was found
         self.state: tuple[int, State] | None = None  # of the last whole job, and its number
@@ -38,7 +42,8 @@ class Replay:
             case Kind.ENTRY:
                 self._entry(record)
             case Kind.REPAIR:
-                if record.index <= len(self.entries) and record.entry is not None:
+                is_here = self.base < record.index <= self.base + len(self.entries)
+                if is_here and record.entry is not None:
                     self._set(record.index, record.entry, record.chain)
             case Kind.CUT:
                 self._cut(record.index - 1)
@@ -58,28 +63,31 @@ class Replay:
     def _entry(self, record: Record) -> None:
         before = record.index - 1
         self._end(before, record.previous)
-        self.entries.append(record.entry)
-        self.chains.append(record.chain)
+        if before >= self.base:
+            self.entries.append(record.entry)
+            self.chains.append(record.chain)
 
     def _end(self, index: int, chain: int) -> None:
         """The log ended there."""
         self._cut(index)
-        while len(self.entries) < index:
+        while self.base + len(self.entries) < index:
             self.entries.append(None)
             self.chains.append(UNKNOWN)
-        if index and chain and self.chains[-1] != chain:
+        if index > self.base and chain and self.chains[-1] != chain:
             if self.chains[-1] == UNKNOWN:
                 self.chains[-1] = chain
                 return
             # What has replaced this entry cannot be read, and may have begun before it.
-            for number in range(min(self._committed + 1, index), index + 1):
+            first = max(min(self._committed + 1, index), self.base + 1)
+            for number in range(first, index + 1):
                 self._set(number, None, UNKNOWN)
             self.chains[-1] = chain
 
     def _set(self, index: int, entry: Entry | None, chain: int) -> None:
-        self.entries[index - 1] = entry
-        self.chains[index - 1] = chain
+        self.entries[index - self.base - 1] = entry
+        self.chains[index - self.base - 1] = chain
 
     def _cut(self, index: int) -> None:
-        del self.entries[index:]
-        del self.chains[index:]
+        kept = max(index - self.base, 0)
+        del self.entries[kept:]
+        del self.chains[kept:]

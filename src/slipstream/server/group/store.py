@@ -11,7 +11,12 @@ written to before (`DiskJob.is_state_first`): each copy is synced before the oth
 A store that was opened has on the disk what it found: a crash of the process alone leaves entries
 in the system's memory, which a member would take for synced.
 
-Calls block. The log only grows: a `LogReplica` begins with the first entry.
+The log begins behind the base that the state names. Once both copies have a new one, segments with
+nothing behind it are removed, the oldest first. A crash may leave some of them, in any number: what
+they hold is left out. A job that resets the log has the copies name the base as its end, too, so
+that nothing of before counts, whatever of it is left.
+
+Calls block.
 """
 
 import re
@@ -22,6 +27,7 @@ import msgspec
 
 from slipstream.errors import StorageError
 from slipstream.group import DiskJob, Entry, State
+from slipstream.group.messages import BEGINNING
 from slipstream.log.disk import Disk, File
 from slipstream.server.group.records import (
     HEADER_SIZE,
@@ -67,7 +73,7 @@ class Stored(msgspec.Struct):
 
     identity: Identity | None
     state: State | None
-    entries: list[Entry | None]
+    entries: list[Entry | None]  # behind the base of the state
     findings: list[str]  # what is damaged, for people
 
 
@@ -84,10 +90,12 @@ class GroupStore:
         self._job = 0
         self._end = (0, UNKNOWN)  # index and chain
         self._kept_end = 0  # index, as the copies have it
-        self._chains = Replay((0, 0, 0)).chains  # of all entries
+        self._base = BEGINNING
+        self._chains = Replay((0, 0, 0)).chains  # of the entries behind the base
         self._copies: list[File] = []
         self._segment: File | None = None
         self._number = 0  # of the segment
+        self._last: dict[int, int] = {}  # the highest index in each segment, the oldest first
         self._marker = b""
         self._broken = ""
 
@@ -116,14 +124,17 @@ class GroupStore:
         findings: list[str] = []
         kept = self._load_state(findings)
         expected = (kept.job, kept.index, kept.chain) if kept else (0, 0, 0)
-        replay = Replay(expected)
+        self._base = kept.state.base if kept else BEGINNING
+        replay = Replay(expected, self._base)
         self._load_log(replay, findings)
         replay.finish()
         self._chains = replay.chains
-        self._end = (len(replay.entries), replay.chains[-1] if replay.chains else UNKNOWN)
+        self._end = self._end_of_chains()
         lost = sum(entry is None for entry in replay.entries)
         if lost:
-            findings.append(f"{lost} of {len(replay.entries)} entries of its log are missing")
+            behind = f" behind entry {self._base.index}" if self._base.index else ""
+            total = len(replay.entries)
+            findings.append(f"{lost} of {total} entries of its log are missing{behind}")
         if kept is None:
             findings.append(f"both copies of the state in {self.path} are missing or damaged")
             self.close()
@@ -132,9 +143,12 @@ class GroupStore:
         self._job = max(kept.job, replay.job) + 1  # of the copies, which are written anew
         state = kept.state
         if replay.state is not None and replay.state[0] >= kept.job:
-            state = replay.state[1]
+            state = msgspec.structs.replace(
+                replay.state[1], base=self._base, is_installing=state.is_installing
+            )
         self._open_copies()
         self._keep(state)
+        self._remove_segments()
         return Stored(kept.identity, state, replay.entries, findings)
 
     def _load_state(self, findings: list[str]) -> Kept | None:
@@ -154,14 +168,19 @@ class GroupStore:
             data = self._read(path, findings)
             head = read_header(data)
             self._number = max(self._number, int(name, 16))
+            self._last[int(name, 16)] = 0
             if head is None:
                 if data.strip(b"\0"):
                     findings.append(f"{path} has no header that can be read")
                 continue
             at = end = HEADER_SIZE
+            last = 0
             for end, record in read_records(data, head[1]):
                 replay.apply(record)
+                if record.kind in (Kind.ENTRY, Kind.REPAIR):
+                    last = max(last, record.index)
                 at = end
+            self._last[int(name, 16)] = last
             if name == names[-1]:
                 self._go_on(path, at, data, head[1])
 
@@ -215,11 +234,29 @@ class GroupStore:
 
     def _write(self, job: DiskJob) -> None:
         self._job += 1
+        if job.is_reset:
+            self._reset(job.state)
         is_due = self._end[0] >= self._kept_end + KEEP_EVERY
         if job.is_state_first or not job.writes or is_due or self._promises_other(job.state):
             self._keep(job.state)
-        if not job.writes:
-            return
+        if job.writes:
+            self._append(job)
+        if job.state.base.index > self._base.index:
+            del self._chains[: job.state.base.index - self._base.index]
+            self._base = job.state.base
+            self._remove_segments()
+
+    def _reset(self, state: State) -> None:
+        """Nothing that the log has had counts any more; it is empty behind the base."""
+        self._base = state.base
+        del self._chains[:]
+        self._end = (state.base.index, state.base.chain)
+        self._keep(state)
+        self._begin_segment()
+        self._last = dict.fromkeys(self._last, state.base.index)  # what is there is of before
+        self._remove_segments()
+
+    def _append(self, job: DiskJob) -> None:
         if self._segment is None or self._segment.size() >= self._segment_bytes:
             self._begin_segment()
         assert self._segment is not None
@@ -229,11 +266,11 @@ class GroupStore:
         self._segment.sync()
 
     def _records(self, job: DiskJob) -> bytes:
-        marker, number, chains = self._marker, self._job, self._chains
+        marker, number, chains, base = self._marker, self._job, self._chains, self._base.index
         parts: list[bytes] = []
         for write in job.writes:
             if write.is_end:
-                del chains[write.first - 1 :]
+                del chains[write.first - base - 1 :]
                 if not write.entries:
                     parts.append(cut_record(marker, number, write.first))
             kind = Kind.ENTRY if write.is_end else Kind.REPAIR
@@ -242,10 +279,34 @@ class GroupStore:
                 if write.is_end:
                     chains.append(entry.chain)
                 else:
-                    chains[entry.index - 1] = entry.chain
-        self._end = (len(chains), chains[-1] if chains else UNKNOWN)
+                    chains[entry.index - base - 1] = entry.chain
+            if write.entries:
+                last = self._last[self._number]
+                self._last[self._number] = max(last, write.entries[-1].index)
+        self._end = self._end_of_chains()
         parts.append(batch_record(marker, number, self._end, msgspec.msgpack.encode(job.state)))
         return b"".join(parts)
+
+    def _end_of_chains(self) -> tuple[int, int]:
+        """The index and the chain of the last entry."""
+        chains, base = self._chains, self._base
+        return base.index + len(chains), chains[-1] if chains else base.chain
+
+    def _remove_segments(self) -> None:
+        """Remove those with nothing behind the base, up to the first one that has something; one
+        of which nothing could be read (0) with the next one after it."""
+        numbers = list(self._last)
+        count = 0
+        for place, (number, last) in enumerate(self._last.items()):
+            if last > self._base.index or number == self._number:
+                break
+            if last:
+                count = place + 1
+        for number in numbers[:count]:
+            self._disk.remove(f"{self._log_path}/{number:016x}")
+            del self._last[number]
+        if count:
+            self._disk.sync_dir(self._log_path)
 
     def _begin_segment(self) -> None:
         if self._segment is not None:
@@ -253,6 +314,7 @@ class GroupStore:
             self._segment.sync()
             self._segment.close()
         self._number += 1
+        self._last[self._number] = 0
         self._marker = b"\xff" + self._disk.random_bytes(3)  # never found among zeros
         self._segment = self._disk.open(f"{self._log_path}/{self._number:016x}")
         self._segment.append(header(self._number, self._marker))
