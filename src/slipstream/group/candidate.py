@@ -5,12 +5,12 @@
     TAKING     the register: (epoch + 1, me). It makes the leader of an epoch unique.
     SEALING    a majority, itself included, refuses all earlier leaders from then on.
     FETCHING   of their ends the highest one, by epoch and then by index, has all that is committed.
-               What is missing of it here is fetched; what contradicts it goes. Who lacks entries
-               that the others have trimmed cannot fetch them, and does not lead: they do not let
-               themselves be sealed by it.
+               What is missing of it here is fetched; what contradicts it goes.
     READY      to be the leader
 
-One attempt takes a bounded time; the next one takes a new epoch.
+One attempt takes a bounded time; the next one takes a new epoch. Who lacks entries that another one
+has trimmed cannot fetch them there. It is told so, and stands no more until it has them: who has
+trimmed them can lead itself.
 """
 
 from enum import Enum, auto

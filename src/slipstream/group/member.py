@@ -56,6 +56,7 @@ from slipstream.group.messages import (
     Release,
     Seal,
     Sealed,
+    Trimmed,
     WouldSeal,
     is_chain,
 )
@@ -103,8 +104,10 @@ class Member:
         self._repair_at = now
         self._repair_count = self._settings.entries_max  # entries that are asked for at a time
         self._note_at = now
+        self._install_job = 0  # after which the disk knows that a checkpoint is installed
         self._behind_in = 0  # the epoch whose leader lacks the entries that are needed here
         self._started_at = now
+        self._trimmed = 0  # index up to which others have trimmed: without that it cannot lead
         self._messages: list[tuple[str, Message]] = []
         if not is_alone:
             self._wait(now)
@@ -152,7 +155,8 @@ class Member:
     @property
     def may_install(self) -> bool:
         """Whether that is kept on the disk, so that what was applied may be replaced."""
-        return self._outbox.durable.is_installing and self.log.is_installing and not self.failed
+        is_noted = self._outbox.is_done(self._install_job)
+        return is_noted and self.log.is_installing and not self.failed
 
     def checkpoint_source(self) -> str:
         """Whom to ask for a checkpoint; "" if it needs none, or nobody is known to have one."""
@@ -226,6 +230,7 @@ class Member:
                 return False
             self._candidate = None
             self.log.begin_install()
+            self._install_job = self._outbox.job_of_changes
             self._finish_turn(now)
         return True
 
@@ -307,6 +312,8 @@ class Member:
                     self._answer_candidate(now, sender, message)
                 case WouldSeal() | Sealed() | Fetched():
                     self._hear_as_candidate(now, sender, message)
+                case Trimmed(base):
+                    self._hear_trimmed(now, base)
                 case Append() | Heartbeat() | Release() | Behind():
                     self._follow_leader(now, sender, message)
                 case Appended() | Missing() | Heard() | Refused():
@@ -317,8 +324,9 @@ class Member:
     def _answer_candidate(self, now: int, sender: str, message: AskSeal | Seal | Fetch) -> None:
         match message:
             case AskSeal(attempt, end):
-                may_lead = end >= self.log.base.index  # else it lacks what nobody can send it
-                if may_lead and self.log.is_whole and self._promise.is_over(now):
+                if end < self.log.base.index:
+                    self._outbox.send(sender, Trimmed(self.log.base.index))
+                elif self.log.is_whole and self._promise.is_over(now):
                     self._outbox.send(sender, WouldSeal(attempt))
             case Seal(epoch):
                 self._seal(now, sender, epoch)
@@ -327,8 +335,11 @@ class Member:
                 if after is not None:
                     entries = self.log.read(first, count, self._settings.bytes_max)
                     self._outbox.send(sender, Fetched(epoch, after, entries))
-                elif not epoch and first <= self.log.base.index and self._leader is not None:
-                    self._leader.asked_for_gone(sender)
+                elif first <= self.log.base.index:
+                    if epoch:
+                        self._outbox.send(sender, Trimmed(self.log.base.index))
+                    elif self._leader is not None:
+                        self._leader.asked_for_gone(sender)
 
     def _seal(self, now: int, sender: str, epoch: int) -> None:
         sealed = self.log.sealed
@@ -366,6 +377,12 @@ class Member:
                 candidate.fetched(message)
         if candidate.stage is Stage.READY:
             self._lead(now, candidate.epoch)
+
+    def _hear_trimmed(self, now: int, base: int) -> None:
+        """Another server has trimmed what this one lacks."""
+        self._trimmed = max(self._trimmed, base)
+        if self._candidate is not None and self.log.end.index < base:
+            self._follow(now, "")
 
     def _follow_leader(
         self, now: int, sender: str, message: Append | Heartbeat | Release | Behind
@@ -460,7 +477,7 @@ class Member:
     def _stand(self, now: int, is_successor: bool = False) -> None:
         """Become a candidate, if it may."""
         self._wait(now)
-        if not self.log.is_whole:
+        if not self.log.is_whole or self.log.end.index < self._trimmed:
             return
         value = self._outbox.state.value
         epoch = max(self._known, self.log.sealed, value.epoch if value else 0)

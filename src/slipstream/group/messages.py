@@ -5,6 +5,7 @@
     Prepare, Accept    ->    Promise, Accepted, Outbid   the register (`members_register`)
     Seal               ->    Sealed                      refuse all leaders of earlier epochs
     Fetch              ->    Fetched                     entries, to complete or repair a log
+    AskSeal, Fetch     ->    Trimmed                     you lack what is gone here, so do not lead
 
     leader                   follower
     Append             ->    Appended, Missing           entries; answered once they are synced
@@ -238,6 +239,12 @@ class Fetched(_Message, frozen=True):
     entries: tuple[Entry, ...]
 
 
+class Trimmed(_Message, frozen=True):
+    """My log begins behind what you lack, and what is gone was committed: let others lead."""
+
+    base: int  # index of the last entry that is gone
+
+
 class AskCheckpoint(_Message, frozen=True):
     """Send me what the entries have come to."""
 
@@ -285,7 +292,7 @@ CheckpointMessage = (
 Message = (
     AskSeal | WouldSeal | Prepare | Promise | Accept | Accepted | Outbid | Seal | Sealed | Refused
     | Append | Appended | Missing | Heartbeat | Heard | Release | Behind | Fetch | Fetched
-    | CheckpointMessage
+    | Trimmed | CheckpointMessage
 )  # fmt: skip
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -59,12 +59,10 @@ class Outbox:
 
     def __init__(self, state: State) -> None:
         self.state = state  # as it will be once all jobs are done
-        self.durable = state  # as it is
         self._synced = state.synced  # as the last job says
         self._is_changed = False
         self._is_reset = False
         self._writes: list[Write] = []
-        self._states: deque[State] = deque()  # of the jobs on their way
         self._number = 0  # of the job that was taken last
         self._done = 0  # ... that was synced last
         self._messages: list[tuple[str, Message]] = []
@@ -103,13 +101,20 @@ class Outbox:
         goes = any(write.is_end and write.first <= was_synced for write in self._writes)
         job = DiskJob(self._number, self._writes, self.state, goes, self._is_reset)
         self._is_changed, self._is_reset, self._writes = False, False, []
-        self._states.append(self.state)
         return job
+
+    @property
+    def job_of_changes(self) -> int:
+        """The number of the job after which all that was changed up to now is durable."""
+        return self._number + self._is_changed
+
+    def is_done(self, job: int) -> bool:
+        """Whether a job is durable."""
+        return job <= self._done
 
     def synced(self, number: int) -> None:
         """A job is durable, and so are those before it."""
         self._done = number
-        self.durable = self._states.popleft()
         while self._waiting and self._waiting[0][0] <= number:
             _, receiver, message = self._waiting.popleft()
             self._messages.append((receiver, message))
@@ -122,8 +127,8 @@ class Outbox:
 
     def send_synced(self, receiver: str, message: Message) -> None:
         """It leaves once all changes up to now are durable."""
-        job = self._number + self._is_changed
-        if job <= self._done:
+        job = self.job_of_changes
+        if self.is_done(job):
             self._messages.append((receiver, message))
         else:
             self._waiting.append((job, receiver, message))

@@ -123,6 +123,7 @@ class Transfer:
         self.until = until  # when it is given up
         self.mark: Mark | None = None  # the last entry in it, once it has begun
         self.count = 0  # of its pieces
+        self.answer: object = None  # the question may be doubled, and answered twice
         self.pieces: dict[int, list[Entry]] = {}  # by number, that have come
 
     @property
@@ -500,28 +501,29 @@ class SimulatedGroup:
             mark = member.checkpoint_mark(self.random.choice((index, len(source.applied))))
             if mark is None:
                 return
+            this = object()
             content = source.applied[: mark.index]
             step = max(len(content) // 4, 1)
             pieces = [content[at : at + step] for at in range(0, len(content), step)]
-            self._send(source, server, begin(mark, len(pieces)))
+            self._send(source, server, begin(this, mark, len(pieces)))
             for number, piece in enumerate(pieces):
-                self._send(source, server, take(number, piece))
+                self._send(source, server, take(this, number, piece))
 
-        def begin(mark: Mark, count: int) -> Callable[[], None]:
+        def begin(this: object, mark: Mark, count: int) -> Callable[[], None]:
             def begun() -> None:
                 member = server.member
                 if server.transfer is not transfer or member is None or transfer.mark is not None:
                     return
                 if member.begin_install(self.now_of(server), mark):
-                    transfer.mark, transfer.count = mark, count
+                    transfer.answer, transfer.mark, transfer.count = this, mark, count
                 else:
                     server.transfer = None
 
             return begun
 
-        def take(number: int, piece: list[Entry]) -> Callable[[], None]:
+        def take(this: object, number: int, piece: list[Entry]) -> Callable[[], None]:
             def taken() -> None:
-                if server.transfer is transfer:
+                if server.transfer is transfer and transfer.answer is this:
                     transfer.pieces[number] = piece
 
             return taken
