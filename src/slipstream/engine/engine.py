@@ -15,12 +15,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from slipstream.engine.api.dispatch import ApiService, SystemApi
+from slipstream.engine.api.dispatch import ApiService
 from slipstream.engine.api.operations import serve
+from slipstream.engine.api.system import SystemApi
 from slipstream.engine.commit.commit import Commit, Runner
 from slipstream.engine.commit.not_yet import NotYetError
 from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.jetstream.advisories import publish_limit_reached
+from slipstream.engine.jetstream.elected import announce_leader
 from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.jetstream.scrub import Scrub
 from slipstream.engine.leaf.leaves import Leaves
@@ -29,6 +31,7 @@ from slipstream.engine.loop.meter import Meter
 from slipstream.engine.loop.timers import Timers
 from slipstream.engine.loop.turn import API_SLICE, ROUND, WRITE_SLICE, Turn
 from slipstream.engine.message_trace import trace
+from slipstream.engine.protocol.group import Group
 from slipstream.engine.protocol.options import API_LEVEL, VERSION, AccountLimits, EngineOptions
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.connect import accept
@@ -117,11 +120,15 @@ class Engine:
         options: EngineOptions,
         runner: Runner,
         authenticator: Authenticator | None = None,
+        group: Group | None = None,
     ) -> None:
         self.clock = clock
         self.random = random
         self.options = options
         self.authenticator = authenticator or Everyone()
+        self.group = group  # the servers that follow this one; None: it is by itself
+        # Where clients have been told that they may connect.
+        self._told_urls = list(group.client_urls) if group is not None else []
         self.timers = Timers(clock)
         self.commit = Commit(runner, self.timers, options.sync_interval)
         self.turn = Turn()
@@ -191,6 +198,8 @@ class Engine:
                 "docs/storage.md"
             )
         self.set_scrub_rate(self.options.scrub_rate if store is not None else 0)
+        if self.group is not None:
+            announce_leader(self, self.group)
 
     def set_scrub_rate(self, rate: int) -> None:
         """Read again so many bytes a second of what is stored; 0 stops that."""
@@ -343,6 +352,11 @@ class Engine:
                 info[name] = True
         if options.domain:
             info["domain"] = options.domain
+        if self.group is not None:
+            info["cluster"] = self.group.name
+            urls = list(self.group.client_urls)[1 if self.lame_duck else 0 :]
+            if urls:
+                info["connect_urls"] = urls
         if self.lame_duck:
             info["ldm"] = True
         if connected:
@@ -471,6 +485,16 @@ class Engine:
             before, self.lame_duck = self.lame_duck, True
             self.send_info(session)
             self.lame_duck = before
+
+    def group_changed(self) -> None:
+        """Tell clients that know the word where they may connect, if that has changed."""
+        urls = list(self.group.client_urls) if self.group is not None else []
+        if urls == self._told_urls:
+            return
+        self._told_urls = urls
+        for session in list(self.sessions.values()):
+            if session.protocol >= 1 and session.pinged:
+                self.send_info(session)
 
     def start_lame_duck(self) -> None:
         """Tell every client that knows the word to look for another server."""

@@ -39,6 +39,7 @@ def engine_options(options: ServerOptions) -> EngineOptions:
         tls_verify=tls is not None and tls.verify,
         jetstream=js.enabled,
         domain=js.domain,
+        server_tags=[tag.lower() for tag in options.server_tags],
         strict=js.strict,
         sync_always=js.sync_always,
         sync_interval=0 if js.sync_always else js.sync_interval,

@@ -20,6 +20,7 @@ from slipstream.server.logger import Logger
 from slipstream.server.measures import Measures
 
 if TYPE_CHECKING:
+    from slipstream.engine.protocol.group import Group
     from slipstream.server.tls import Tls
 
 # How long the end of a server waits for clients to take what is meant for them.
@@ -36,7 +37,9 @@ OPENING_THREADS = 16  # open logs at a start: after a crash each waits for syncs
 class Runtime:
     """One server on the running loop. `enter` and `leave` frame each turn of the engine."""
 
-    def __init__(self, options: EngineOptions, *, log: Logger) -> None:
+    def __init__(
+        self, options: EngineOptions, *, log: Logger, group: "Group | None" = None
+    ) -> None:
         self.log = log
         self.tls: Tls | None = None  # for connections to come
         self.allow_non_tls = False
@@ -45,7 +48,7 @@ class Runtime:
         self.clock = Clock(time.time_ns())
         self.measures = Measures()
         self.disk_thread = DiskThread(self.loop, self.turn, self.measures)
-        self.engine = Engine(self.clock, SystemRandom(), options, self.disk_thread)
+        self.engine = Engine(self.clock, SystemRandom(), options, self.disk_thread, group=group)
         self.engine.meter = self.measures
         self.connections: set[Connection] = set()
         self.busy_poll: BusyPoll | None = None

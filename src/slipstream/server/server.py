@@ -37,6 +37,7 @@ from slipstream.server.process_files import bracketed, urls
 from slipstream.server.runtime import Runtime
 
 if TYPE_CHECKING:
+    from slipstream.engine.protocol.group import Group
     from slipstream.server.keywords import ServerKeywords
     from slipstream.server.leaf import LeafLinks
     from slipstream.server.monitoring.http.console import Console
@@ -121,6 +122,7 @@ class Server:
         self.log = log or standard_logger(config.logging)
         for warning in warnings:
             self.log.warn(warning)
+        self.group: Group | None = None  # whom it leads; to be set before the start
         self.runtime: Runtime | None = None
         self.monitoring: MonitoringListener | None = None
         self._console: Console | None = None
@@ -182,7 +184,7 @@ class Server:
         """Start on the running loop. Raises `Error` with what to do about it."""
         options = self.options
         log = self.log
-        runtime = Runtime(engine_options(options), log=log)
+        runtime = Runtime(engine_options(options), log=log, group=self.group)
         runtime.engine.authenticator = make_authenticator(options, runtime.turn)
         runtime.engine.on_problem = log.error
         runtime.write_deadline_seconds = options.limits.write_deadline / SECOND

@@ -22,6 +22,7 @@ from slipstream.engine.engine import Authenticator, Engine
 from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.jetstream.places import PlaceJob
 from slipstream.engine.loop.clock import Clock
+from slipstream.engine.protocol.group import Group
 from slipstream.engine.protocol.options import AccountJetStreamLimits, AccountLimits, EngineOptions
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.session import STALL
@@ -366,11 +367,14 @@ class Driver:
         seed: int = 1,
         segment_bytes: int = SEGMENT_BYTES,
         log_bytes: int = FILE_BYTES,
+        group: Group | None = None,
     ) -> None:
         self.clock = Clock(now)
         self.runner = runner or HandRunner()
         self.options = options or EngineOptions(server_name="here", jetstream=True)
-        self.engine = Engine(self.clock, Random(seed), self.options, self.runner, authenticator)
+        self.engine = Engine(
+            self.clock, Random(seed), self.options, self.runner, authenticator, group
+        )
         self.gathers = False  # whether the next turns leave what they stored to a later one
         self.store: Store | None = None
         if disk is not None:

@@ -12,6 +12,7 @@ from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.stream.checks import (
     check_asked,
     check_filled,
+    check_place,
     check_replicas,
     check_request,
 )
@@ -85,7 +86,8 @@ def _read_config(js: "JetStream", asked: RestoreRequest, name: str, strict: bool
     shrunk = fill_defaults(config, limit)
     check_filled(config, shrunk, limit, js.config_of)
     config.pedantic = False
-    check_replicas(config)
+    check_replicas(config, js.engine)
+    check_place(config, js.engine)
     return config
 
 

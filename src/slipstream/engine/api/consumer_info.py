@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.pull import PullDelivery
 from slipstream.engine.consumer.push import PushDelivery
+from slipstream.engine.protocol.group import cluster_info
 from slipstream.engine.protocol.options import shown_metadata
 from slipstream.model.times import time_text
 
@@ -32,6 +33,10 @@ def consumer_info(consumer: Consumer, with_version: bool = True) -> "ConsumerInf
         "num_waiting": 0,
         "num_pending": consumer.num_pending,
     }
+    engine = consumer.stream.js.engine
+    if engine.group is not None:
+        is_kept = consumer.store is not None
+        info["cluster"] = cluster_info(engine.group, engine.started, is_kept)
     delivery = consumer.delivery
     if isinstance(delivery, PullDelivery):
         delivery.drop_uninterested()

@@ -148,7 +148,7 @@ def _create(
     stream = js.find(stream_name)
     if config.durable_name and config.name and config.durable_name != config.name:
         raise ApiError(ErrorCode.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH)
-    if config.num_replicas > 1:
+    if config.num_replicas > 1 and js.engine.group is None:
         raise ApiError(ErrorCode.STREAM_REPLICAS_NOT_SUPPORTED)
     if config.sourcing:
         name = fit_to_retention(stream, name, config)

@@ -25,11 +25,8 @@ from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
-    from slipstream.engine.session.account import Account
-    from slipstream.log.stream_store import Store
 
 PREFIX = "$JS.API."
-PURGE_ACCOUNT = b"ACCOUNT.PURGE."
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
 ANSWER_BYTES_PER_STEP = 8
 _CHANGES = ("CREATE", "UPDATE", "DELETE", "PURGE", "RESTORE", "PAUSE", "RESET")
@@ -289,69 +286,6 @@ class _Call:
         turn = self._js.engine.turn
         turn.spent += steps
         turn.api_spent += steps
-
-
-class SystemApi(Service):
-    """The API in the system account, which has no JetStream of its own."""
-
-    def __init__(self, account: "Account", store: "Store | None") -> None:
-        self._account = account
-        self._store = store
-        account.add_service(b"$JS.API.>", self)
-
-    def stop(self) -> None:
-        """Answer no more."""
-        self._account.remove_service(b"$JS.API.>", self)
-
-    def handle(self, message: Inbound) -> int:
-        rest = message.subject[len(PREFIX) :]
-        reply = message.reply
-        if rest.startswith(PURGE_ACCOUNT) and b"." not in rest[len(PURGE_ACCOUNT) :]:
-            self._purge(rest[len(PURGE_ACCOUNT) :].decode(errors="surrogateescape"), reply)
-        elif rest.startswith((b"META.", b"SERVER.", b"ACCOUNT.")):
-            return 1  # calls of a cluster's administration, which has nobody to answer here
-        else:
-            kind = "account_info_response" if rest == b"INFO" else "system_response"
-            self._answer(
-                reply,
-                {
-                    "type": TYPE_PREFIX + kind,
-                    "error": ApiError(ErrorCode.NOT_ENABLED_FOR_ACCOUNT).body,
-                },
-            )
-        return 1
-
-    def _answer(self, reply: bytes, answer: Fields) -> None:
-        if reply:
-            self._account.send(reply, b"", b"", msgspec.json.encode(answer))
-
-    def _purge(self, name: str, reply: bytes) -> None:
-        """Delete every stream of an account, also of one that the configuration has no more."""
-        account = self._account.engine.accounts.get(name)
-        answer: dict[str, object] = {"type": TYPE_PREFIX + "account_purge_response"}
-
-        def purged(failure: Exception | None) -> None:
-            fields = answer | {"initiated": failure is None}
-            if failure is not None:
-                known = failure if isinstance(failure, ApiError) else None
-                fields["error"] = (
-                    known or ApiError(ErrorCode.STREAM_GENERAL_ERROR, err=str(failure))
-                ).body
-            self._answer(reply, fields)
-
-        try:
-            if account is not None and account.jetstream is not None:
-                for stream in list(account.jetstream.streams.values()):
-                    account.jetstream.delete_stream(stream)
-                account.jetstream.when_kept(purged)
-                return
-            if self._store is not None:
-                for _, files in list(self._store.streams(name)):
-                    files.discard()
-        except (ApiError, StorageError, OSError) as failure:
-            purged(failure)
-            return
-        purged(None)
 
 
 def page(items: list[Any], offset: int, size: int) -> tuple[dict[str, int], list[Any]]:

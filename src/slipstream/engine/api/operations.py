@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from slipstream.engine.api import account, backups, consumers, messages, streams
+from slipstream.engine.api import account, backups, cluster, consumers, messages, streams
 from slipstream.engine.api.dispatch import ApiService
 from slipstream.engine.api.explain import ExplainService
 
@@ -15,6 +15,7 @@ OPERATIONS = [
     *backups.OPERATIONS,
     *messages.OPERATIONS,
     *consumers.OPERATIONS,
+    *cluster.OPERATIONS,
 ]
 
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from slipstream.engine.protocol.group import cluster_info
 from slipstream.engine.protocol.options import shown_metadata
 from slipstream.engine.sourcing.inflow import inflow_info
 from slipstream.engine.stream.stream import Stream
@@ -57,6 +58,10 @@ def stream_info(stream: Stream, with_version: bool = True) -> "StreamInfo":
     }
     if stream.js.domain:
         info["domain"] = stream.js.domain
+    engine = stream.js.engine
+    if engine.group is not None:
+        is_kept = stream.store is not None
+        info["cluster"] = cluster_info(engine.group, engine.started, is_kept)
     info.update(inflow_info(stream))
     info["ts"] = time_text(stream.clock.now)
     return info

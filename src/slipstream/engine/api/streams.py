@@ -25,6 +25,7 @@ from slipstream.engine.stream.checks import (
     check_create,
     check_filled,
     check_overlap,
+    check_place,
     check_replicas,
     check_request,
     check_update,
@@ -64,7 +65,7 @@ def _read_checked(js: "JetStream", request: Request, is_new: bool) -> StreamConf
 def create(js: "JetStream", request: Request) -> Fields | WhenDurable:
     """STREAM.CREATE: succeeds again for the same configuration."""
     config = _read_checked(js, request, is_new=True)
-    check_replicas(config)
+    check_replicas(config, js.engine)
     existing = js.streams.get(config.name)
     if existing is not None:
         if not same(existing.config, config):
@@ -76,6 +77,7 @@ def create(js: "JetStream", request: Request) -> Fields | WhenDurable:
     js.check_account(config, is_new=True)
     check_overlap(config, js.claims)
     check_filters(config)
+    check_place(config, js.engine)
     stream = js.create_stream(config)
     answer = {**stream_info(stream), "did_create": True}
     js.advisories.stream_action("CREATED", "create", stream.name)  # the stream may store it
@@ -87,7 +89,7 @@ def update(js: "JetStream", request: Request) -> WhenDurable:
     config = _read_checked(js, request, is_new=False)
     stream = js.find(config.name)
     old = stream.config
-    check_replicas(config)
+    check_replicas(config, js.engine)
     check_update(old, config)
     if config.sealed:
         seal(config)
@@ -95,6 +97,8 @@ def update(js: "JetStream", request: Request) -> WhenDurable:
     js.check_account(config, is_new=False)
     check_overlap(config, js.claims)
     check_filters(config)
+    if (config.num_replicas, config.placement) != (old.num_replicas, old.placement):
+        check_place(config, js.engine)
     js.update_stream(stream, config)
 
     def wait(done: Done) -> None:
@@ -155,7 +159,8 @@ def info(js: "JetStream", request: Request) -> Fields:
     asked = read_optional(request, StreamInfoRequest)
     stream = js.find(request.tokens[0])
     answer: StreamInfo = {"total": 0, "offset": 0, "limit": 0, **stream_info(stream)}
-    answer["cluster"] = {"leader": js.engine.server_name}
+    if js.engine.group is None:
+        answer["cluster"] = {"leader": js.engine.server_name}
     state = answer["state"]
     if asked.deleted_details:
         deleted = list(stream.log.deleted())
@@ -193,11 +198,6 @@ def list_infos(js: "JetStream", request: Request) -> Fields:
     return {**paging, "streams": [stream_info(stream, with_version=False) for stream in shown]}
 
 
-def needs_cluster(_js: "JetStream", _request: Request) -> Fields:
-    """Calls that make sense in a cluster only."""
-    raise ApiError(ErrorCode.CLUSTER_REQUIRED)
-
-
 OPERATIONS = [
     Operation("STREAM.CREATE", 1, "stream_create_response", create, {}),
     Operation("STREAM.UPDATE", 1, "stream_update_response", update, {}),
@@ -205,16 +205,4 @@ OPERATIONS = [
     Operation("STREAM.INFO", 1, "stream_info_response", info, _PAGE_ZEROS),
     Operation("STREAM.NAMES", 0, "stream_names_response", names, {**_PAGE_ZEROS, "streams": None}),
     Operation("STREAM.LIST", 0, "stream_list_response", list_infos, {**_PAGE_ZEROS, "streams": []}),
-    *(
-        Operation(name, 1 + name.startswith("CONSUMER"), f"{response}_response", needs_cluster, {})
-        for name, response in (
-            ("STREAM.LEADER.STEPDOWN", "stream_leader_stepdown"),
-            ("STREAM.PEER.REMOVE", "stream_remove_peer"),
-            ("STREAM.PEER.EVACUATE", "stream_evacuate_peer"),
-            ("STREAM.CANCEL_MOVE", "stream_cancel_move"),
-            ("CONSUMER.LEADER.STEPDOWN", "consumer_leader_stepdown"),
-            ("CONSUMER.PEER.REMOVE", "consumer_remove_peer"),
-            ("CONSUMER.PEER.EVACUATE", "consumer_evacuate_peer"),
-        )
-    ),
 ]

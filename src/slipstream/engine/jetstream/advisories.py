@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from slipstream.engine.protocol.group import Group, all_peer_infos, peer_id
 from slipstream.engine.session.host import Host
 from slipstream.model.times import time_text
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
+    from slipstream.engine.protocol.infos import PeerInfo
     from slipstream.engine.session.account import Account
 
 PREFIX = "$JS.EVENT.ADVISORY"
@@ -71,6 +73,20 @@ class Advisories:
         named = {"account": self._js.account.name, **fields}
         _publish(self._js.engine.system_account, subject, kind, named)
 
+    def leader_elected(
+        self, stream: str, consumer: str, leader: str, replicas: "list[PeerInfo]"
+    ) -> None:
+        """A stream, or a consumer of it, has a new leader; the system account hears of it, too."""
+        what, name, named = "stream", stream, {"stream": stream}
+        if consumer:
+            what, name, named = "consumer", f"{stream}.{consumer}", named | {"consumer": consumer}
+        subject = f"{PREFIX}.{what.upper()}.LEADER_ELECTED.{name}"
+        kind = f"advisory.v1.{what}_leader_elected"
+        fields = {**named, "leader": leader, "replicas": replicas}
+        self.publish(subject, kind, fields)
+        account = {"account": self._js.account.name}
+        _publish(self._js.engine.system_account, subject, kind, account | fields)
+
     def metric_ack(self, stream: str, consumer: str, **fields: Any) -> None:
         """A sampled acknowledgement."""
         subject = f"{METRIC_PREFIX}.CONSUMER.ACK.{stream}.{consumer}"
@@ -95,8 +111,10 @@ class Advisories:
 
 def client_info(js: "JetStream", session: Any) -> dict[str, Any]:
     """Who a client is, as advisories show it."""
+    group = js.engine.group
+    where = {"server": js.engine.server_name} | ({"cluster": group.name} if group else {})
     if session is None:
-        return {"acc": js.account.name, "server": js.engine.server_name}
+        return {"acc": js.account.name, **where}
     return {
         "start": time_text(session.started),
         "host": session.facts.get("ip", ""),
@@ -107,10 +125,21 @@ def client_info(js: "JetStream", session: Any) -> dict[str, Any]:
         "lang": session.connect.lang,
         "ver": session.connect.version,
         "rtt": session.rtt,
-        "server": js.engine.server_name,
+        **where,
         "kind": "Client",
         "client_type": "nats",
     }
+
+
+def group_led(engine: Host, group: Group) -> None:
+    """Report that this server leads its group."""
+    fields = {
+        "leader": peer_id(group.server_name),
+        "replicas": all_peer_infos(group),
+        "cluster": group.name,
+    }
+    subject = f"{PREFIX}.DOMAIN.LEADER_ELECTED"
+    _publish(engine.system_account, subject, "advisory.v1.domain_leader_elected", fields)
 
 
 def publish_limit_reached(engine: Host, dropped: int) -> None:

@@ -264,7 +264,7 @@ def _introduction(session: "LeafSession", remote: Remote, info: LeafInfo) -> byt
         **remote.prove(info.nonce),
         "server_id": engine.server_id,
         "name": engine.server_name,
-        "cluster": engine.server_name,
+        "cluster": engine.group.name if engine.group else engine.server_name,
         "headers": session.headers,
         "jetstream": engine.options.jetstream,
         "compress_mode": session.packing.mode if session.packing else OFF,

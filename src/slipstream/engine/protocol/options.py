@@ -83,6 +83,7 @@ class EngineOptions(ConnectionLimits, kw_only=True):
     tls_available: bool = False
     jetstream: bool = False
     domain: str = ""
+    server_tags: list[str] = []  # in lower case; placements name them
     strict: bool = True
     sync_always: bool = True
     sync_interval: int = 0  # ns, after which a relaxed batch is synced; 0 takes a second

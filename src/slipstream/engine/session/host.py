@@ -14,6 +14,7 @@ from slipstream.engine.loop.clock import Clock
 from slipstream.engine.loop.meter import Meter
 from slipstream.engine.loop.timers import Timers
 from slipstream.engine.loop.turn import Turn
+from slipstream.engine.protocol.group import Group
 from slipstream.engine.protocol.options import EngineOptions
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.message import Inbound
@@ -41,6 +42,8 @@ class Host(Protocol):
     options: EngineOptions
     commit: Commit
     state: StateCommit | None  # keeps configurations and positions, where there is a store
+    group: Group | None  # the servers that follow this one; None: it is by itself
+    started: int
     server_name: str
     server_id: str
     leaves: Any  # the links to other servers (`engine.leaf`)

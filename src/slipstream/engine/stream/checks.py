@@ -2,6 +2,8 @@
 (docs/protocol/streams.md#configuration)."""
 
 from slipstream.engine.protocol.errors import ApiError, config_error, pedantic_error
+from slipstream.engine.protocol.group import NO_PEERS, check_placement
+from slipstream.engine.session.host import Host
 from slipstream.engine.stream.config import StreamConfig
 from slipstream.engine.stream.feature_checks import (
     check_counter_configuration,
@@ -105,10 +107,21 @@ def check_filled(config: StreamConfig, shrunk: str, window_limit: int, lookup: L
         raise config_error("preferred server not permitted in placement")
 
 
-def check_replicas(config: StreamConfig) -> None:
+def check_replicas(config: StreamConfig, host: Host) -> None:
     """One server keeps one copy. Raises `ApiError`."""
-    if config.num_replicas > 1:
+    if config.num_replicas > 1 and host.group is None:
         raise ApiError(ErrorCode.STREAM_REPLICAS_NOT_SUPPORTED)
+
+
+def check_place(config: StreamConfig, host: Host) -> None:
+    """Whether the group, if there is one, has a place for the stream. Raises `ApiError`."""
+    if host.group is None:
+        return
+    if config.storage == "memory" and config.num_replicas > 1:
+        detail = "what is in memory is kept by the leader alone: ask for one replica, or for files"
+        raise ApiError(ErrorCode.CLUSTER_NO_PEERS, err=f"{NO_PEERS}, {detail}")
+    tags = host.options.server_tags
+    check_placement(host.group, tags, config.num_replicas, config.placement)
 
 
 def _check_markers(config: StreamConfig) -> None:

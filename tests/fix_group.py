@@ -1,0 +1,26 @@
+"""A group of servers that is only told of: what it says is up to the test."""
+
+from dataclasses import dataclass, field
+
+from slipstream.engine.protocol.group import Member
+from slipstream.errors import Error
+
+
+@dataclass(slots=True)
+class FakeGroup:
+    """A group C that the server n0 leads; `asked` are the step-downs, by who should lead next."""
+
+    name: str = "C"
+    server_name: str = "n0"
+    followers: list[Member] = field(
+        default_factory=lambda: [Member("n1", active=1_000_000), Member("n2", active=2_000_000)]
+    )
+    client_urls: list[str] = field(default_factory=lambda: ["n0:4222", "n1:4222", "n2:4222"])
+    asked: list[str] = field(default_factory=list)
+    refusal: str = ""  # why nobody else can lead
+
+    def step_down(self, preferred: str = "") -> None:
+        """Note who is to lead."""
+        if self.refusal:
+            raise Error(self.refusal)
+        self.asked.append(preferred)
