@@ -131,7 +131,8 @@ def _queries(section: Section, metric: Metric) -> Iterator[tuple[str, str]]:
     """Queries of a panel with their legends."""
     names = _labels(section)
     selector = ", ".join(f'{name}=~"${name}"' for name in names)
-    legend = " ".join(f"{{{{{name}}}}}" for name in names[-2:])
+    own = [section.label] if section.label and section.label not in names else []
+    legend = " ".join(f"{{{{{name}}}}}" for name in [*names, *own][-2:])
     if metric.kind == "histogram":
         rate = f"rate({metric.name}_bucket{{{selector}}}[$__rate_interval])"
         for quantile in QUANTILES:
@@ -147,7 +148,7 @@ def _queries(section: Section, metric: Metric) -> Iterator[tuple[str, str]]:
 def _labels(section: Section) -> list[str]:
     """The variables that choose among the samples of a section."""
     names = list(VARIABLES)
-    return names[: names.index(section.label) + 1] if section.label else names[:1]
+    return names[: names.index(section.label) + 1] if section.label in names else names[:1]
 
 
 # -- Prometheus --------------------------------------------------------------------------------

@@ -10,18 +10,9 @@ import pytest
 import slipstream
 from slipstream.client.jetstream import JetStream, StreamConfig
 from tests.cli.conftest import Cli
-from tests.fix_nats_server import NatsServer, start_nats_server, stop_nats_server
-from tests.lasting_ports import lasting_port
+from tests.fix_nats_cluster import nats_cluster
 
 SIZE = 3
-ACCOUNTS = """
-accounts {
-  APP { users = [{ user: app, password: secret }], jetstream: enabled }
-  SYS { users = [{ user: boss, password: secret }] }
-}
-system_account: SYS
-no_auth_user: app
-"""
 
 
 async def _ready(url: str) -> None:
@@ -52,23 +43,9 @@ async def _led(js: JetStream) -> None:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Three nats-servers that are one cluster, with a stream ORDERS; where clients connect."""
-    directory = tmp_path_factory.mktemp("cluster")
-    ports = [lasting_port() for _ in range(SIZE)]
-    routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
-    servers: list[NatsServer] = []
-    try:
-        for number, port in enumerate(ports):
-            config = directory / f"{number}.conf"
-            config.write_text(
-                f"server_name: n{number}\n{ACCOUNTS}"
-                f'cluster {{ name: C, listen: "127.0.0.1:{port}", routes: [ {routes} ] }}\n'
-            )
-            servers.append(start_nats_server(directory / f"n{number}", "-c", str(config)))
+    with nats_cluster(tmp_path_factory.mktemp("cluster"), SIZE) as servers:
         asyncio.run(asyncio.wait_for(_ready(servers[0].url), 60))
         yield servers[0].url
-    finally:
-        for server in servers:
-            stop_nats_server(server)
 
 
 def test_the_leader_of_a_stream_hands_over(cluster: str, tmp_path: Path) -> None:

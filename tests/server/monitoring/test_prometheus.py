@@ -21,6 +21,7 @@ from slipstream.server.measures import BOUNDS_NS, Histogram
 from slipstream.server.monitoring.http.connection import Response
 from slipstream.server.monitoring.metrics.metric_list import ALERTS, METRICS, SECTIONS, names_in
 from slipstream.server.monitoring.metrics.prometheus import CONSUMERS_PER_STEP, metrics
+from tests.fix_group import FakeGroup
 from tests.lasting_ports import lasting_port
 from tests.server.monitoring.http_client import get
 
@@ -148,7 +149,9 @@ async def test_it_tells_of_the_process_and_its_disk() -> None:
 
 
 async def test_every_metric_has_a_help_text_and_the_kind_that_the_list_says() -> None:
-    async with Server(monitoring_port=0) as server:
+    leader = Server(monitoring_port=0)
+    leader.group = FakeGroup()
+    async with leader as server:
         found = families(await everything(server))
     for family in found.values():
         assert family.documentation, family.name

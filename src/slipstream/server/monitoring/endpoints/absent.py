@@ -1,6 +1,6 @@
-"""Endpoints about what this server does not have: routes, gateways, the runtime of Go.
+"""Endpoints about what this server does not have: gateways, the runtime of Go.
 
-They answer as a nats-server without routes and gateways does, and with what Python has in place of
+They answer as a nats-server without gateways does, and with what Python has in place of
 Go's runtime, so that whatever reads them works.
 """
 
@@ -10,18 +10,6 @@ import traceback
 from typing import Any
 
 from slipstream.server.monitoring.monitor import Monitor
-
-
-def routez(monitor: Monitor) -> dict[str, Any]:
-    """No routes."""
-    head = monitor.head()
-    return {
-        "server_id": head["server_id"],
-        "server_name": monitor.engine.server_name,
-        "now": head["now"],
-        "num_routes": 0,
-        "routes": [],
-    }
 
 
 def gatewayz(monitor: Monitor) -> dict[str, Any]:

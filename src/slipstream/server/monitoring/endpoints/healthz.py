@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from slipstream.engine.jetstream.jetstream import JetStream
+from slipstream.engine.protocol.group import online_of, quorum_of
 from slipstream.engine.stream.stream import Stream
-from slipstream.server.monitoring.monitor import Monitor
+from slipstream.server.monitoring.monitor import Monitor, uptime_text
 from slipstream.server.monitoring.values import Query
 
 # The directories of an absolute path: what follows them is the last part.
@@ -92,8 +93,11 @@ def problems_of(monitor: Monitor, options: HealthzOptions) -> tuple[int, list[Pr
         return ERROR, [Problem("CONNECTION", error="not listening")]
     if options.js_server_only or not monitor.options.jetstream.enabled:
         return OK, []
-    if options.js_enabled or options.js_enabled_only or options.js_meta_only:
+    if options.js_enabled or options.js_enabled_only:
         return OK, []
+    lonely = _without_majority(monitor)
+    if options.js_meta_only or lonely is not None:
+        return (UNAVAILABLE, [lonely]) if lonely is not None else (OK, [])
     if account:
         return _look_at_one(monitor, account, stream, consumer)
     problems = [
@@ -103,6 +107,20 @@ def problems_of(monitor: Monitor, options: HealthzOptions) -> tuple[int, list[Pr
         for problem in _problems(found.jetstream)
     ]
     return (UNAVAILABLE, problems) if problems else (OK, [])
+
+
+def _without_majority(monitor: Monitor) -> Problem | None:
+    """What is wrong where a group has too few servers to go on."""
+    group = monitor.engine.group
+    if group is None or online_of(group) >= quorum_of(group):
+        return None
+    gone = [
+        f"{member.name} for {uptime_text(member.active)}"
+        for member in group.followers
+        if member.is_offline
+    ]
+    what = f"JetStream has no majority of the group {group.name}: nothing was heard of "
+    return Problem("JETSTREAM", error=what + ", ".join(gone))
 
 
 def _look_at_one(

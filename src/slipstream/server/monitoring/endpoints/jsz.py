@@ -14,6 +14,7 @@ from slipstream.server.monitoring.endpoints.varz import (
     jetstream_config,
     jetstream_limits,
     jetstream_stats,
+    meta_cluster,
 )
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.values import Query
@@ -83,6 +84,11 @@ def jsz(monitor: Monitor, options: JszOptions) -> dict[str, Any]:
         "messages": sum(stream.log.messages for stream in streams),
         "bytes": sum(stream.log.bytes for stream in streams),
     }
+    group = monitor.engine.group
+    if options.raft and group is not None:  # whoever answers leads all of them
+        answer |= {"streams_leader": answer["streams"], "consumers_leader": answer["consumers"]}
+    if group is not None:
+        answer["meta_cluster"] = meta_cluster(monitor, group)
     details = _account_details(monitor, found, options)
     if details:
         answer["account_details"] = details
@@ -139,7 +145,7 @@ def _stream_detail(monitor: Monitor, stream: Stream, options: JszOptions) -> dic
     detail: dict[str, Any] = {
         "name": stream.name,
         "created": info["created"],
-        "cluster": {"leader": monitor.engine.server_name},
+        "cluster": info.get("cluster", {"leader": monitor.engine.server_name}),
     }
     if options.config:
         detail["config"] = info["config"]

@@ -4,6 +4,14 @@ import os
 from typing import Any
 
 from slipstream import build
+from slipstream.engine.protocol.group import (
+    Group,
+    online_of,
+    peer_id,
+    peer_infos,
+    quorum_of,
+    size_of,
+)
 from slipstream.engine.protocol.options import API_LEVEL, VERSION
 from slipstream.model.durations import SECOND
 from slipstream.model.times import time_text
@@ -19,7 +27,7 @@ def varz(monitor: Monitor) -> dict[str, Any]:
     answer = {
         **_identity(monitor),
         **_settings(monitor),
-        "cluster": {},
+        "cluster": _cluster(monitor),
         "gateway": {},
         "leaf": leaf_settings(monitor),
         "mqtt": {},
@@ -61,6 +69,16 @@ def _identity(monitor: Monitor) -> dict[str, Any]:
     }
 
 
+def _cluster(monitor: Monitor) -> dict[str, object]:
+    """The group by its name, and where its servers listen for each other, as far as is known."""
+    group = monitor.engine.group
+    if group is None:
+        return {}
+    urls = [member.address for member in group.followers if member.address]
+    found: dict[str, object] = {"name": group.name}
+    return found | ({"urls": urls} if urls else {})
+
+
 def _settings(monitor: Monitor) -> dict[str, Any]:
     engine, options = monitor.engine.options, monitor.options
     limits = options.limits
@@ -70,6 +88,9 @@ def _settings(monitor: Monitor) -> dict[str, Any]:
     for name in ("tls_required", "tls_verify"):
         if getattr(engine, name):
             settings[name] = True
+    group = monitor.engine.group
+    if group is not None and group.client_urls:
+        settings["connect_urls"] = list(group.client_urls)
     settings["max_connections"] = engine.max_connections
     if engine.max_subscriptions:
         settings["max_subscriptions"] = engine.max_subscriptions
@@ -92,6 +113,7 @@ def _load(monitor: Monitor) -> dict[str, Any]:
     engine = monitor.engine
     total = monitor.total_traffic()
     cores = os.cpu_count() or 1
+    routes = online_of(engine.group) - 1 if engine.group is not None else 0
     return {
         "mem": monitor.memory_bytes(),
         "cores": cores,
@@ -99,8 +121,8 @@ def _load(monitor: Monitor) -> dict[str, Any]:
         "cpu": whole(monitor.cpu_percent()),
         "connections": len(engine.sessions),
         "total_connections": engine.total_sessions,
-        "routes": 0,
-        "remotes": 0,
+        "routes": routes,
+        "remotes": routes,
         "leafnodes": engine.leaves.count(),
         "in_msgs": total.in_msgs,
         "in_bytes": total.in_bytes,
@@ -142,9 +164,26 @@ def jetstream_varz(monitor: Monitor, with_store_dir: bool = True) -> dict[str, A
         "stats": jetstream_stats(monitor),
         "limits": jetstream_limits(monitor),
     }
+    if monitor.engine.group is not None:
+        found["meta"] = meta_cluster(monitor, monitor.engine.group)
     if not with_store_dir:
         del found["config"]["store_dir"]
     return found
+
+
+def meta_cluster(monitor: Monitor, group: Group) -> dict[str, object]:
+    """Who leads the group, who follows, and what waits."""
+    return {
+        "name": group.name,
+        "leader": group.server_name,
+        "peer": peer_id(group.server_name),
+        "replicas": peer_infos(group),
+        "cluster_size": size_of(group),
+        "quorum_needed": quorum_of(group),
+        "pending": 0,
+        "pending_requests": len(monitor.engine.requests),
+        "pending_infos": 0,
+    }
 
 
 def jetstream_config(monitor: Monitor) -> dict[str, Any]:

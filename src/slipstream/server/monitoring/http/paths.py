@@ -9,7 +9,6 @@ from slipstream.server.monitoring.endpoints.absent import (
     expvarz,
     gatewayz,
     ipqueuesz,
-    routez,
     stacks,
 )
 from slipstream.server.monitoring.endpoints.accounts import (
@@ -22,6 +21,7 @@ from slipstream.server.monitoring.endpoints.connz import connz, connz_options
 from slipstream.server.monitoring.endpoints.healthz import healthz, healthz_options
 from slipstream.server.monitoring.endpoints.jsz import JszOptions, jsz, jsz_options
 from slipstream.server.monitoring.endpoints.leafz import leafz, leafz_options
+from slipstream.server.monitoring.endpoints.routez import routez
 from slipstream.server.monitoring.endpoints.subsz import subsz, subsz_options
 from slipstream.server.monitoring.endpoints.varz import varz
 from slipstream.server.monitoring.http.connection import TEXT, Request, Response

@@ -149,6 +149,31 @@ SECTIONS = (
         ),
     ),
     Section(
+        "Group",
+        "member",
+        (
+            _gauge("slipstream_group_members", "Servers of the group, all of them."),
+            _gauge(
+                "slipstream_group_online_members",
+                "Servers of the group that are there, the leader included.",
+            ),
+            _gauge(
+                "slipstream_group_current_members",
+                "Servers of the group that have all that is committed, the leader included.",
+            ),
+            _gauge("slipstream_group_is_leader", "1 on the server that leads.", "yes or no"),
+            _gauge(
+                "slipstream_group_member_lag_entries",
+                "Entries of the log that a follower does not have yet.",
+            ),
+            _gauge(
+                "slipstream_group_member_idle_seconds",
+                "Since the leader has last heard a follower.",
+                "seconds",
+            ),
+        ),
+    ),
+    Section(
         "JetStream",
         "",
         (
@@ -327,6 +352,22 @@ ALERTS = (
         severity="warning",
         summary="An account has used more than nine tenths of the disk that it may use.",
         action="Raise its limit or bound its streams; beyond the limit publishes are refused.",
+    ),
+    Alert(
+        name="SlipstreamGroupWithoutReserve",
+        expression=("2 * (slipstream_group_online_members - 1) <= (slipstream_group_members > 1)"),
+        lasts="1m",
+        severity="critical",
+        summary="If one more server of the group fails, no majority is left.",
+        action="curl /jsz on the leader says which server is away; bring it back.",
+    ),
+    Alert(
+        name="SlipstreamGroupMemberBehind",
+        expression="slipstream_group_current_members < slipstream_group_members",
+        lasts="10m",
+        severity="warning",
+        summary="A server of the group is away, or has not all that is committed.",
+        action="slipstream server report jetstream shows who lags; look at its log and its disk.",
     ),
     Alert(
         name="SlipstreamConsumerStalled",

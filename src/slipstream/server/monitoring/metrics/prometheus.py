@@ -88,6 +88,7 @@ def _steps(monitor: Monitor, prefix: str) -> Steps:
     server = _labels({"server_id": monitor.engine.server_id})
     _add_server(monitor, found, server)
     _add_disk(monitor, found, server)
+    _add_group(monitor, found, server)
     yield from _add_jetstream(monitor, found)
     for name, number in process_facts():
         found.add(name, number, server)
@@ -158,6 +159,27 @@ def _add_disk(monitor: Monitor, found: _Metrics, labels: str) -> None:
     found.add_histogram("slipstream_publish_ack_seconds", monitor.measures.publish, labels)
 
 
+def _add_group(monitor: Monitor, found: _Metrics, labels: str) -> None:
+    """What the leader of a group knows of it."""
+    group = monitor.engine.group
+    if group is None:
+        return
+    named = f"{labels},{_labels({'cluster': group.name})}"
+    followers = list(group.followers)
+    numbers = {
+        "members": 1 + len(followers),
+        "online_members": 1 + sum(not one.is_offline for one in followers),
+        "current_members": 1 + sum(one.is_current and not one.is_offline for one in followers),
+        "is_leader": 1,
+    }
+    for name, number in numbers.items():
+        found.add(f"slipstream_group_{name}", number, named)
+    for one in followers:
+        text = f"{named},{_labels({'member': one.name})}"
+        found.add("slipstream_group_member_lag_entries", one.lag, text)
+        found.add("slipstream_group_member_idle_seconds", round(one.active / SECOND, 3), text)
+
+
 # -- JetStream ---------------------------------------------------------------------------------
 
 
@@ -166,9 +188,9 @@ def _add_jetstream(monitor: Monitor, found: _Metrics) -> Iterator[None]:
     base = {
         "server_id": engine.server_id,
         "server_name": engine.server_name,
-        "cluster": "",
+        "cluster": engine.group.name if engine.group is not None else "",
         "domain": engine.options.domain,
-        "meta_leader": "",
+        "meta_leader": engine.group.server_name if engine.group is not None else "",
         "is_meta_leader": "true",
     }
     server = _labels(base)

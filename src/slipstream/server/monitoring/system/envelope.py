@@ -28,6 +28,8 @@ class Envelopes:
             "host": options.host,
             "id": engine.server_id,
         }
+        if engine.group is not None:
+            info["cluster"] = engine.group.name
         if engine.options.domain:
             info["domain"] = engine.options.domain
         info["ver"] = VERSION

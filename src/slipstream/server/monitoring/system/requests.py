@@ -19,7 +19,6 @@ from slipstream.server.monitoring.endpoints.absent import (
     gatewayz,
     ipqueuesz,
     profilez,
-    routez,
 )
 from slipstream.server.monitoring.endpoints.accounts import (
     AccountzOptions,
@@ -33,6 +32,7 @@ from slipstream.server.monitoring.endpoints.healthz import HealthzOptions, healt
 from slipstream.server.monitoring.endpoints.jsz import JszOptions, jsz
 from slipstream.server.monitoring.endpoints.jsz import account_detail as jsz_account
 from slipstream.server.monitoring.endpoints.leafz import LeafzOptions, leafz
+from slipstream.server.monitoring.endpoints.routez import routez
 from slipstream.server.monitoring.endpoints.subsz import SubszOptions, subsz
 from slipstream.server.monitoring.endpoints.varz import varz
 from slipstream.server.monitoring.monitor import Monitor
@@ -60,7 +60,7 @@ class Filter(msgspec.Struct, kw_only=True):
         return (
             self._is_like(self.server_name, engine.server_name)
             and self._is_like(self.host, options.host)
-            and not self.cluster
+            and self._is_like(self.cluster, engine.group.name if engine.group else "")
             and (not self.domain or self.domain == engine.options.domain)
             and {tag.lower() for tag in self.tags} <= own_tags
         )

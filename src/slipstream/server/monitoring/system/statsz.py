@@ -3,6 +3,7 @@
 import os
 from typing import Any
 
+from slipstream.engine.protocol.group import online_of
 from slipstream.model.durations import SECOND
 from slipstream.model.times import time_text
 from slipstream.server.monitoring.monitor import Monitor, whole
@@ -39,7 +40,15 @@ def statsz(monitor: Monitor) -> dict[str, Any]:
     }
     rare = {"stale_connections": engine.stale_connections, "stalled_clients": monitor.stalls()}
     found |= {name: count for name, count in rare.items() if count}
-    found["active_servers"] = 1
+    group = engine.group
+    if group is not None:
+        nothing = {"msgs": 0, "bytes": 0}
+        found["routes"] = [
+            {"rid": rid, "name": one.name, "sent": nothing, "received": nothing, "pending": 0}
+            for rid, one in enumerate(group.followers, 1)
+            if not one.is_offline
+        ]
+    found["active_servers"] = online_of(group) if group is not None else 1
     jetstream = jetstream_varz(monitor, with_store_dir=False)
     if jetstream:
         found["jetstream"] = jetstream
