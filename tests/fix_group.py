@@ -18,9 +18,15 @@ class FakeGroup:
     client_urls: list[str] = field(default_factory=lambda: ["n0:4222", "n1:4222", "n2:4222"])
     asked: list[str] = field(default_factory=list)
     refusal: str = ""  # why nobody else can lead
+    hands_over: bool = False  # whether it says afterwards that another server leads
 
     def step_down(self, preferred: str = "") -> None:
         """Note who is to lead."""
         if self.refusal:
             raise Error(self.refusal)
         self.asked.append(preferred)
+        if self.hands_over:
+            names = [member.name for member in self.followers]
+            at = names.index(preferred) if preferred else 0
+            self.followers[at] = Member(self.server_name)
+            self.server_name = names[at]

@@ -12,7 +12,9 @@ from slipstream.console.standing import standing
 from slipstream.model.infos import (
     AccountInfo,
     AccountLimits,
+    ClusterInfo,
     LostData,
+    PeerInfo,
     SequenceInfo,
     StreamSourceInfo,
     StreamState,
@@ -79,6 +81,12 @@ def stream(config: dict[str, Any], **fields: Any) -> StreamInfo:
          "File storage: 95 B of 100 B are used."),
         (Look(connections=[{"name": "slow one", "pending_bytes": 2**22}]), "slow one is slow"),
         (Look(streams=[stream({"max_msgs": 100}, state=StreamState(messages=100))]), None),
+        (Look(streams=[stream({}, cluster=ClusterInfo(leader="n0", replicas=[
+            PeerInfo(name="n1", current=True)]))]), None),
+        (Look(streams=[stream({}, cluster=ClusterInfo(leader="n0", replicas=[
+            PeerInfo(name="n1", lag=7)]))] * 2), "n1 is behind by 7 operations"),
+        (Look(streams=[stream({}, cluster=ClusterInfo(leader="n0", replicas=[
+            PeerInfo(name="n1", offline=True)]))] * 2), "n1 is away"),
         (Look(consumers=[consumer()], connections=[{"cid": 1}]), None),
     ],
 )  # fmt: skip

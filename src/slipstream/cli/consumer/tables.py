@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from slipstream.cli.cluster.shown import cluster_section
 from slipstream.cli.output import properties, table
 from slipstream.cli.stream.tables import own_metadata
 from slipstream.cli.values import show_duration, show_limit, show_since, show_time
@@ -17,7 +18,8 @@ def show_consumer(info: ConsumerInfo, title: str = "") -> None:
         f"Information for Consumer {info.stream_name} > {info.name} "
         f"created {show_time(info.created)}"
     )
-    sections = [("Configuration", _configuration(info)), ("State", _state(info))]
+    cluster = cluster_section(info.cluster)
+    sections = [("Configuration", _configuration(info)), cluster, ("State", _state(info))]
     properties(head, sections)
 
 

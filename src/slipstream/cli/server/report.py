@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from slipstream.cli.cluster.shown import show_members
 from slipstream.cli.config_options import words_of
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import print_json, say, table
@@ -34,6 +35,7 @@ from slipstream.cli.session import command, connection, new_app, wants_json
 from slipstream.cli.values import show_size
 from slipstream.client.connection import Connection
 from slipstream.errors import ConfigError
+from slipstream.model.infos import ClusterInfo
 
 app = new_app()
 
@@ -235,6 +237,20 @@ async def _jetstream(nc: Connection, wanted: Wanted) -> None:
     columns = ("Server", "Streams", "Consumers", "Messages", "Bytes", "Memory", "File", "API Req",
                "API Err")  # fmt: skip
     table("JetStream Summary", columns, rows)
+    for meta in _clusters(answers):
+        say()
+        show_members(ClusterInfo.from_wire(meta), str(meta.get("peer", "")))
+
+
+def _clusters(answers: list[Answer]) -> list[Answer]:
+    """What is said of each cluster, by its leader if that has answered."""
+    found: dict[str, Answer] = {}
+    for answer in answers:
+        meta = answer.get("data", {}).get("meta_cluster") or {}
+        name = str(meta.get("name", ""))
+        if name and (name not in found or meta.get("leader") == answer["server"].get("name")):
+            found[name] = meta
+    return [found[name] for name in sorted(found)]
 
 
 def _api(answer: Answer, name: str) -> int:

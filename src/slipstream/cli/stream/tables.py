@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from slipstream.cli.cluster.shown import cluster_section
 from slipstream.cli.output import properties, table
 from slipstream.cli.values import (
     show_duration,
@@ -20,7 +21,8 @@ def show_stream(info: StreamInfo, title: str = "") -> None:
     """The properties of a stream, as `nats stream info` has them."""
     name = info.config.name
     head = title or f"Information for Stream {name} created {show_time(info.created)}"
-    properties(head, [*_config_sections(info.config), ("State", _state(info))])
+    cluster = cluster_section(info.cluster)
+    properties(head, [*_config_sections(info.config), cluster, ("State", _state(info))])
 
 
 def show_config(config: StreamConfig, title: str) -> None:

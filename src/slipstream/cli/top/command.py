@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from slipstream.cli.cluster.shown import led_by
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.output import print_json, say, table
 from slipstream.cli.prompts import may_ask
@@ -114,9 +115,10 @@ class Look:
         self.consumers = [self._consumer_row(one, now) for one in consumers]
         self.connections = [self._connection_row(one, now) for one in connections]
         server = self.js.connection.server_info
+        clusters = [info.cluster for info in infos if info.cluster and info.cluster.replicas]
         self.headline = (
             f"{self.js.connection.server_url}  {server.version}  {server.server_name[:20]}  "
-            f"connections {len(connections):,}\n"
+            f"connections {len(connections):,}{'  ' + led_by(clusters[0]) if clusters else ''}\n"
             f"streams {account.streams:,}  consumers {account.consumers:,}  "
             f"file {show_size(account.storage)}  memory {show_size(account.memory)}  "
             f"API {account.api.total:,} calls, {account.api.errors:,} errors"

@@ -63,7 +63,7 @@ def _names(look: Look, sampler: Sampler) -> dict[str, Any]:
 
 def attention(look: Look) -> list[Finding]:
     """What somebody should look at, the worst first."""
-    found = _of_account(look)
+    found = [*_of_account(look), *_of_clusters(look)]
     for info in look.streams:
         found += _of_stream(info)
     for one in look.consumers:
@@ -83,6 +83,21 @@ def _of_account(look: Look) -> list[Finding]:
         for kind, used, most in kinds
         if 0 < most <= used / FULL_SHARE
     ]
+
+
+def _of_clusters(look: Look) -> list[Finding]:
+    """Servers of clusters that are away or behind, each once, however many streams they have."""
+    found: dict[str, Finding] = {}
+    for info in look.streams:
+        for one in info.cluster.replicas if info.cluster is not None else ():
+            address = f"/streams/{segment(info.name)}"
+            if one.offline:
+                text = f"Server {one.name} is away; copies of streams are missing there."
+                found[one.name] = Finding("bad", text, address)
+            elif not one.current:
+                text = f"Server {one.name} is behind by {plural(one.lag, 'operation')}."
+                found.setdefault(one.name, Finding("warn", text, address))
+    return list(found.values())
 
 
 def _of_stream(info: StreamInfo) -> list[Finding]:
