@@ -213,6 +213,31 @@ def test_a_placement_has_to_fit(
         assert answer["config"]["placement"] == placement
 
 
+def test_an_ephemeral_consumer_is_on_the_leader_alone(driver: Driver) -> None:
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "num_replicas": 3})
+    made = client.api("CONSUMER.CREATE.S", {"stream_name": "S", "config": {}})
+    assert made["cluster"] == {"name": "C", "leader": "n0"}
+
+
+def test_why_names_the_servers_that_a_majority_lacks(driver: Driver, group: FakeGroup) -> None:
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S"})
+    client.api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": {"durable_name": "C"}})
+    away = {"is_offline": True, "active": 12 * SECOND}
+    group.followers = [Member("n1", **away), Member("n2", **away)]
+    driver.runner.hold()
+    client.publish("S", b"x")
+    why = client.request("$SLIPSTREAM.CONSUMER.EXPLAIN.S.C").json()
+    texts = {one["code"]: one["text"] for one in why["reasons"]}
+    assert texts["nothing_pending"] == "Nothing is pending: stream S holds no messages."
+    assert texts["syncing"] == (
+        "1 message of the stream is not on the disks of a majority of the 3 servers yet; what of "
+        "that is for it is delivered then. There is no majority: n1 and n2 have not answered for "
+        "12.00s."
+    )
+
+
 # -- step-downs ----------------------------------------------------------------------------------
 
 

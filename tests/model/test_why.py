@@ -70,6 +70,27 @@ def test_what_is_missing_blocks(code: str, known: dict[str, Any]) -> None:
     assert blocking(**known) == [code]
 
 
+def test_on_a_group_what_is_pending_waits_for_a_majority() -> None:
+    waiting = reason("syncing", is_syncing=True, servers=3)
+    assert waiting.text == (
+        "What is pending is not on the disks of a majority of the 3 servers yet; it is delivered "
+        "as soon as it is."
+    )
+    one = reason("syncing", is_syncing=True, servers=3, silent=["n2"], silent_for=SECOND)
+    assert one.text.endswith("as soon as it is. n2 has not answered for 1.00s.")
+    gone = {"silent": ["n2", "n3"], "silent_for": 12 * SECOND}
+    lost = reason("syncing", is_syncing=True, servers=3, **gone)
+    assert lost.text.endswith("There is no majority: n2 and n3 have not answered for 12.00s.")
+
+
+def test_what_is_stored_and_not_on_disk_yet_is_said() -> None:
+    waiting = reason("syncing", num_pending=0, arriving=2)
+    assert waiting.text == (
+        "2 messages of the stream are not on disk yet; what of that is for it is delivered then."
+    )
+    assert "syncing" not in blocking(num_pending=1, arriving=2)
+
+
 def test_what_is_due_again_goes_out_although_there_is_no_room_for_more() -> None:
     full = {"max_ack_pending": 2, "num_ack_pending": 2, "num_pending": 0}
     assert blocking(**full) == ["nothing_pending", "max_ack_pending"]

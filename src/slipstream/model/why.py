@@ -107,6 +107,10 @@ class Facts(msgspec.Struct, kw_only=True):
     unmatched_filters: list[str] = []  # that no stored subject matches
     due: int | None = None  # how many messages may be delivered again now
     is_syncing: bool | None = None  # whether what comes next is not on disk yet
+    arriving: int = 0  # messages of the stream that are not on disk yet, and so not in `messages`
+    servers: int = 0  # of the group that has to have what comes next; 0 for a server by itself
+    silent: list[str] = []  # those of them that have not been heard for long ...
+    silent_for: int = 0  # ... the longest of these times
     failure: str | None = None  # how the stream's storage failed; "" if it has not
     replay_at: int | None = None  # with replay policy original: when the next one may go
     # -- what is out for acknowledgement
@@ -263,8 +267,32 @@ def _storage(facts: Facts) -> Iterator[Reason]:
             blocks=bool(facts.is_syncing) and not facts.due,
         )
     elif facts.is_syncing and facts.num_pending:
-        text = "What is pending is not on disk yet; it is delivered as soon as it is."
-        yield Reason(ReasonCode.SYNCING, text, blocks=not facts.due)
+        text = f"What is pending is not {_place(facts)} yet; it is delivered as soon as it is."
+        yield Reason(ReasonCode.SYNCING, text + _silence(facts), blocks=not facts.due)
+    elif facts.arriving and not facts.num_pending:
+        are = "is" if facts.arriving == 1 else "are"
+        text = (
+            f"{_messages(facts.arriving)} of the stream {are} not {_place(facts)} yet; what of "
+            "that is for it is delivered then."
+        )
+        yield Reason(ReasonCode.SYNCING, text + _silence(facts), blocks=not facts.due)
+
+
+def _place(facts: Facts) -> str:
+    """Where a message has to be before it counts."""
+    if not facts.servers:
+        return "on disk"
+    return f"on the disks of a majority of the {facts.servers} servers"
+
+
+def _silence(facts: Facts) -> str:
+    """Who of the group does not answer."""
+    if not facts.silent:
+        return ""
+    has = "has" if len(facts.silent) == 1 else "have"
+    text = f"{' and '.join(facts.silent)} {has} not answered for {_span(facts.silent_for)}."
+    lost = 2 * len(facts.silent) >= facts.servers
+    return f" There is no majority: {text}" if lost else f" {text}"
 
 
 def _replay(facts: Facts) -> Iterator[Reason]:

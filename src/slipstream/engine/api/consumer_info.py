@@ -35,8 +35,7 @@ def consumer_info(consumer: Consumer, with_version: bool = True) -> "ConsumerInf
     }
     engine = consumer.stream.js.engine
     if engine.group is not None:
-        is_kept = consumer.store is not None
-        info["cluster"] = cluster_info(engine.group, engine.started, is_kept)
+        info["cluster"] = cluster_info(engine.group, engine.started, consumer.life.is_kept)
     delivery = consumer.delivery
     if isinstance(delivery, PullDelivery):
         delivery.drop_uninterested()

@@ -7,6 +7,7 @@ from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.pull import PullDelivery
 from slipstream.engine.consumer.push import PushDelivery
 from slipstream.engine.consumer.redelivery import redeliverable
+from slipstream.engine.protocol.group import Group, size_of
 from slipstream.engine.stream.stream import Stream
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
@@ -21,12 +22,13 @@ def facts_of(consumer: Consumer) -> Facts:
     consumer.catch_up()
     stream, config, pending = consumer.stream, consumer.config, consumer.pending
     exhausted = _exhausted(consumer)
+    arriving = max(consumer.log.last_seq - stream.visible_seq, 0)
     facts = Facts(
         stream=stream.name,
         consumer=consumer.name,
         now=consumer.clock.now,
-        messages=consumer.log.messages,
-        last_seq=consumer.log.last_seq,
+        messages=max(consumer.log.messages - arriving, 0),
+        last_seq=min(consumer.log.last_seq, stream.visible_seq),
         deliver_subject=config.deliver_subject,
         deliver_group=config.deliver_group,
         deliver_new=config.deliver_policy == "new",
@@ -44,6 +46,7 @@ def facts_of(consumer: Consumer) -> Facts:
         unmatched_filters=_unmatched(consumer),
         due=redeliverable(consumer),
         is_syncing=consumer.num_pending > 0 and consumer.next_seq > stream.visible_seq,
+        arriving=arriving,
         failure=stream.failed,
         replay_at=consumer.replay_at,
         num_ack_pending=len(pending),
@@ -59,7 +62,18 @@ def facts_of(consumer: Consumer) -> Facts:
         held_up_by="",
     )
     _look_at_delivery(facts, consumer)
+    _look_at_group(facts, stream.engine.group)
     return facts
+
+
+def _look_at_group(facts: Facts, group: Group | None) -> None:
+    """How many servers have to have what is stored, and which of them are silent."""
+    if group is None:
+        return
+    away = [member for member in group.followers if member.is_offline]
+    facts.servers = size_of(group)
+    facts.silent = [member.name for member in away]
+    facts.silent_for = max((member.active for member in away), default=0)
 
 
 def _look_at_delivery(facts: Facts, consumer: Consumer) -> None:

@@ -235,6 +235,12 @@ class ConsumerLife:
         return bool(self.consumer.unsaved) or self._waits_for_stream
 
     @property
+    def is_kept(self) -> bool:
+        """Whether the consumer outlives the process, whatever happens to that."""
+        store = self.consumer.store
+        return store is not None and not store.is_ephemeral
+
+    @property
     def has_late_position(self) -> bool:
         """Whether an encoded position is still to be kept: none that is newer may come before."""
         return self._waits_for_stream or self._writes_large

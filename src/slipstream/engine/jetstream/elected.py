@@ -48,5 +48,5 @@ def _everything(engine: Host) -> "Iterator[tuple[Advisories, str, str]]":
                 continue
             yield js.advisories, stream.name, ""
             for consumer in list(stream.consumers.values()):
-                if consumer.store is not None and not consumer.stopped:
+                if consumer.life.is_kept and not consumer.stopped:
                     yield js.advisories, stream.name, consumer.name
