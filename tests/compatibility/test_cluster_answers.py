@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import nats
+import nats.js.api
+import nats.js.errors
 import pytest
 import pytest_asyncio
 
@@ -287,6 +290,24 @@ async def test_a_step_down_is_answered_alike(both: Both, body: Any) -> None:
         if body in (b"", {}):  # else it depends on who leads there
             assert answer == await both.theirs.ask_until(call, body, succeeded)
     assert len(both.group.asked) == asked + len(calls)
+
+
+async def test_nats_py_reads_the_cluster(both: Both) -> None:
+    client = await nats.connect(both.ours.user.server_url)
+    js = client.jetstream()
+    made = await js.add_stream(name="PY", subjects=["py"], num_replicas=3)
+    await js.publish("py", b"x")
+    durable = nats.js.api.ConsumerConfig(durable_name="C")
+    for info in (made, await js.stream_info("PY"), await js.add_consumer("PY", durable)):
+        assert info.cluster is not None
+        assert info.cluster.leader == "n0"
+        assert [one.name for one in info.cluster.replicas or ()] == ["n1", "n2"]
+    with pytest.raises(nats.js.errors.BadRequestError, match="no suitable peers"):
+        await js.add_stream(name="PY5", subjects=["py5"], num_replicas=5)
+    bucket = await js.create_key_value(bucket="B", replicas=3)
+    await bucket.put("k", b"v")
+    assert len(client.discovered_servers) > 0
+    await client.close()
 
 
 # -- monitoring ----------------------------------------------------------------------------------

@@ -238,6 +238,14 @@ def test_why_names_the_servers_that_a_majority_lacks(driver: Driver, group: Fake
     )
 
 
+def test_a_stream_is_restored_with_its_replicas(driver: Driver) -> None:
+    client = driver.client()
+    asked = {"config": {"name": "S", "num_replicas": 3}}
+    assert client.api("STREAM.RESTORE.S", asked)["deliver_subject"]
+    asked = {"config": {"name": "T", "num_replicas": 4}}
+    assert refused(client.api("STREAM.RESTORE.T", asked))[0] == 10005
+
+
 # -- step-downs ----------------------------------------------------------------------------------
 
 

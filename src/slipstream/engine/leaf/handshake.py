@@ -150,6 +150,7 @@ def send_info(session: "LeafSession", **more: Any) -> None:
     optional = {
         "tls_required": listener.tls_required,
         "tls_verify": listener.tls_verify,
+        "cluster": engine.group.name if engine.group else "",
         "jetstream": options.jetstream,
         "domain": options.domain,
     }
