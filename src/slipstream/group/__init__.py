@@ -14,6 +14,7 @@ messages and results of the disk come in through `Member`; messages and disk job
 `slipstream.testing.simulated_group` drives it through faults.
 """
 
+from slipstream.group.leader import FollowerState
 from slipstream.group.lease import Settings
 from slipstream.group.member import Member, NotLeaderError
 from slipstream.group.messages import Entry, Mark, Message, decode, encode
@@ -30,6 +31,7 @@ __all__ = [
     "Outcome",
     "Register",
     "RegisterValue",
+    "FollowerState",
     "State",
     "Settings",
     "decode",

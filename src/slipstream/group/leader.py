@@ -14,6 +14,7 @@ designs for quorum logs say, would have a half-written end outrank a longer one 
 
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from slipstream.group.lease import Lease, Settings
 from slipstream.group.log_replica import LogReplica
@@ -69,6 +70,14 @@ class _Follower:
         self._sizes.clear()
 
 
+class FollowerState(NamedTuple):
+    """How far a follower is, as the leader knows it."""
+
+    name: str
+    synced: int  # index up to which it has the log
+    active: int  # ns since it was heard
+
+
 class Leader:
     """A member while it leads `epoch`. `name` is its own."""
 
@@ -105,6 +114,14 @@ class Leader:
     def may_read(self, now: int) -> bool:
         """Whether what is committed here is all that is committed anywhere."""
         return self.serves and self._lease.is_held(now)
+
+    def followers(self, now: int) -> list[FollowerState]:
+        """How far the other servers are."""
+        return [
+            FollowerState(name, one.synced, max(now - self._lease.heard_at(name), 0))
+            for name, one in self._followers.items()
+            if name != self._name
+        ]
 
     def append(self, bodies: Sequence[bytes]) -> list[Mark]:
         """New entries, which are not committed yet."""

@@ -30,7 +30,7 @@ import msgspec
 
 from slipstream.errors import CorruptionError, Error
 from slipstream.group.candidate import Candidate, Stage
-from slipstream.group.leader import Leader
+from slipstream.group.leader import FollowerState, Leader
 from slipstream.group.lease import SealPromise, Settings
 from slipstream.group.log_replica import LogReplica
 from slipstream.group.members_register import MembersRegister
@@ -183,6 +183,10 @@ class Member:
     def may_read(self, now: int) -> bool:
         """Whether all that is committed anywhere is committed here, so that reads are answered."""
         return self._leader is not None and self._leader.may_read(now)
+
+    def followers(self, now: int) -> list[FollowerState]:
+        """How far the other servers are; empty if this one does not lead."""
+        return self._leader.followers(now) if self._leader is not None else []
 
     def hand_over(self, now: int, successor: str) -> None:
         """Have another member lead, soon; "" is the one that has most. Raises `NotLeaderError`, and

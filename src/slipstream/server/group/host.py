@@ -22,7 +22,16 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from slipstream.errors import ConfigError, Error, StorageError
-from slipstream.group import DiskJob, Entry, Mark, Member, Message, NotLeaderError, Settings
+from slipstream.group import (
+    DiskJob,
+    Entry,
+    FollowerState,
+    Mark,
+    Member,
+    Message,
+    NotLeaderError,
+    Settings,
+)
 from slipstream.model.durations import SECOND
 from slipstream.server.group.handshake import Greeting, Standing
 from slipstream.server.group.link import LinkContexts
@@ -282,6 +291,10 @@ class GroupHost:
     def may_read(self) -> bool:
         """Whether all that is committed anywhere is committed here."""
         return self._member is not None and self._member.may_read(self._now())
+
+    def followers(self) -> list[FollowerState]:
+        """How far the other servers are; empty if this one does not lead. On any thread."""
+        return self._member.followers(self._now()) if self._member is not None else []
 
     def hand_over(self, successor: str = "") -> None:
         """Have another server lead, soon; "" is the one that has most of the log. Raises

@@ -14,13 +14,14 @@ from contextlib import suppress
 import msgspec
 
 from slipstream.errors import ConfigError, Error
-from slipstream.log.disk import DirectoryLock, OsDisk
+from slipstream.log.disk import DirectoryLock, Disk, OsDisk
 from slipstream.server.cluster_options import ClusterOptions
 from slipstream.server.group import make_host
 from slipstream.server.logger import Logger
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import urls
 from slipstream.server.replica.group_disk import GroupDisk
+from slipstream.server.replica.group_view import GroupView
 from slipstream.server.replica.relay import Relay
 from slipstream.server.replica.replica import Replica
 from slipstream.server.replica.store_directory import StoreDirectory
@@ -36,7 +37,7 @@ class GroupLead:
     """What the leader's `Server` needs."""
 
     def __init__(self, replica: Replica, epoch: int, disk: GroupDisk, root: str) -> None:
-        self.disk = disk
+        self.disk: Disk = disk
         self.root = root
         self._replica = replica
         self._epoch = epoch
@@ -291,6 +292,9 @@ class GroupServer:
         )
         server = Server(config=options, log=self.log)
         server.lead = GroupLead(replica, epoch, disk, root)
+        server.group = GroupView(
+            self._cluster.name, self._client_address(), replica, self.hand_over
+        )
         await server.start_here()
         self._server = server
         if self._owns_process and server.runtime is not None:

@@ -1,0 +1,48 @@
+"""What the engine of a leader knows of its group, and asks of it."""
+
+from collections.abc import Callable, Sequence
+
+from slipstream.engine.protocol.group import Member
+from slipstream.server.replica.replica import Replica
+
+OFFLINE_NS = 2_000_000_000  # without a word from a server, after which it counts as gone
+CURRENT_LAG = 64  # entries that a server may be behind and count as current
+
+
+class GroupView:
+    """The `Group` of an engine: `name` is the cluster's, `own_url` where clients find this server.
+    `hand_over` has another server lead, soon."""
+
+    def __init__(
+        self, name: str, own_url: str, replica: Replica, hand_over: Callable[[str], None]
+    ) -> None:
+        self.name = name
+        self.server_name = replica.host.name
+        self._own_url = own_url
+        self._replica = replica
+        self._hand_over = hand_over
+
+    @property
+    def followers(self) -> Sequence[Member]:
+        """All other servers, as they are now."""
+        host = self._replica.host
+        found = []
+        for name, synced, active in host.followers():
+            lag = max(host.committed_index - synced, 0)
+            is_offline = active > OFFLINE_NS
+            is_current = not is_offline and lag <= CURRENT_LAG
+            found.append(Member(name, is_current, is_offline, active, lag))
+        return found
+
+    @property
+    def client_urls(self) -> Sequence[str]:
+        """Where clients may connect: here, or at a server that brings them here."""
+        found = {self._own_url: None}
+        directory = self._replica.directory
+        if directory is not None:
+            found.update(dict.fromkeys(directory.clients.values()))
+        return list(found)
+
+    def step_down(self, preferred: str = "") -> None:
+        """Have another server lead. Raises `Error`."""
+        self._hand_over(preferred)
