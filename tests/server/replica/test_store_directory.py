@@ -216,10 +216,8 @@ def test_a_copy_made_while_entries_go_on_becomes_the_same(tmp_path: Path, seed: 
     there = StoreDirectory(OsDisk(), f"{tmp_path}/there", 0)
     there.apply(1, encode_operations([Operation(Kind.CREATE, "of before")]))
     there.begin_install()
-    pieces = 0
-    for piece in snapshot.pieces():
+    for pieces, piece in enumerate(snapshot.pieces()):
         there.take(piece)
-        pieces += 1
         if pieces % 4 == 0 and here.applied < 80:
             go_on(1)
     go_on(120 - here.applied)
