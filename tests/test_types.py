@@ -1,6 +1,7 @@
-"""What the type checkers of users see: mypy reads programs as users write them."""
+"""What the type checkers of users see: mypy and pyright read programs as users write them."""
 
 import ast
+import json
 import os
 import re
 import runpy
@@ -70,10 +71,43 @@ def findings(*paths: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.timeout(600)
-def test_a_type_checker_knows_what_users_do_and_finds_their_mistakes(tmp_path: Path) -> None:
-    """One run, of the programs in tests/typed and of every page's examples."""
-    documented = tmp_path / "documented"
+def pyright_findings(folder: Path, *paths: Path) -> list[str]:
+    """What pyright finds in the programs, with its own defaults; `folder` is for its settings."""
+    settings = {
+        "include": [str(path) for path in paths],
+        "extraPaths": [str(ROOT / "src")],
+        "typeCheckingMode": "standard",
+        "pythonVersion": "3.11",
+        "reportUnnecessaryTypeIgnoreComment": "error",  # of a mistake that it does not find
+        "reportMissingImports": "none",  # a page's module may import another one of the page
+        "reportMissingModuleSource": "none",
+        "reportPrivateImportUsage": "none",  # PySpark's names, where its own pages have them
+        "reportUnusedExpression": "none",  # Airflow's `a >> b`
+        "useLibraryCodeForTypes": False,
+    }
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "basedpyright", "--outputjson"),
+            *("--project", str(folder), "--pythonpath", sys.executable),
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    said = json.loads(done.stdout)
+    assert said["summary"]["filesAnalyzed"] > 0
+    return [
+        f"{one['file']}:{one['range']['start']['line'] + 1}: {one['message']}"
+        for one in said["generalDiagnostics"]
+    ]
+
+
+def documented_programs(folder: Path) -> Path:
+    """A package in `folder` with a module for each page that has examples, and for the README."""
+    documented = folder / "documented"
     documented.mkdir()
     (documented / "__init__.py").touch()
     pages = [page.name for page in (ROOT / "docs").glob("*.md") if blocks(page.name)]
@@ -83,7 +117,19 @@ def test_a_type_checker_knows_what_users_do_and_finds_their_mistakes(tmp_path: P
         (documented / f"{name}.py").write_text(page_of(blocks(page)))
     readme = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     (documented / "readme.py").write_text(page_of(readme))
-    assert findings(TYPED, documented) == []
+    return documented
+
+
+@pytest.mark.timeout(600)
+def test_mypy_knows_what_users_do_and_finds_their_mistakes(tmp_path: Path) -> None:
+    """One run, of the programs in tests/typed and of every page's examples."""
+    assert findings(TYPED, documented_programs(tmp_path)) == []
+
+
+@pytest.mark.timeout(600)
+def test_pyright_knows_what_users_do_and_finds_their_mistakes(tmp_path: Path) -> None:
+    pytest.importorskip("basedpyright", reason="basedpyright is not installed")
+    assert pyright_findings(tmp_path, TYPED, documented_programs(tmp_path)) == []
 
 
 def test_the_keywords_of_configurations_are_those_that_are_generated() -> None:

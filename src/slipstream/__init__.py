@@ -7,8 +7,6 @@ from slipstream.errors import Error
 
 TYPE_CHECKING = False  # type checkers take it for True; `typing` would cost more than all else here
 if TYPE_CHECKING:
-    from typing import Any
-
     from slipstream.client import Connection as Connection
     from slipstream.client import Headers as Headers
     from slipstream.client import Message as Message
@@ -77,10 +75,12 @@ _HOME_OF = {
 }
 
 
-def __getattr__(name: str) -> "Any":
-    from importlib import import_module
+if not TYPE_CHECKING:  # with it, a name that is not there would be of any type
 
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'slipstream' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        home = _HOME_OF.get(name)
+        if home is None:
+            raise AttributeError(f"module 'slipstream' has no attribute {name!r}")
+        return getattr(import_module(home), name)

@@ -5,6 +5,7 @@ from datetime import timedelta
 import slipstream
 import slipstream.sync
 from slipstream.client import ConnectOptions
+from slipstream.client.jetstream import Stream
 
 
 async def connections(url: str) -> None:
@@ -31,7 +32,7 @@ async def streams(js: slipstream.JetStream) -> None:
     await stream.update(max_messages=10)  # type: ignore[call-arg]
 
 
-async def consumers(stream: slipstream.client.jetstream.Stream) -> None:
+async def consumers(stream: Stream) -> None:
     consumer = await stream.create_consumer(durable_name="billing", ack_wait=30)
     await stream.create_consumer(durable="billing")  # type: ignore[call-arg]
     await stream.create_consumer(ack_policy="maybe")  # type: ignore[arg-type]
