@@ -32,8 +32,8 @@ TABLES = {
 ROWS_MIN = 24  # of a terminal that shows all tables at once
 HELP = """\
 tab     the next table
-s       sort the table by its next column: numbers most first, texts from A to Z; after the
-        last column, as at the start
+s       sort the table by its next column, most first or from A to Z,
+        and after the last column as at the start
 r       the other way round
 /       show only rows that have a text; escape shows all
 w       why the consumer under the cursor gets messages, or gets none
@@ -112,7 +112,6 @@ class Top(App[None]):
     #headline { height: 2; padding: 0 1; text-style: bold; }
     #headline.paused { background: $warning; color: $text; }
     #filter { height: 3; display: none; }
-    #filter.open { display: block; }
     .small DataTable { display: none; }
     .small DataTable.current { display: block; height: 1fr; }
     DataTable { border: round $surface-lighten-2; border-title-color: $text; }
@@ -215,7 +214,7 @@ class Top(App[None]):
         self._current = name
         for each in TABLES:
             self._table(each).set_class(each == name, "current")
-        self._table(name).focus()
+        self.screen_stack[0].set_focus(self._table(name))
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """A click chooses a table, too."""
@@ -241,13 +240,14 @@ class Top(App[None]):
 
     def action_filter(self) -> None:
         """Ask for the text that rows must have."""
-        self._filter_line().add_class("open")
-        self._filter_line().focus()
+        line = self._filter_line()
+        line.display = True
+        self.screen_stack[0].set_focus(line)  # at once: what is typed next belongs to it
 
     def action_show_all(self) -> None:
         """No filter."""
         self._filter_line().value = ""
-        self._filter_line().remove_class("open")
+        self._filter_line().display = False
         self._go_to(self._current)
 
     def on_input_changed(self, event: Input.Changed) -> None:
