@@ -95,7 +95,10 @@ def succeeded(answer: Any) -> bool:
 
 def has_all_copies(answer: Any) -> bool:
     cluster = answer["cluster"]
-    return bool(cluster.get("leader")) and all(one["current"] for one in cluster["replicas"])
+    replicas = cluster["replicas"]
+    return bool(cluster.get("leader")) and all(
+        one["current"] and "lag" not in one for one in replicas
+    )
 
 
 async def _connect(url: str, monitor: str) -> Side:
