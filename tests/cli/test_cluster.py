@@ -122,6 +122,13 @@ def test_the_servers_of_a_cluster_are_reported(cluster: str, tmp_path: Path) -> 
     assert " C " in cli("server", "ls", *BOSS).out
 
 
+def test_the_report_of_streams_names_their_servers(cluster: str, tmp_path: Path) -> None:
+    shown = Cli(cluster, tmp_path)("stream", "report").out
+    servers = re.search(r"n0([*!]?), n1([*!]?), n2([*!]?) ", shown)
+    assert servers is not None
+    assert servers.groups().count("*") == 1
+
+
 def test_top_says_who_leads(cluster: str, tmp_path: Path) -> None:
     assert re.search(r"cluster C: n\d leads", Cli(cluster, tmp_path)("top", "--once").out)
 

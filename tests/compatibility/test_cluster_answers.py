@@ -249,6 +249,7 @@ async def test_who_leads_already_is_refused_alike(both: Both, call: str) -> None
         stream("P1", placement={"cluster": "C"}, num_replicas=3),
         stream("P2", placement={"tags": ["az:1"]}),
         stream("P3", placement={"tags": ["!az:1"]}, num_replicas=2),
+        stream("R2", num_replicas=2),  # it is there
         change("R3", subjects=["r3.>", "x3"], num_replicas=3),
         ("STREAM.INFO.R1", b""),
         ("STREAM.INFO.R3", b""),
@@ -293,6 +294,20 @@ async def test_a_step_down_is_answered_alike(both: Both, body: Any) -> None:
         if body in (b"", {}):  # else it depends on who leads there
             assert answer == await both.theirs.ask_until(call, body, succeeded)
     assert len(both.group.asked) == asked + len(calls)
+
+
+async def test_a_stream_names_its_mirrors(both: Both) -> None:
+    shown = []
+    for side in (both.ours, both.theirs):
+        for name in ("MIRROR", "OTHER"):
+            config = {"name": name, "mirror": {"name": "R1"}}
+            await side.ask_until(f"STREAM.CREATE.{name}", config, succeeded)
+        info = await side.ask("STREAM.INFO.R1")
+        shown.append(sorted(info["alternates"], key=str))
+        assert "alternates" not in await side.ask("STREAM.INFO.MIRROR")
+        for name in ("MIRROR", "OTHER"):
+            await side.ask(f"STREAM.DELETE.{name}")
+    assert shown[0] == shown[1]
 
 
 async def test_nats_py_reads_the_cluster(both: Both) -> None:

@@ -38,6 +38,19 @@ def replica_text(one: PeerInfo) -> str:
     return ", ".join(words)
 
 
+def servers_text(cluster: ClusterInfo | None) -> str:
+    """The names of all servers: of the leader with a star, of those that lag or are away with an
+    exclamation mark."""
+    if cluster is None:
+        return ""
+    names = {
+        one.name: one.name + "!" * (one.offline or not one.current) for one in cluster.replicas
+    }
+    if cluster.leader:
+        names[cluster.leader] = cluster.leader + "*"
+    return ", ".join(names[name] for name in sorted(names))
+
+
 def show_members(cluster: ClusterInfo, leader_peer: str = "") -> None:
     """The table of a cluster's servers, the leader among them."""
     rows: list[tuple[str, ...]] = [

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from slipstream.cli.cluster.shown import cluster_section
+from slipstream.cli.cluster.shown import cluster_section, servers_text
 from slipstream.cli.output import properties, table
 from slipstream.cli.values import (
     show_duration,
@@ -164,21 +164,33 @@ def list_streams(infos: Sequence[StreamInfo]) -> None:
 
 
 def report_streams(infos: Sequence[StreamInfo], raw: bool = False) -> None:
-    """The table of `stream report`; sizes in bytes if they are to be `raw`."""
-    table(
-        "Stream Report",
-        ("Stream", "Storage", "Placement", "Consumers", "Messages", "Bytes", "Lost", "Deleted"),
+    """The table of `stream report`; sizes in bytes if they are to be `raw`. In a cluster each
+    stream's servers are named, the leader with a star."""
+    columns = [
+        "Stream",
+        "Storage",
+        "Placement",
+        "Consumers",
+        "Messages",
+        "Bytes",
+        "Lost",
+        "Deleted",
+    ]
+    rows = [
         [
-            (
-                info.name,
-                info.config.storage.title(),
-                info.cluster.name if info.cluster else "",
-                str(info.state.consumer_count),
-                f"{info.state.messages:,}",
-                str(info.state.bytes) if raw else show_size(info.state.bytes),
-                str(len(info.state.lost.msgs)) if info.state.lost else "0",
-                f"{info.state.num_deleted:,}",
-            )
-            for info in infos
-        ],
-    )
+            info.name,
+            info.config.storage.title(),
+            info.cluster.name if info.cluster else "",
+            str(info.state.consumer_count),
+            f"{info.state.messages:,}",
+            str(info.state.bytes) if raw else show_size(info.state.bytes),
+            str(len(info.state.lost.msgs)) if info.state.lost else "0",
+            f"{info.state.num_deleted:,}",
+        ]
+        for info in infos
+    ]
+    if any(info.cluster and info.cluster.name for info in infos):
+        columns.append("Replicas")
+        for row, info in zip(rows, infos, strict=True):
+            row.append(servers_text(info.cluster))
+    table("Stream Report", columns, rows)

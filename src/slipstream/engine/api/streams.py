@@ -39,7 +39,7 @@ from slipstream.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
-    from slipstream.engine.protocol.infos import StreamInfo
+    from slipstream.engine.protocol.infos import StreamAlternate, StreamInfo
 
 NAMES_PER_PAGE = 1024
 INFOS_PER_PAGE = 256
@@ -70,7 +70,9 @@ def create(js: "JetStream", request: Request) -> Fields | WhenDurable:
     if existing is not None:
         if not same(existing.config, config):
             raise ApiError(ErrorCode.STREAM_NAME_EXIST)
-        answer: StreamInfo = {**stream_info(existing), "did_create": True}
+        answer: StreamInfo = {**stream_info(existing)}
+        if js.engine.group is None:  # a cluster does not say so of a stream that was there
+            answer["did_create"] = True
         return WhenDurable(_when_kept(js, existing), answer, ErrorCode.STREAM_CREATE)
     if config.name in js.arriving:
         raise ApiError(ErrorCode.STREAM_NAME_EXIST)
@@ -159,8 +161,13 @@ def info(js: "JetStream", request: Request) -> Fields:
     asked = read_optional(request, StreamInfoRequest)
     stream = js.find(request.tokens[0])
     answer: StreamInfo = {"total": 0, "offset": 0, "limit": 0, **stream_info(stream)}
-    if js.engine.group is None:
+    group = js.engine.group
+    if group is None:
         answer["cluster"] = {"leader": js.engine.server_name}
+    elif len(names := _copies(js, stream)) > 1:
+        where: StreamAlternate = {"domain": js.domain} if js.domain else {}
+        where["cluster"] = group.name
+        answer["alternates"] = [{"name": name, **where} for name in names]
     state = answer["state"]
     if asked.deleted_details:
         deleted = list(stream.log.deleted())
@@ -175,6 +182,18 @@ def info(js: "JetStream", request: Request) -> Fields:
             if names:
                 state["subjects"] = {name: counts[name] for name in names}
     return answer
+
+
+def _copies(js: "JetStream", stream: Stream) -> list[str]:
+    """A stream and the mirrors of it: any of them has its messages."""
+    mirrors = [
+        one.name
+        for one in js.streams.values()
+        if one.config.mirror is not None
+        and one.config.mirror.name == stream.name
+        and one.config.mirror.external is None
+    ]
+    return [stream.name, *sorted(mirrors)]
 
 
 def _selected(js: "JetStream", subject: str) -> list[Stream]:
