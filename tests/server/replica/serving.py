@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import slipstream
+from slipstream.client.errors import ConnectError
 from tests.fix_server_process import environment
 from tests.lasting_ports import lasting_port
 from tests.server.group.waiting import until
@@ -133,7 +134,7 @@ async def _cluster_of(url: str) -> str:
     try:
         async with slipstream.connect(url, reconnect=False, connect_timeout=3) as nc:
             return nc.server_info.server_name
-    except slipstream.ConnectError:
+    except ConnectError:
         return ""
 
 
