@@ -204,7 +204,10 @@ def test_flags_override_the_block() -> None:
         apply_flags(parse(["--routes", "ws://h"]), found)
 
 
-def test_no_server_starts_with_a_block_yet() -> None:
-    with pytest.raises(ConfigError, match="streams are not kept on a group of them yet; remove it"):
-        load_text(f"server_name: n1\njetstream: true\ncluster {{ {WHOLE} }}")
-    load_text("cluster {}")
+def test_a_block_of_a_file_makes_a_server_one_of_a_group() -> None:
+    found = load_text(f"server_name: n1\njetstream: true\ncluster {{ {WHOLE} }}").options.cluster
+    assert found == cluster(WHOLE)
+    assert found.is_configured
+    assert not load_text("cluster {}").options.cluster.is_configured
+    with pytest.raises(ConfigError, match="cluster: server_name is missing"):
+        load_text(f"jetstream: true\ncluster {{ {WHOLE} }}")
