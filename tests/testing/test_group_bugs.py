@@ -254,9 +254,19 @@ def trimming(seed: int) -> SimulatedGroup:
     return group
 
 
+def left_behind(seed: int) -> SimulatedGroup:
+    """A life in which followers come back after logs were trimmed, and so do leaders."""
+    group = SimulatedGroup(seed, 3, trims=True)
+    group.moves = [(60, group._append), (3, group._leave_behind), (20, group._trim)]
+    group.moves += [(4, group._isolate_leader), (6, group._turn_sides), (2, group._heal)]
+    group.moves += [(1, group._change_clock)]
+    return group
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_trimming_alone_is_nothing(seed: int) -> None:
-    trimming(seed).run(SECONDS)
+@pytest.mark.parametrize("simulate", [trimming, left_behind])
+def test_trimming_alone_is_nothing(seed: int, simulate: Callable[[int], SimulatedGroup]) -> None:
+    simulate(seed).run(SECONDS)
 
 
 def test_a_log_that_is_trimmed_where_it_is_not_committed_is_found(
@@ -287,7 +297,7 @@ def test_an_install_that_forgets_what_was_promised_is_found(
         reset(outbox, State(base=state.base, synced=state.synced, committed=state.committed))
 
     monkeypatch.setattr(Outbox, "reset", forget)
-    assert is_found(WRONG, trimming)
+    assert is_found(WRONG, left_behind)
 
 
 def test_a_leader_without_what_the_others_have_trimmed_is_found(

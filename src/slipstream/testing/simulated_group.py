@@ -124,12 +124,22 @@ class Transfer:
         self.mark: Mark | None = None  # the last entry in it, once it has begun
         self.count = 0  # of its pieces
         self.answer: object = None  # the question may be doubled, and answered twice
-        self.pieces: dict[int, list[Entry]] = {}  # by number, that have come
+        self._pieces: dict[tuple[object, int], list[Entry]] = {}  # by answer and number
 
     @property
     def is_complete(self) -> bool:
         """Whether all has come."""
         return self.mark is not None and len(self.pieces) == self.count
+
+    def take(self, answer: object, number: int, piece: list[Entry]) -> None:
+        """A piece has come, maybe before the answer's beginning."""
+        self._pieces[answer, number] = piece
+
+    @property
+    def pieces(self) -> list[list[Entry]]:
+        """Those of the answer that has begun, in order."""
+        numbers = sorted(number for answer, number in self._pieces if answer is self.answer)
+        return [self._pieces[self.answer, number] for number in numbers]
 
 
 class Server:
@@ -223,7 +233,7 @@ class SimulatedGroup:
             self.moves += [(3, self._damage)]
         self.installs = 0  # checkpoints that were installed
         if trims:
-            self.moves += [(20, self._trim)]
+            self.moves += [(20, self._trim), (3, self._leave_behind)]
 
     def crash_amid_writing(self, share: float) -> None:
         """Have all servers crash after that share of what comes to them while they write."""
@@ -456,6 +466,22 @@ class SimulatedGroup:
 
         self._input(server, server.life, trim)
 
+    def _leave_behind(self) -> None:
+        """A follower hears nobody, while the others go on and trim their logs."""
+        followers = [server for server in self._running() if not server.serves]
+        leader = self._leader()
+        if not followers or leader is None:
+            return
+        self._cut_off(self.random.choice(followers))
+        for _ in range(self.random.randint(1, 5)):
+            self._append()
+        self._at(self.random.randrange(SECOND), self._trim_all)
+        self._at(self.random.randrange(2 * SECOND), self._heal)
+
+    def _trim_all(self) -> None:
+        for _ in self.servers:
+            self._trim()
+
     def _install(self, server: Server, member: Member) -> None:
         """Go on with the checkpoint that a server is sent, or ask for one."""
         transfer = server.transfer
@@ -472,8 +498,7 @@ class SimulatedGroup:
         server.is_half = True
         server.kept = []
         if transfer.is_complete and self.random.random() < 0.5:  # it takes a while
-            pieces = [transfer.pieces[number] for number in sorted(transfer.pieces)]
-            found = [entry for piece in pieces for entry in piece]
+            found = [entry for piece in transfer.pieces for entry in piece]
             server.applied, server.kept, server.is_half = found, list(found), False
             server.transfer = None
             self.installs += 1
@@ -516,6 +541,7 @@ class SimulatedGroup:
                     return
                 if member.begin_install(self.now_of(server), mark):
                     transfer.answer, transfer.mark, transfer.count = this, mark, count
+                    self._install(server, member)
                 else:
                     server.transfer = None
 
@@ -523,8 +549,7 @@ class SimulatedGroup:
 
         def take(this: object, number: int, piece: list[Entry]) -> Callable[[], None]:
             def taken() -> None:
-                if server.transfer is transfer and transfer.answer is this:
-                    transfer.pieces[number] = piece
+                transfer.take(this, number, piece)
 
             return taken
 
