@@ -222,6 +222,9 @@ class Leader:
             if is_behind and now >= follower.moved_at + self._settings.retry:
                 follower.send_again(follower.agreed)
                 follower.moved_at = now
+                end = self._log.end
+                if follower.agreed == end.index:  # it has all by a checkpoint: ask for its word
+                    self._outbox.send(member, Append(self.epoch, end, ()))
             if member != self._name:
                 self._say_base(now, member, follower)
 

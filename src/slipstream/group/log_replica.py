@@ -220,6 +220,18 @@ class LogReplica:
 
     # -- the beginning goes ----------------------------------------------------------------------
 
+    def index_before(self, size: int, index_max: int) -> int:
+        """The highest index behind which entries of `size` bytes remain, but at most that one."""
+        dropped = 0
+        index = self.base.index
+        for entry in self._entries[: max(index_max - index, 0)]:
+            if entry is not None:
+                dropped += len(entry.body) + ENTRY_COST
+            if self.size - dropped < size:
+                break
+            index += 1
+        return index
+
     def trim(self, index: int) -> None:
         """Have the log begin behind `index`, or behind the latest entry before that which may go:
         it has to be committed, and synced here."""

@@ -13,9 +13,12 @@ from slipstream.server.group import (
     LinkSettings,
     OutcomeUnknownError,
 )
+from slipstream.server.group.host import KEEP_BYTES
+from slipstream.server.group.store import SEGMENT_BYTES
 from slipstream.server.logger import Logger
 from slipstream.server.options import LoggingOptions
 from tests.lasting_ports import lasting_port
+from tests.server.group.owner import Owner
 from tests.server.group.waiting import until
 
 LOCAL = "127.0.0.1"
@@ -119,7 +122,13 @@ class Group:
         contexts: LinkContexts | None = None,
         settings: Settings | None = None,
         size: int = 3,
+        owners: dict[str, Owner] | None = None,
+        keep_bytes: int = KEEP_BYTES,
+        segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
+        self.owners = owners or {}
+        self.keep_bytes = keep_bytes
+        self.segment_bytes = segment_bytes
         self.directory = directory
         self.names = [f"n{number}" for number in range(1, size + 1)]
         self.hosts: dict[str, GroupHost] = {}
@@ -157,7 +166,7 @@ class Group:
             name,
             "test",
             len(self.ports),
-            GroupStore(OsDisk(), str(self.path(name))),
+            GroupStore(OsDisk(), str(self.path(name)), self.segment_bytes),
             LinkSettings(
                 host=LOCAL,
                 port=self.ports[name],
@@ -168,15 +177,21 @@ class Group:
             Logger(self.logs[name], LoggingOptions()),
             self.settings,
             self._contexts,
+            checkpoints=self.owners.get(name),
+            keep_bytes=self.keep_bytes,
         )
 
     async def start(self, name: str) -> GroupHost:
         self.hosts[name] = self.make(name)
         await self.hosts[name].start()
+        if name in self.owners:
+            self.owners[name].begin(self.hosts[name])
         return self.hosts[name]
 
     async def stop(self, name: str) -> None:
         await self.hosts.pop(name).stop()
+        if name in self.owners:
+            await self.owners[name].end()
 
     async def leader(self, *but: str) -> GroupHost:
         """Who serves, of all but some."""

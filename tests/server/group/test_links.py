@@ -262,6 +262,9 @@ class Alone:
     def linked(self, greeting: Greeting) -> None:
         pass
 
+    def unlinked(self, name: str) -> None:
+        pass
+
     def received(self, sender: str, messages: list[Message]) -> None:
         pass
 

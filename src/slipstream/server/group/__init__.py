@@ -2,6 +2,8 @@
 
     opening           a host, from the options of a server
     host              the member on an event loop: append, committed entries, who leads
+      checkpoints     what the owner of a host is asked for, so that the log's beginning can go
+      transfers       checkpoints on their way to servers that lack what is gone
       links           a connection to each other server: who dials, who is let in
         link          one connection: TLS, queues, silence
         handshake     how both sides prove that they share the secret
@@ -15,6 +17,12 @@ No server uses it yet: docs/group.md says what is missing.
 """
 
 from slipstream.server.group.certificates import make_contexts
+from slipstream.server.group.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    TransferBrokenError,
+    TrimmedError,
+)
 from slipstream.server.group.host import BusyError, GroupHost, OutcomeUnknownError
 from slipstream.server.group.link import LinkContexts
 from slipstream.server.group.links import LinkSettings
@@ -23,6 +31,8 @@ from slipstream.server.group.store import GroupStore, Identity, Stored
 
 __all__ = [
     "BusyError",
+    "Checkpoint",
+    "Checkpoints",
     "GroupHost",
     "GroupStore",
     "Identity",
@@ -30,6 +40,8 @@ __all__ = [
     "LinkSettings",
     "OutcomeUnknownError",
     "Stored",
+    "TransferBrokenError",
+    "TrimmedError",
     "make_contexts",
     "make_host",
 ]

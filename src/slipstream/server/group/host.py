@@ -3,6 +3,7 @@
     await host.start()
     index = await host.append(body)              once a majority has it, if this server leads
     async for entries in host.committed(after):  on every server, in order
+    host.trim(index)                             what they have come to is kept, so they may go
 
 Each input, a message, a finished job, a tick or new entries, is a turn: the member handles it, what
 it says leaves, and its jobs go to a thread of their own, one behind the other. The clock goes
@@ -12,6 +13,10 @@ forward only, and counts the time in which the machine sleeps, so that no lease 
 which nobody knows what this server has promised. So a group is founded once each server has heard
 all others say that they have promised nothing yet either; from then on each of them keeps who is
 in the group. A server whose store is empty takes no part where another one has promised something.
+
+**Trimming.** The owner says up to which index it has applied entries, durably. Of what may go
+`keep_bytes` stay for followers that are a little behind, and up to `HOLD_FACTOR` times that for
+those that are sent entries, or a checkpoint. Who is further behind has a checkpoint installed.
 """
 
 import asyncio
@@ -32,17 +37,23 @@ from slipstream.group import (
     NotLeaderError,
     Settings,
 )
+from slipstream.group.messages import CheckpointMessage
 from slipstream.model.durations import SECOND
+from slipstream.server.group.checkpoints import Checkpoints, TrimmedError
 from slipstream.server.group.handshake import Greeting, Standing
 from slipstream.server.group.link import LinkContexts
 from slipstream.server.group.links import Links, LinkSettings
 from slipstream.server.group.store import GroupStore, Identity, Stored
+from slipstream.server.group.transfers import Transfers
 from slipstream.server.logger import Logger
 
 BODY_MAX = 32 * 1024 * 1024  # bytes of one entry
 WAITING_MAX = 64 * 1024 * 1024  # bytes that are appended, and not known to be committed
 PIECE = 1024  # entries that `committed` gives at a time, at most
+KEEP_BYTES = 64 * 1024 * 1024  # of entries that stay when the log is trimmed
+HOLD_FACTOR = 8  # of these, for servers that come closer
 _TICK = 0.02  # s
+_TRIM_EVERY = SECOND // 4  # ns
 
 
 class OutcomeUnknownError(Error):
@@ -84,8 +95,11 @@ class GroupHost:
         settings: Settings | None = None,
         contexts: LinkContexts | None = None,
         now: Callable[[], int] = clock,
+        checkpoints: Checkpoints | None = None,
+        keep_bytes: int = KEEP_BYTES,
     ) -> None:
         self.name = name
+        self.checkpoints = checkpoints  # may be set until `start`
         self.failed = ""  # why this server takes no part in the group
         self.on_change: Callable[[], None] = lambda: None  # who leads, or fails, has changed
         self.log_end = 0  # the last index that the log had when this server started
@@ -108,7 +122,12 @@ class GroupHost:
         self._waiting_size = 0  # bytes of both
         self._committed = 0  # index, as the readers know it
         self._damaged = 0  # entries
+        self._was_installing = False
         self._readers: list[asyncio.Future[None]] = []
+        self._keep_bytes = keep_bytes
+        self._applied = 0  # index up to which entries may go
+        self._trim_at = 0
+        self._transfers: Transfers | None = None
         self._leader_name = ""
         self._epoch = 0
         self._is_stopped = False
@@ -164,8 +183,15 @@ class GroupHost:
             random.Random(),
             self._settings,
         )
+        self._transfers = Transfers(
+            self._member, self.checkpoints, self._send, self._turn, self._now, self._log
+        )
         self._timer = self._loop.call_later(_TICK, self._tick)
         self._turn()
+
+    def _send(self, receiver: str, message: Message) -> None:
+        self._links.send(receiver, message)
+        self._links.flush()
 
     async def stop(self) -> None:
         """End. Who waits for an append is told that nobody knows."""
@@ -176,6 +202,8 @@ class GroupHost:
             self._timer.cancel()
         if self._founding is not None:
             await asyncio.wait([self._founding])
+        if self._transfers is not None:
+            await self._transfers.stop()
         await self._links.stop()
         self._thread.shutdown(wait=True, cancel_futures=True)
         self._store.close()
@@ -212,6 +240,11 @@ class GroupHost:
         self._heard[greeting.name] = greeting
         if self._identity is None and not self.failed:
             self._look_for_members()
+
+    def unlinked(self, name: str) -> None:
+        """A server is not there any more."""
+        if self._transfers is not None and not self._is_stopped:
+            self._transfers.unlinked(name)
 
     def _look_for_members(self) -> None:
         """Found the group, if all others are there and have promised nothing."""
@@ -274,6 +307,16 @@ class GroupHost:
         return self._member.committed if self._member is not None else 0
 
     @property
+    def base_index(self) -> int:
+        """Up to which entries are gone."""
+        return self._member.log.base.index if self._member is not None else 0
+
+    @property
+    def is_installing(self) -> bool:
+        """Whether what was applied here may be half of a checkpoint; so after a crash, too."""
+        return self._member is not None and self._member.is_installing
+
+    @property
     def members(self) -> tuple[str, ...]:
         """Who is in the group; empty while it is not founded."""
         return self._identity.members if self._identity is not None else ()
@@ -296,6 +339,37 @@ class GroupHost:
         """How far the other servers are; empty if this one does not lead. On any thread."""
         return self._member.followers(self._now()) if self._member is not None else []
 
+    def trim(self, index: int) -> None:
+        """This server has applied, durably, all entries up to `index`, and needs them no more: they
+        go, at once or later. Raises ValueError in a group that could not do without them."""
+        if self.checkpoints is None and self._size > 1:
+            raise ValueError(
+                "the log of a group of several servers is trimmed only if checkpoints stand for "
+                "what is gone: give checkpoints to its hosts"
+            )
+        self._applied = max(self._applied, index)
+        self._trim(self._now())
+
+    def _trim(self, now: int) -> None:
+        """Have go what may: a quarter of what stays at once, or more."""
+        member, transfers = self._member, self._transfers
+        if member is None or transfers is None or now < self._trim_at or member.is_installing:
+            return
+        self._trim_at = now + _TRIM_EVERY
+        log, keep = member.log, self._keep_bytes
+        limit = min(self._applied, member.committed)
+        lost = [index for index in log.damaged if index < limit]
+        if log.size >= keep + keep // 4 or lost:
+            held = transfers.held_behind(now)
+            if log.size <= keep * HOLD_FACTOR:
+                needed = member.needed_behind(now)
+                limit = min(limit, needed if held is None else min(needed, held))
+            index = log.index_before(keep, limit)
+            if lost:  # what was applied needs no repair
+                index = max(index, max(lost) + 1)
+            if index > log.base.index:
+                member.trim(now, index)
+
     def hand_over(self, successor: str = "") -> None:
         """Have another server lead, soon; "" is the one that has most of the log. Raises
         `NotLeaderError`, and ValueError if there is no such server."""
@@ -303,9 +377,6 @@ class GroupHost:
             raise NotLeaderError(self._no_leader())
         self._member.hand_over(self._now(), successor)
         self._turn()
-
-    def trim(self, index: int) -> None:
-        """Entries up to `index` are not needed here any more."""
 
     async def append(self, body: bytes, timeout: float = 10.0) -> int:
         """Append an entry; its index, once a majority has it.
@@ -354,12 +425,21 @@ class GroupHost:
 
     async def committed(self, after: int = 0) -> AsyncGenerator[tuple[Entry, ...], None]:
         """The committed entries behind index `after`, in order, as they come; the first one of
-        each epoch has no body. Raises `StorageError` once this server takes no part any more."""
+        each epoch has no body. None come while a checkpoint is installed.
+
+        Raises `TrimmedError` if entries behind that index are gone, and `StorageError` once this
+        server takes no part any more.
+        """
         while not self._is_stopped:
             if self.failed:
                 raise StorageError(self.failed)
             found: tuple[Entry, ...] = ()
-            if self._member is not None:
+            if self._member is not None and not self._member.is_installing:
+                if after < self._member.log.base.index:
+                    raise TrimmedError(
+                        f"the entries up to {self._member.log.base.index} are gone, and those "
+                        f"behind {after} were asked for: go on behind what was applied here"
+                    )
                 count = min(self._member.committed - after, PIECE)
                 found = self._member.log.read(after + 1, count) if count > 0 else ()
             if found:
@@ -379,7 +459,11 @@ class GroupHost:
         now = self._now()
         try:
             for message in messages:
-                self._member.receive(now, sender, message)
+                if isinstance(message, CheckpointMessage):
+                    assert self._transfers is not None
+                    self._transfers.received(sender, message)
+                else:
+                    self._member.receive(now, sender, message)
         except Exception as error:
             self._stop_at_fault("a message", error)
         self._turn()
@@ -399,6 +483,9 @@ class GroupHost:
         now = self._now()
         try:
             self._member.tick(now)
+            if self._transfers is not None:
+                self._transfers.tick(now)
+            self._trim(now)
         except Exception as error:
             self._stop_at_fault("the time", error)
         for waiting in self._waiting:
@@ -447,6 +534,8 @@ class GroupHost:
         if member.failed and not self.failed:
             self._fail(member.failed)
         self._settle(member)
+        if self._transfers is not None:
+            self._transfers.look()
         if (member.leader_name, member.epoch) != (self._leader_name, self._epoch):
             is_new = member.leader_name != self._leader_name
             self._leader_name, self._epoch = member.leader_name, member.epoch
@@ -471,9 +560,10 @@ class GroupHost:
             if not first.future.done():
                 first.future.set_result(first.mark.index)
         damaged = len(member.log.damaged)
-        if committed > self._committed or damaged < self._damaged:
+        if committed > self._committed or damaged < self._damaged or self._was_installing:
             self._wake_readers()
         self._committed, self._damaged = committed, damaged
+        self._was_installing = member.is_installing
 
     def _end_waits(self, why: str) -> None:
         for waiting in [*self._waiting, *(one for _, one in self._new)]:

@@ -4,7 +4,8 @@ Until the other end has proved who it is, a connection has a time limit and take
 that messages are queued for it, up to a bound. To a server that reads too slowly the oldest entries
 are dropped first; the group's state machines send again what was lost. Messages without entries,
 such as heartbeats and answers, go before those with entries, so that a lease does not wait for
-megabytes.
+megabytes. Pieces of checkpoints, in their order, leave when nothing else waits; who sends them
+bounds how many wait.
 """
 
 import asyncio
@@ -17,7 +18,13 @@ import msgspec
 
 from slipstream.errors import ProtocolError
 from slipstream.group import Message, decode, encode
-from slipstream.group.messages import Append, Fetched
+from slipstream.group.messages import (
+    Append,
+    CheckpointBegin,
+    CheckpointEnd,
+    CheckpointPiece,
+    Fetched,
+)
 from slipstream.server.group.frames import FrameReader, FrameWriter
 from slipstream.server.group.handshake import Greeting, Handshake, StrangerError
 from slipstream.server.tls import TlsLayer, spki_sha256
@@ -89,6 +96,7 @@ class Link(asyncio.Protocol):
         self._entries: deque[bytes] = deque()
         self._entries_size = 0
         self._others: deque[bytes] = deque()
+        self._pieces: deque[bytes] = deque()
         self.why = ""  # it has ended
 
     # -- the connection --------------------------------------------------------------------------
@@ -114,6 +122,7 @@ class Link(asyncio.Protocol):
             self._timer.cancel()
         self._entries.clear()
         self._others.clear()
+        self._pieces.clear()
         self._transport = None
         if not self.ended.done():
             self.why = self.why or (str(error) if error else "the other end has closed it")
@@ -220,6 +229,9 @@ class Link(asyncio.Protocol):
     def send(self, message: Message) -> None:
         """Queue a message; it leaves with `flush`, or is dropped."""
         payload = encode(message)
+        if isinstance(message, CheckpointBegin | CheckpointPiece | CheckpointEnd):
+            self._pieces.append(payload)
+            return
         if not isinstance(message, Append | Fetched):
             self._others.append(payload)
             if len(self._others) > OTHERS_QUEUED_MAX:
@@ -236,18 +248,24 @@ class Link(asyncio.Protocol):
         """Write what the socket takes of what waits."""
         if self._writer is None:
             return
-        while (self._others or self._entries) and not self._is_full and self._transport is not None:
+        while self._is_waiting and not self._is_full and self._transport is not None:
             parts = []
             size = 0
-            while (self._others or self._entries) and size < _PIECE:
+            while self._is_waiting and size < _PIECE:
                 if self._others:
                     payload = self._others.popleft()
+                elif not self._entries:
+                    payload = self._pieces.popleft()
                 else:
                     payload = self._entries.popleft()
                     self._entries_size -= len(payload)
                 parts.append(self._writer.frame(payload))
                 size += len(payload)
             self._write(b"".join(parts))
+
+    @property
+    def _is_waiting(self) -> bool:
+        return bool(self._others or self._entries or self._pieces)
 
     def say_alive(self) -> None:
         """Send an empty frame."""

@@ -61,6 +61,9 @@ class LinksOwner(Protocol):
     def linked(self, greeting: Greeting) -> None:
         """A connection to a server is there."""
 
+    def unlinked(self, name: str) -> None:
+        """A connection to a server has ended, and what was on its way is lost."""
+
     def received(self, sender: str, messages: list[Message]) -> None:
         """Messages have come."""
 
@@ -201,6 +204,7 @@ class Links:
         self._links[name] = link
         if old is not None:
             old.close(f"{name} has dialled again")
+            self._owner.unlinked(name)
         self._log.info(f"Linked with {name} of the group, at {link.address}")
         self._owner.linked(greeting)
         return True
@@ -213,6 +217,7 @@ class Links:
             return
         if self._links.get(link.name) is link:
             del self._links[link.name]
+            self._owner.unlinked(link.name)
             self._log.info(f"Link with {link.name} of the group has ended: {why}")
         elif was_unproved:
             self._say_stranger(link.address, why)

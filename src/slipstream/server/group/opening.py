@@ -4,6 +4,7 @@ from slipstream.log.disk import Disk
 from slipstream.model.durations import SECOND
 from slipstream.server.cluster_options import ClusterOptions
 from slipstream.server.group.certificates import make_contexts
+from slipstream.server.group.checkpoints import Checkpoints
 from slipstream.server.group.host import GroupHost
 from slipstream.server.group.links import LinkSettings
 from slipstream.server.group.store import GroupStore
@@ -12,7 +13,12 @@ from slipstream.server.options import ServerOptions
 
 
 def make_host(
-    cluster: ClusterOptions, server: ServerOptions, disk: Disk, directory: str, log: Logger
+    cluster: ClusterOptions,
+    server: ServerOptions,
+    disk: Disk,
+    directory: str,
+    log: Logger,
+    checkpoints: Checkpoints | None = None,
 ) -> GroupHost:
     """A host that is not started, with its store in `directory`. Raises `ConfigError`, with all
     that is wrong."""
@@ -32,4 +38,5 @@ def make_host(
         ),
         log,
         contexts=make_contexts(cluster.tls) if cluster.tls is not None else None,
+        checkpoints=checkpoints,
     )
