@@ -16,6 +16,7 @@ from slipstream.group.messages import (
     Appended,
     AskSeal,
     Ballot,
+    Behind,
     Fetch,
     Fetched,
     Heartbeat,
@@ -28,6 +29,7 @@ from slipstream.group.messages import (
     RegisterValue,
     Seal,
     Sealed,
+    Trimmed,
     WouldSeal,
     decode,
     encode,
@@ -303,3 +305,151 @@ def test_a_leader_hands_over_to_a_member_and_to_the_one_that_has_most() -> None:
         member().hand_over(LATER, "n9")
     with pytest.raises(NotLeaderError):
         member().hand_over(LATER, "n2")
+
+
+def test_a_log_that_is_trimmed_goes_on_behind_its_base() -> None:
+    log = entries(1, 1, 1, 1)
+    one = member(State(sealed=1, synced=4, committed=3), list(log))
+    one.trim(LATER, 9)
+    assert (one.log.base, one.log.end) == (log[2].mark, log[3].mark)  # the last is not committed
+    assert one.log.read(1, 9) == ()
+    assert one.log.read(4, 9) == (log[3],)
+    assert one.log.mark(2) is None
+    job = one.take_job()
+    assert job is not None
+    assert job.state.base == log[2].mark
+    again = member(job.state, [log[3]])
+    assert (again.log.base, again.log.end, again.committed) == (log[2].mark, log[3].mark, 3)
+
+
+def test_damage_before_the_base_does_not_matter() -> None:
+    log = entries(1, 1, 1)
+    one = member(State(sealed=1, synced=3, committed=3), [log[0], None, log[2]])
+    assert not one.log.is_whole
+    one.trim(LATER, 2)
+    assert one.log.base == log[0].mark
+    one.trim(LATER, 3)
+    assert (one.log.base, one.log.is_whole) == (log[2].mark, True)
+
+
+def test_entries_that_do_not_follow_the_base_are_cut() -> None:
+    log = entries(1, 1)
+    other = entries(2, 2)
+    replica = LogReplica(Outbox(State(sealed=2, base=other[0].mark, synced=1)), [log[1]])
+    assert (replica.end, replica.is_whole) == (other[0].mark, True)
+
+
+def trimmed() -> tuple[Member, list[Entry]]:
+    """A member whose log begins behind its second entry."""
+    log = entries(1, 1, 1)
+    state = State(sealed=1, synced=3, committed=3, base=log[1].mark)
+    return member(state, [log[2]]), log
+
+
+def test_a_leader_that_sends_what_was_trimmed_is_told_to_go_on_behind_it() -> None:
+    one, log = trimmed()
+    assert answers(one, Append(1, BEGINNING, (log[0],))) == [Missing(1, 2)]
+    assert answers(one, Append(1, log[1].mark, (log[2],))) == [Appended(1, 3)]
+
+
+def test_who_lacks_what_was_trimmed_is_told_not_to_lead() -> None:
+    one, log = trimmed()
+    assert answers(one, AskSeal(7, 1)) == [Trimmed(2)]
+    assert answers(one, AskSeal(7, 2)) == [WouldSeal(7)]
+    assert answers(one, Fetch(4, 1, 9)) == [Trimmed(2)]
+    assert answers(one, Fetch(4, 3, 9)) == [Fetched(4, log[1].mark, (log[2],))]
+
+
+def test_who_was_told_that_it_lacks_something_does_not_stand() -> None:
+    one = member(State(sealed=1, synced=1), list(entries(1)))
+    answers(one, Trimmed(5))
+    one.tick(2 * LATER)
+    assert not any(isinstance(message, AskSeal) for _, message in one.take_messages())
+
+
+def test_a_leader_says_where_its_log_begins_to_who_needs_what_is_gone() -> None:
+    leader, log, outbox = leader_of(2, entries(1, 1, 1))
+    leader.appended(0, "n2", Appended(2, 4))
+    log.trim(2)
+    outbox.take_messages()
+    leader.missing(0, "n3", Missing(2, 1))
+    leader.send_entries()
+    assert [message for to, message in outbox.take_messages() if to == "n3"] == [
+        Behind(2, log.base)
+    ]
+    leader.missing(LATER, "n3", Missing(2, 2))
+    leader.send_entries()
+    (sent,) = [message for to, message in outbox.take_messages() if to == "n3"]
+    assert isinstance(sent, Append)
+    assert sent.after == log.base
+
+
+def installing(log: list[Entry], base: Mark) -> Member:
+    """A member that has been told by n2, which leads epoch 2, that its log begins behind `base`,
+    and has noted that it installs a checkpoint."""
+    one = member(State(sealed=2, synced=len(log)), list(log))
+    answers(one, Heartbeat(2, 0, BEGINNING, 0, 0))
+    answers(one, Behind(2, base))
+    assert one.checkpoint_source() == "n2"
+    assert one.begin_install(LATER, base)
+    assert not one.may_install
+    finish_jobs(one)
+    assert one.may_install
+    return one
+
+
+def test_who_installs_a_checkpoint_counts_in_nothing() -> None:
+    base = Mark(2, 9, 99)
+    one = installing(entries(1, 1), base)
+    log = entries(1, 1, 2)
+    assert answers(one, Append(2, log[1].mark, (log[2],))) == []
+    assert answers(one, Seal(3), 2 * LATER) == []
+    assert answers(one, AskSeal(7, 9), 2 * LATER) == []
+    one.tick(3 * LATER)
+    assert not one.take_messages()
+    assert finish_jobs(one) == []
+
+
+def test_who_has_installed_a_checkpoint_goes_on_behind_it_with_its_promises() -> None:
+    base = Mark(2, 9, 99)
+    one = installing(entries(1, 1), base)
+    one.installed(LATER, base)
+    job = one.take_job()
+    assert job is not None
+    assert (job.is_reset, job.state.base, job.state.sealed) == (True, base, 2)
+    assert not job.state.is_installing
+    one.synced(LATER, job.number)
+    assert (one.log.end, one.committed, one.log.is_whole) == (base, 9, True)
+    new = make_entry(2, base, b"new")
+    answers(one, Append(2, base, (new,)))
+    assert finish_jobs(one) == [Appended(2, 10)]
+
+
+def test_a_log_that_may_have_lost_what_it_answered_for_is_short_after_an_install() -> None:
+    base = Mark(2, 2, 99)
+    damaged: list[Entry | None] = [entries(1, 1, 1)[0], None, entries(1, 1, 1)[2]]
+    one = member(State(sealed=2, synced=3), damaged)
+    answers(one, Heartbeat(2, 0, BEGINNING, 0, 0))
+    answers(one, Behind(2, base), 2 * LATER)
+    assert one.begin_install(LATER, base)
+    finish_jobs(one)
+    one.installed(LATER, base)
+    assert (one.log.end, one.log.is_short) == (base, True)
+
+
+def test_an_install_keeps_what_follows_it_and_drops_what_contradicts_it() -> None:
+    log = entries(1, 1, 1)
+    replica = LogReplica(Outbox(State(sealed=1, synced=3, is_installing=True)), list(log))
+    assert not replica.is_whole
+    replica.reset(log[1].mark)
+    assert (replica.end, replica.is_whole) == (log[2].mark, True)
+    replica = LogReplica(Outbox(State(sealed=1, synced=3, is_installing=True)), list(log))
+    replica.reset(Mark(2, 2, 99))
+    assert (replica.end, replica.is_whole) == (Mark(2, 2, 99), True)
+
+
+def test_a_checkpoint_that_is_older_than_the_log_or_not_needed_is_refused() -> None:
+    one, log = trimmed()
+    assert not one.begin_install(LATER, log[0].mark)
+    assert not one.begin_install(LATER, log[2].mark)
+    assert not one.is_installing

@@ -1,5 +1,6 @@
 """What a member keeps on its disk is there after a crash, and what is damaged is known."""
 
+import contextlib
 from pathlib import Path
 from random import Random
 
@@ -299,3 +300,91 @@ def test_a_promise_that_comes_with_entries_is_in_both_copies_of_the_state(
     disk.lose(path)
     disk.flip(f"{PATH}/state.0", 200)
     assert opened(disk).state == state
+
+
+def trim(log: list[Entry], index: int) -> DiskJob:
+    return job(state=State(synced=len(log), committed=len(log), base=log[index - 1].mark))
+
+
+def filled(disk: SimulatedDisk, count: int = 60) -> tuple[GroupStore, list[Entry]]:
+    """A store with entries in several segments."""
+    store, log = founded(disk, segment_bytes=10_000), entries(count)
+    for entry in log:
+        store.write(job(Write(entry.index, [entry]), state=State(synced=entry.index - 1)))
+    return store, log
+
+
+def test_a_log_that_is_trimmed_gives_back_its_segments(disk: SimulatedDisk) -> None:
+    store, log = filled(disk)
+    before = segments(disk)
+    store.write(trim(log, 50))
+    assert 0 < len(segments(disk)) < len(before)
+    disk.crash()
+    found = opened(disk)
+    assert found.state is not None
+    assert (found.state.base, found.entries, found.findings) == (log[49].mark, log[50:], [])
+
+
+@pytest.mark.parametrize("operation", ["pwrite", "sync", "remove", "sync_dir"])
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_crash_amid_trimming_leaves_a_store_that_opens(
+    disk: SimulatedDisk, operation: str, times: int
+) -> None:
+    store, log = filled(disk)
+    disk.fail(operation, times)
+    with contextlib.suppress(OSError, StorageError, CrashedError):
+        store.write(trim(log, 50))
+    disk.crash()
+    found = opened(disk)
+    assert found.state is not None
+    base = found.state.base.index
+    assert base in (0, 50)
+    assert found.entries == log[base:]
+
+
+@pytest.mark.parametrize("back", range(3))
+def test_segments_that_are_back_after_a_crash_do_not_count(disk: SimulatedDisk, back: int) -> None:
+    store, log = filled(disk)
+    before = {path: disk.read(path) for path in segments(disk)}
+    store.write(trim(log, 50))
+    gone = sorted(before.keys() - set(segments(disk)))
+    path = gone[back % len(gone)]
+    file = disk.open(path)
+    file.append(before[path])
+    file.sync()
+    disk.sync_dir(f"{PATH}/log")
+    found = opened(disk)
+    assert (found.entries, found.findings) == (log[50:], [])
+    assert path not in segments(disk)
+
+
+def test_damage_before_the_base_is_none(disk: SimulatedDisk) -> None:
+    store, log = filled(disk, 10)
+    store.write(trim(log, 8))
+    (path,) = segments(disk)
+    disk.flip(path, 8 * disk.read(path).index(log[3].body))
+    found = opened(disk)
+    assert (found.entries, found.findings) == (log[8:], [])
+
+
+@pytest.mark.parametrize("operation", ["", "pwrite", "append", "sync", "remove", "sync_dir"])
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_reset_leaves_nothing_of_before(disk: SimulatedDisk, operation: str, times: int) -> None:
+    store, log = filled(disk)
+    base = Mark(2, 30, 77)
+    state = State(sealed=2, synced=30, committed=30, base=base)
+    if operation:
+        disk.fail(operation, times)
+    with contextlib.suppress(OSError, StorageError, CrashedError):
+        store.write(DiskJob(1, [], state, False, True))
+    disk.crash()
+    store = GroupStore(disk, PATH)
+    found = store.open()
+    if found.state != state:
+        assert (operation != "", found.entries) == (True, log)
+        return
+    assert found.entries == []
+    new = entries(2, base, epoch=2)
+    store.write(job(Write(31, new), state=state))
+    disk.crash()
+    assert opened(disk).entries == new
