@@ -3,6 +3,7 @@
 import pytest
 
 from slipstream.errors import ConfigError
+from slipstream.server.command import Program, load
 from slipstream.server.flags import FlagError, parse, usage
 from slipstream.server.options import ServerOptions
 
@@ -81,9 +82,15 @@ def test_port_0_is_the_usual_one() -> None:
     assert options("-p", "0").port == 4222
 
 
-def test_a_cluster_is_refused_with_what_to_do() -> None:
-    with pytest.raises(ConfigError, match="does not form clusters; leave the flag out"):
-        options("--cluster", "nats://a:1")
+def test_the_flags_of_a_cluster_make_a_server_one_of_a_group() -> None:
+    words = ["--cluster", "nats://u:p@10.9.0.1:6222", "--cluster_name", "C", "-js"]
+    words += ["--routes", "nats://10.9.0.2:6222,nats://10.9.0.3:6222"]
+    program = Program("slipstream-server", ServerOptions)
+    found = load(program, parse([*words, "-n", "n1"]))[0].cluster
+    assert (found.name, found.host, found.port) == ("C", "10.9.0.1", 6222)
+    assert [route.address for route in found.routes] == ["10.9.0.2:6222", "10.9.0.3:6222"]
+    with pytest.raises(ConfigError, match="server_name is missing"):
+        load(program, parse(words))
 
 
 def test_the_help_names_every_flag_of_this_server() -> None:

@@ -176,6 +176,7 @@ SWITCHES_ON_WHAT_IS_NOT_THERE = [
     "mqtt { port: 1883 }",
 ]
 
+
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     (tmp_path / "inc.conf").write_text("debug: true\nmax_payload: 1KB\n")

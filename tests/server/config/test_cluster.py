@@ -210,4 +210,4 @@ def test_a_block_of_a_file_makes_a_server_one_of_a_group() -> None:
     assert found.is_configured
     assert not load_text("cluster {}").options.cluster.is_configured
     with pytest.raises(ConfigError, match="cluster: server_name is missing"):
-        load_text(f"jetstream: true\ncluster {{ {WHOLE} }}")
+        load_text(f"jetstream: true\ncluster {{ {WHOLE} }}").options.validate()

@@ -138,7 +138,8 @@ class GroupHost:
         """Read the store, listen, dial; the group serves once a majority has. Raises `Error`."""
         stored = await self._loop.run_in_executor(self._thread, self._open)
         if stored is not None:
-            self.log_end = len(stored.entries)
+            base = stored.state.base.index if stored.state is not None else 0
+            self.log_end = base + len(stored.entries)
             for finding in stored.findings:
                 self._log.error(f"The store of the group is damaged: {finding}")
             if stored.state is None:
