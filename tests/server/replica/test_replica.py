@@ -1,0 +1,167 @@
+"""Replicas in one process: files that follow the leader's entries, or come as a whole."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from slipstream.log.disk import OsDisk
+from slipstream.server.group import GroupHost, GroupStore, LinkSettings
+from slipstream.server.logger import Logger
+from slipstream.server.options import LoggingOptions
+from slipstream.server.replica.group_disk import GroupDisk, LostLeadError
+from slipstream.server.replica.replica import Replica
+from slipstream.server.replica.store_directory import StoreDirectory
+from tests.lasting_ports import lasting_port
+from tests.server.group.hosts import LOCAL, Lines
+from tests.server.group.waiting import until
+
+NAMES = ("n1", "n2", "n3")
+KEPT_BYTES = 256 * 1024
+SEGMENT_BYTES = 128 * 1024
+
+
+class Owned:
+    """A replica, and what its owner is told."""
+
+    def __init__(self, name: str, ports: dict[str, int], directory: Path) -> None:
+        self.name = name
+        self.path = directory / name
+        self.lines = Lines()
+        self.why = ""
+        others = [(LOCAL, port) for other, port in ports.items() if other != name]
+
+        def make_host() -> GroupHost:
+            return GroupHost(
+                name,
+                "C",
+                len(ports),
+                GroupStore(OsDisk(), f"{self.path}/group", SEGMENT_BYTES),
+                LinkSettings(host=LOCAL, port=ports[name], routes=others, secret=b"s", timeout=2.0),
+                Logger(self.lines, LoggingOptions()),
+                keep_bytes=KEPT_BYTES,
+            )
+
+        self.replica = Replica(
+            make_host,
+            lambda end: StoreDirectory(OsDisk(), f"{self.path}/store", end),
+            self,
+            Logger(self.lines, LoggingOptions()),
+        )
+
+    def changed(self) -> None:
+        pass
+
+    def failed_with(self, why: str) -> None:
+        self.why = why
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        root = self.path / "store" / "files"
+        return {
+            str(path.relative_to(root)): path.read_bytes().rstrip(b"\0")
+            for path in root.rglob("*")
+            if path.is_file()
+        }
+
+    @property
+    def log_bytes(self) -> int:
+        """Of the group's log; its files come and go."""
+        found = 0
+        for path in (self.path / "group" / "log").iterdir():
+            with suppress(FileNotFoundError):
+                found += path.stat().st_size
+        return found
+
+    def disk(self) -> GroupDisk:
+        """As the one that leads has it."""
+        assert self.replica.directory is not None
+        return GroupDisk(OsDisk(), self.replica.directory.root, self.replica.submit)
+
+
+@asynccontextmanager
+async def replicas(directory: Path) -> AsyncIterator[dict[str, Owned]]:
+    ports = {name: lasting_port() for name in NAMES}
+    owned = {name: Owned(name, ports, directory) for name in NAMES}
+    await asyncio.gather(*(asyncio.to_thread(one.replica.start) for one in owned.values()))
+    try:
+        yield owned
+    finally:
+        await asyncio.gather(*(asyncio.to_thread(one.replica.stop) for one in owned.values()))
+
+
+async def leader_of(owned: dict[str, Owned]) -> Owned:
+    return await until(
+        lambda: next((one for one in owned.values() if one.replica.leads), None), "one leads"
+    )
+
+
+def write_much(one: Owned, name: str, count: int) -> None:
+    """Files of 16 KiB, each synced."""
+    disk = one.disk()
+    assert one.replica.directory is not None
+    root = one.replica.directory.root
+    for number in range(count):
+        file = disk.open(f"{root}/{name}-{number % 20}")
+        file.pwrite(number * 7, number.to_bytes(4, "little") * 4096)
+        file.sync()
+        file.close()
+
+
+async def same_files(owned: dict[str, Owned]) -> None:
+    await until(
+        lambda: len({tuple(sorted(one.files.items())) for one in owned.values()}) == 1,
+        "all have the same files",
+    )
+
+
+async def test_what_a_leader_has_synced_is_on_all_servers(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as owned:
+        leader = await leader_of(owned)
+        await asyncio.to_thread(write_much, leader, "file", 50)
+        await same_files(owned)
+        assert len(leader.files) == 20
+        assert all(one.why == "" for one in owned.values())
+
+
+async def test_a_follower_that_was_away_for_long_gets_the_files_themselves(tmp_path: Path) -> None:
+    """What it has missed is gone from the log of the others."""
+    async with replicas(tmp_path) as owned:
+        leader = await leader_of(owned)
+        await asyncio.to_thread(write_much, leader, "before", 10)
+        away = next(one for one in owned.values() if one is not leader)
+        await asyncio.to_thread(away.replica.stop)
+        await asyncio.to_thread(write_much, leader, "meanwhile", 600)
+        await until(lambda: leader.log_bytes < 600 * 16_384 // 2, "the log's beginning goes")
+        ports = {name: one.replica.host.port for name, one in owned.items() if one is not away}
+        ports[away.name] = away.replica.host.port
+        back = Owned(away.name, {name: ports[name] for name in NAMES}, tmp_path)
+        owned[away.name] = back
+        await asyncio.to_thread(back.replica.start)
+        await asyncio.to_thread(write_much, leader, "after", 30)
+        await until(lambda: back.lines.has("A checkpoint of"), "a checkpoint is installed")
+        await same_files(owned)
+        await until(lambda: back.replica.directory is not None, "the directory is there")
+        assert all(one.why == "" for one in owned.values() if one is not away)
+
+
+async def test_a_leader_that_is_alone_cannot_sync(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as owned:
+        leader = await leader_of(owned)
+        disk = leader.disk()
+        assert leader.replica.directory is not None
+        root = leader.replica.directory.root
+        file = await asyncio.to_thread(disk.open, f"{root}/file")
+        for one in owned.values():
+            if one is not leader:
+                await asyncio.to_thread(one.replica.stop)
+        file.append(b"nobody has this")
+        try:
+            await asyncio.to_thread(file.sync)
+        except LostLeadError:
+            pass
+        else:
+            raise AssertionError("a sync has succeeded without a majority")
+        assert file.pread(0, 100) == b"nobody has this"
+        assert (leader.path / "store" / "files" / "file").read_bytes() == b""
+        await until(lambda: not leader.replica.leads, "it leads no more")
