@@ -13,7 +13,7 @@
         replay        what is found there, and what is missing
         records       the bytes of it
 
-No server uses it yet: docs/group.md says what is missing.
+`slipstream.server.replica` puts a server's store on it.
 """
 
 from slipstream.server.group.certificates import make_contexts
