@@ -145,8 +145,9 @@ async def test_an_owner_that_fails_to_install_is_asked_again(tmp_path: Path) -> 
 async def test_of_a_checkpoint_only_so_much_is_on_its_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfers_module, "WINDOW", 4000)
-    async with owned(tmp_path, n1=Owner(in_piece=2), n2=Owner(in_piece=2)) as group:
+    monkeypatch.setattr(transfers_module, "WINDOW", 5000)
+    owners = {name: Owner(in_piece=2) for name in ("n1", "n2", "n3")}
+    async with owned(tmp_path, **owners) as group:
         away = await follower_is_left_behind(group)
         owner = group.owners[away]
         owner.may_go_on.clear()
@@ -157,7 +158,7 @@ async def test_of_a_checkpoint_only_so_much_is_on_its_way(
         receiving = host._transfers._receiving
         assert receiving is not None
         await until(lambda: receiving._size > 2000, "pieces have come")
-        assert receiving._size <= 4000
+        assert receiving._size <= 5000
         owner.may_go_on.set()
         await all_have_applied(group, wanted(0, 250))
 
