@@ -476,7 +476,10 @@ class SimulatedGroup:
         for _ in range(self.random.randint(1, 5)):
             self._append()
         self._at(self.random.randrange(SECOND), self._trim_all)
-        self._at(self.random.randrange(2 * SECOND), self._heal)
+        self._at(
+            self.random.randrange(2 * SECOND),
+            lambda: self._heal() if self._has_faults else None,  # else the network is calm
+        )
 
     def _trim_all(self) -> None:
         for _ in self.servers:
