@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from slipstream.client.object_store import ObjectInfo as ObjectInfo
     from slipstream.client.object_store import ObjectStore as ObjectStore
     from slipstream.client.object_store import ObjectStoreConfig as ObjectStoreConfig
+    from slipstream.server import Group as Group
     from slipstream.server import Server as Server
 
 __version__ = "0.1.0"
@@ -32,6 +33,7 @@ __all__ = [
     "Connection",
     "ConsumerConfig",
     "Error",
+    "Group",
     "Headers",
     "JetStream",
     "JetStreamMessage",
@@ -55,6 +57,7 @@ __all__ = [
 _HOME_OF = {
     "Connection": "slipstream.client",
     "ConsumerConfig": "slipstream.client.jetstream",
+    "Group": "slipstream.server",
     "Headers": "slipstream.client",
     "JetStream": "slipstream.client.jetstream",
     "JetStreamMessage": "slipstream.client.jetstream",

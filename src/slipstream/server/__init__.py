@@ -8,9 +8,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from slipstream.server.options import ServerOptions as ServerOptions
+    from slipstream.server.replica.local_group import Group as Group
     from slipstream.server.server import Server as Server
 
-__all__ = ["Server", "ServerOptions"]
+__all__ = ["Group", "Server", "ServerOptions"]
 
 
 def __getattr__(name: str) -> "Any":
@@ -18,6 +19,10 @@ def __getattr__(name: str) -> "Any":
         from slipstream.server.server import Server
 
         return Server
+    if name == "Group":
+        from slipstream.server.replica.local_group import Group
+
+        return Group
     if name == "ServerOptions":
         from slipstream.server.options import ServerOptions
 

@@ -7,6 +7,8 @@
     replica           host, files and clock of a group on a thread of their own
     relay             clients of a follower, on their way to the leader
     group_server      a server that leads or follows
+    local_group       several of them in one Python process
+    free_ports        ports for servers that have to know each other's
 
 The leader's engine and its storage do not know that there is a group: they write files to a disk,
 and what they have synced is safe. Whoever leads next opens the same files, as after a crash.

@@ -116,6 +116,13 @@ class GroupServer:
         """Who leads, as far as this server knows."""
         return self._replica.host.leader_name if self._replica is not None else ""
 
+    @property
+    def leader_address(self) -> str:
+        """Host and port of the server that answers who connects here; "" while none does."""
+        if self._server is not None:
+            return self._client_address()
+        return self._relay.leader if self._relay is not None else ""
+
     def reload_here(self, options: ServerOptions) -> None:
         """Go on with other options. Raises `ConfigError`."""
         if self._server is None:

@@ -22,7 +22,7 @@ class Relay:
         self.port = port
         self._host = host
         self._log = log
-        self._leader = ""  # host and port
+        self.leader = ""  # host and port; "": nobody knows
         self._has_leader = asyncio.Event()
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -45,9 +45,9 @@ class Relay:
 
     def follow(self, leader: str) -> None:
         """The leader is at this host and port; "": nobody knows."""
-        if leader == self._leader:
+        if leader == self.leader:
             return
-        self._leader = leader
+        self.leader = leader
         self._end()
         if leader:
             self._has_leader.set()
@@ -75,7 +75,7 @@ class Relay:
             try:
                 async with asyncio.timeout(LEADER_SECONDS_MAX):
                     await self._has_leader.wait()
-                host, _, port = self._leader.rpartition(":")
+                host, _, port = self.leader.rpartition(":")
                 async with asyncio.timeout(CONNECT_SECONDS_MAX):
                     there = await asyncio.open_connection(host.strip("[]"), int(port), limit=PIECE)
             except BaseException:

@@ -1,0 +1,256 @@
+"""`slipstream.Group`: a group of servers inside a Python process, for tests and notebooks.
+
+with Group(3) as group:
+    print(group.urls, group.leader)
+    group.hand_over()
+
+Each server has a thread with a loop of its own. They listen on 127.0.0.1, and share a secret that
+is made at random for this one use.
+"""
+
+import asyncio
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import TracebackType
+
+from slipstream.errors import ConfigError, Error
+from slipstream.server.cluster_options import (
+    GROUP_SIZES,
+    ClusterAuthorizationOptions,
+    ClusterOptions,
+    RouteOptions,
+)
+from slipstream.server.log_sinks import StandardSink
+from slipstream.server.logger import Logger
+from slipstream.server.options import JetStreamOptions, ServerOptions
+from slipstream.server.replica.free_ports import free_ports
+from slipstream.server.replica.group_server import GroupServer
+from slipstream.server.server import new_loop
+
+HOST = "127.0.0.1"
+START_SECONDS_MAX = 60.0
+LOOK_SECONDS = 0.005  # between two looks at who leads
+
+
+class Group:
+    """A group of `size` servers: 1, 3 or 5, whose names are `n1`, `n2` and so on.
+
+    `directory` keeps the streams, each server's in a directory of its name; the next group of that
+    size on it has them, also with other ports. Without one they live in a temporary directory
+    that `stop` removes. What the servers have to say goes to the `logging` module's
+    ``slipstream.server.n1`` and so on, or to `log`.
+
+    The servers are threads of one process: they end together and in good order, and none of them
+    can be killed. `slipstream group up` starts processes.
+
+    Raises `ConfigError` for a size that no group has and `Error` if it cannot start.
+    """
+
+    def __init__(
+        self,
+        size: int = 3,
+        directory: "str | os.PathLike[str] | None" = None,
+        *,
+        name: str = "group",
+        log: Logger | None = None,
+    ) -> None:
+        if size not in GROUP_SIZES:
+            raise ConfigError(
+                f"Group was asked for {size} servers, and a group has 1, 3 or 5: an even number "
+                "survives no more failures than one server less, and more make answers slower"
+            )
+        self.names = [f"n{number + 1}" for number in range(size)]
+        self.urls: list[str] = []  # where clients connect, in the order of `names`; any will do
+        self._name = name
+        self._directory = os.fspath(directory) if directory is not None else ""
+        self._temporary = ""
+        self._log = log
+        self._members: list[_Member] = []
+
+    @property
+    def leader(self) -> str:
+        """The name of the server that answers clients; "" while none does."""
+        found = self._found_leader()
+        return found.name if found is not None else ""
+
+    def start(self) -> "Group":
+        """Start the servers; returns once one of them leads and all bring clients to it."""
+        if self._members:
+            raise Error("the group runs already: stop it first")
+        directory = self._directory
+        if not directory:
+            directory = self._temporary = tempfile.mkdtemp(prefix="slipstream-group-")
+        try:
+            self._members = self._make_members(directory)
+            self.urls = [f"nats://{HOST}:{one.options.port}" for one in self._members]
+            for member in self._members:
+                member.start()
+            for member in self._members:
+                member.started.result(START_SECONDS_MAX)
+            self._wait(self._answers, "the group has no leader")
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop all servers; returns once their threads have ended."""
+        leader = self._found_leader()
+        members, self._members = self._members, []
+        self.urls = []
+        if leader is not None:  # first, while a majority takes what it saves
+            leader.ask_to_stop()
+            leader.join()
+        for member in members:
+            member.ask_to_stop()
+        for member in members:
+            member.join()
+        if self._temporary:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = ""
+
+    def hand_over(self, name: str = "") -> None:
+        """Have the server of that name lead, or any other; returns once it answers clients. Those
+        who are connected lose their connection, and come back by themselves. Raises `Error`."""
+        before = self._found_leader()
+        if before is None:
+            raise Error("the group has no leader that could hand over: start it, or wait for one")
+        if len(self.names) == 1:
+            raise Error("a group of one server has nobody to hand over to: make it with 3 or 5")
+        before.hand_over(name)
+
+        def is_done() -> bool:
+            return self.leader != before.name and self._answers()
+
+        self._wait(is_done, f"{before.name} was asked to hand over, and no other server leads")
+        if name and self.leader != name:
+            raise Error(
+                f"{name} was to lead, and {self.leader} was the first to: hand over once more"
+            )
+
+    def __enter__(self) -> "Group":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _make_members(self, directory: str) -> "list[_Member]":
+        size = len(self.names)
+        ports = free_ports(2 * size, HOST)
+        routes = [RouteOptions(host=HOST, port=port) for port in ports[size:]]
+        password = secrets.token_urlsafe(32)
+        members = []
+        for name, port, route in zip(self.names, ports, routes, strict=False):
+            options = ServerOptions(
+                host=HOST,
+                port=port,
+                server_name=name,
+                jetstream=JetStreamOptions(enabled=True, store_dir=os.path.join(directory, name)),
+                cluster=ClusterOptions(
+                    name=self._name,
+                    host=HOST,
+                    port=route.port,
+                    routes=routes,
+                    authorization=ClusterAuthorizationOptions(user="group", password=password),
+                ),
+            )
+            log = self._log or Logger(StandardSink(f"slipstream.server.{name}"), options.logging)
+            members.append(_Member(options, log))
+        return members
+
+    def _found_leader(self) -> "_Member | None":
+        return next((member for member in self._members if member.server.leads), None)
+
+    def _answers(self) -> bool:
+        """Whether a client is answered to whichever server it comes."""
+        leader = self._found_leader()
+        if leader is None:
+            return False
+        address = f"{HOST}:{leader.options.port}"
+        return all(member.server.leader_address == address for member in self._members)
+
+    def _wait(self, is_so: Callable[[], bool], otherwise: str) -> None:
+        end = time.monotonic() + START_SECONDS_MAX
+        while not is_so():
+            for member in self._members:
+                if member.server.failed:
+                    raise Error(f"{member.name} takes no part in the group: {member.server.failed}")
+            if time.monotonic() > end:
+                raise Error(f"{otherwise} after {START_SECONDS_MAX:g} s: its log says why")
+            time.sleep(LOOK_SECONDS)
+
+
+class _Member:
+    """One server, in a thread."""
+
+    def __init__(self, options: ServerOptions, log: Logger) -> None:
+        self.options = options
+        self.name = options.server_name
+        self.server = GroupServer(options, log)
+        self.started: Future[None] = Future()
+        self._loop = new_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"slipstream-{self.name}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Start; `started` is done once the server takes clients, or has failed to."""
+        self._thread.start()
+
+    def ask_to_stop(self) -> None:
+        """Have it stop, which takes it a while."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+    def join(self) -> None:
+        """Wait until it has stopped."""
+        if self._thread.ident is not None:
+            self._thread.join()
+        elif not self._loop.is_closed():  # it was not started
+            self._loop.close()
+
+    def hand_over(self, successor: str) -> None:
+        """Have another server lead, soon. Raises `Error`."""
+        done: Future[None] = Future()
+
+        def act() -> None:
+            try:
+                self.server.hand_over(successor)
+            except BaseException as error:  # whatever it is, the caller gets it
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        self._loop.call_soon_threadsafe(act)
+        done.result()
+
+    def _run(self) -> None:
+        loop = self._loop
+        try:
+            loop.run_until_complete(self._serve())
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+
+    async def _serve(self) -> None:
+        try:
+            await self.server.start_here()
+        except BaseException as error:  # whatever it is, `Group.start` raises it
+            self.started.set_exception(error)
+            return
+        self.started.set_result(None)
+        await self._stop.wait()
+        await self.server.stop_here()

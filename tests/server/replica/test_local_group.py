@@ -1,0 +1,131 @@
+"""`slipstream.Group`: a group of servers in the threads of one process."""
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+import slipstream
+import slipstream.sync
+from slipstream.errors import ConfigError, Error
+from slipstream.server.replica.free_ports import free_ports, is_free
+
+
+def publish(url: str, body: bytes) -> int:
+    with slipstream.sync.connect(url) as nc:
+        return nc.jetstream().publish("s.a", body).sequence
+
+
+def make_stream(url: str) -> None:
+    with slipstream.sync.connect(url) as nc:
+        nc.jetstream().create_stream(name="S", subjects=["s.>"], num_replicas=1)
+
+
+def bodies(url: str) -> list[bytes]:
+    with slipstream.sync.connect(url) as nc:
+        stream = nc.jetstream().stream("S")
+        count = stream.info().state.messages
+        return [stream.get_message(sequence + 1).data for sequence in range(count)]
+
+
+def test_what_is_published_through_each_url_is_there_after_a_hand_over() -> None:
+    with slipstream.Group(3) as group:
+        assert group.names == ["n1", "n2", "n3"]
+        assert len(set(group.urls)) == 3
+        make_stream(group.urls[0])
+        for number, url in enumerate(group.urls):
+            assert publish(url, b"%d" % number) == number + 1
+        before = group.leader
+        group.hand_over()
+        assert group.leader in {*group.names} - {before}
+        for url in group.urls:
+            assert bodies(url) == [b"0", b"1", b"2"]
+        group.hand_over(before)
+        assert group.leader == before
+        assert publish(group.urls[2], b"3") == 4
+
+
+def test_a_client_of_the_group_is_told_who_leads() -> None:
+    with slipstream.Group(3, name="orders") as group:
+        for url in group.urls:
+            with slipstream.sync.connect(url) as nc:
+                assert nc.server_info.server_name == group.leader
+                assert nc.server_info.cluster == "orders"
+
+
+def test_the_next_group_on_a_directory_has_its_streams(tmp_path: Path) -> None:
+    with slipstream.Group(3, tmp_path) as group:
+        make_stream(group.urls[0])
+        publish(group.urls[1], b"kept")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["n1", "n2", "n3"]
+    with slipstream.Group(3, tmp_path) as group:
+        assert bodies(group.urls[2]) == [b"kept"]
+
+
+def test_after_the_stop_nobody_listens_and_no_thread_is_left(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    group = slipstream.Group(3).start()
+    urls = group.urls
+    group.stop()
+    group.stop()
+    assert group.leader == ""
+    assert group.urls == []
+    for url in urls:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))
+    assert not [
+        thread.name
+        for thread in set(threading.enumerate()) - before
+        if thread.name in ("slipstream-n1", "slipstream-n2", "slipstream-n3")
+    ]
+
+
+def test_a_temporary_directory_goes_with_the_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with slipstream.Group(1):
+        assert [path.name.startswith("slipstream-group-") for path in tmp_path.iterdir()] == [True]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_of_one_serves_and_has_nobody_to_hand_over_to() -> None:
+    with slipstream.Group(1) as group:
+        make_stream(group.urls[0])
+        assert publish(group.urls[0], b"x") == 1
+        with pytest.raises(Error, match="nobody to hand over to: make it with 3 or 5"):
+            group.hand_over()
+
+
+def test_it_says_who_could_lead_when_somebody_unknown_is_named() -> None:
+    with slipstream.Group(3) as group:
+        others = ", ".join(name for name in group.names if name != group.leader)
+        for name in ("n4", group.leader):
+            with pytest.raises(Error, match=f"{name} is no other server .*choose from {others}"):
+                group.hand_over(name)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 2, 4, 7])
+def test_a_size_that_no_group_has_is_refused(size: int) -> None:
+    with pytest.raises(ConfigError, match=f"asked for {size} servers, and a group has 1, 3 or 5"):
+        slipstream.Group(size)
+
+
+def test_a_group_that_is_stopped_cannot_hand_over() -> None:
+    with pytest.raises(Error, match="no leader that could hand over: start it"):
+        slipstream.Group(3).hand_over()
+
+
+def test_a_store_of_a_server_by_itself_is_refused(tmp_path: Path) -> None:
+    with slipstream.Server(store_dir=str(tmp_path / "n2")):
+        pass
+    with pytest.raises(ConfigError, match="is the store of a server by itself"):
+        slipstream.Group(3, tmp_path).start()
+
+
+def test_free_ports_differ_and_nobody_listens_on_them() -> None:
+    ports = free_ports(6)
+    assert len(set(ports)) == 6
+    with socket.create_server(("127.0.0.1", ports[0])):
+        assert not is_free(ports[0])
