@@ -5,7 +5,8 @@
             ...
 
 `jetstream_server` is a `slipstream.Server` of the test's own, in a thread, on a free port, with an
-empty store in a temporary directory. `jetstream_url` is its URL.
+empty store in a temporary directory. `jetstream_url` is its URL. `jetstream_group` is a
+`slipstream.Group` of three servers, also of the test's own.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from slipstream.server import Server
+    from slipstream.server import Group, Server
 
 
 @pytest.fixture
@@ -30,3 +31,12 @@ def jetstream_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Serv
 def jetstream_url(jetstream_server: "Server") -> str:
     """Where clients connect to `jetstream_server`."""
     return jetstream_server.url
+
+
+@pytest.fixture
+def jetstream_group(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Group]":
+    """A running group of three servers with empty stores; stopped after the test."""
+    from slipstream.server import Group
+
+    with Group(3, tmp_path_factory.mktemp("jetstream-group")) as group:
+        yield group

@@ -1,0 +1,17 @@
+"""The fixtures that Slipstream brings to pytest."""
+
+import slipstream
+import slipstream.sync
+
+
+def test_jetstream_group_is_three_servers_that_act_as_one(
+    jetstream_group: slipstream.Group,
+) -> None:
+    first, second, third = jetstream_group.urls
+    with slipstream.sync.connect(first) as nc:
+        nc.jetstream().create_stream(name="S", subjects=["s"], num_replicas=3)
+    with slipstream.sync.connect(second) as nc:
+        assert nc.jetstream().publish("s", b"x").sequence == 1
+    jetstream_group.hand_over()
+    with slipstream.sync.connect(third) as nc:
+        assert nc.jetstream().stream("S").get_message(1).data == b"x"
