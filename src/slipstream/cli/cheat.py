@@ -16,6 +16,10 @@ EXAMPLES = {
 slipstream serve
 # as a configuration file says, with HTTP monitoring
 slipstream serve -c server.conf -m 8222""",
+    "group": """\
+# three servers that act as one, on this machine; Ctrl-C stops them
+slipstream group up
+slipstream group up --servers 5 --directory ./group --port 4300""",
     "pub": """\
 # one message, and 10 with a number in each
 slipstream pub orders.new "Order #1001"

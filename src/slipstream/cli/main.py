@@ -31,6 +31,7 @@ OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130  # exit codes; see docs/cli.md
 # Command -> (module, what it has there, summary). `serve` reads its own words; the rest is Typer.
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "serve": ("slipstream.cli.server.serve", "serve", "Run a server with JetStream"),
+    "group": ("slipstream.cli.group", "app", "Run a group of servers on this machine"),
     "pub": ("slipstream.cli.message.publish", "pub_app", "Publish messages"),
     "sub": ("slipstream.cli.message.subscribe", "sub_app", "Show the messages of subjects"),
     "trace": ("slipstream.cli.message.trace", "app", "Show where a message would go"),
