@@ -192,13 +192,20 @@ def server_of_module(
 def cli(server_of_module: str, tmp_path: Path) -> Iterator[Cli]:
     """The command line, with an empty configuration directory of its own. The streams that a test
     makes go with it, so that another one may give its own the same names."""
-    with slipstream.sync.connect(server_of_module) as nc:
+    before = _streams_of(server_of_module)
+    yield Cli(server_of_module, tmp_path)
+    _streams_of(server_of_module, keep=before)
+
+
+def _streams_of(url: str, keep: set[str] | None = None) -> set[str]:
+    """The names of a server's streams; with `keep` all others go."""
+    with slipstream.sync.connect(url) as nc:
         js = nc.jetstream()
-        before = set(js.stream_names())
-        yield Cli(server_of_module, tmp_path)
-        for name in set(js.stream_names()) - before:
+        names = set(js.stream_names())
+        for name in names - keep if keep is not None else ():
             with contextlib.suppress(slipstream.Error):
                 js.delete_stream(name)
+        return names
 
 
 @pytest.fixture

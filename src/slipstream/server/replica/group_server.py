@@ -256,6 +256,8 @@ class GroupServer:
                     self.log.fault("leading the group", error)
                 await self._leave_to_others(replica)
                 asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._news.set)
+            if self.runtime is not None:
+                self.runtime.turn(self.runtime.engine.group_changed)
             if self._server is None:
                 relay.follow("" if replica.leads else replica.leader_url)
 
