@@ -52,6 +52,25 @@ def test_on_a_full_disk_publishes_get_an_error_and_reads_and_acks_go_on() -> Non
     assert "error" in client.store("s", b"x" * 200)
 
 
+@pytest.mark.parametrize("operation", ["open", "reserve"])
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_without_descriptors_a_message_is_refused_and_the_next_one_is_stored(
+    operation: str, count: int
+) -> None:
+    disk = SimulatedDisk(Random(1))
+    log = opened(disk)
+    fill(log, count)
+    commit(log)
+    disk.fail(operation, error=OSError(errno.EMFILE, "Too many open files"))
+    with pytest.raises(StorageError, match="Too many open files"):
+        fill(log, 100)
+    stored = log.last_seq
+    fill(log, 1)
+    commit(log)
+    disk.crash()
+    assert readable(opened(disk)) == list(range(1, stored + 2))
+
+
 def test_after_space_returns_so_do_writes_without_a_restart() -> None:
     disk = SimulatedDisk(Random(1))
     _, client = started(disk)

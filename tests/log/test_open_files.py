@@ -1,5 +1,6 @@
 """However many files there are, only so many are open; the others open again when they must."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,55 @@ def test_a_file_that_rests_with_something_to_write_writes_it(
     for i in range(20):
         disk.open(str(tmp_path / f"other{i}"))
     end(file)
+    assert (tmp_path / "a").read_bytes()[:4] == b"kept"
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many files may be open below `tmp_path`, as if something else had all others; its one
+    number may be changed."""
+    most = [4]
+    really_open = os.open
+
+    def open_if_there_is_room(path: str, flags: int, mode: int = 0o777) -> int:
+        if str(path).startswith(str(tmp_path)) and descriptors(tmp_path) >= most[0]:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return really_open(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", open_if_there_is_room)
+    return most
+
+
+def test_where_others_have_all_descriptors_files_give_theirs_up_for_each_other(
+    tmp_path: Path, room: list[int]
+) -> None:
+    disk = OsDisk(open_files_max=100)
+    files = [disk.open(str(tmp_path / f"{i}")) for i in range(10)]
+    for turn in range(3):
+        for i, file in enumerate(files):
+            file.reserve((turn + 1) * 10_000)
+            file.append(b"%d%d" % (i, turn))
+            file.sync()
+            disk.sync_dir(str(tmp_path))
+    disk.sync_all([str(tmp_path / "1")], [str(tmp_path)])
+    for i, file in enumerate(files):
+        assert file.pread(0, 6) == b"%d0%d1%d2" % (i, i, i)
+    assert descriptors(tmp_path) <= room[0]
+
+
+def test_a_file_that_gets_one_of_two_descriptors_asks_for_both_again(
+    tmp_path: Path, room: list[int]
+) -> None:
+    disk = OsDisk(open_files_max=100)
+    file = disk.open(str(tmp_path / "a"))
+    file.reserve(10_000)
+    file.append(b"kept")
+    assert file.rest()
+    room[0] = 1
+    with pytest.raises(OSError, match="Too many open files"):
+        file.sync()
+    room[0] = 2
+    file.sync()
     assert (tmp_path / "a").read_bytes()[:4] == b"kept"
 
 

@@ -163,7 +163,9 @@ class OsDisk:
         return os.path.exists(path)
 
     def list(self, path: str) -> list[str]:
-        return sorted(os.listdir(path)) if os.path.isdir(path) else []
+        if not os.path.isdir(path):
+            return []
+        return sorted(self.open_files.with_room(lambda: os.listdir(path)))
 
     def read(self, path: str) -> bytes:
         with open(path, "rb") as file:
@@ -209,7 +211,7 @@ class OsDisk:
         os.replace(old, new)
 
     def sync_dir(self, path: str) -> None:
-        fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+        fd = self._open_to_sync(path or ".", os.O_DIRECTORY)
         try:
             os.fsync(fd)
         finally:
@@ -220,7 +222,7 @@ class OsDisk:
             above = os.path.commonpath([*files, *directories])
             while not os.path.exists(above):  # removed meanwhile
                 above = os.path.dirname(above)
-            fd = os.open(above, os.O_RDONLY)
+            fd = self._open_to_sync(above)
             try:
                 if self._syncfs(fd):
                     failed = ctypes.get_errno()
@@ -230,13 +232,16 @@ class OsDisk:
             return
         for path in [*files, *directories]:
             try:
-                fd = os.open(path, os.O_RDONLY)
+                fd = self._open_to_sync(path)
             except FileNotFoundError:  # removed meanwhile
                 continue
             try:
                 os.fsync(fd)
             finally:
                 os.close(fd)
+
+    def _open_to_sync(self, path: str, flags: int = 0) -> int:
+        return self.open_files.with_room(lambda: os.open(path, os.O_RDONLY | flags))
 
     def random_bytes(self, size: int) -> bytes:
         return os.urandom(size)

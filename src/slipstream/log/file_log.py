@@ -25,7 +25,7 @@ from slipstream.log.cold import ColdError
 from slipstream.log.columns import GONE, Column
 from slipstream.log.compaction import Compactor, Neighbours
 from slipstream.log.disk import Disk, File
-from slipstream.log.durability import Job, Lost, SyncBatch
+from slipstream.log.durability import Job, Lost, SyncBatch, is_final
 from slipstream.log.end_record import Copies, EndJob, EndRecord
 from slipstream.log.packing import PACK_MIN, pack
 from slipstream.log.record import (
@@ -253,7 +253,7 @@ class FileLog(Log):
         try:
             self._reserved = segment.file.reserve(size)
         except OSError as error:
-            self._fail(error)
+            self._refuse(error)
 
     def _fresh_segment(self, base: _int, length: _int) -> Segment:
         """Close the active segment, if there is one with records, and begin the next."""
@@ -267,7 +267,7 @@ class FileLog(Log):
         try:
             reserved = self._open(segment, HEADER_SIZE + length + CONTROLS_ROOM)
         except OSError as error:
-            self._fail(error)
+            self._refuse(error)
         self._close_active(base)
         self.blocks.append(segment)
         self._active = segment
@@ -294,7 +294,7 @@ class FileLog(Log):
             reserved = segment.file.reserve(size)
             segment.file.append(encode_header(segment))
             return reserved
-        except DiskFullError:
+        except (OSError, DiskFullError):
             if segment.file is not None:
                 segment.let_go()
                 self._remove_unused(segment)
@@ -486,6 +486,15 @@ class FileLog(Log):
         while old + 1 < len(segment.chunks) and segment.chunks[old][0] < kept_from:
             old += 1
         del segment.chunks[:old]
+
+    def _refuse(self, error: OSError) -> None:
+        """Nothing was written yet: without descriptors it may be asked again."""
+        if is_final(error):
+            self._fail(error)
+        raise StorageError(
+            f"no file can be opened for the log in {self.directory}: {error}; close connections, "
+            "or let the server open more files"
+        ) from error
 
     def _fail(self, error: Exception) -> None:
         self._give_up(error)

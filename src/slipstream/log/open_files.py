@@ -2,15 +2,20 @@
 
 A server may have tens of thousands of streams, and each wants a file to write to. Only those that
 are busy keep descriptors; the least recently used one gives its own up for another, and opens them
-again when it has something to do.
+again when it has something to do. Where other things, such as connections, have taken all that the
+process may open, files give theirs up one by one for whatever has to be opened.
 """
 
+import errno
 import resource
 import threading
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 OPEN_FILES_MAX = 4096
 TRIED_AT_ONCE = 8  # files that are asked to rest when there are too many
+
+Opened = TypeVar("Opened")
 
 
 class Resting(Protocol):
@@ -49,6 +54,27 @@ class OpenFiles:
             if other is not file and other.rest():
                 self.forget(other)
                 return
+
+    def with_room(self, use: Callable[[], Opened]) -> Opened:
+        """What `use` gives, which opens descriptors; where the process has none left, others give
+        theirs up. Raises what it raises. Its caller keeps no file from resting."""
+        for _ in range(TRIED_AT_ONCE):
+            try:
+                return use()
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._make_room():
+                    raise
+        return use()
+
+    def _make_room(self) -> bool:
+        """Whether a file has given its descriptors up."""
+        with self._lock:
+            oldest = list(self._recent)
+        for file in oldest:
+            if file.rest():
+                self.forget(file)
+                return True
+        return False
 
     def forget(self, file: Resting) -> None:
         """`file` has no descriptors any more."""

@@ -106,8 +106,11 @@ class OsFile:
         fallocate: "Callable[..., int] | None",
         open_files: OpenFiles,
     ) -> None:
+        self._open_files = open_files
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = open_files.with_room(
+                lambda: os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            )
         except OSError as error:
             raise full_or(error, f"opening {path}") from error
         self._path = path
@@ -123,7 +126,6 @@ class OsFile:
         self._lock = threading.Lock()  # for what `_flush` works on
         self._broken = False  # a write of what was pending has failed
         self._is_direct = False
-        self._open_files = open_files
         self._gate = threading.Lock()  # for the descriptors, and for
         self._busy = 0  # how many calls use them
         self._held = False
@@ -134,12 +136,15 @@ class OsFile:
 
     def _begin(self) -> None:
         """The descriptors are needed until `_end`."""
+        self._open_files.with_room(self._use)
+        if not self._closed:
+            self._open_files.used(self)
+
+    def _use(self) -> None:
         with self._gate:
             if self._fd < 0 and not self._closed:
                 self._open_again()
             self._busy += 1
-        if not self._closed:
-            self._open_files.used(self)
 
     def _end(self) -> None:
         with self._gate:
@@ -160,6 +165,7 @@ class OsFile:
             if self._is_direct:
                 self._direct = os.open(self._path, flags | getattr(os, "O_DIRECT", 0))
         except OSError as error:
+            self._close_descriptors()  # one of two is none
             raise full_or(error, f"opening {self._path} again") from error
 
     def hold(self) -> None:
