@@ -14,6 +14,8 @@ import nacl.signing
 import nkeys
 import pytest
 
+from slipstream.cli.auth.entities import Store
+from slipstream.errors import ConfigError
 from slipstream.wire.nkeys import KeyPair, new_seed, read_public
 from tests.cli.conftest import Cli
 from tests.client.jwts import make_jwt
@@ -626,6 +628,28 @@ def test_an_account_is_signed_with_a_key_that_is_there(acme: Cli) -> None:
     assert first in acme(*edit, "4", "--key", first, status=1).err
     stranger = KeyPair(new_seed("O")).public
     assert "is no key with which" in acme(*edit, "4", "--key", stranger, status=1).err
+
+
+def test_of_commands_at_once_none_undoes_what_another_has_done(
+    acme: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", acme.env["XDG_DATA_HOME"])
+    one, other = (Store().operator("acme").account("ORDERS") for _ in range(2))
+    one.claims.nats.revocations = {"*": 1}
+    one.save()
+    other.claims.nats.description = "of old"
+    with pytest.raises(ConfigError, match="run it again"):
+        other.save()
+    one.claims.nats.description = "new"
+    one.save()
+    assert claims_in(one.path)["nats"]["revocations"] == {"*": 1}
+    first, second = one.add_user("bob"), one.add_user("bob")
+    first.save()
+    before = sorted(store(acme).rglob("*"))
+    with pytest.raises(ConfigError, match="run it again"):
+        second.save()
+    assert sorted(store(acme).rglob("*")) == before
+    assert one.user("bob").public == first.public
 
 
 def test_where_the_store_is_follows_the_environment(acme: Cli) -> None:

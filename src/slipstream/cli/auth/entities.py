@@ -26,7 +26,7 @@ from slipstream.cli.auth.claims import (
     unlimited_user,
 )
 from slipstream.cli.auth.keys import KeyStore
-from slipstream.cli.auth.private_files import make_directory, read, write
+from slipstream.cli.auth.private_files import locked, make_directory, read, write
 from slipstream.errors import ConfigError
 from slipstream.wire.nkeys import KeyPair, new_seed
 
@@ -63,11 +63,17 @@ def checked_name(name: str, what: str) -> str:
 class _Entity(Generic[Kind]):
     """What has a name, a JWT in a file, and a private key."""
 
-    def __init__(self, name: str, path: Path, keys: KeyStore, claims: Kind) -> None:
+    def __init__(
+        self, name: str, path: Path, keys: KeyStore, kind: type[Kind], claims: Kind | None
+    ) -> None:
         self.name = name
         self.path = path
         self.keys = keys
-        self.claims = claims
+        self._former = ""  # the JWT in the file, as far as this command knows
+        if claims is None:
+            self._former = self.token
+            claims = read_claims(self._former, kind, f"the JWT in {path}")
+        self.claims: Kind = claims
         self._made: list[KeyPair] = []
 
     def new_key(self, kind: str) -> str:
@@ -91,15 +97,22 @@ class _Entity(Generic[Kind]):
         self._made = []
 
     def keep(self, token: str, keys: Sequence[KeyPair] = ()) -> None:
-        """Store its JWT, and private keys before it."""
-        for key in keys:
-            self.keys.add(key.seed)
+        """Store its JWT, and private keys before it.
+
+        Raises `ConfigError` if another command has stored one since this one has read it, or found
+        that there is none.
+        """
         make_directory(self.path.parent)
-        write(self.path, token)
-
-
-def _read(kind: type[Kind], path: Path) -> Kind:
-    return read_claims(read(path, "the JWT").strip(), kind, f"the JWT in {path}")
+        with locked(self.path.parent):
+            if (self.token if self.path.exists() else "") != self._former:
+                raise ConfigError(
+                    f"another command has changed {self.path} meanwhile, and this one has not: "
+                    "run it again"
+                )
+            for key in keys:
+                self.keys.add(key.seed)
+            write(self.path, token)
+            self._former = token.strip()
 
 
 class User(_Entity[UserClaims]):
@@ -107,7 +120,7 @@ class User(_Entity[UserClaims]):
 
     def __init__(self, account: "Account", name: str, claims: UserClaims | None = None) -> None:
         path = account.path.parent / "users" / f"{name}.jwt"
-        super().__init__(name, path, account.keys, claims or _read(UserClaims, path))
+        super().__init__(name, path, account.keys, UserClaims, claims)
         self.account = account
 
     @property
@@ -165,7 +178,7 @@ class Account(_Entity[AccountClaims]):
         self, operator: "Operator", name: str, claims: AccountClaims | None = None
     ) -> None:
         path = operator.path.parent / "accounts" / name / f"{name}.jwt"
-        super().__init__(name, path, operator.keys, claims or _read(AccountClaims, path))
+        super().__init__(name, path, operator.keys, AccountClaims, claims)
         self.operator = operator
 
     @property
@@ -238,7 +251,7 @@ class Operator(_Entity[OperatorClaims]):
 
     def __init__(self, store: "Store", name: str, claims: OperatorClaims | None = None) -> None:
         path = store.stores / name / f"{name}.jwt"
-        super().__init__(name, path, store.keys, claims or _read(OperatorClaims, path))
+        super().__init__(name, path, store.keys, OperatorClaims, claims)
 
     def accounts(self) -> list[str]:
         """The names of its accounts, sorted."""

@@ -1,7 +1,10 @@
 """Files that nobody but their owner may read: 0600, in directories of 0700."""
 
+import fcntl
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from slipstream.cli.prompts import confirm
@@ -32,6 +35,18 @@ def write(path: Path, text: str | bytes) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Nobody else who asks for this changes the files of a directory, which is there, meanwhile."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks, where commands come one by one
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def write_asked(path: Path, text: str | bytes, force: bool) -> None:
