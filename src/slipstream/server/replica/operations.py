@@ -85,6 +85,11 @@ def decode_operations(body: bytes) -> list[Operation]:
     return found
 
 
+def is_rename(body: bytes) -> bool:
+    """Whether an entry begins with a rename, which is one by itself then."""
+    return body[len(_MAGIC) : len(_MAGIC) + 1] == bytes([Kind.RENAME])
+
+
 def _checked(path: str) -> str:
     """A path within the store. Raises `CorruptionError`: no server of a group says another one."""
     if path.startswith("/") or ".." in path.split("/") or "\0" in path:

@@ -14,15 +14,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 from slipstream.errors import Error, StorageError
-from slipstream.group import Entry, NotLeaderError
+from slipstream.group import NotLeaderError
 from slipstream.server.group import BusyError, GroupHost, OutcomeUnknownError
 from slipstream.server.logger import Logger
 from slipstream.server.replica.group_disk import LostLeadError
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
 from slipstream.server.replica.store_directory import Snapshot, StoreDirectory
+from slipstream.server.server import new_loop
 
 KEEP_SECONDS = 2.0  # after which what was applied is made durable, and the log's beginning may go
 KEEP_BYTES = 32 * 1024 * 1024  # ... or after so many bytes
+# Entries with fewer bytes are applied on the loop: two hand-overs between threads cost more.
+HERE_BYTES_MAX = 64 * 1024
 START_SECONDS_MAX = 60.0
 
 
@@ -138,7 +141,8 @@ class Replica:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            with asyncio.Runner(loop_factory=new_loop) as runner:
+                runner.run(self._serve())
         except BaseException as error:  # whatever it is, it is said, and nobody waits for ever
             if not self._started.done():
                 self._started.set_exception(error)
@@ -220,8 +224,10 @@ class Replica:
             )
         directory = self.directory
         async for entries in host.committed(directory.applied):
-            await loop.run_in_executor(self._applying, _apply_all, directory, entries)
-            self._unkept += sum(len(entry.body) for entry in entries)
+            size = sum(len(entry.body) for entry in entries)
+            if size > HERE_BYTES_MAX or not directory.apply_here(entries):
+                await loop.run_in_executor(self._applying, directory.apply_all, entries)
+            self._unkept += size
             self._settle(directory)
             if self._has_unkept is not None:
                 self._has_unkept.set()
@@ -319,8 +325,3 @@ class _Copy:
     async def close(self) -> None:
         """It is needed no more."""
         await asyncio.get_running_loop().run_in_executor(None, self._snapshot.close)
-
-
-def _apply_all(directory: StoreDirectory, entries: tuple[Entry, ...]) -> None:
-    for entry in entries:
-        directory.apply(entry.index, entry.body)

@@ -15,11 +15,12 @@ durable and noted before a rename and after it, and no other entry is applied on
 import os
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from slipstream.errors import CorruptionError, StorageError
+from slipstream.group import Entry
 from slipstream.log.disk import Disk, File, write_file
 from slipstream.log.durability import Touched
 from slipstream.server.replica.operations import (
@@ -27,6 +28,7 @@ from slipstream.server.replica.operations import (
     Operation,
     decode_operations,
     encode_operations,
+    is_rename,
 )
 
 OPEN_MAX = 512  # files that are kept open to be written to
@@ -81,6 +83,22 @@ class StoreDirectory:
         return dict(self._clients)
 
     # -- entries ---------------------------------------------------------------------------------
+
+    def apply_all(self, entries: Sequence[Entry]) -> None:
+        """`apply` of several."""
+        for entry in entries:
+            self.apply(entry.index, entry.body)
+
+    def apply_here(self, entries: Sequence[Entry]) -> bool:
+        """The same, if it waits for no sync and nobody else; else nothing is done, and False is
+        the answer."""
+        if any(is_rename(entry.body) for entry in entries):
+            return False
+        if not self._apply_lock.acquire(blocking=False):
+            return False
+        self._apply_lock.release()  # who takes it now holds it for a moment
+        self.apply_all(entries)
+        return True
 
     def apply(self, index: int, body: bytes) -> None:
         """Do what an entry says, which is the next one."""
