@@ -9,8 +9,10 @@ have. Until then a file reads what was written to it from memory.
 A change of names is an entry at once, and waits for it. Space is reserved in the files here alone.
 """
 
+import errno
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
@@ -19,7 +21,7 @@ from slipstream.log.disk import Disk, File
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
 
 ENTRY_BYTES = 4 * 1024 * 1024  # of one entry, about; what is more makes several
-WAITING_BYTES = 1024 * 1024  # that gather before they leave without a sync
+UNDER_WAY_BYTES_MAX = 24 * 1024 * 1024  # of entries that no majority has yet
 
 Submit = Callable[[bytes], "Future[None]"]  # an entry's body; done once it is applied here
 
@@ -41,6 +43,8 @@ class GroupDisk:
         self._operations: list[Operation] = []  # not in an entry yet
         self._bytes = 0
         self._last: Future[None] | None = None  # of the last entry
+        self._under_way: deque[tuple[Future[None], int]] = deque()  # entries, and their bytes
+        self._under_way_bytes = 0
         self._number = 1  # of the entry that is gathered
         self._applied = 0  # the number of the last entry that is known to be applied
         self._files: weakref.WeakSet[GroupFile] = weakref.WeakSet()  # that are open
@@ -56,12 +60,30 @@ class GroupDisk:
     def write(self, file: "GroupFile", offset: int, data: bytes) -> int:
         """Note what is written to a file; the number of the entry that will have it."""
         with self._lock:
-            self._operations.append(Operation(Kind.WRITE, self.path_of(file.path), data, offset))
-            self._bytes += len(data)
+            path = self.path_of(file.path)
             number = self._number
-            if self._bytes >= ENTRY_BYTES:
-                self._make_entry()
+            for start in range(0, len(data), ENTRY_BYTES):
+                piece = data[start : start + ENTRY_BYTES]
+                self._operations.append(Operation(Kind.WRITE, path, piece, offset + start))
+                self._bytes += len(piece)
+                number = self._number
+                if self._bytes >= ENTRY_BYTES:
+                    self._make_entry()
+        self._wait_for_room()
         return number
+
+    def _wait_for_room(self) -> None:
+        """Block while more is on its way to the others than they may be behind. Raises
+        `LostLeadError`."""
+        while True:
+            with self._lock:
+                under_way = self._under_way
+                while under_way and under_way[0][0].done():
+                    self._under_way_bytes -= under_way.popleft()[1]
+                if self._under_way_bytes <= UNDER_WAY_BYTES_MAX:
+                    return
+                first = under_way[0][0]
+            first.result()
 
     def commit(self, *more: Operation) -> None:
         """Have all that was noted, and then `more` as an entry of its own, on a majority and in the
@@ -87,6 +109,8 @@ class GroupDisk:
             self._operations, self._bytes = [], 0
             self._number += 1
             self._last = self._submit(body)
+            self._under_way.append((self._last, len(body)))
+            self._under_way_bytes += len(body)
 
     @property
     def applied(self) -> int:
@@ -118,7 +142,7 @@ class GroupDisk:
 
     def mkdir(self, path: str) -> None:
         if self._disk.exists(path):
-            raise FileExistsError(17, "File exists", path)
+            raise FileExistsError(errno.EEXIST, "File exists", path)
         self.commit(Operation(Kind.MAKE_DIRECTORY, self.path_of(path)))
 
     def makedirs(self, path: str) -> None:
@@ -138,7 +162,7 @@ class GroupDisk:
 
     def rename(self, old: str, new: str) -> None:
         if not self._disk.exists(old):
-            raise FileNotFoundError(2, "No such file or directory", old)
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", old)
         self.commit(Operation(Kind.RENAME, self.path_of(old), other=self.path_of(new)))
         for file in list(self._files):
             file.moved(old, new)

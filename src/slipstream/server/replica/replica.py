@@ -190,8 +190,10 @@ class Replica:
     async def _append_one(self, body: bytes, future: "Future[None]") -> None:
         try:
             index = await self.host.append(body)
-        except (NotLeaderError, BusyError, OutcomeUnknownError) as error:
-            future.set_exception(LostLeadError(str(error)))
+        except BaseException as error:  # whatever it is, a thread of the disk waits for the answer
+            future.set_exception(LostLeadError(str(error) or repr(error)))
+            if not isinstance(error, (NotLeaderError, BusyError, OutcomeUnknownError)):
+                raise
             self._look()
             return
         directory = self.directory
