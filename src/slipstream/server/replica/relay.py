@@ -11,7 +11,7 @@ from slipstream.server.listeners import BACKLOG, open_listeners
 from slipstream.server.logger import Logger
 
 LEADER_SECONDS_MAX = 1.5  # for which a client waits while nobody leads; clients give up after 2
-CONNECT_SECONDS_MAX = 2.0
+AGAIN_SECONDS = 0.05  # between attempts to connect to it
 PIECE = 64 * 1024  # bytes that are read at a time
 
 
@@ -26,6 +26,7 @@ class Relay:
         self._has_leader = asyncio.Event()
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._joined: set[asyncio.Task[None]] = set()  # of clients that have reached a leader
 
     async def listen(self) -> None:
         """Take clients. Raises OSError."""
@@ -48,7 +49,8 @@ class Relay:
         if leader == self.leader:
             return
         self.leader = leader
-        self._end()
+        for task in self._joined:  # who waits for a leader goes on to the new one
+            task.cancel()
         if leader:
             self._has_leader.set()
         else:
@@ -74,14 +76,27 @@ class Relay:
         with suppress(OSError, TimeoutError, asyncio.CancelledError):
             try:
                 async with asyncio.timeout(LEADER_SECONDS_MAX):
-                    await self._has_leader.wait()
-                host, _, port = self.leader.rpartition(":")
-                async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                    there = await asyncio.open_connection(host.strip("[]"), int(port), limit=PIECE)
+                    there = await self._connect()
             except BaseException:
                 writer.transport.abort()
                 raise
-            await _join(reader, writer, *there)
+            task = asyncio.current_task()
+            assert task is not None
+            self._joined.add(task)
+            try:
+                await _join(reader, writer, *there)
+            finally:
+                self._joined.discard(task)
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the leader, once there is one that takes it."""
+        while True:
+            await self._has_leader.wait()
+            host, _, port = self.leader.rpartition(":")
+            try:
+                return await asyncio.open_connection(host.strip("[]"), int(port), limit=PIECE)
+            except OSError:  # it has failed, and the others do not know it yet
+                await asyncio.sleep(AGAIN_SECONDS)
 
 
 async def _join(
