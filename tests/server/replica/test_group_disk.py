@@ -1,5 +1,8 @@
-"""The leader's disk, with a group that answers when a test says so."""
+"""The leader's disk: what leaves as entries, in which order, and what happens when one fails."""
 
+import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -7,146 +10,246 @@ import pytest
 
 from slipstream.log.disk import OsDisk
 from slipstream.server.replica import group_disk
-from slipstream.server.replica.group_disk import GroupDisk, LostLeadError
-from slipstream.server.replica.operations import Kind, decode_operations
+from slipstream.server.replica.group_disk import GroupDisk, GroupFile, LostLeadError
+from slipstream.server.replica.operations import Operation, decode_operations
 from slipstream.server.replica.store_directory import StoreDirectory
 
 
-class Held:
-    """Applies entries to a directory: at once, or when it is told to."""
+class Entries:
+    """Entries that are applied at once, or kept until `apply`, to one store."""
 
     def __init__(self, path: Path) -> None:
         self.directory = StoreDirectory(OsDisk(), str(path), 0)
-        self.disk = GroupDisk(OsDisk(), self.directory.root, self._submit)
-        self.bodies: list[bytes] = []
-        self.waiting: list[Future[None]] = []
+        self.root = self.directory.root
+        self.waiting: list[tuple[bytes, Future[None]]] = []
+        self.sizes: list[int] = []
         self.is_held = False
-        self.is_lost = False
+        self.lost = 0
+        self.disk = GroupDisk(OsDisk(), self.root, self.submit, self._count_lost)
 
-    def path(self, name: str) -> str:
-        return f"{self.directory.root}/{name}"
-
-    def _submit(self, body: bytes) -> "Future[None]":
+    def submit(self, body: bytes) -> "Future[None]":
         future: Future[None] = Future()
-        self.bodies.append(body)
-        self.waiting.append(future)
+        self.sizes.append(len(body))
+        self.waiting.append((body, future))
         if not self.is_held:
-            self.go_on()
+            self.apply()
         return future
 
-    def go_on(self) -> None:
+    def apply(self) -> None:
+        """All that wait, as each server of the group does."""
         while self.waiting:
-            future = self.waiting.pop(0)
-            if self.is_lost:
-                future.set_exception(LostLeadError("another server leads"))
-                continue
-            index = self.directory.applied + 1
-            self.directory.apply(index, self.bodies[index - 1])
+            body, future = self.waiting.pop(0)
+            self.directory.apply(self.directory.applied + 1, body)
             future.set_result(None)
+
+    def fail(self) -> None:
+        """The first one that waits has failed."""
+        _, future = self.waiting.pop(0)
+        future.set_exception(LostLeadError("no majority"))
+
+    def _count_lost(self) -> None:
+        self.lost += 1
+
+    @property
+    def waiting_operations(self) -> list[Operation]:
+        return [one for body, _ in self.waiting for one in decode_operations(body)]
 
 
 @pytest.fixture
-def held(tmp_path: Path) -> Held:
-    return Held(tmp_path)
+def entries(tmp_path: Path) -> Entries:
+    return Entries(tmp_path)
 
 
-def test_what_is_written_is_read_before_and_after_it_is_committed(held: Held) -> None:
-    file = held.disk.open(held.path("f"))
-    file.append(b"hello")
-    file.append(b" world")
-    file.pwrite(0, b"J")
-    assert (file.size(), file.pread(0, 100), file.pread(6, 3)) == (11, b"Jello world", b"wor")
-    assert file.pread_near(0, 5) is None
-    assert OsDisk().read(held.path("f")) == b""
+def in_thread(action: Callable[[], object], is_begun: Callable[[], bool]) -> threading.Thread:
+    """A thread that has come as far as `is_begun` says."""
+    thread = threading.Thread(target=action, daemon=True)
+    thread.start()
+    while not is_begun():
+        assert thread.is_alive()
+        time.sleep(0)
+    return thread
+
+
+def test_what_is_written_while_a_file_is_renamed_goes_to_its_new_name(entries: Entries) -> None:
+    """A batch gives a segment its name on a thread, while the next messages are appended to it."""
+    file = entries.disk.open(f"{entries.root}/spare")
+    file.append(b"before ")
+    entries.is_held = True
+    thread = in_thread(lambda: file.rename(f"{entries.root}/1.seg"), lambda: bool(entries.waiting))
+    file.append(b"meanwhile")
+    file.flush()
+    assert [one.path for one in entries.waiting_operations if one.data] == ["spare", "1.seg"]
+    entries.is_held = False
+    entries.apply()
+    thread.join()
     file.sync()
-    assert OsDisk().read(held.path("f")) == b"Jello world"
-    assert file.pread_near(0, 5) in (b"Jello", None)
+    assert file.pread(0, 100) == b"before meanwhile"
+    assert (Path(entries.root) / "1.seg").read_bytes() == b"before meanwhile"
+
+
+def test_what_is_written_to_a_file_that_was_removed_is_in_no_entry(entries: Entries) -> None:
+    file = entries.disk.open(f"{entries.root}/a")
+    file.append(b"there")
+    file.sync()
+    entries.disk.remove(f"{entries.root}/a")
+    file.append(b" gone")
+    file.sync()
+    assert file.pread(0, 100) == b"there gone"
+    assert entries.disk.list(entries.root) == []
+    new = entries.disk.open(f"{entries.root}/a")
     file.append(b"!")
-    assert file.pread(0, 100) == b"Jello world!"
-    assert held.disk.read(held.path("f")) == b"Jello world!"
-
-
-def test_a_sync_is_one_entry_of_all_files(held: Held) -> None:
-    first, second = (held.disk.open(held.path(name)) for name in "ab")
-    count = len(held.bodies)
-    first.append(b"1")
-    second.append(b"2")
-    first.append(b"3")
-    second.sync()
-    assert len(held.bodies) == count + 1
-    kinds = [(one.kind, one.path, one.data) for one in decode_operations(held.bodies[-1])]
-    assert kinds == [(Kind.WRITE, "a", b"1"), (Kind.WRITE, "b", b"2"), (Kind.WRITE, "a", b"3")]
-    first.sync()
-    assert len(held.bodies) == count + 1
-
-
-def test_a_file_that_is_cut_or_begun_anew_goes_on_there(held: Held) -> None:
-    file = held.disk.open(held.path("f"))
-    file.append(b"0123456789")
-    file.truncate(4)
-    assert (file.size(), file.pread(0, 100)) == (4, b"0123")
-    file.append(b"xy")
+    file.truncate(0)
     file.sync()
-    file.rewind()
-    file.append(b"AB")
-    file.sync()
-    assert file.pread(0, 100) == b"AB23xy"
+    new.append(b"new")
+    new.sync()
+    assert (Path(entries.root) / "a").read_bytes() == b"new"
 
 
-def test_open_files_follow_a_rename_of_their_directory(held: Held) -> None:
-    held.disk.mkdir(held.path("d.new"))
-    file = held.disk.open(held.path("d.new/f"))
-    file.append(b"1")
-    held.disk.rename(held.path("d.new"), held.path("d"))
-    file.append(b"2")
-    file.sync()
-    assert OsDisk().read(held.path("d/f")) == b"12"
-    file.rename(held.path("d/g"))
-    file.append(b"3")
-    file.sync()
-    assert OsDisk().read(held.path("d/g")) == b"123"
-    assert held.disk.list(held.path("d")) == ["g"]
+def test_a_file_that_was_removed_does_not_come_back_when_its_directory_moves(
+    entries: Entries,
+) -> None:
+    disk, root = entries.disk, entries.root
+    disk.mkdir(f"{root}/d")
+    files = [disk.open(f"{root}/d/{name}") for name in ("closed", "open", "stays")]
+    files[0].close()
+    for name in ("closed", "open"):
+        disk.remove(f"{root}/d/{name}")
+    disk.rename(f"{root}/d", f"{root}/e")
+    assert disk.list(f"{root}/e") == ["stays"]
+    files[2].append(b"x")
+    files[2].sync()
+    assert (Path(root) / "e" / "stays").read_bytes() == b"x"
 
 
-def test_a_leader_that_is_deposed_has_written_nothing(held: Held) -> None:
-    file = held.disk.open(held.path("f"))
-    file.append(b"before")
-    file.sync()
-    held.is_lost = True
-    file.append(b" and after")
-    with pytest.raises(LostLeadError):
+def test_a_file_made_in_a_directory_that_is_on_its_way_elsewhere_is_refused(
+    entries: Entries,
+) -> None:
+    """The leader finds it, as a single server does; no entry has all servers fail."""
+    disk, root = entries.disk, entries.root
+    disk.mkdir(f"{root}/d")
+    entries.is_held = True
+    moving = in_thread(lambda: disk.rename(f"{root}/d", f"{root}/e"), lambda: bool(entries.waiting))
+    found: list[Exception] = []
+
+    def make() -> None:
+        try:
+            disk.open(f"{root}/d/spare")
+        except OSError as error:
+            found.append(error)
+
+    making = threading.Thread(target=make, daemon=True)
+    making.start()
+    making.join(0.05)
+    assert len(entries.waiting) == 1
+    entries.is_held = False
+    entries.apply()
+    moving.join()
+    making.join()
+    assert [type(error) for error in found] == [FileNotFoundError]
+
+
+def test_a_name_that_no_file_system_takes_is_refused_by_the_leader(entries: Entries) -> None:
+    disk, root, long = entries.disk, entries.root, "x" * 256
+    disk.open(f"{root}/a")
+    for attempt in (
+        lambda: disk.open(f"{root}/{long}"),
+        lambda: disk.mkdir(f"{root}/{long}"),
+        lambda: disk.rename(f"{root}/a", f"{root}/{long}"),
+    ):
+        with pytest.raises(OSError, match="File name too long"):
+            attempt()
+    assert disk.list(root) == ["a"]
+
+
+def test_no_entry_leaves_after_one_that_has_failed(entries: Entries) -> None:
+    """A sync waits for the last entry; one before it that has failed counts, too."""
+    file = entries.disk.open(f"{entries.root}/a")
+    entries.is_held = True
+    file.append(b"first")
+    file.flush()
+    file.append(b"second")
+    found: list[str] = []
+    thread = in_thread(lambda: _sync(file, found), lambda: len(entries.waiting) == 2)
+    entries.fail()
+    entries.waiting.pop()[1].set_result(None)
+    thread.join()
+    assert found == ["no majority"]
+    file.append(b"third")
+    with pytest.raises(LostLeadError, match="no majority"):
         file.sync()
-    with pytest.raises(LostLeadError):
-        held.disk.mkdir(held.path("d"))
-    assert OsDisk().read(held.path("f")) == b"before"
-    assert not held.disk.exists(held.path("d"))
+    with pytest.raises(LostLeadError, match="no majority"):
+        entries.disk.open(f"{entries.root}/b")
+    assert entries.waiting == []
+    assert (entries.disk.is_lost, entries.lost) == (True, 1)
 
 
-def test_a_large_write_makes_entries_that_a_group_takes(held: Held) -> None:
-    body = bytes(range(256)) * 40_000
-    file = held.disk.open(held.path("f"))
-    file.append(body)
-    file.sync()
-    assert OsDisk().read(held.path("f")) == body
-    assert max(len(one) for one in held.bodies) < 2 * group_disk.ENTRY_BYTES
+def _sync(file: GroupFile, into: list[str]) -> None:
+    try:
+        file.sync()
+        into.append("")
+    except LostLeadError as error:
+        into.append(str(error))
 
 
-def test_a_writer_waits_for_a_group_that_is_far_behind(
-    held: Held, monkeypatch: pytest.MonkeyPatch
+def test_a_disk_that_is_left_stores_nothing_more(entries: Entries) -> None:
+    file = entries.disk.open(f"{entries.root}/a")
+    file.append(b"x")
+    entries.disk.leave()
+    with pytest.raises(LostLeadError, match="does not lead"):
+        file.sync()
+    assert (Path(entries.root) / "a").read_bytes() == b""
+
+
+def test_what_is_larger_than_an_entry_makes_several(
+    entries: Entries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_disk, "ENTRY_BYTES", 1000)
-    monkeypatch.setattr(group_disk, "UNDER_WAY_BYTES_MAX", 5000)
-    file = held.disk.open(held.path("f"))
-    held.is_held = True
-    waited = []
+    file = entries.disk.open(f"{entries.root}/a")
+    data = bytes(range(256)) * 20
+    file.append(data)
+    for _ in range(200):  # small ones count with their names
+        file.append(b"y")
+    file.sync()
+    assert max(entries.sizes) < 2200
+    assert (Path(entries.root) / "a").read_bytes() == data + b"y" * 200
 
-    class Answering(Future[None]):
-        def result(self, timeout: float | None = None) -> None:
-            waited.append(len(held.waiting))
-            held.go_on()
 
-    monkeypatch.setattr("tests.server.replica.test_group_disk.Future", Answering)
-    for _ in range(20):
-        file.append(bytes(1000))
-    assert waited
-    assert max(waited) <= 6
+def test_who_writes_more_than_may_be_under_way_waits(
+    entries: Entries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the group never has to refuse an entry because too much waits for a majority."""
+    monkeypatch.setattr(group_disk, "ENTRY_BYTES", 1000)
+    monkeypatch.setattr(group_disk, "UNDER_WAY_BYTES", 5000)
+    file = entries.disk.open(f"{entries.root}/a")
+    entries.is_held = True
+
+    def write() -> None:
+        for _ in range(20):
+            file.append(b"x" * 1000)
+
+    thread = in_thread(write, lambda: len(entries.waiting) == 4)
+    thread.join(0.05)
+    assert thread.is_alive()
+    assert len(entries.waiting) == 4
+    while thread.is_alive():
+        entries.apply()
+    entries.is_held = False
+    entries.apply()
+    file.sync()
+    assert (Path(entries.root) / "a").stat().st_size == 20_000
+
+
+def test_closing_the_disk_closes_its_files(entries: Entries) -> None:
+    file = entries.disk.open(f"{entries.root}/a")
+    entries.disk.close()
+    with pytest.raises((OSError, ValueError)):
+        file.pread(0, 1)
+
+
+def test_what_was_synced_for_all_files_is_in_memory_no_more(entries: Entries) -> None:
+    """Also of files that are never synced by themselves, since the commit log carries them."""
+    file = entries.disk.open(f"{entries.root}/a")
+    file.append(b"x")
+    entries.disk.sync_all([file.path], [])
+    (Path(entries.root) / "a").write_bytes(b"y")
+    assert file.pread(0, 1) == b"y"

@@ -6,22 +6,35 @@ the entry and the files here have what it says. So the files hold what is commit
 a leader that is deposed, or whose process ends, leaves nothing behind that the next one does not
 have. Until then a file reads what was written to it from memory.
 
-A change of names is an entry at once, and waits for it. Space is reserved in the files here alone.
+A change of names is an entry at once, and waits for it. A file that is open is written to under its
+new name from that entry on, and a file that is removed is written to in memory alone: an operation
+never says something about a name that an earlier one has taken away.
+
+Once an entry has failed, the disk is *lost*: no later one leaves, or the servers would have what
+follows without what went before; and whoever syncs is told. Space is reserved in the files here
+alone.
 """
 
 import errno
+import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 from slipstream.errors import StorageError
 from slipstream.log.disk import Disk, File
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
 
 ENTRY_BYTES = 4 * 1024 * 1024  # of one entry, about; what is more makes several
-UNDER_WAY_BYTES_MAX = 24 * 1024 * 1024  # of entries that no majority has yet
+UNDER_WAY_BYTES = 24 * 1024 * 1024  # of entries that nobody has an answer to; who writes more waits
+NAME_BYTES_MAX = 255  # of a file or directory, without those above it
+_HEAD_BYTES = 24  # of an operation, about, beside its path and its data
+
+_Read = TypeVar("_Read")
 
 Submit = Callable[[bytes], "Future[None]"]  # an entry's body; done once it is applied here
 
@@ -32,18 +45,25 @@ class LostLeadError(StorageError):
 
 class GroupDisk:
     """The files below `root`, to which the group's entries are applied by whoever does what
-    `submit` asks for; `disk` has them. For any number of threads."""
+    `submit` asks for; `disk` has them. For any number of threads. `on_lost` is called once, on any
+    thread, when an entry has failed."""
 
-    def __init__(self, disk: Disk, root: str, submit: Submit) -> None:
+    def __init__(
+        self, disk: Disk, root: str, submit: Submit, on_lost: Callable[[], None] = lambda: None
+    ) -> None:
         self._disk = disk
         self._root = root
         self._below = f"{root}/"
         self._submit = submit
-        self._lock = threading.Lock()  # for the order of operations and entries
+        self._on_lost = on_lost
+        self._why_lost = ""
+        self._lock = threading.Lock()  # for the order of operations and entries, and for
+        self._changing: list[str] = []  # paths whose names change just now
+        self._changed = threading.Condition(self._lock)
         self._operations: list[Operation] = []  # not in an entry yet
         self._bytes = 0
         self._last: Future[None] | None = None  # of the last entry
-        self._under_way: deque[tuple[Future[None], int]] = deque()  # entries, and their bytes
+        self._under_way: deque[tuple[Future[None], int]] = deque()  # entries, with their bytes
         self._under_way_bytes = 0
         self._number = 1  # of the entry that is gathered
         self._applied = 0  # the number of the last entry that is known to be applied
@@ -60,43 +80,38 @@ class GroupDisk:
     def write(self, file: "GroupFile", offset: int, data: bytes) -> int:
         """Note what is written to a file; the number of the entry that will have it."""
         with self._lock:
-            path = self.path_of(file.path)
             number = self._number
-            for start in range(0, len(data), ENTRY_BYTES):
-                piece = data[start : start + ENTRY_BYTES]
-                self._operations.append(Operation(Kind.WRITE, path, piece, offset + start))
-                self._bytes += len(piece)
+            for start in range(0, len(data) if file.is_there else 0, ENTRY_BYTES):
+                part = data if len(data) <= ENTRY_BYTES else data[start : start + ENTRY_BYTES]
+                path = self.path_of(file.path)
+                self._operations.append(Operation(Kind.WRITE, path, part, offset + start))
+                self._bytes += len(part) + len(path) + _HEAD_BYTES
                 number = self._number
                 if self._bytes >= ENTRY_BYTES:
                     self._make_entry()
-        self._wait_for_room()
         return number
-
-    def _wait_for_room(self) -> None:
-        """Block while more is on its way to the others than they may be behind. Raises
-        `LostLeadError`."""
-        while True:
-            with self._lock:
-                under_way = self._under_way
-                while under_way and under_way[0][0].done():
-                    self._under_way_bytes -= under_way.popleft()[1]
-                if self._under_way_bytes <= UNDER_WAY_BYTES_MAX:
-                    return
-                first = under_way[0][0]
-            first.result()
 
     def commit(self, *more: Operation) -> None:
         """Have all that was noted, and then `more` as an entry of its own, on a majority and in the
         files here. Blocks; raises `LostLeadError`."""
         with self._lock:
+            last, number = self._begin_commit(more)
+        self._end_commit(last, number)
+
+    def _begin_commit(self, more: Sequence[Operation]) -> "tuple[Future[None] | None, int]":
+        self._make_entry()
+        if more:
+            self._operations.extend(more)
             self._make_entry()
-            if more:
-                self._operations.extend(more)
-                self._make_entry()
-            last, number = self._last, self._number - 1
+        return self._last, self._number - 1
+
+    def _end_commit(self, last: "Future[None] | None", number: int) -> None:
         if last is not None:
             last.result()
-        self._applied = max(self._applied, number)
+        if self._why_lost:  # an entry before that one has failed, or a later one
+            raise LostLeadError(self._why_lost)
+        with self._lock:
+            self._applied = max(self._applied, number)
 
     def hand_on(self) -> None:
         """Have all that was noted leave, and wait for nothing."""
@@ -104,13 +119,50 @@ class GroupDisk:
             self._make_entry()
 
     def _make_entry(self) -> None:
-        if self._operations:
-            body = encode_operations(self._operations)
-            self._operations, self._bytes = [], 0
-            self._number += 1
-            self._last = self._submit(body)
-            self._under_way.append((self._last, len(body)))
-            self._under_way_bytes += len(body)
+        """An entry of what has gathered. It waits where much is under way already."""
+        if not self._operations:
+            return
+        operations, size = self._operations, self._bytes
+        self._operations, self._bytes = [], 0
+        under_way = self._under_way
+        while under_way and (
+            under_way[0][0].done() or self._under_way_bytes + size > UNDER_WAY_BYTES
+        ):
+            future, done = under_way.popleft()
+            self._under_way_bytes -= done
+            future.exception()  # until it is done; `_entry_done` sees to the rest
+        self._number += 1
+        if self._why_lost:
+            self._last = Future()
+            self._last.set_exception(LostLeadError(self._why_lost))
+            return
+        future = self._last = self._submit(encode_operations(operations))
+        under_way.append((future, size))
+        self._under_way_bytes += size
+        future.add_done_callback(self._entry_done)
+
+    def _entry_done(self, future: "Future[None]") -> None:
+        """On any thread, perhaps within `_make_entry`."""
+        error = future.exception()
+        if error is not None and not self._why_lost:
+            self._why_lost = str(error) or repr(error)
+            self._on_lost()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether an entry has failed, so that nothing more is stored."""
+        return bool(self._why_lost)
+
+    def leave(self) -> None:
+        """Another server leads, or another disk of this one: nothing more leaves from here."""
+        self._why_lost = self._why_lost or "this server does not lead the group any more"
+
+    def close(self) -> None:
+        """Release what its files hold; nobody reads from them any more."""
+        with self._lock:
+            files = list(self._files)
+        for file in files:
+            file.close()
 
     @property
     def applied(self) -> int:
@@ -119,12 +171,46 @@ class GroupDisk:
 
     # -- names -----------------------------------------------------------------------------------
 
+    @contextmanager
+    def _changes(self, *paths: str) -> Iterator[None]:
+        """Names change, one change after the other where one path is the other or lies in it: what
+        is checked before a change holds when the servers make it."""
+        with self._changed:
+            while any(_concerns(one, path) for one in self._changing for path in paths):
+                self._changed.wait()
+            self._changing.extend(paths)
+        try:
+            yield
+        finally:
+            with self._changed:
+                for path in paths:
+                    self._changing.remove(path)
+                self._changed.notify_all()
+
+    def _check_new(self, path: str) -> None:
+        """No server could give a file this name: the leader says so before all of them fail.
+        Raises OSError."""
+        above, name = os.path.split(path)
+        if len(os.fsencode(name)) > NAME_BYTES_MAX:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
+        if not self._disk.exists(above):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
     def open(self, path: str) -> "GroupFile":
-        if not self._disk.exists(path):
-            self.commit(Operation(Kind.CREATE, self.path_of(path)))
-        file = GroupFile(self, self._disk, path)
-        self._files.add(file)
+        with self._changes(path):
+            if not self._disk.exists(path):
+                self._check_new(path)
+                self.commit(Operation(Kind.CREATE, self.path_of(path)))
+            file = GroupFile(self, self._disk, path)
+            with self._lock:
+                self._files.add(file)
         return file
+
+    def closed(self, file: "GroupFile") -> None:
+        """A file is not open any more."""
+        with self._lock:
+            self._files.discard(file)
+            file.is_there = False
 
     def exists(self, path: str) -> bool:
         return self._disk.exists(path)
@@ -141,47 +227,94 @@ class GroupDisk:
         return self._disk.read_stored(path)
 
     def mkdir(self, path: str) -> None:
-        if self._disk.exists(path):
-            raise FileExistsError(errno.EEXIST, "File exists", path)
-        self.commit(Operation(Kind.MAKE_DIRECTORY, self.path_of(path)))
+        with self._changes(path):
+            if self._disk.exists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            self._check_new(path)
+            self.commit(Operation(Kind.MAKE_DIRECTORY, self.path_of(path)))
 
     def makedirs(self, path: str) -> None:
         parts = path.split("/")
         missing = [above for n in range(1, len(parts) + 1) if (above := "/".join(parts[:n]))]
         for above in missing:
             if not self._disk.exists(above):
-                self.mkdir(above)
+                with suppress(FileExistsError):  # another thread has made it
+                    self.mkdir(above)
 
     def remove(self, path: str) -> None:
-        if self._disk.exists(path):
-            self.commit(Operation(Kind.REMOVE, self.path_of(path)))
+        self._remove(Kind.REMOVE, path)
 
     def remove_tree(self, path: str) -> None:
-        if self._disk.exists(path):
-            self.commit(Operation(Kind.REMOVE_TREE, self.path_of(path)))
+        self._remove(Kind.REMOVE_TREE, path)
+
+    def _remove(self, kind: Kind, path: str) -> None:
+        with self._changes(path):
+            if not self._disk.exists(path):
+                return
+            with self._lock:
+                last, number = self._begin_commit([Operation(kind, self.path_of(path))])
+                for file in self._open_below(path):
+                    file.is_there = False
+            self._end_commit(last, number)
 
     def rename(self, old: str, new: str) -> None:
-        if not self._disk.exists(old):
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", old)
-        self.commit(Operation(Kind.RENAME, self.path_of(old), other=self.path_of(new)))
-        for file in list(self._files):
-            file.moved(old, new)
+        with self._changes(old, new):
+            if not self._disk.exists(old):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
+            self._check_new(new)
+            operation = Operation(Kind.RENAME, self.path_of(old), other=self.path_of(new))
+            with self._lock:
+                last, number = self._begin_commit([operation])
+                for file in self._open_below(new):
+                    file.is_there = False
+                moved = self._open_below(old)
+                for file in moved:  # what is written from here on comes after the rename
+                    file.path = new + file.path[len(old) :]
+            self._end_commit(last, number)
+            for file in moved:
+                file.open_again()
+
+    def _open_below(self, path: str) -> "list[GroupFile]":
+        """The files that are open and there at a path, or in the directory."""
+        below = f"{path}/"
+        return [
+            file
+            for file in self._files
+            if file.is_there and (file.path == path or file.path.startswith(below))
+        ]
+
+    def truncate(self, file: "GroupFile", size: int) -> None:
+        """Cut a file."""
+        with self._lock:
+            operation = Operation(Kind.TRUNCATE, self.path_of(file.path), offset=size)
+            last, number = self._begin_commit([operation] if file.is_there else [])
+        self._end_commit(last, number)
 
     def sync_dir(self, path: str) -> None:
         self.commit()
 
     def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
         self.commit()
+        with self._lock:
+            found = list(self._files)
+        for file in found:
+            file.forget()
 
     def random_bytes(self, size: int) -> bytes:
         return self._disk.random_bytes(size)
+
+
+def _concerns(path: str, other: str) -> bool:
+    """Whether two paths are the same, or one lies in the other."""
+    return path == other or path.startswith(f"{other}/") or other.startswith(f"{path}/")
 
 
 class GroupFile:
     """An open file of a `GroupDisk`."""
 
     def __init__(self, group: GroupDisk, disk: Disk, path: str) -> None:
-        self.path = path
+        self.path = path  # changed by the disk alone, as is
+        self.is_there = True  # whether the file has a name still
         self._group = group
         self._disk = disk
         self._base: File = disk.open(path)  # what is committed; it is not written to here
@@ -190,6 +323,7 @@ class GroupFile:
         self._ahead: list[tuple[int, int, bytes]] = []  # number of its entry, offset, data
         self._ahead_from = 0  # the lowest of these offsets
         self._is_held = False
+        self._is_closed = False
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -208,17 +342,16 @@ class GroupFile:
 
     def sync(self) -> None:
         self._group.commit()
-        self._forget()
+        self.forget()
 
     def flush(self) -> None:
         self._group.hand_on()
 
     def truncate(self, size: int) -> None:
-        path = self._group.path_of(self.path)
-        self._group.commit(Operation(Kind.TRUNCATE, path, offset=size))
+        self._group.truncate(self, size)
         with self._lock:
             self._ahead.clear()
-            self._open_again()
+        self.open_again()
         self._size = size
 
     def rewind(self) -> None:
@@ -227,24 +360,24 @@ class GroupFile:
     def rename(self, path: str) -> None:
         if self.path != path:
             self._group.rename(self.path, path)
+            self.path = path  # also of a file that was closed meanwhile
 
-    def moved(self, old: str, new: str) -> None:
-        """A file or directory has another name: this one, perhaps, or one that it lies in."""
-        if self.path == old or self.path.startswith(f"{old}/"):
-            with self._lock:
-                self.path = new + self.path[len(old) :]
-                self._open_again()
-
-    def _open_again(self) -> None:
-        before, self._base = self._base, self._disk.open(self.path)
-        if self._is_held:
-            self._base.hold()
+    def open_again(self) -> None:
+        """It has another name or another size: what was known of it does not hold any more."""
+        with self._lock:
+            if self._is_closed or not self.is_there:
+                return
+            before, self._base = self._base, self._disk.open(self.path)
+            if self._is_held:
+                self._base.hold()
         before.close()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """What was applied is read from the file again."""
+        if not self._ahead:
+            return
         with self._lock:
-            applied = self._group.applied
+            applied = self._group.applied if self.is_there else 0
             self._ahead = [one for one in self._ahead if one[0] > applied]
             self._ahead_from = min((one[1] for one in self._ahead), default=0)
 
@@ -261,8 +394,7 @@ class GroupFile:
     def pread(self, offset: int, size: int) -> bytes:
         with self._lock:
             ahead = self._ahead_of(offset, size)
-            base = self._base
-        data = base.pread(offset, size)
+        data = self._of_base(lambda base: base.pread(offset, size))
         if not ahead:
             return data
         end = min(offset + size, max(at + len(part) for at, part in ahead))
@@ -286,11 +418,20 @@ class GroupFile:
         with self._lock:
             if self._ahead_of(offset, size):
                 return None
-            base = self._base
-        return base.pread_near(offset, size)
+        return self._of_base(lambda base: base.pread_near(offset, size))
 
     def pread_stored(self, offset: int, size: int) -> bytes:
-        return self._base.pread_stored(offset, size)
+        return self._of_base(lambda base: base.pread_stored(offset, size))
+
+    def _of_base(self, read: Callable[[File], _Read]) -> _Read:
+        """What is read of the file. It may be opened again meanwhile, by another thread."""
+        while True:
+            base = self._base
+            try:
+                return read(base)
+            except (OSError, ValueError):
+                if base is self._base:
+                    raise
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -303,4 +444,9 @@ class GroupFile:
 
     def close(self) -> None:
         """Release it. What was written leaves with what comes next."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._group.closed(self)
         self._base.close()
