@@ -157,6 +157,10 @@ class Engine:
         self._apis: dict[str, ApiService | SystemApi] = {}
         # To the API, that wait, and when they came.
         self.requests: deque[tuple[ApiService, Inbound, int]] = deque()
+        # Of a server that leads a group: whether what it knows is all that there is. Until it is,
+        # nothing leaves.
+        self.may_answer: Callable[[], bool] | None = None
+        self._silent: dict[ClientSession, None] = {}  # who was not sent what there is, for that
         self._fetching: set[Any] = set()  # consumers whose next message is being read
         self._reads = 0  # of the disk, or other jobs, for which requests wait ...
         self._held_back: dict[ClientSession, None] = {}  # ... who may not ask more
@@ -534,6 +538,10 @@ class Engine:
         was acknowledged at once has to be visible now.
         """
         turn = self.turn
+        if self._silent:
+            silent, self._silent = self._silent, {}
+            for session in silent:
+                session.drained()
         rounds = 0
         gathers = gathers and not any(stream.ack_at_once for stream in turn.streams)
         while (turn.ready or (turn.streams and not gathers)) and rounds < ROUNDS_MAX:
@@ -562,6 +570,7 @@ class Engine:
             or turn.waiting
             or self.requests
             or self._dropped
+            or self._silent
         )
 
     def _write_laden(self, turn: Turn) -> None:
@@ -700,6 +709,9 @@ class Engine:
         out = session.out
         size = out.length()
         if session.closed or not size:
+            return
+        if self.may_answer is not None and not self.may_answer():
+            self._silent[session] = None
             return
         if out.shared:
             self.turn.written += size

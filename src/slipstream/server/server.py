@@ -229,7 +229,7 @@ class Server:
             raise StorageError(f"Can't start JetStream: {foreign}")
         try:
             if self.lead is not None:
-                runtime.may_answer = self.lead.may_answer
+                runtime.may_answer = runtime.engine.may_answer = self.lead.may_answer
                 store = runtime.open_group_store(self.lead.disk, self.lead.root)
             else:
                 store = runtime.open_store(directory, self.options.jetstream.log_dir)
@@ -298,10 +298,12 @@ class Server:
         """Stop at once and leave the store as it is: another server of the group leads now."""
         if self.runtime is not None:
             runtime, self.runtime = self.runtime, None
-            await self._stop_console()
-            self._stop_monitoring()
-            await self._close_links()
-            await runtime.abandon()
+            try:
+                await self._stop_console()
+                self._stop_monitoring()
+                await self._close_links()
+            finally:  # whatever befalls those
+                await runtime.abandon()
 
     def _remove_temporary(self) -> None:
         if self._temporary:
