@@ -5,11 +5,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from slipstream.log.disk import OsDisk
 from slipstream.server.group import GroupHost, GroupStore, LinkSettings
+from slipstream.server.group.host import BODY_MAX
 from slipstream.server.logger import Logger
 from slipstream.server.options import LoggingOptions
 from slipstream.server.replica.group_disk import GroupDisk, LostLeadError
+from slipstream.server.replica.operations import Kind, Operation, encode_operations
 from slipstream.server.replica.replica import Replica
 from slipstream.server.replica.store_directory import StoreDirectory
 from tests.lasting_ports import lasting_port
@@ -165,3 +169,63 @@ async def test_a_leader_that_is_alone_cannot_sync(tmp_path: Path) -> None:
         assert file.pread(0, 100) == b"nobody has this"
         assert (leader.path / "store" / "files" / "file").read_bytes() == b""
         await until(lambda: not leader.replica.leads, "it leads no more")
+
+
+async def test_a_leader_whose_files_fail_leaves_the_lead_to_another_server(tmp_path: Path) -> None:
+    """Who waits for an entry of it is told, and who asks later, too."""
+    async with replicas(tmp_path) as owned:
+        leader = await leader_of(owned)
+        disk, directory = leader.disk(), leader.replica.directory
+        assert directory is not None
+        file = await asyncio.to_thread(disk.open, f"{directory.root}/file")
+
+        def fail(index: int, body: bytes) -> None:
+            raise OSError(28, "No space left on device")
+
+        directory.apply = fail  # type: ignore[method-assign]
+        file.append(b"x")
+        for attempt in (file.sync, lambda: leader.disk().makedirs(f"{directory.root}/d")):
+            async with asyncio.timeout(30):
+                with pytest.raises(LostLeadError):
+                    await asyncio.to_thread(attempt)
+        assert "cannot be written" in leader.why
+        others = {name: one for name, one in owned.items() if one is not leader}
+        new = await leader_of(others)
+        await asyncio.to_thread(write_much, new, "file", 3)
+        assert leader.replica.leads == 0
+
+
+async def test_an_entry_of_an_epoch_that_is_over_is_not_appended(tmp_path: Path) -> None:
+    """The server may lead again by then, behind entries of others that change what it would say."""
+    async with replicas(tmp_path) as owned:
+        leader = await leader_of(owned)
+        epoch = leader.replica.leads
+        await asyncio.to_thread(leader.replica.hand_over)
+        other = await leader_of({n: one for n, one in owned.items() if one is not leader})
+        await asyncio.to_thread(other.replica.hand_over, leader.name)
+        await until(lambda: leader.replica.leads > epoch, "it leads again")
+        body = encode_operations([Operation(Kind.CREATE, "late")])
+        with pytest.raises(LostLeadError):
+            await asyncio.wrap_future(leader.replica.submit(body, epoch))
+        await asyncio.wrap_future(leader.replica.submit(body, leader.replica.leads))
+
+
+async def test_who_submits_what_no_log_takes_or_after_the_end_is_told(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as owned:
+        leader = await leader_of(owned)
+        for _ in range(2):
+            async with asyncio.timeout(30):
+                with pytest.raises(LostLeadError):
+                    await asyncio.wrap_future(leader.replica.submit(bytes(BODY_MAX + 1)))
+            await asyncio.to_thread(leader.replica.stop)
+
+
+async def test_a_leader_is_not_told_to_bring_clients_to_itself(tmp_path: Path) -> None:
+    """Between two epochs it would: each connection would make another one to the same port."""
+    async with replicas(tmp_path) as owned:
+        leader = await leader_of(owned)
+        epoch = leader.replica.leads
+        await asyncio.wrap_future(leader.replica.announce("here:4222", epoch))
+        assert leader.replica.leader_url == ""
+        others = [one.replica for one in owned.values() if one is not leader]
+        await until(lambda: all(one.leader_url == "here:4222" for one in others), "others know")

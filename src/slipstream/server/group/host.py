@@ -72,10 +72,11 @@ def clock() -> int:
 class _Waiting:
     """An append whose caller waits."""
 
-    __slots__ = ("deadline", "future", "mark", "size")
+    __slots__ = ("deadline", "epoch", "future", "mark", "size")
 
-    def __init__(self, future: "asyncio.Future[int]", size: int, deadline: int) -> None:
+    def __init__(self, future: "asyncio.Future[int]", size: int, deadline: int, epoch: int) -> None:
         self.future = future
+        self.epoch = epoch  # in which it is to be appended
         self.size = size
         self.deadline = deadline
         self.mark: Mark | None = None
@@ -379,22 +380,37 @@ class GroupHost:
         self._member.hand_over(self._now(), successor)
         self._turn()
 
-    async def append(self, body: bytes, timeout: float = 10.0) -> int:
-        """Append an entry; its index, once a majority has it.
+    def fail(self, why: str) -> None:
+        """What the owner does with the entries cannot go on: this server takes no part any more,
+        and another one leads if this one did."""
+        if self._member is None:
+            if not self.failed:
+                self._fail(why)
+        elif not self._member.failed:
+            self._member.fail(why)
+            self._turn()
+
+    async def append(self, body: bytes, timeout: float = 10.0, epoch: int = 0) -> int:
+        """Append an entry; its index, once a majority has it. With an `epoch` it is appended in
+        that one or not at all: what it says may be wrong after what others have appended.
 
         Raises `NotLeaderError` or `BusyError` if it was not appended, `OutcomeUnknownError` if it
         was and may be in the log or not.
         """
         if len(body) > BODY_MAX:
             raise ValueError(f"an entry of {len(body)} bytes: at most {BODY_MAX} are taken")
-        if not self.epoch:
+        now_in = self.epoch
+        if not now_in:
             raise NotLeaderError(self._no_leader())
+        if epoch and epoch != now_in:
+            raise NotLeaderError(f"{self.name} leads in epoch {now_in}, and led in {epoch}")
         if self._waiting_size + len(body) > WAITING_MAX:
             raise BusyError(
                 f"{self._waiting_size} bytes wait for a majority of the group: try again later"
             )
         future: asyncio.Future[int] = self._loop.create_future()
-        waiting = _Waiting(future, len(body), self._now() + int(timeout * SECOND))
+        deadline = self._now() + int(timeout * SECOND)
+        waiting = _Waiting(future, len(body), deadline, now_in)
         if not self._new:
             self._loop.call_soon(self._append)
         self._new.append((body, waiting))
@@ -412,6 +428,9 @@ class GroupHost:
         new, self._new = self._new, []
         try:
             assert self._member is not None
+            epoch = self._member.epoch
+            if any(waiting.epoch != epoch for _, waiting in new):
+                raise NotLeaderError(f"{self.name} does not lead in that epoch any more")
             marks = self._member.append(self._now(), [body for body, _ in new])
         except NotLeaderError as error:
             for _, waiting in new:

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -38,13 +39,18 @@ class GroupLead:
 
     def __init__(self, replica: Replica, epoch: int, disk: GroupDisk, root: str) -> None:
         self.disk: Disk = disk
+        self._group_disk = disk
         self.root = root
         self._replica = replica
         self._epoch = epoch
 
     def may_answer(self) -> bool:
         """Whether all that is committed anywhere is committed here."""
-        return self._replica.may_read() and self._replica.leads == self._epoch
+        return (
+            self._replica.may_read()
+            and self._replica.leads == self._epoch
+            and not self._group_disk.is_lost
+        )
 
 
 class GroupServer:
@@ -66,6 +72,8 @@ class GroupServer:
         self._relay: Relay | None = None
         self._server: Server | None = None  # while this one leads
         self._epoch = 0  # in which it does
+        self._lead_disk: GroupDisk | None = None  # that it does it on
+        self._last_epoch = 0  # in which it has opened the store
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
@@ -189,8 +197,11 @@ class GroupServer:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        if self._server is not None:
-            await self._hand_over("")
+        try:
+            if self._server is not None:
+                await self._hand_over("")
+        except Exception as error:
+            self._tell(error)
         await self._end()
 
     async def _hand_over(self, successor: str) -> None:
@@ -202,6 +213,7 @@ class GroupServer:
         assert self._loop is not None
         self._server = None
         await server.stop_here()
+        self._leave_disk()
         try:
             await self._loop.run_in_executor(None, replica.hand_over, successor)
         except Error as error:
@@ -250,27 +262,37 @@ class GroupServer:
             try:
                 await self._act_on(replica)
             except Exception as error:
-                if isinstance(error, (OSError, Error)):
-                    self.log.error(f"Cannot lead the group: {error}")
-                else:
-                    self.log.fault("leading the group", error)
-                await self._leave_to_others(replica)
+                self._tell(error)
                 asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._news.set)
+                try:
+                    await self._leave_to_others(replica)
+                except Exception as another:  # such as a port that is taken: it is tried again
+                    self._tell(another)
             if self.runtime is not None:
                 self.runtime.turn(self.runtime.engine.group_changed)
             if self._server is None:
                 relay.follow("" if replica.leads else replica.leader_url)
 
+    def _tell(self, error: Exception) -> None:
+        if isinstance(error, (OSError, Error)):
+            self.log.error(f"Cannot lead the group, or follow: {error}")
+        else:
+            self.log.fault("leading the group, or following", error)
+
     async def _act_on(self, replica: Replica) -> None:
-        """Lead, follow or hand over, as things are. Raises `Error`."""
+        """Lead, follow or hand over, as things are. Raises OSError, `Error`."""
         successor, self._successor = self._successor, None
-        if self._server is not None and replica.leads != self._epoch:
+        disk = self._lead_disk
+        is_lost = disk is not None and disk.is_lost  # an entry was not answered: open it anew
+        if self._server is not None and (replica.leads != self._epoch or is_lost):
             await self._follow()
         elif self._server is not None and successor is not None:
             await self._hand_over(successor)
             await self._follow()
         if replica.leads and self._server is None:
             await self._lead(replica.leads)
+        elif self._server is None and self._relay is not None:
+            await self._relay.listen()
 
     async def _leave_to_others(self, replica: Replica) -> None:
         """This server cannot lead just now: another one may be able to."""
@@ -290,9 +312,14 @@ class GroupServer:
         self.log.info(f"This server leads the group in epoch {epoch}")
         relay.stop_listening()
         self._epoch = epoch
+        if epoch == self._last_epoch:  # what was under way then has an outcome first
+            await asyncio.wrap_future(replica.announce(self._client_address(), epoch))
+        self._last_epoch = epoch
         assert replica.directory is not None
         root = replica.directory.root
-        disk = GroupDisk(self._disk, root, replica.submit)
+        disk = self._lead_disk = GroupDisk(
+            self._disk, root, partial(replica.submit, epoch=epoch), self.changed
+        )
         options = msgspec.structs.replace(
             self.options,
             port=relay.port,
@@ -304,11 +331,15 @@ class GroupServer:
         server.group = GroupView(
             self._cluster.name, self._client_address(), replica, self.hand_over
         )
-        await server.start_here()
+        try:
+            await server.start_here()
+        except BaseException:
+            self._leave_disk()
+            raise
         self._server = server
         if self._owns_process and server.runtime is not None:
             server.runtime.have_process_alone(self.options.busy_poll)
-        await asyncio.wrap_future(replica.announce(self._client_address()))
+        await asyncio.wrap_future(replica.announce(self._client_address(), epoch))
         self.log.info(f"Leads since {time.perf_counter() - begin:.3f} s")
 
     async def _follow(self) -> None:
@@ -316,11 +347,23 @@ class GroupServer:
         relay = self._relay
         assert relay is not None
         self._epoch = 0
+        if self._lead_disk is not None:
+            self._lead_disk.leave()
         if self._server is not None:
             server, self._server = self._server, None
             self.log.info("This server leads the group no more")
-            await server.abandon_here()
+            try:
+                await server.abandon_here()
+            finally:
+                self._leave_disk()
         await relay.listen()
+
+    def _leave_disk(self) -> None:
+        """Nobody uses the disk of this lead any more: release its files."""
+        disk, self._lead_disk = self._lead_disk, None
+        if disk is not None:
+            disk.leave()
+            disk.close()
 
     def _client_address(self) -> str:
         """Host and port by which the other servers find this one's clients' port."""

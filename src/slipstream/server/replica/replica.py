@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Protocol
 
 from slipstream.errors import Error, StorageError
@@ -62,6 +63,10 @@ class Replica:
         self._stop: asyncio.Event | None = None
         self._host: GroupHost | None = None
         self.directory: StoreDirectory | None = None
+        self._gate = threading.Lock()  # for the next two
+        self._unanswered: set[Future[None]] = set()  # of entries that were submitted
+        self._has_ended = False
+        self._appends: set[asyncio.Task[None]] = set()
         self._waiting: deque[tuple[int, Future[None]]] = deque()  # committed, and not applied yet
         self._unkept = 0  # bytes that were applied since the last `keep`
         self._has_unkept: asyncio.Event | None = None
@@ -83,14 +88,20 @@ class Replica:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
-    def submit(self, body: bytes) -> "Future[None]":
-        """Append an entry; done once it is applied here, or with a `LostLeadError`."""
+    def submit(self, body: bytes, epoch: int = 0) -> "Future[None]":
+        """Append an entry; done once it is applied here, or with a `LostLeadError`. With an
+        `epoch` it is appended in that one or not at all."""
         future: Future[None] = Future()
         assert self._loop is not None
-        try:
-            self._loop.call_soon_threadsafe(self._append, body, future)
-        except RuntimeError:  # the loop has ended
-            future.set_exception(LostLeadError("this server stops"))
+        with self._gate:
+            if self._has_ended:
+                future.set_exception(LostLeadError("this server stops"))
+                return future
+            self._unanswered.add(future)
+        future.add_done_callback(self._unanswered.discard)
+        # A RuntimeError, of a loop that has closed, is of no account: `_end_all` follows.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._append, body, future, epoch)
         return future
 
     @property
@@ -110,16 +121,17 @@ class Replica:
 
     @property
     def leader_url(self) -> str:
-        """Where clients find the leader; "" if that is not known."""
+        """Where clients find the leader, another server; "" if that is not known."""
         host, directory = self._host, self.directory
-        if host is None or directory is None:
+        if host is None or directory is None or host.leader_name == host.name:
             return ""
         return directory.clients.get(host.leader_name, "")
 
-    def announce(self, url: str) -> "Future[None]":
-        """Have all servers know where clients find this one, which leads."""
+    def announce(self, url: str, epoch: int) -> "Future[None]":
+        """Have all servers know where clients find this one, which leads in `epoch`. Once that is
+        done, all that was submitted before it is applied, or never will be."""
         operation = Operation(Kind.LEADS, self.host.name, url.encode())
-        return self.submit(encode_operations([operation]))
+        return self.submit(encode_operations([operation]), epoch)
 
     def hand_over(self, successor: str = "") -> None:
         """Have another server lead, soon. Raises `Error`."""
@@ -134,8 +146,11 @@ class Replica:
             except (Error, ValueError) as error:
                 done.set_exception(Error(str(error)))
 
-        loop.call_soon_threadsafe(act)
-        done.result(START_SECONDS_MAX)
+        try:
+            loop.call_soon_threadsafe(act)
+            done.result(START_SECONDS_MAX)
+        except (RuntimeError, TimeoutError) as error:
+            raise Error("the group's thread of this server has ended, or hangs") from error
 
     # -- on the thread ---------------------------------------------------------------------------
 
@@ -150,7 +165,17 @@ class Replica:
                 self._log.fault("running the group", error)
                 self._fail(f"the program has made a mistake: {error!r}; start the server again")
         finally:
-            self._end_waits()
+            self._end_all()
+
+    def _end_all(self) -> None:
+        """Nobody answers any more: who waits is told, whatever has become of the entry."""
+        with self._gate:
+            self._has_ended = True
+            left = list(self._unanswered)
+        self._waiting.clear()
+        for future in left:
+            if not future.done():
+                future.set_exception(LostLeadError(self._failed or "this server stops"))
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -170,6 +195,7 @@ class Replica:
             await self._stop_reading()
             await asyncio.gather(keeping, return_exceptions=True)
             await host.stop()
+            self._end_waits()
             for threads in (self._applying, self._keeping):
                 threads.shutdown(wait=True, cancel_futures=True)
 
@@ -183,22 +209,27 @@ class Replica:
             self._log.fault("applying the entries of the group", error)
             self._fail(f"the program has made a mistake: {error!r}; start the server again")
 
-    def _append(self, body: bytes, future: "Future[None]") -> None:
+    def _append(self, body: bytes, future: "Future[None]", epoch: int) -> None:
         assert self._loop is not None
-        self._loop.create_task(self._append_one(body, future))
+        task = self._loop.create_task(self._append_one(body, future, epoch))
+        self._appends.add(task)  # or nobody would have it but the loop, weakly
+        task.add_done_callback(self._appends.discard)
 
-    async def _append_one(self, body: bytes, future: "Future[None]") -> None:
+    async def _append_one(self, body: bytes, future: "Future[None]", epoch: int) -> None:
         try:
-            index = await self.host.append(body)
+            index = await self.host.append(body, epoch=epoch)
         except BaseException as error:  # whatever it is, a thread of the disk waits for the answer
             future.set_exception(LostLeadError(str(error) or repr(error)))
-            if not isinstance(error, (NotLeaderError, BusyError, OutcomeUnknownError)):
+            if not isinstance(error, Exception):
                 raise
+            if not isinstance(error, (NotLeaderError, BusyError, OutcomeUnknownError)):
+                self._log.fault("appending an entry of the group", error)
             self._look()
             return
         directory = self.directory
-        assert directory is not None
-        if directory.applied >= index:
+        if directory is None or self._failed:  # nothing is applied any more
+            future.set_exception(LostLeadError(self._failed or "this server stops"))
+        elif directory.applied >= index:
             future.set_result(None)
         else:
             self._waiting.append((index, future))
@@ -291,6 +322,8 @@ class Replica:
         epoch = host.epoch
         if epoch and (directory is None or directory.applied < host.committed_index):
             epoch = self._led if epoch == self._led else 0  # not all is applied yet
+        if self._failed:
+            epoch = 0
         leader = self.leader_url
         if (epoch, leader) != (self._led, self._leader):
             self._led, self._leader = epoch, leader
@@ -302,6 +335,8 @@ class Replica:
             self._led = 0
             self._end_waits()
             self._owner.failed_with(why)
+            if self._host is not None and self._loop is not None and self._loop.is_running():
+                self._host.fail(why)  # or it would go on leading, and nobody else could
 
     def _end_waits(self) -> None:
         while self._waiting:
