@@ -8,6 +8,7 @@ from slipstream.errors import Error
 # What each extra brings packages for, as messages call it.
 _USERS = {
     "arrow": "Arrow batches",
+    "console": "Avro bodies in the console",
     "kombu": "Celery's tasks",
     "otel": "traces and metrics",
     "schemas": "schemas",

@@ -1,8 +1,10 @@
 """Messages in the console: pages, filters, views, publishing, export."""
 
+import io
 import json
 from typing import Any
 
+import fastavro
 import msgspec
 import pytest
 
@@ -98,6 +100,25 @@ def test_messagepack_and_protobuf_are_readable(console: Console, js: Any, name: 
     second = console.get(f"/streams/{name}/messages/2")
     assert "1: 150" in second
     assert "2: &#34;testing&#34;" in second
+
+
+def test_avro_files_are_readable_and_searched(console: Console, js: Any, name: str) -> None:
+    schema = {
+        "type": "record",
+        "name": "Reading",
+        "fields": [{"name": "celsius", "type": "double"}, {"name": "at", "type": "string"}],
+    }
+    js.create_stream(name=name, subjects=[name])
+    for celsius in (21.5, 40.25):
+        file = io.BytesIO()
+        fastavro.writer(file, schema, [{"celsius": celsius, "at": HOSTILE}])
+        js.publish(name, file.getvalue())
+    js.publish(name, b"\x00\x00\x00\x00\x07\x02\xff")
+    first = console.get(f"/streams/{name}/messages/1")
+    assert "&#34;celsius&#34;: 21.5" in first
+    assert HOSTILE not in first
+    assert "The schema is not in the message." in console.get(f"/streams/{name}/messages/3")
+    assert sequences(console.get(f"/streams/{name}/messages?where=json.celsius > 30")) == [2]
 
 
 def test_a_message_is_published_with_its_headers(console: Console, js: Any, stream: str) -> None:

@@ -8,7 +8,7 @@
     render      templates and how values are shown
     sampler     the last minutes of rates and lag          sessions    who is logged in
     reading     pages of stored messages                   query       filters on messages
-    bodies      views of a message's body, with masks
+    bodies      views of a message's body, with masks       avro        records of Avro files
 
 It speaks the public protocol only, as the user who is logged in, so that the server decides what
 may be seen and done. It stands on the command line, of which it shares words and explanations,

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from slipstream.console import avro
 from slipstream.wire.headers import Headers
 
 MASKED = "••••••"
@@ -32,12 +33,21 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Body(msgspec.Struct, frozen=True):
-    """A body after masking. `document` is what it decodes to, `form` as what ("" for neither)."""
+    """A body after masking. `document` is what it decodes to, `form` as what ("" for neither).
+
+    The document of an Avro file is the list of its records. `note` says what is missing.
+    """
 
     data: bytes
     form: str = ""
     document: Any = None
     is_masked: bool = False
+    note: str = ""
+
+    @property
+    def documents(self) -> list[Any]:
+        """What filters look at: one of these must be as they say."""
+        return (self.document or [None]) if self.form == "Avro" else [self.document]
 
 
 class Masks:
@@ -59,17 +69,20 @@ class Masks:
 
     def body(self, data: bytes) -> Body:
         """A body as it may be shown."""
-        form, document = _decoded(data)
+        read = _decoded(data)
         if not self._fields:
-            return Body(data, form, document)
+            return read
+        form, document = read.form, read.document
+        if read.note:  # what is missing may have a hidden field
+            return Body(MASKED.encode(), "", None, True)
         if not form:
             if self._may_hold_hidden(data):
                 return Body(MASKED.encode(), "", None, True)
-            return Body(data)
+            return read
         masked = self._masked(document, ())
         if masked == document:
-            return Body(data, form, document)
-        encode = msgspec.json.encode if form == "JSON" else msgspec.msgpack.encode
+            return read
+        encode = msgspec.msgpack.encode if form == "MessagePack" else msgspec.json.encode
         return Body(encode(masked), form, masked, True)
 
     def _may_hold_hidden(self, data: bytes) -> bool:
@@ -100,18 +113,29 @@ class Masks:
         return False
 
 
-def _decoded(data: bytes) -> tuple[str, Any]:
-    """As what a body can be read, and what it says: objects and lists only."""
+def _decoded(data: bytes) -> Body:
+    """A body with what it says: objects and lists only."""
+    if data.startswith(avro.MAGIC):
+        return _avro(data)
     if not data or len(data) > DECODED_BYTES_MAX:
-        return "", None
+        return Body(data, note=avro.without_schema(data))
     try:
         if data.lstrip()[:1] in (b"{", b"["):
-            return "JSON", msgspec.json.decode(data)
+            return Body(data, "JSON", msgspec.json.decode(data))
         if 0x80 <= data[0] <= 0x9F or data[0] in (0xDC, 0xDD, 0xDE, 0xDF):
-            return "MessagePack", msgspec.msgpack.decode(data)
+            return Body(data, "MessagePack", msgspec.msgpack.decode(data))
     except (msgspec.DecodeError, RecursionError, ValueError, TypeError):
         pass
-    return "", None
+    return Body(data, note=avro.without_schema(data))
+
+
+def _avro(data: bytes) -> Body:
+    if len(data) > DECODED_BYTES_MAX:
+        return Body(data, note=f"An Avro file of more than {DECODED_BYTES_MAX:,} bytes.")
+    found = avro.read(data, DECODED_BYTES_MAX)
+    if found.note and not found.records:
+        return Body(data, note=found.note)
+    return Body(data, "Avro", found.records, note=found.note)
 
 
 def views(body: Body) -> list[View]:
@@ -122,21 +146,24 @@ def views(body: Body) -> list[View]:
     found = []
     if body.form:
         pretty = json.dumps(body.document, indent=2, ensure_ascii=False, default=str)
-        found.append(_cut(body.form, pretty))
+        found.append(_cut(body.form, pretty, body.note))
     text = _as_text(data)
     if text is not None:
         found.append(_cut("Text", text))
-    elif body.form != "MessagePack" and (fields := protobuf_fields(data)):
+    elif not body.form and (fields := protobuf_fields(data)):
         found.append(_cut("Protobuf", "\n".join(fields)))
-    note = f"The first {HEX_BYTES_MAX:,} bytes." if len(data) > HEX_BYTES_MAX else ""
+    note = "" if body.form else body.note
+    if len(data) > HEX_BYTES_MAX:
+        note = f"The first {HEX_BYTES_MAX:,} bytes. {note}".rstrip()
     found.append(View("Hex", hex_dump(data[:HEX_BYTES_MAX]), note))
     return found
 
 
-def _cut(name: str, text: str) -> View:
+def _cut(name: str, text: str, note: str = "") -> View:
     if len(text) <= SHOWN_BYTES_MAX:
-        return View(name, text)
-    return View(name, text[:SHOWN_BYTES_MAX], f"The first {SHOWN_BYTES_MAX:,} letters.")
+        return View(name, text, note)
+    note = f"The first {SHOWN_BYTES_MAX:,} letters. {note}".rstrip()
+    return View(name, text[:SHOWN_BYTES_MAX], note)
 
 
 def _as_text(data: bytes, is_whole: bool = True) -> str | None:

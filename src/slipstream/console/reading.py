@@ -133,5 +133,7 @@ def matches(message: StoredMessage, where: list[Condition], masks: Masks) -> boo
     if not where:
         return True
     headers = masks.headers(message.headers)
-    document = masks.body(message.data).document
-    return all(condition.holds(headers, document) for condition in where)
+    return any(
+        all(condition.holds(headers, document) for condition in where)
+        for document in masks.body(message.data).documents
+    )
