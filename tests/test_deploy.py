@@ -2,9 +2,11 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import zipfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+import slipstream
 from slipstream import NoRespondersError, Server, connect
 from slipstream.client.jetstream.errors import StreamNotFoundError
 from slipstream.server.config import load_text
@@ -112,10 +115,83 @@ def test_the_container_is_not_root() -> None:
 
 def test_the_container_copies_what_there_is() -> None:
     root = DEPLOY.parent
-    for line in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE.read_text(), re.M):
-        for source in line.split():
-            assert (root / source).exists()
-            assert f"!{source}\n" in (root / ".dockerignore").read_text()
+    let_in = re.findall(r"^!(.+)$", (root / ".dockerignore").read_text(), re.M)
+    for line in re.findall(r"^COPY (.+) \S+$", DOCKERFILE.read_text(), re.M):
+        for source in line.replace("[t]", "t").split():
+            assert source in let_in
+            assert (root / source).exists() or "*" in source
+
+
+def stages() -> dict[str, str]:
+    """The stages of the Dockerfile by their names, the last one's is empty."""
+    parts = re.split(r"^FROM \S+(?: AS (\w+))?$", DOCKERFILE.read_text(), flags=re.M)[1:]
+    return {name or "": text for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def test_the_image_is_made_from_a_wheel_and_has_no_compiler() -> None:
+    image = stages()[""]
+    assert "from=wheel,source=/source/wheels,target=/wheels" in image
+    assert re.search(r"pip install .*--only-binary :all: /wheels/slipstream-\*\.whl$", image, re.M)
+    assert "COPY" not in image
+    assert "apt-get" not in image
+
+
+def a_wheel(directory: Path, version: str, tag: str) -> Path:
+    """A wheel of that name with nothing in it."""
+    directory.mkdir(exist_ok=True)
+    path = directory / f"slipstream-{version}-{tag}.whl"
+    inside = f"slipstream-{version}.dist-info"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr(
+            f"{inside}/METADATA", f"Metadata-Version: 2.1\nName: slipstream\nVersion: {version}\n"
+        )
+        file.writestr(f"{inside}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
+        file.writestr(f"{inside}/RECORD", "")
+    return path
+
+
+def wheel_stage(where: Path) -> list[str]:
+    """Runs the container's first stage in a directory; what it would have compiled with."""
+    shutil.copy(DEPLOY.parent / "pyproject.toml", where)
+    (where / "dist").mkdir(exist_ok=True)
+    programs = where / "bin"
+    programs.mkdir()
+    python = shlex.quote(sys.executable)
+    called = shlex.quote(str(where / "called"))
+    for name, body in (
+        ("python", f'exec {python} "$@"'),
+        ("apt-get", f'echo apt-get "$1" >> {called}'),
+        (
+            "pip",
+            f'if [ "$1" = wheel ]; then echo pip wheel >> {called}; exit; fi\n'
+            f'exec {python} -m pip "$@"',
+        ),
+    ):
+        (programs / name).write_text(f"#!/bin/sh\n{body}\n")
+        (programs / name).chmod(0o755)
+    [command] = re.findall(r"^RUN ((?:.*\\\n)*.*)$", stages()["wheel"], re.M)
+    subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=where,
+        env={"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(where)},
+        check=True,
+        capture_output=True,
+    )
+    return (where / "called").read_text().splitlines() if (where / "called").exists() else []
+
+
+def test_the_container_takes_the_wheel_that_is_there(tmp_path: Path) -> None:
+    version = slipstream.__version__
+    a_wheel(tmp_path / "dist", version, "cp38-cp38-manylinux_2_28_x86_64")
+    fitting = a_wheel(tmp_path / "dist", version, "py3-none-any")
+    assert wheel_stage(tmp_path) == []
+    assert [path.name for path in (tmp_path / "wheels").iterdir()] == [fitting.name]
+
+
+def test_the_container_compiles_where_no_wheel_fits(tmp_path: Path) -> None:
+    a_wheel(tmp_path / "dist", slipstream.__version__, "cp38-cp38-manylinux_2_28_x86_64")
+    a_wheel(tmp_path / "dist", "0.0.1", "py3-none-any")
+    assert wheel_stage(tmp_path) == ["apt-get update", "apt-get install", "pip wheel"]
 
 
 def test_the_health_check_is_a_program() -> None:
