@@ -630,6 +630,39 @@ def test_an_account_is_signed_with_a_key_that_is_there(acme: Cli) -> None:
     assert "is no key with which" in acme(*edit, "4", "--key", stranger, status=1).err
 
 
+def jwt_of(key: KeyPair, name: str, sub: str, **nats: Any) -> str:
+    """The JWT of an operator, signed by itself, that says whatever is asked."""
+    return make_jwt(key, sub, name, {"type": "operator", "version": 2} | nats)
+
+
+def test_what_a_jwt_calls_a_key_is_never_a_path(acme: Cli) -> None:
+    key = KeyPair(new_seed("O"))
+    outside = acme.home / "k"
+    outside.write_text("of somebody")
+    path = acme.home / "evil.jwt"
+    before = sorted(store(acme).rglob("*"))
+    for sub in ("../../k", KeyPair(new_seed("U")).public, ""):
+        path.write_text(jwt_of(key, "evil", sub))
+        assert "is no operator" in acme("auth", "operator", "import", str(path), status=1).err
+    assert sorted(store(acme).rglob("*")) == before
+    path.write_text(jwt_of(key, "evil", key.public, signing_keys=["../../../../../k"]))
+    acme("auth", "operator", "import", str(path))
+    acme("auth", "operator", "rm", "evil", "--force")
+    assert not (store(acme) / "stores" / "evil").exists()
+    assert outside.exists()
+
+
+def test_a_terminal_obeys_nothing_that_a_jwt_says(offline: Cli) -> None:
+    key = KeyPair(new_seed("O"))
+    name = "\x1b]0;title\x07\r\x9b2J"
+    path = offline.home / "a.jwt"
+    path.write_text(jwt_of(key, name, key.public, tags=["\x1b[8m"]))
+    for line in (("jwt", "decode"), ("auth", "operator", "import")):
+        shown = offline.on_terminal(*line, str(path)).out
+        assert "\\x1b]0;title\\x07\\x0d\\x9b2J" in shown or "cannot name" in shown
+        assert not re.search("[\x07\x9b]|\x1b[]]|\x1b.8m|\r(?!\n)", shown)
+
+
 def test_of_commands_at_once_none_undoes_what_another_has_done(
     acme: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

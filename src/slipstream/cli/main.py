@@ -182,9 +182,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(text: str) -> None:
+    from slipstream.cli.output import harmless
+
     colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     name = "\x1b[31mslipstream:\x1b[0m" if colour else "slipstream:"
-    print(name, text, file=sys.stderr)
+    print(name, harmless(text), file=sys.stderr)
 
 
 def _dispatch(words: list[str]) -> int:

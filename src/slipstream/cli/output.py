@@ -4,6 +4,7 @@ Colours are used on a terminal only, and not where NO_COLOR is set.
 """
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ import typer
 if TYPE_CHECKING:
     from slipstream.model.documents import Document
 
+_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 FOLDED_MIN = 16  # a column of words is never made narrower than this
 
 
@@ -25,6 +27,12 @@ def styled(text: str, code: str) -> str:
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return text
     return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def harmless(text: str) -> str:
+    """`text` that somebody else may have written, without a sign that a terminal obeys: a name in a
+    JWT or a description could set its title, or what is pasted next. Lines stay."""
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def say(line: str = "") -> None:
@@ -93,7 +101,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     Nothing is ever cut off. On a narrow terminal long words are folded, empty columns and the
     space around cells go, and where that is not enough each row becomes a block of its own.
     """
-    cells = [list(row) for row in rows]
+    cells = [[harmless(cell) for cell in row] for row in rows]
     shown = [_Column(name, [row[at] for row in cells]) for at, name in enumerate(columns)]
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     padding = 1
@@ -119,7 +127,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> 
 def _draw(title: str, columns: list["_Column"], padding: int) -> None:
     widths = [column.width + 2 * padding for column in columns]
     lines = ["─" * width for width in widths]
-    say(styled(title.center(sum(widths) + len(widths) + 1).rstrip(), "1"))
+    say(styled(harmless(title).center(sum(widths) + len(widths) + 1).rstrip(), "1"))
     say("╭" + "┬".join(lines) + "╮")
     for row in _rows([[column.name] for column in columns], columns, padding):
         say("│" + "│".join(styled(cell, "1") for cell in row) + "│")
@@ -197,16 +205,16 @@ def _is_number(text: str) -> bool:
 def properties(title: str, sections: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
     """Labels set right with their values, in sections."""
     width = max((len(label) for _, pairs in sections for label, _ in pairs), default=0) + 2
-    say(styled(title, "1"))
+    say(styled(harmless(title), "1"))
     for name, pairs in sections:
         if not pairs:
             continue
         say()
         if name:
-            say(f"{name}:")
+            say(f"{harmless(name)}:")
             say()
         for label, value in pairs:
-            first, *more = value.split("\n")
-            say(f"{label:>{width}}: {first}")
+            first, *more = harmless(value).split("\n")
+            say(f"{harmless(label):>{width}}: {first}")
             for line in more:
                 say(f"{'':>{width}}  {line}")

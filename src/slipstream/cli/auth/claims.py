@@ -17,7 +17,7 @@ import msgspec
 from slipstream.errors import ConfigError
 from slipstream.model.documents import Document
 from slipstream.model.errors import InvalidAnswerError
-from slipstream.wire.nkeys import KeyPair, verify
+from slipstream.wire.nkeys import KeyPair, read_public, verify
 
 VERSION = 2
 UNLIMITED = -1
@@ -376,9 +376,21 @@ def claims_of(token: Token, kind: type[Kind], where: str) -> Kind:
             f"{where} is a JWT of version {found.nats.version or 1}; this tool reads version "
             f"{VERSION}. `nsc` rewrites older ones when it edits them"
         )
+    if not _is_key(found.sub, name[0].upper()):
+        raise ConfigError(
+            f"{where} is that of {found.sub!r}, who is no {name}: that is a public NKey which "
+            f"begins with {name[0].upper()}"
+        )
     if found.iss[:1] not in issuers:
         raise ConfigError(f"{where} was issued by {found.iss}, who may not issue {name} JWTs")
     return found
+
+
+def _is_key(text: str, kind: str) -> bool:
+    try:
+        return read_public(text)[0] == kind
+    except ConfigError:
+        return False
 
 
 def checked(raw: dict[str, object], kind: type[Made], where: str) -> Made:

@@ -25,6 +25,7 @@ class KeyStore:
         """Store a key."""
         key = KeyPair(seed)
         path = self._path(key.public)
+        assert path is not None
         for folder in (path.parent, self._root / "creds"):
             make_directory(folder)
         ignored = self._root / ".gitignore"
@@ -34,12 +35,12 @@ class KeyStore:
         return key
 
     def get(self, public: str) -> KeyPair | None:
-        """The key pair of a public key; None if only the public key is known.
+        """The key pair of a public key; None if only the public key is known, or it is none.
 
         Raises `ConfigError` if its file is damaged.
         """
         path = self._path(public)
-        if not path.exists():
+        if path is None or not path.exists():
             return None
         try:
             key = KeyPair(read(path, "the private key"))
@@ -52,6 +53,8 @@ class KeyStore:
     def remove(self, public: str) -> None:
         """Forget a key, if it is there."""
         path = self._path(public)
+        if path is None:
+            return
         path.unlink(missing_ok=True)
         if path.parent.is_dir() and not any(path.parent.iterdir()):
             path.parent.rmdir()
@@ -69,9 +72,9 @@ class KeyStore:
         else:
             shutil.rmtree(self._root / "creds" / operator / account, ignore_errors=True)
 
-    def _path(self, public: str) -> Path:
-        if not public.isalnum() or len(public) < 3:
-            raise ConfigError(f'"{public}" is no public NKey')
+    def _path(self, public: str) -> Path | None:
+        if not public.isalnum() or len(public) < 3:  # a JWT may say anything
+            return None
         return self._root / "keys" / public[0] / public[1:3] / f"{public}.nk"
 
     def _credentials(self, operator: str, account: str, user: str) -> Path:
