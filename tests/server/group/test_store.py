@@ -157,6 +157,51 @@ def test_a_replacement_that_is_damaged_does_not_bring_back_what_it_replaced(
     assert not LogReplica(Outbox(found.state), found.entries).is_whole
 
 
+def test_what_a_lost_segment_may_have_replaced_is_missing_too(disk: SimulatedDisk) -> None:
+    log = entries(9)
+    other = entries(4, log[6].mark, epoch=2)
+    write = founded(disk, segment_bytes=1)  # one for each job
+    for first, last in ((0, 3), (3, 5), (5, 7), (7, 9)):
+        write.write(job(Write(first + 1, log[first:last]), state=State(committed=first)))
+    write.write(job(Write(8, other[:3]), state=State(committed=7), is_state_first=True))
+    write.write(job(Write(11, other[3:]), state=State(committed=7)))
+    middle, replacing = segments(disk)[1], segments(disk)[4]
+    disk.remove(middle)  # entries of the same leader follow: what was before it stands
+    assert opened(disk).entries == [*log[:3], None, None, *log[5:7], *other]
+    disk.remove(replacing)  # one of another leader follows
+    assert opened(disk).entries == [*log[:3], None, None, *log[5:7], None, None, None, other[3]]
+
+
+def test_a_replacement_that_is_lost_does_not_have_what_it_replaced_given_out(
+    disk: SimulatedDisk,
+) -> None:
+    log = entries(4)
+    other = entries(3, log[2].mark, epoch=2)
+    write = founded(disk, segment_bytes=1)
+    write.write(job(Write(1, log)))
+    write.write(job(Write(4, other), state=State(synced=3), is_state_first=True))
+    write.write(job(state=State(synced=6, committed=6)))
+    disk.remove(segments(disk)[-1])
+    found = opened(disk)
+    assert found.state is not None
+    assert log[3] not in LogReplica(Outbox(found.state), found.entries).read(1, 6)
+
+
+def test_segments_that_have_changed_places_are_missing(disk: SimulatedDisk) -> None:
+    log = entries(4)
+    write = founded(disk, segment_bytes=1)
+    for entry in log:
+        write.write(job(Write(entry.index, [entry]), state=State(committed=entry.index - 1)))
+    _, second, third, _ = segments(disk)
+    aside = third.replace("/log/", "/log/aside-")
+    disk.rename(second, aside)
+    disk.rename(third, second)
+    disk.rename(aside, third)
+    found = opened(disk)
+    assert found.entries == [log[0], None, None, log[3]]
+    assert sum("under another name" in finding for finding in found.findings) == 2
+
+
 def test_a_lost_segment_in_the_middle_is_missing(disk: SimulatedDisk) -> None:
     log = entries(40)
     store = founded(disk, segment_bytes=10_000)

@@ -32,6 +32,7 @@ class Replay:
         self.state: tuple[int, State] | None = None  # of the last whole job, and its number
         self._expected: tuple[int, int, int] | None = expected
         self._committed = 0  # index up to which nothing is ever replaced
+        self._doubtful = (0, 0)  # the first and last entry that what cannot be read may replace
 
     def apply(self, record: Record) -> None:
         """One record more."""
@@ -60,9 +61,16 @@ class Replay:
             self._expected = None
             self._end(index, chain)
 
+    def settle(self, state: State) -> None:
+        """No entry follows. What is behind the last committed one is compared with the leader's;
+        nothing else is, before it is given out. No later leader than `sealed` has replaced any."""
+        self._settle(state.sealed, min(state.committed, self.base + len(self.entries)))
+
     def _entry(self, record: Record) -> None:
         before = record.index - 1
         self._end(before, record.previous)
+        if record.entry is not None:
+            self._settle(record.entry.epoch, self.base + len(self.entries))
         if before >= self.base:
             self.entries.append(record.entry)
             self.chains.append(record.chain)
@@ -70,6 +78,10 @@ class Replay:
     def _end(self, index: int, chain: int) -> None:
         """The log ended there."""
         self._cut(index)
+        there = self.base + len(self.entries)
+        if there < index:
+            first = self._doubtful[0] or max(self._committed, self.base) + 1
+            self._doubtful = (first, max(there, self._doubtful[1]))
         while self.base + len(self.entries) < index:
             self.entries.append(None)
             self.chains.append(UNKNOWN)
@@ -82,6 +94,17 @@ class Replay:
             for number in range(first, index + 1):
                 self._set(number, None, UNKNOWN)
             self.chains[-1] = chain
+
+    def _settle(self, epoch: int, up_to: int) -> None:
+        """An entry of this epoch follows: all that its leader has had before it is the same on each
+        server. What else up to that index may have been replaced is as good as lost."""
+        first, last = self._doubtful
+        self._doubtful = (0, 0)
+        for number in range(min(last, up_to), first - 1 if first else last, -1):
+            entry = self.entries[number - self.base - 1]
+            if entry is not None and entry.epoch == epoch:
+                break
+            self._set(number, None, UNKNOWN)
 
     def _set(self, index: int, entry: Entry | None, chain: int) -> None:
         self.entries[index - self.base - 1] = entry

@@ -128,6 +128,12 @@ class GroupStore:
         replay = Replay(expected, self._base)
         self._load_log(replay, findings)
         replay.finish()
+        state = kept.state if kept else State()
+        if kept and replay.state is not None and replay.state[0] >= kept.job:
+            state = msgspec.structs.replace(
+                replay.state[1], base=self._base, is_installing=state.is_installing
+            )
+        replay.settle(state)
         self._chains = replay.chains
         self._end = self._end_of_chains()
         lost = sum(entry is None for entry in replay.entries)
@@ -141,11 +147,6 @@ class GroupStore:
             return Stored(None, None, replay.entries, findings)
         self._identity = kept.identity
         self._job = max(kept.job, replay.job) + 1  # of the copies, which are written anew
-        state = kept.state
-        if replay.state is not None and replay.state[0] >= kept.job:
-            state = msgspec.structs.replace(
-                replay.state[1], base=self._base, is_installing=state.is_installing
-            )
         self._open_copies()
         self._keep(state)
         self._remove_segments()
@@ -172,6 +173,9 @@ class GroupStore:
             if head is None:
                 if data.strip(b"\0"):
                     findings.append(f"{path} has no header that can be read")
+                continue
+            if head[0] != int(name, 16):
+                findings.append(f"{path} is segment {head[0]:016x} under another name")
                 continue
             at = end = HEADER_SIZE
             last = 0
