@@ -1,4 +1,4 @@
-"""The leader's disk, with a group that answers when a test says so."""
+"""What a leader reads of files that it has written to, before and after the group has it."""
 
 from concurrent.futures import Future
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from slipstream.log.disk import OsDisk
-from slipstream.server.replica import group_disk
 from slipstream.server.replica.group_disk import GroupDisk, LostLeadError
 from slipstream.server.replica.operations import Kind, decode_operations
 from slipstream.server.replica.store_directory import StoreDirectory
@@ -120,33 +119,3 @@ def test_a_leader_that_is_deposed_has_written_nothing(held: Held) -> None:
         held.disk.mkdir(held.path("d"))
     assert OsDisk().read(held.path("f")) == b"before"
     assert not held.disk.exists(held.path("d"))
-
-
-def test_a_large_write_makes_entries_that_a_group_takes(held: Held) -> None:
-    body = bytes(range(256)) * 40_000
-    file = held.disk.open(held.path("f"))
-    file.append(body)
-    file.sync()
-    assert OsDisk().read(held.path("f")) == body
-    assert max(len(one) for one in held.bodies) < 2 * group_disk.ENTRY_BYTES
-
-
-def test_a_writer_waits_for_a_group_that_is_far_behind(
-    held: Held, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(group_disk, "ENTRY_BYTES", 1000)
-    monkeypatch.setattr(group_disk, "UNDER_WAY_BYTES", 5000)
-    file = held.disk.open(held.path("f"))
-    held.is_held = True
-    waited = []
-
-    class Answering(Future[None]):
-        def result(self, timeout: float | None = None) -> None:
-            waited.append(len(held.waiting))
-            held.go_on()
-
-    monkeypatch.setattr("tests.server.replica.test_leaders_disk.Future", Answering)
-    for _ in range(20):
-        file.append(bytes(1000))
-    assert waited
-    assert max(waited) <= 6
