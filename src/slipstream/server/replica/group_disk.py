@@ -274,14 +274,14 @@ class GroupDisk:
             for file in moved:
                 file.open_again()
 
-    def _open_below(self, path: str) -> "list[GroupFile]":
+    def _open_below(self, path: str) -> "tuple[GroupFile, ...]":
         """The files that are open and there at a path, or in the directory."""
         below = f"{path}/"
-        return [
+        return tuple(
             file
             for file in self._files
             if file.is_there and (file.path == path or file.path.startswith(below))
-        ]
+        )
 
     def truncate(self, file: "GroupFile", size: int) -> None:
         """Cut a file."""
