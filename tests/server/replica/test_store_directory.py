@@ -1,5 +1,7 @@
 """Files that entries are applied to: in order, again after a crash, and copied meanwhile."""
 
+import errno
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -8,7 +10,7 @@ import pytest
 from slipstream.errors import CorruptionError, StorageError
 from slipstream.log.disk import OsDisk
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
-from slipstream.server.replica.store_directory import StoreDirectory
+from slipstream.server.replica.store_directory import PIECE_BYTES, StoreDirectory
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 ROOT = "group/store"
@@ -230,3 +232,79 @@ def test_a_copy_made_while_entries_go_on_becomes_the_same(tmp_path: Path, seed: 
     assert files_below(tmp_path / "there" / "files") == wanted
     assert files_below(tmp_path / "here" / "files") == wanted
     assert StoreDirectory(OsDisk(), f"{tmp_path}/there", 120).applied >= 40
+
+
+def test_what_is_noted_right_after_a_rename_has_the_rename() -> None:
+    """Else it would be made once more after a crash, or by who gets a copy of the files."""
+    directory = StoreDirectory(SimulatedDisk(Random(1)), ROOT, 0)
+    noted: list[int] = []
+
+    before = directory._note_lock
+
+    class Lock:
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *error: object) -> None:
+            directory._note_lock = before  # of another thread, which takes it now
+            noted.append(directory.keep())
+
+        directory.apply(1, encode_operations([Operation(Kind.CREATE, "a")]))
+
+    directory._note_lock = Lock()  # type: ignore[assignment]
+    directory.apply(2, encode_operations([Operation(Kind.RENAME, "a", other="b")]))
+    assert noted == [2]
+
+
+def test_a_copy_has_the_zeros_at_the_end_of_a_file(tmp_path: Path) -> None:
+    """They may be the end of a message."""
+    here = StoreDirectory(OsDisk(), f"{tmp_path}/here", 0)
+    data = b"head" + bytes(PIECE_BYTES * 3)
+    here.apply(
+        1, encode_operations([Operation(Kind.CREATE, "a"), Operation(Kind.WRITE, "a", data)])
+    )
+    there = StoreDirectory(OsDisk(), f"{tmp_path}/there", 0)
+    there.begin_install()
+    for piece in here.snapshot().pieces():
+        there.take(piece)
+    there.install(1)
+    assert (tmp_path / "there" / "files" / "a").read_bytes() == data
+
+
+def test_a_lack_of_descriptors_is_not_a_disk_that_fails() -> None:
+    disk = SimulatedDisk(Random(1))
+    directory = StoreDirectory(disk, ROOT, 0)
+    directory.apply(1, encode_operations([Operation(Kind.CREATE, "a")]))
+    sync_all, refused = disk.sync_all, OSError(errno.EMFILE, "Too many open files")
+
+    def refuse(files: Sequence[str], directories: Sequence[str]) -> None:
+        disk.sync_all = sync_all  # type: ignore[method-assign]
+        raise refused
+
+    disk.sync_all = refuse  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="Too many"):
+        directory.keep()
+    assert directory.keep() == 1
+    disk.crash()
+    assert contents(disk) == {"a": b""}
+
+
+def test_a_rename_that_lacked_descriptors_is_gone_on_with() -> None:
+    disk = SimulatedDisk(Random(1))
+    directory = StoreDirectory(disk, ROOT, 0)
+    directory.apply(1, encode_operations([Operation(Kind.CREATE, "a")]))
+    directory.keep()
+    sync_dir = disk.sync_dir
+
+    def refuse(path: str) -> None:
+        disk.sync_dir = sync_dir  # type: ignore[method-assign]
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    rename = encode_operations([Operation(Kind.RENAME, "a", other="b")])
+    for _ in range(2):  # before the rename is made, and after it
+        disk.sync_dir = refuse  # type: ignore[method-assign]
+        with pytest.raises(OSError, match="Too many"):
+            directory.apply(2, rename)
+    directory.apply(2, rename)
+    disk.crash()
+    assert contents(disk) == {"b": b""}

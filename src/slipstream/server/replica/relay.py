@@ -5,6 +5,7 @@ connections end, and the client connects again, as NATS clients do by themselves
 """
 
 import asyncio
+import resource
 from contextlib import suppress
 
 from slipstream.server.listeners import BACKLOG, open_listeners
@@ -13,6 +14,10 @@ from slipstream.server.logger import Logger
 LEADER_SECONDS_MAX = 1.5  # for which a client waits while nobody leads; clients give up after 2
 AGAIN_SECONDS = 0.05  # between attempts to connect to it
 PIECE = 64 * 1024  # bytes that are read at a time
+# Of the files that the process may open, one in so many is a client, which takes two: the rest is
+# for the store and the group's links.
+FILES_EACH = 4
+CLIENTS_MAX = 65_536  # where the process may open any number
 
 
 class Relay:
@@ -27,6 +32,8 @@ class Relay:
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._joined: set[asyncio.Task[None]] = set()  # of clients that have reached a leader
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most = soft // FILES_EACH if soft > 0 else CLIENTS_MAX
 
     async def listen(self) -> None:
         """Take clients. Raises OSError."""
@@ -68,6 +75,10 @@ class Relay:
     # -- a client --------------------------------------------------------------------------------
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= self._most:
+            self._log.error(f"{self._most} clients are relayed already, and there is one more")
+            writer.transport.abort()
+            return
         task = asyncio.get_running_loop().create_task(self._relay(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

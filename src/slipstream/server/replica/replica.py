@@ -12,10 +12,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from slipstream.errors import Error, StorageError
 from slipstream.group import NotLeaderError
+from slipstream.log.durability import is_final
 from slipstream.server.group import BusyError, GroupHost, OutcomeUnknownError
 from slipstream.server.logger import Logger
 from slipstream.server.replica.group_disk import LostLeadError
@@ -28,6 +30,9 @@ KEEP_BYTES = 32 * 1024 * 1024  # ... or after so many bytes
 # Entries with fewer bytes are applied on the loop: two hand-overs between threads cost more.
 HERE_BYTES_MAX = 64 * 1024
 START_SECONDS_MAX = 60.0
+AGAIN_SECONDS = 0.5  # after there were no descriptors
+
+Result = TypeVar("Result")
 
 
 class Owner(Protocol):
@@ -259,12 +264,27 @@ class Replica:
         async for entries in host.committed(directory.applied):
             size = sum(len(entry.body) for entry in entries)
             if size > HERE_BYTES_MAX or not directory.apply_here(entries):
-                await loop.run_in_executor(self._applying, directory.apply_all, entries)
+                await self._with_descriptors(self._applying, partial(directory.apply_all, entries))
             self._unkept += size
             self._settle(directory)
             if self._has_unkept is not None:
                 self._has_unkept.set()
             self._look()
+
+    async def _with_descriptors(
+        self, thread: ThreadPoolExecutor, action: Callable[[], Result]
+    ) -> Result:
+        """What `action` gives, on a thread. While connections have all descriptors that the process
+        may have, it is tried again: nothing has failed for good."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return await loop.run_in_executor(thread, action)
+            except OSError as error:
+                if is_final(error):
+                    raise
+                self._log.error(f"The group's files have to wait: {error}")
+                await asyncio.sleep(AGAIN_SECONDS)
 
     def _settle(self, directory: StoreDirectory) -> None:
         waits = self._waiting
@@ -273,7 +293,6 @@ class Replica:
 
     async def _keep(self, host: GroupHost) -> None:
         """Make durable what was applied, now and then."""
-        loop = asyncio.get_running_loop()
         assert self._has_unkept is not None
         while True:
             await self._has_unkept.wait()
@@ -286,7 +305,7 @@ class Replica:
             directory = self.directory
             if directory is None or self._failed:
                 continue
-            host.trim(await loop.run_in_executor(self._keeping, directory.keep))
+            host.trim(await self._with_descriptors(self._keeping, directory.keep))
 
     # -- copies for servers that lack what the log no longer has: `Checkpoints` of the host ------
 

@@ -22,7 +22,7 @@ import msgspec
 from slipstream.errors import CorruptionError, StorageError
 from slipstream.group import Entry
 from slipstream.log.disk import Disk, File, write_file
-from slipstream.log.durability import Touched
+from slipstream.log.durability import Touched, is_final, is_final
 from slipstream.server.replica.operations import (
     Kind,
     Operation,
@@ -66,6 +66,7 @@ class StoreDirectory:
         self._strict_after = log_end  # index: entries behind it are applied for the first time
         self._touched = Touched()
         self._is_broken = False
+        self._renamed_in = 0  # index of the last rename: its entry may be applied once more
         self._arrived = Touched()  # from another server
         self._files: dict[str, File] = {}  # that were written to, the latest last
         self._clients = dict(self._noted.clients)
@@ -85,19 +86,25 @@ class StoreDirectory:
     # -- entries ---------------------------------------------------------------------------------
 
     def apply_all(self, entries: Sequence[Entry]) -> None:
-        """`apply` of several."""
+        """`apply` of several; those that have been applied are passed over."""
         for entry in entries:
-            self.apply(entry.index, entry.body)
+            if entry.index > self.applied:
+                self.apply(entry.index, entry.body)
 
     def apply_here(self, entries: Sequence[Entry]) -> bool:
-        """The same, if it waits for no sync and nobody else; else nothing is done, and False is
-        the answer."""
+        """The same, if it waits for no sync and nobody else; else False is the answer, and some may
+        be left."""
         if any(is_rename(entry.body) for entry in entries):
             return False
         if not self._apply_lock.acquire(blocking=False):
             return False
         self._apply_lock.release()  # who takes it now holds it for a moment
-        self.apply_all(entries)
+        try:
+            self.apply_all(entries)
+        except OSError as error:
+            if is_final(error):
+                raise
+            return False  # there are no descriptors just now
         return True
 
     def apply(self, index: int, body: bytes) -> None:
@@ -112,11 +119,12 @@ class StoreDirectory:
                 raise CorruptionError(f"entry {index} renames, and does more than that")
             with self._note_lock:
                 self._rename(index, operations[0])
+                self.applied = index  # before `keep` or `snapshot` may note an earlier one
         else:
             with self._apply_lock:
                 for operation in operations:
                     self._do(index, operation)
-        self.applied = index
+                self.applied = index
 
     def _do(self, index: int, operation: Operation) -> None:
         kind, path = operation.kind, f"{self.root}/{operation.path}"
@@ -172,7 +180,8 @@ class StoreDirectory:
             self._close_below(old)
             self._close_below(new)
             self._disk.rename(source, target)
-        elif index > self._strict_after:
+            self._renamed_in = index
+        elif index > self._strict_after and index != self._renamed_in:
             raise CorruptionError(f"entry {index} of the group's log renames {old}, not there")
         for above in {os.path.dirname(source), os.path.dirname(target)}:
             self._disk.sync_dir(above)
@@ -258,8 +267,16 @@ class StoreDirectory:
         with self._apply_lock:
             touched, self._touched = self._touched, Touched()
         self._is_broken = True  # unless all of it goes well: a sync that failed is not asked again
-        touched.sync(self._disk)
-        self._note(index)
+        try:
+            touched.sync(self._disk)
+            self._note(index)
+        except OSError as error:
+            if not is_final(error):  # for want of descriptors, which connections have: once more
+                with self._apply_lock:
+                    self._touched.files.update(touched.files)
+                    self._touched.directories.update(touched.directories)
+                self._is_broken = False
+            raise
         self._is_broken = False
 
     def _note(self, index: int) -> None:
@@ -314,13 +331,18 @@ class Snapshot:
                 yield from self._pieces_of(inside + name)
 
     def _pieces_of(self, name: str) -> Iterator[bytes]:
-        """What a file holds, without the zeros that were reserved."""
+        """What a file holds. Of zeros, which were reserved as a rule, the last one is sent alone:
+        they may be of a message, too, whose end would be missing."""
         with open(f"{self._path}/{name}", "rb") as file:
             offset = 0
+            ends_in_zeros = False
             while data := file.read(PIECE_BYTES):
-                if data.count(0) < len(data):
+                ends_in_zeros = data.count(0) == len(data)
+                if not ends_in_zeros:
                     yield encode_operations([Operation(Kind.WRITE, name, data, offset)])
                 offset += len(data)
+            if ends_in_zeros:
+                yield encode_operations([Operation(Kind.WRITE, name, b"\0", offset - 1)])
 
     def close(self) -> None:
         """It is needed no more. Blocks."""
