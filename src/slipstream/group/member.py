@@ -224,6 +224,17 @@ class Member:
             self.log.trim(index)
             self._finish_turn(now)
 
+    def lose_applied(self, now: int) -> bool:
+        """What the entries had come to here is lost, and some of them are trimmed: a checkpoint has
+        to take its place. False if this server leads, which nobody could have asked it to."""
+        if self.failed or self._leader is not None:
+            return False
+        self._candidate = None
+        self.log.begin_install()
+        self._install_job = self._outbox.job_of_changes
+        self._finish_turn(now)
+        return True
+
     def begin_install(self, now: int, mark: Mark) -> bool:
         """A checkpoint up to this entry has come; whether it is one to install. See
         `may_install`."""

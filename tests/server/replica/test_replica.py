@@ -229,3 +229,20 @@ async def test_a_leader_is_not_told_to_bring_clients_to_itself(tmp_path: Path) -
         assert leader.replica.leader_url == ""
         others = [one.replica for one in owned.values() if one is not leader]
         await until(lambda: all(one.leader_url == "here:4222" for one in others), "others know")
+
+
+async def test_a_server_without_its_files_gets_those_of_another_one(tmp_path: Path) -> None:
+    """As the error about a damaged note of what is applied advises."""
+    async with replicas(tmp_path) as owned:
+        leader = await leader_of(owned)
+        without = next(one for one in owned.values() if one is not leader)
+        await asyncio.to_thread(write_much, leader, "file", 600)
+        await until(lambda: without.replica.host.base_index > 0, "its log's beginning goes")
+        ports = {name: owned[name].replica.host.port for name in NAMES}
+        await asyncio.to_thread(without.replica.stop)
+        (without.path / "store").rename(without.path / "damaged")
+        back = owned[without.name] = Owned(without.name, ports, tmp_path)
+        await asyncio.to_thread(back.replica.start)
+        await asyncio.to_thread(write_much, leader, "after", 3)
+        await same_files(owned)
+        assert back.why == ""

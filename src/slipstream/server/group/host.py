@@ -380,6 +380,16 @@ class GroupHost:
         self._member.hand_over(self._now(), successor)
         self._turn()
 
+    def lose_applied(self) -> None:
+        """What was applied is lost, and the log does not have all of it: a checkpoint of another
+        server is to be installed. Raises `StorageError` where there can be none."""
+        if self._member is None or self._size == 1 or not self._member.lose_applied(self._now()):
+            raise StorageError(
+                "what the entries had come to is lost, and the log has no more than those behind "
+                f"{self.base_index}: restore a backup"
+            )
+        self._turn()
+
     def fail(self, why: str) -> None:
         """What the owner does with the entries cannot go on: this server takes no part any more,
         and another one leads if this one did."""

@@ -19,6 +19,7 @@ from slipstream.errors import Error, StorageError
 from slipstream.group import NotLeaderError
 from slipstream.log.durability import is_final
 from slipstream.server.group import BusyError, GroupHost, OutcomeUnknownError
+from slipstream.server.group.checkpoints import TrimmedError
 from slipstream.server.logger import Logger
 from slipstream.server.replica.group_disk import LostLeadError
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
@@ -260,7 +261,13 @@ class Replica:
             self.directory = await loop.run_in_executor(
                 self._applying, self._make_directory, host.log_end
             )
-        directory = self.directory
+        try:
+            await self._apply_committed(host, self.directory)
+        except TrimmedError as error:
+            self._log.error(f"The files of the store are behind the group's log: {error}")
+            host.lose_applied()
+
+    async def _apply_committed(self, host: GroupHost, directory: StoreDirectory) -> None:
         async for entries in host.committed(directory.applied):
             size = sum(len(entry.body) for entry in entries)
             if size > HERE_BYTES_MAX or not directory.apply_here(entries):
