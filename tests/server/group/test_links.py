@@ -288,3 +288,16 @@ async def test_links_stop_also_at_the_moment_at_which_a_connection_is_made(
     connected.set_result(None)
     async with asyncio.timeout(LIMIT):
         await links.stop()
+
+
+async def test_of_strangers_that_come_at_once_few_are_kept() -> None:
+    log = Lines()
+    links = Links("n1", LinkSettings(secret=SECRET), Alone(), Logger(log, LoggingOptions()))
+    made = [links._accept() for _ in range(3 * STRANGERS_MAX)]
+    for link in made:  # none hears of its end before all are there
+        link.connection_made(Socket(0))
+    assert set(links._unproved) == set(made[-STRANGERS_MAX:])
+    assert log.has("too many connections")
+    for link in made:
+        link.connection_lost(None)
+    assert not links._unproved

@@ -167,21 +167,24 @@ class Links:
     def _accept(self) -> Link:
         link = self._new("")
         self._unproved[link] = None
-        if len(self._unproved) > STRANGERS_MAX:
-            self._make_room()
         return link
 
     def _make_room(self) -> None:
-        """End one connection that has not proved anything."""
-        hosts = {one: one.address.rpartition(":")[0] for one in self._unproved if one.address}
-        most = Counter(hosts.values()).most_common(1)
-        for link, host in hosts.items():
-            if host == most[0][0]:
-                link.close("too many connections have not proved who they are")
+        """End connections that have not proved anything, and are too many."""
+        while len(self._unproved) > STRANGERS_MAX:
+            hosts = {one: one.address.rpartition(":")[0] for one in self._unproved if one.address}
+            if not hosts:
                 return
+            most, _ = Counter(hosts.values()).most_common(1)[0]
+            link = next(one for one, host in hosts.items() if host == most)
+            del self._unproved[link]  # its end is heard of later than that of the next one
+            why = "too many connections have not proved who they are"
+            link.close(why)
+            self._say_stranger(link.address, why)
 
     def _new(self, host: str) -> Link:
         def begin() -> Handshake:
+            self._make_room()
             mine = self._owner.greeting(self._nonce())
             return Handshake(self._settings.secret, mine, dials=bool(host))
 
