@@ -22,7 +22,7 @@ import msgspec
 from slipstream.errors import CorruptionError, StorageError
 from slipstream.group import Entry
 from slipstream.log.disk import Disk, File, write_file
-from slipstream.log.durability import Touched, is_final, is_final
+from slipstream.log.durability import Touched, is_final
 from slipstream.server.replica.operations import (
     Kind,
     Operation,
