@@ -306,7 +306,7 @@ BOMBS = {
     "a schema that says it was parsed": forged(
         {"type": "record", "name": "A", "__fastavro_parsed": True, "__named_schemas": {}}, 1, b""
     ),
-    "a deep schema": forged(b'{"type":"array","items":' * 5000 + b'"int"' + b"}" * 5000, 1, b""),
+    "a deep schema": forged(b'{"type":"array","items":' * 500 + b'"int"' + b"}" * 500, 1, b""),
     "a large schema": forged(
         {"type": "record", "name": "A", "fields": NULLS * 20}, 1, b""
     ),
@@ -321,6 +321,26 @@ BOMBS = {
 }  # fmt: skip
 
 
+WHY = dict.fromkeys(
+    (
+        "records without bytes",
+        "items without bytes",
+        "records of records without bytes",
+        "records of records of null",
+        "wide records of null",
+        "many small values",
+        "blocks without records",
+    ),
+    "there are more than 16,384 values",
+) | {
+    "a record within itself": "64 levels deep",
+    "arrays within arrays": "64 levels deep",
+    "a deflate bomb": "unpacked, the file has more than 1,048,576 bytes",
+    "a deep schema": "its schema is more than 192 levels deep",
+    "a large schema": "its schema has more than 65,536 bytes",
+}
+
+
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_hostile_file_is_bounded_and_says_what_is_missing(name: str) -> None:
     data = BOMBS[name]
@@ -329,6 +349,7 @@ def test_a_hostile_file_is_bounded_and_says_what_is_missing(name: str) -> None:
     if name in ("a large decimal", "a time outside"):
         assert body.form == "Avro"
         return
+    assert WHY.get(name, "") in found[0].note
     assert found[0].note
     assert len(found[0].text) < 70_000 or found[0].name == "Hex"
     masked = shown(data, Masks(fields=("ssn",)))

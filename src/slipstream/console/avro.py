@@ -6,11 +6,12 @@ number, their depth and the bytes of unpacked blocks. What has no schema with it
 """
 
 import zlib
+from collections.abc import Callable
 from datetime import date, time
 from decimal import Decimal
 from functools import lru_cache
 from struct import unpack
-from typing import Any
+from typing import Required, TypedDict
 from uuid import UUID
 
 import msgspec
@@ -21,22 +22,42 @@ MAGIC = b"Obj\x01"
 VALUES_MAX = 16 * 1024  # on a line each, they have more letters than a view shows
 DEPTH_MAX = 64
 SCHEMA_BYTES_MAX = 64 * 1024
+_SCHEMA_DEPTH_MAX = 3 * DEPTH_MAX  # of its JSON: a record, its fields, one of them
 _SINGLE_OBJECT = b"\xc3\x01"
 _FINGERPRINT_END = 10
 _CONFLUENT_END = 5
 _SYNC_BYTES = 16
-_DECIMAL_BYTES_MAX = 64  # a decimal of more bytes is shown as these
+_NUMBER_BYTES_MAX = 64  # a decimal of more bytes is shown as these
 _SCALE_MAX = 1000
 _CODECS = ("null", "deflate")
 
-# What a schema may be once fastavro has parsed it: a name, a union or a type with its parts.
-_Schema = str | list[Any] | dict[str, Any]
+
+class _Field(TypedDict):
+    name: str
+    type: "_Schema"
+
+
+class _Type(TypedDict, total=False):
+    """A type with its parts; which there are depends on its kind."""
+
+    type: Required[str]
+    fields: list[_Field]
+    items: "_Schema"
+    values: "_Schema"
+    symbols: list[str]
+    size: int
+    logicalType: str
+    scale: int
+
+
+# What a schema may be once fastavro has parsed it: a name, a union or a type.
+_Schema = str | list["_Schema"] | _Type
 
 
 class Container(msgspec.Struct, frozen=True):
     """What a container file holds. `note` says why records are missing; "" if none are."""
 
-    records: list[Any]
+    records: list[object]
     note: str = ""
 
 
@@ -46,7 +67,7 @@ class _Unread(Exception):
 
 def read(data: bytes, bytes_max: int) -> Container:
     """The records of a container file whose blocks have up to `bytes_max` bytes, unpacked."""
-    records: list[Any] = []
+    records: list[object] = []
     try:
         _read_into(records, data, bytes_max)
     except (_Unread, MissingPackageError) as error:
@@ -73,7 +94,7 @@ def without_schema(data: bytes) -> str:
     return f"It looks like {framing}, {schema}. The schema is not in the message."
 
 
-def _read_into(records: list[Any], data: bytes, bytes_max: int) -> None:
+def _read_into(records: list[object], data: bytes, bytes_max: int) -> None:
     file = _Bytes(data)
     file.take(len(MAGIC))
     metadata = _metadata(file)
@@ -110,12 +131,12 @@ def _metadata(file: "_Bytes") -> dict[bytes, bytes]:
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: bytes) -> tuple[_Schema, dict[str, Any]]:
+def _parsed(text: bytes) -> tuple[_Schema, dict[str, _Type]]:
     """A schema, and those that it names. Messages of a stream often have the same."""
     fastavro = require("fastavro", extra="console")
     if len(text) > SCHEMA_BYTES_MAX:
         raise _Unread(f"its schema has more than {SCHEMA_BYTES_MAX:,} bytes")
-    named: dict[str, Any] = {}
+    named: dict[str, _Type] = {}
     try:
         plain = msgspec.json.decode(text)
         _check(plain, 0)
@@ -127,10 +148,10 @@ def _parsed(text: bytes) -> tuple[_Schema, dict[str, Any]]:
     return schema, named
 
 
-def _check(plain: Any, depth: int) -> None:
+def _check(plain: object, depth: int) -> None:
     """Refuse a schema that is deeper than any, or that says it needs no check."""
-    if depth > DEPTH_MAX:
-        raise _Unread(f"its schema is more than {DEPTH_MAX} levels deep")
+    if depth > _SCHEMA_DEPTH_MAX:
+        raise _Unread(f"its schema is more than {_SCHEMA_DEPTH_MAX} levels deep")
     if isinstance(plain, dict):
         if any(key.startswith("__fastavro") for key in plain):
             raise ValueError("a key is reserved for fastavro")
@@ -179,11 +200,13 @@ class _Bytes:
 class _Values(_Bytes):
     """Reads values, block after block, until there are too many of them."""
 
-    def __init__(self, named: dict[str, Any]) -> None:
+    def __init__(self, named: dict[str, _Type]) -> None:
         super().__init__()
         self._named = named
         self._left = VALUES_MAX
-        self._logical = require("fastavro", extra="console").read.LOGICAL_READERS
+        self._logical: dict[str, Callable[[object, _Type], object]] = require(
+            "fastavro", extra="console"
+        ).read.LOGICAL_READERS
 
     def begin(self, block: bytes) -> None:
         """Go on with a block, which counts as a value because it may be empty."""
@@ -195,7 +218,7 @@ class _Values(_Bytes):
         if self._left < 0:
             raise _Unread(f"there are more than {VALUES_MAX:,} values")
 
-    def value(self, schema: _Schema, depth: int = 0) -> Any:
+    def value(self, schema: _Schema, depth: int = 0) -> object:
         """The next value, of this schema."""
         self._count()
         if depth > DEPTH_MAX:
@@ -208,7 +231,7 @@ class _Values(_Bytes):
             return _plain(self._primitive(schema))
         return self._made(schema, depth)
 
-    def _made(self, schema: dict[str, Any], depth: int) -> Any:
+    def _made(self, schema: _Type, depth: int) -> object:
         kind = schema["type"]
         if kind in ("record", "error"):
             return {one["name"]: self.value(one["type"], depth + 1) for one in schema["fields"]}
@@ -229,7 +252,7 @@ class _Values(_Bytes):
         value = self.take(schema["size"]) if kind == "fixed" else self._primitive(kind)
         return _plain(self._meaning(value, kind, schema))
 
-    def _primitive(self, kind: str) -> Any:
+    def _primitive(self, kind: str) -> object:
         match kind:
             case "null":
                 return None
@@ -238,9 +261,9 @@ class _Values(_Bytes):
             case "int" | "long":
                 return self.long()
             case "float":
-                return unpack("<f", self.take(4))[0]
+                return float(unpack("<f", self.take(4))[0])
             case "double":
-                return unpack("<d", self.take(8))[0]
+                return float(unpack("<d", self.take(8))[0])
             case "bytes":
                 return self.take(self.long())
             case "string":
@@ -256,15 +279,15 @@ class _Values(_Bytes):
             raise ValueError("an index is outside")
         return index
 
-    def _meaning(self, value: Any, kind: str, schema: dict[str, Any]) -> Any:
+    def _meaning(self, value: object, kind: str, schema: _Type) -> object:
         """A value of a logical type; as it is if it is none."""
         logical = schema.get("logicalType")
         meaning = self._logical.get(f"{kind}-{logical}")
         if meaning is None:
             return value
-        if logical == "decimal" and (
-            len(value) > _DECIMAL_BYTES_MAX or schema.get("scale", 0) > _SCALE_MAX
-        ):
+        if isinstance(value, bytes) and len(value) > _NUMBER_BYTES_MAX:
+            return value
+        if schema.get("scale", 0) > _SCALE_MAX:
             return value
         try:
             return meaning(value, schema)
@@ -272,7 +295,7 @@ class _Values(_Bytes):
             return value
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A value as JSON has it: bytes in hex, times as ISO 8601, decimals by their digits."""
     if isinstance(value, bytes):
         return value.hex()

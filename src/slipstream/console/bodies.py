@@ -45,7 +45,7 @@ class Body(msgspec.Struct, frozen=True):
     note: str = ""
 
     @property
-    def documents(self) -> list[Any]:
+    def documents(self) -> list[object]:
         """What filters look at: one of these must be as they say."""
         return (self.document or [None]) if self.form == "Avro" else [self.document]
 
