@@ -129,3 +129,63 @@ def test_free_ports_differ_and_nobody_listens_on_them() -> None:
     assert len(set(ports)) == 6
     with socket.create_server(("127.0.0.1", ports[0])):
         assert not is_free(ports[0])
+
+
+def test_a_port_that_is_taken_when_a_leader_follows_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with slipstream.Group(3) as group:
+        before = group.leader
+        url = group.urls[group.names.index(before)]
+        server = group._members[group.names.index(before)].server
+        assert server._relay is not None
+        listen, attempts = server._relay.listen, 0
+
+        async def refuse() -> None:
+            nonlocal attempts
+            attempts += 1
+            if attempts <= 2:
+                raise OSError(98, "Address already in use")
+            await listen()
+
+        monkeypatch.setattr(server._relay, "listen", refuse)
+        group.hand_over()
+        relay = server._relay
+        group._wait(lambda: bool(relay._servers), "the port is not taken again")
+        with slipstream.sync.connect(url) as nc:
+            assert nc.server_info.server_name == group.leader != before
+        assert attempts > 2
+
+
+@pytest.mark.parametrize("advertised", ["127.0.0.1", "127.0.0.1:{port}", "", "[127.0.0.1]"])
+def test_the_leader_is_found_where_it_says_that_clients_find_it(advertised: str) -> None:
+    """Without a port, it is that of the server."""
+    with slipstream.Group(1) as group:
+        server = group._members[0].server
+        port = server.options.port
+        server.options.client_advertise = advertised.format(port=port)
+        assert server._client_address() == f"127.0.0.1:{port}"
+
+
+def test_servers_that_all_give_the_same_address_bring_no_clients_to_themselves() -> None:
+    """Such as that of something in front of them: each connection would make another one."""
+    with slipstream.Group(3) as group:
+        for member in group._members:
+            member.server.options.client_advertise = "127.0.0.1:9"
+        before = group.leader
+        group._members[group.names.index(before)].hand_over("")
+
+        def is_over() -> bool:
+            return group.leader not in ("", before)
+
+        group._wait(is_over, "nobody else leads")
+        followers = [one.server for one in group._members if not one.server.leads]
+
+        def know() -> bool:
+            return all(
+                one._replica is not None and one._replica.leader_url == "127.0.0.1:9"
+                for one in followers
+            )
+
+        group._wait(know, "the followers do not know")
+        group._wait(lambda: not any(one.leader_address for one in followers), "they are relayed")

@@ -271,7 +271,7 @@ class GroupServer:
             if self.runtime is not None:
                 self.runtime.turn(self.runtime.engine.group_changed)
             if self._server is None:
-                relay.follow("" if replica.leads else replica.leader_url)
+                relay.follow(self._leader_elsewhere(replica))
 
     def _tell(self, error: Exception) -> None:
         if isinstance(error, (OSError, Error)):
@@ -368,11 +368,29 @@ class GroupServer:
     def _client_address(self) -> str:
         """Host and port by which the other servers find this one's clients' port."""
         options = self.options
-        advertised = options.client_advertise
-        if advertised:
-            return advertised
-        host = options.host
-        if host in ("0.0.0.0", "::", ""):
-            host = self._cluster.advertise.rpartition(":")[0] or os.uname().nodename
         port = self._relay.port if self._relay is not None else options.port
+        host, advertised = options.host, options.client_advertise
+        if advertised:
+            before, _, last = advertised.rpartition(":")
+            if before and last.isdigit() and (before.endswith("]") or ":" not in before):
+                return advertised
+            host = advertised
+        elif host in ("0.0.0.0", "::", ""):
+            host = self._cluster.advertise.rpartition(":")[0] or os.uname().nodename
+        host = host.strip("[]")
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def _leader_elsewhere(self, replica: Replica) -> str:
+        """Where clients find the leader; "" if that is here, as far as this server can see: each
+        connection that it relayed to itself would make another one."""
+        if replica.leads:
+            return ""
+        leader = replica.leader_url
+        if leader and leader == self._client_address():
+            self.log.error(
+                f"{replica.host.leader_name} leads the group, and tells that clients find it at "
+                f"{leader}, which this server says of itself: give each server an address of its "
+                "own (host, client_advertise); clients are not brought to the leader"
+            )
+            return ""
+        return leader

@@ -13,6 +13,7 @@ from slipstream.server.logger import Logger
 
 LEADER_SECONDS_MAX = 1.5  # for which a client waits while nobody leads; clients give up after 2
 AGAIN_SECONDS = 0.05  # between attempts to connect to it
+WRITE_SECONDS_MAX = 10.0  # in which a client has to take something of what waits for it
 PIECE = 64 * 1024  # bytes that are read at a time
 # Of the files that the process may open, one in so many is a client, which takes two: the rest is
 # for the store and the group's links.
@@ -119,7 +120,7 @@ async def _join(
     """Bring bytes both ways until one side ends."""
     ways = [
         asyncio.create_task(_bring(reader, there_writer)),
-        asyncio.create_task(_bring(there_reader, writer)),
+        asyncio.create_task(_bring_to_client(there_reader, writer)),
     ]
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -129,9 +130,29 @@ async def _join(
         await asyncio.gather(*ways, return_exceptions=True)
         for one in (writer, there_writer):
             one.close()
+            if one.transport.get_write_buffer_size():  # it may never be taken
+                loop = asyncio.get_running_loop()
+                loop.call_later(WRITE_SECONDS_MAX, one.transport.abort)
 
 
 async def _bring(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await reader.read(PIECE):
         writer.write(data)
         await writer.drain()
+
+
+async def _bring_to_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """The same. Raises TimeoutError for a client that takes nothing: the leader may have cut it off
+    for that, which could not be seen from here while it is waited for."""
+    while data := await reader.read(PIECE):
+        writer.write(data)
+        left = writer.transport.get_write_buffer_size()
+        while True:
+            try:
+                async with asyncio.timeout(WRITE_SECONDS_MAX):
+                    await writer.drain()
+                break
+            except TimeoutError:
+                before, left = left, writer.transport.get_write_buffer_size()
+                if left >= before:
+                    raise
