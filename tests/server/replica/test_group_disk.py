@@ -253,3 +253,27 @@ def test_what_was_synced_for_all_files_is_in_memory_no_more(entries: Entries) ->
     entries.disk.sync_all([file.path], [])
     (Path(entries.root) / "a").write_bytes(b"y")
     assert file.pread(0, 1) == b"y"
+
+
+def test_two_threads_may_give_a_file_its_name(entries: Entries) -> None:
+    """The loop does where it cannot wait for the batch that would."""
+    file = entries.disk.open(f"{entries.root}/spare")
+    entries.is_held = True
+    failed: list[Exception] = []
+
+    def rename() -> None:
+        try:
+            file.rename(f"{entries.root}/1.seg")
+        except OSError as error:
+            failed.append(error)
+
+    first = in_thread(rename, lambda: bool(entries.waiting))
+    second = threading.Thread(target=rename, daemon=True)
+    second.start()
+    second.join(0.05)
+    entries.is_held = False
+    entries.apply()
+    first.join()
+    second.join()
+    assert failed == []
+    assert entries.disk.list(entries.root) == ["1.seg"]

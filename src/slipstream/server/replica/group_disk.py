@@ -259,20 +259,32 @@ class GroupDisk:
 
     def rename(self, old: str, new: str) -> None:
         with self._changes(old, new):
-            if not self._disk.exists(old):
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
-            self._check_new(new)
-            operation = Operation(Kind.RENAME, self.path_of(old), other=self.path_of(new))
-            with self._lock:
-                last, number = self._begin_commit([operation])
-                for file in self._open_below(new):
-                    file.is_there = False
-                moved = self._open_below(old)
-                for file in moved:  # what is written from here on comes after the rename
-                    file.path = new + file.path[len(old) :]
-            self._end_commit(last, number)
-            for file in moved:
-                file.open_again()
+            self._rename(old, new)
+
+    def rename_file(self, file: "GroupFile", new: str) -> None:
+        """Give an open file a name, unless it has that; two threads may do so at once."""
+        while file.path != new:
+            old = file.path
+            with self._changes(old, new):
+                if file.path == old:
+                    self._rename(old, new)
+                    file.path = new  # also if it was closed meanwhile
+
+    def _rename(self, old: str, new: str) -> None:
+        if not self._disk.exists(old):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
+        self._check_new(new)
+        operation = Operation(Kind.RENAME, self.path_of(old), other=self.path_of(new))
+        with self._lock:
+            last, number = self._begin_commit([operation])
+            for file in self._open_below(new):
+                file.is_there = False
+            moved = self._open_below(old)
+            for file in moved:  # what is written from here on comes after the rename
+                file.path = new + file.path[len(old) :]
+        self._end_commit(last, number)
+        for file in moved:
+            file.open_again()
 
     def _open_below(self, path: str) -> "tuple[GroupFile, ...]":
         """The files that are open and there at a path, or in the directory."""
@@ -358,9 +370,7 @@ class GroupFile:
         self._size = 0
 
     def rename(self, path: str) -> None:
-        if self.path != path:
-            self._group.rename(self.path, path)
-            self.path = path  # also of a file that was closed meanwhile
+        self._group.rename_file(self, path)
 
     def open_again(self) -> None:
         """It has another name or another size: what was known of it does not hold any more."""
