@@ -143,7 +143,7 @@ async def test_a_follower_that_was_away_for_long_gets_the_files_themselves(tmp_p
         owned[away.name] = back
         await asyncio.to_thread(back.replica.start)
         await asyncio.to_thread(write_much, leader, "after", 30)
-        await until(lambda: back.lines.has("A checkpoint of"), "a checkpoint is installed")
+        await until(lambda: back.lines.has("The checkpoint up to"), "a checkpoint is installed")
         await same_files(owned)
         await until(lambda: back.replica.directory is not None, "the directory is there")
         assert all(one.why == "" for one in owned.values() if one is not away)
@@ -244,5 +244,6 @@ async def test_a_server_without_its_files_gets_those_of_another_one(tmp_path: Pa
         back = owned[without.name] = Owned(without.name, ports, tmp_path)
         await asyncio.to_thread(back.replica.start)
         await asyncio.to_thread(write_much, leader, "after", 3)
+        await until(lambda: back.lines.has("The checkpoint up to"), "a checkpoint is installed")
         await same_files(owned)
         assert back.why == ""
