@@ -223,7 +223,7 @@ async def test_damage_in_what_was_applied_does_not_matter(tmp_path: Path) -> Non
         damaged = next(name for name in group.names if name != leader.name)
         copy = group.path(damaged) / "state.1"
         await until(
-            lambda: decode_copy(copy.read_bytes()).state.synced > 100, "it has noted its end"
+            lambda: decode_copy(copy.read_bytes()).state.committed > 100, "it has noted its end"
         )
         for name in group.names:
             await group.stop(name)
