@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import json
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -23,22 +22,11 @@ import slipstream
 import slipstream.sync
 from bench.programs import LOADGEN
 from bench.servers import NATS_SERVER, check_installed
+from slipstream.server.replica.free_ports import free_ports
 
 LOCAL = "127.0.0.1"
 READY_SECONDS = 60.0
 SIZE = 128  # bytes of a body
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now."""
-    taken = [socket.socket() for _ in range(count)]
-    try:
-        for one in taken:
-            one.bind((LOCAL, 0))
-        return [one.getsockname()[1] for one in taken]
-    finally:
-        for one in taken:
-            one.close()
 
 
 class Group:
@@ -49,13 +37,13 @@ class Group:
         self._command = command
         self._config = config
         self._directory = Path(tempfile.mkdtemp(prefix="bench-group-"))
-        self.ports = free_ports(3)
+        ports = free_ports(6, LOCAL)
+        self.ports, self._routes = ports[:3], ports[3:]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> "Group":
-        routes = free_ports(3)
-        named = ",".join(f"'nats://u:secret@{LOCAL}:{port}'" for port in routes)
-        for number, (port, route) in enumerate(zip(self.ports, routes, strict=True), 1):
+        named = ",".join(f"'nats://u:secret@{LOCAL}:{port}'" for port in self._routes)
+        for number, (port, route) in enumerate(zip(self.ports, self._routes, strict=True), 1):
             name = f"n{number}"
             file = self._directory / f"{name}.conf"
             file.write_text(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.programs import IDEAL as IDEAL_PROGRAM
+from slipstream.server.replica.free_ports import free_ports
 
 READY_WITHIN = 120.0  # seconds
 STOPPED_WITHIN = 120.0
@@ -68,7 +69,7 @@ class Running:
 
     def start(self) -> "Running":
         """Start the process; returns once JetStream answers, and notes how long that took."""
-        self.port = free_port()
+        self.port = free_ports(1)[0]
         command = [*self.contender.command, "-a", "127.0.0.1", "-p", str(self.port), "-js"]
         command += ["-sd", str(self.directory / "store")]
         if self.contender.config:
@@ -176,11 +177,3 @@ def _read_reply(sock: socket.socket) -> dict[str, Any]:
         if not chunk:
             raise RuntimeError(f"the server closed the connection: {data[-200:]!r}")
         data += chunk
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port

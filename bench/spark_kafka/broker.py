@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.servers import free_port
+from slipstream.server.replica.free_ports import free_ports
 
 READY_WITHIN = 60.0  # seconds
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -39,7 +39,7 @@ class Broker:
         self.address = ""
 
     def __enter__(self) -> "Broker":
-        port, controller = free_port(), free_port()
+        port, controller = free_ports(2)
         self.address = f"127.0.0.1:{port}"
         properties = self._directory / "server.properties"
         properties.write_text(
