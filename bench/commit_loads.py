@@ -47,7 +47,7 @@ def many_consumers(server: Running) -> float:
             for i in range(STREAMS)
         )
     options = {"streams": STREAMS, "consumers": CONSUMERS, "batch": ACKED}
-    return run_loadgen(server, "pullmany", **options)["per_sec"]
+    return run_loadgen(server.address, "pullmany", **options)["per_sec"]
 
 
 def workers(server: Running) -> float:
@@ -56,15 +56,15 @@ def workers(server: Running) -> float:
     server.request("$JS.API.STREAM.DELETE.BENCH")
     server.create_stream(name="BENCH", subjects=["bench.>"], retention="workqueue")
     server.create_consumer("BENCH", "c")
-    run_loadgen(server, "jspub", n=n, window=1000)
-    return run_loadgen(server, "work", n=n, conns=20)["per_sec"]
+    run_loadgen(server.address, "jspub", n=n, window=1000)
+    return run_loadgen(server.address, "work", n=n, conns=20)["per_sec"]
 
 
 def _with_readers(server: Running, **options: object) -> dict[str, float]:
     server.create_stream(name="BENCH", subjects=["bench.>"])
     for i in range(READERS):
         server.create_consumer("BENCH", f"r{i}")
-    return run_loadgen(server, "jsrate", readers=READERS, **options)
+    return run_loadgen(server.address, "jsrate", readers=READERS, **options)
 
 
 @cache
@@ -113,7 +113,7 @@ def delete_messages(server: Running) -> float:
     """Messages deleted a second, one by one."""
     with Driver(server) as driver:
         driver.ask("$JS.API.STREAM.CREATE.BENCH", {"name": "BENCH", "subjects": ["bench.>"]})
-        run_loadgen(server, "jspub", n=CHANGES, window=1000)
+        run_loadgen(server.address, "jspub", n=CHANGES, window=1000)
         requests = [("$JS.API.STREAM.MSG.DELETE.BENCH", {"seq": n + 1}) for n in range(CHANGES)]
         begin = time.perf_counter()
         answers = driver.request_all(requests, window=DELETES_IN_FLIGHT)

@@ -36,7 +36,7 @@ class Curve:
 def publish_us(server: Running, subject: str, n: int = PUBLISHES, **options: object) -> float:
     """Processor time of a durable publish, in µs."""
     clock = ProcessorTime(server)
-    run_loadgen(server, "jspub", n=n, subject=subject, **{"window": 1000, **options})
+    run_loadgen(server.address, "jspub", n=n, subject=subject, **{"window": 1000, **options})
     return clock.us_each(n)
 
 
@@ -84,7 +84,7 @@ def messages(server: Running) -> Callable[[int], Costs]:
 
     def at(size: int) -> Costs:
         missing = size - state["stored"]
-        run_loadgen(server, "jspub", n=missing, subject="s", subjects=1000, window=1000)
+        run_loadgen(server.address, "jspub", n=missing, subject="s", subjects=1000, window=1000)
         publish = publish_us(server, "s", n=200_000, subjects=1000)
         state["stored"] = size + 200_000
         return {
@@ -104,7 +104,7 @@ def subjects(server: Running) -> Callable[[int], Costs]:
     server.create_stream(name="S", subjects=["s.>"], allow_direct=True, max_msgs_per_subject=1)
 
     def at(size: int) -> Costs:
-        run_loadgen(server, "jspub", n=size, subject="s", subjects=size, window=1000)
+        run_loadgen(server.address, "jspub", n=size, subject="s", subjects=size, window=1000)
         clock = ProcessorTime(server)
         driver.request_all(
             (f"$JS.API.DIRECT.GET.S.s.{i * 7919 % size}", None) for i in range(READS)
@@ -229,7 +229,7 @@ def message_size(server: Running) -> Callable[[int], Costs]:
         window = max(min(1000, (8 << 20) // max(size, 1)), 2)
         publish = publish_us(server, "s.x", n=n, size=size, window=window)
         clock = ProcessorTime(server)
-        run_loadgen(server, "pull", n=n, batch=min(window, 500), stream="S")
+        run_loadgen(server.address, "pull", n=n, batch=min(window, 500), stream="S")
         pull = clock.us_each(n)
         server.request("$JS.API.STREAM.DELETE.S")
         return {"publish": publish, "pull and acknowledge": pull}
@@ -244,14 +244,18 @@ def work_queue_holes(server: Running) -> Callable[[int], Costs]:
         server.create_stream(name="S", subjects=["s.>"], retention="workqueue")
         with Driver(server) as driver:
             create_consumer(driver, "S", "most", filter_subjects=[f"s.{i}" for i in range(1, 100)])
-            run_loadgen(server, "jspub", n=size, subject="s", subjects=100, window=1000)
-            run_loadgen(server, "pull", n=size * 99 // 100, batch=500, stream="S", consumer="most")
+            run_loadgen(server.address, "jspub", n=size, subject="s", subjects=100, window=1000)
+            run_loadgen(
+                server.address, "pull", n=size * 99 // 100, batch=500, stream="S", consumer="most"
+            )
             clock = ProcessorTime(server)
             create_consumer(driver, "S", "rest", filter_subject="s.0")
             create = clock.us_each(1)
             publish = publish_us(server, "s", subjects=100)
             clock = ProcessorTime(server)
-            run_loadgen(server, "pull", n=size // 100, batch=100, stream="S", consumer="rest")
+            run_loadgen(
+                server.address, "pull", n=size // 100, batch=100, stream="S", consumer="rest"
+            )
             pull = clock.us_each(size // 100)
         server.request("$JS.API.STREAM.DELETE.S")
         return {"pull across the holes": pull, "publish": publish, "create a consumer": create}
@@ -276,12 +280,12 @@ def slow_consumers(server: Running) -> Callable[[int], Costs]:
                 slow.send(head.encode() + body + b"\r\n")
                 deaf.append(slow)
             # Those who do not read are served what they have room for, and are then left alone.
-            run_loadgen(server, "jspub", n=150_000, subject="s.x", window=1000)
+            run_loadgen(server.address, "jspub", n=150_000, subject="s.x", window=1000)
             name = f"fast{next(rounds)}"
             create_consumer(driver, "S", name, deliver_policy="new")
         publish = publish_us(server, "s.x")
         clock = ProcessorTime(server)
-        run_loadgen(server, "pull", n=PUBLISHES, batch=500, stream="S", consumer=name)
+        run_loadgen(server.address, "pull", n=PUBLISHES, batch=500, stream="S", consumer=name)
         return {"publish": publish, "pull and acknowledge": clock.us_each(PUBLISHES)}
 
     return at

@@ -7,7 +7,6 @@ to the server that leads the stream. Prints a table of medians; a load that fail
 
 import argparse
 import contextlib
-import json
 import shutil
 import statistics
 import subprocess
@@ -20,7 +19,7 @@ from typing import Any
 
 import slipstream
 import slipstream.sync
-from bench.programs import LOADGEN
+from bench.loads import run_loadgen
 from bench.servers import NATS_SERVER, check_installed
 from slipstream.server.replica.free_ports import free_ports
 
@@ -92,39 +91,28 @@ class Group:
         self._processes[f"n{number}"].kill()
 
 
-def loadgen(address: str, mode: str, **options: object) -> dict[str, float]:
-    """One run of the load generator; its JSON line."""
-    words = [f"{key}={value}" for key, value in options.items()]
-    done = subprocess.run(
-        [str(LOADGEN), address, mode, *words], capture_output=True, text=True, timeout=300
-    )
-    if done.returncode:
-        raise RuntimeError(f"loadgen {mode} {words}: {done.stderr[-300:]}")
-    line: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return line
-
-
 def publish(group: Group) -> float:
     """Messages a second, 1000 on their way."""
     address = group.make_stream("P", "p.>")
     n = 300_000 if group.name == "slipstream" else 60_000
-    return loadgen(address, "jspub", n=n, size=SIZE, subject="p.a", window=1000)["per_sec"]
+    return run_loadgen(address, "jspub", n=n, size=SIZE, subject="p.a", window=1000)["per_sec"]
 
 
 def publish_one(group: Group) -> float:
     """ms until a message is acknowledged, one at a time."""
     address = group.make_stream("L", "l.>")
-    return loadgen(address, "jspub", n=2000, size=SIZE, subject="l.a", window=1)["p50_us"] / 1000
+    line = run_loadgen(address, "jspub", n=2000, size=SIZE, subject="l.a", window=1)
+    return line["p50_us"] / 1000
 
 
 def pull(group: Group) -> float:
     """Messages a second that one consumer pulls by 500 and acknowledges."""
     address = group.make_stream("W", "w.>")
     n = 100_000
-    loadgen(address, "jspub", n=n, size=SIZE, subject="w.a", window=1000)
+    run_loadgen(address, "jspub", n=n, size=SIZE, subject="w.a", window=1000)
     with slipstream.sync.connect(f"nats://{address}") as nc:
         nc.jetstream().create_consumer("W", durable_name="c", max_ack_pending=-1)
-    return loadgen(address, "pull", n=n, stream="W", consumer="c", batch=500, ack=1)["per_sec"]
+    return run_loadgen(address, "pull", n=n, stream="W", consumer="c", batch=500, ack=1)["per_sec"]
 
 
 def consumers(group: Group) -> float:

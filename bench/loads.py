@@ -36,11 +36,11 @@ class Load:
     ours: Contender = SLIPSTREAM
 
 
-def run_loadgen(server: Running, mode: str, **options: object) -> dict[str, float]:
-    """One run of the load generator; its JSON line."""
+def run_loadgen(address: str, mode: str, **options: object) -> dict[str, float]:
+    """One run of the load generator against the server at `address`; its JSON line."""
     words = [f"{key}={value}" for key, value in options.items()]
     done = subprocess.run(
-        [str(LOADGEN), server.address, mode, *words], capture_output=True, text=True, timeout=300
+        [str(LOADGEN), address, mode, *words], capture_output=True, text=True, timeout=300
     )
     if done.returncode != 0:
         raise RuntimeError(f"loadgen {mode} {words}: {done.stdout} {done.stderr}")
@@ -58,7 +58,7 @@ def publish(
         server.request("$JS.API.STREAM.DELETE.BENCH")
         server.create_stream(**stream)
         few = server.contender is NATS_SERVER_ALWAYS and options.get("window") != 1
-        line = run_loadgen(server, "jspub", n=n // 8 if few else n, **options)
+        line = run_loadgen(server.address, "jspub", n=n // 8 if few else n, **options)
         return line["p50_us"] if options.get("window") == 1 else line["per_sec"]
 
     return measure
@@ -73,8 +73,8 @@ def pull(storage: str, retention: str = "limits", n: int = 300_000) -> Callable[
             name="BENCH", subjects=["bench.>"], storage=storage, retention=retention
         )
         server.create_consumer("BENCH", "c")
-        run_loadgen(server, "jspub", n=n, window=1000)
-        return run_loadgen(server, "pull", n=n, batch=500)["per_sec"]
+        run_loadgen(server.address, "jspub", n=n, window=1000)
+        return run_loadgen(server.address, "pull", n=n, batch=500)["per_sec"]
 
     return measure
 
@@ -86,9 +86,9 @@ def many_streams(server: Running) -> float:
     for i, name in enumerate(names):
         server.create_stream(name=name, subjects=[f"many.{i}"])
     options = {"subject": "many", "subjects": len(names), "window": 1000}
-    run_loadgen(server, "jspub", n=4_000, **options)
+    run_loadgen(server.address, "jspub", n=4_000, **options)
     few = server.contender is NATS_SERVER_ALWAYS
-    line = run_loadgen(server, "jspub", n=10_000 if few else 200_000, **options)
+    line = run_loadgen(server.address, "jspub", n=10_000 if few else 200_000, **options)
     for name in names:
         server.request(f"$JS.API.STREAM.DELETE.{name}")
     return line["per_sec"]
@@ -98,19 +98,18 @@ def direct_get(server: Running) -> float:
     """Batched direct get from sequence 1."""
     server.request("$JS.API.STREAM.DELETE.BENCH")
     server.create_stream(name="BENCH", subjects=["bench.>"], allow_direct=True)
-    run_loadgen(server, "jspub", n=500_000, window=1000)
-    return run_loadgen(server, "get", n=500_000, batch=1000)["per_sec"]
+    run_loadgen(server.address, "jspub", n=500_000, window=1000)
+    return run_loadgen(server.address, "get", n=500_000, batch=1000)["per_sec"]
 
 
 def single_gets(server: Running) -> float:
     """Twenty clients that each ask for a subject's last message and wait for it, as of a bucket."""
     server.request("$JS.API.STREAM.DELETE.BENCH")
     server.create_stream(name="BENCH", subjects=["bench.>"], allow_direct=True)
-    run_loadgen(server, "jspub", n=100_000, window=1000, subjects=1000)
+    run_loadgen(server.address, "jspub", n=100_000, window=1000, subjects=1000)
     subject = "$JS.API.DIRECT.GET.BENCH.bench.x.{}"
-    return run_loadgen(server, "ask", n=100_000, conns=20, subject=subject, subjects=1000)[
-        "per_sec"
-    ]
+    options = {"conns": 20, "subject": subject, "subjects": 1000}
+    return run_loadgen(server.address, "ask", n=100_000, **options)["per_sec"]
 
 
 def core(mode: str, figure: str = "per_sec", **options: object) -> Callable[[Running], float]:
@@ -118,7 +117,7 @@ def core(mode: str, figure: str = "per_sec", **options: object) -> Callable[[Run
 
     def measure(server: Running) -> float:
         server.request("$JS.API.STREAM.DELETE.BENCH")
-        return run_loadgen(server, mode, **options)[figure]
+        return run_loadgen(server.address, mode, **options)[figure]
 
     return measure
 

@@ -98,7 +98,9 @@ def story(contender: Contender, messages: int, subjects: int) -> dict[str, tuple
         )
     with Running(contender) as server:
         server.create_stream(name="BIG", subjects=["big.>"])
-        rate = run_loadgen(server, "jspub", n=messages, subject="big", subjects=1000, window=1000)
+        rate = run_loadgen(
+            server.address, "jspub", n=messages, subject="big", subjects=1000, window=1000
+        )
         note("publish with 1,000 subjects (/s)", rate["per_sec"], times(2))
         time.sleep(1)
         name = f"resident memory, {messages:,} messages on 1,000 subjects (MB)"
@@ -107,7 +109,7 @@ def story(contender: Contender, messages: int, subjects: int) -> dict[str, tuple
         note(name, create_filtered_consumer_ms(server), at_most(2))
         server.create_stream(name="WIDE", subjects=["wide.>"])
         rate = run_loadgen(
-            server, "jspub", n=subjects, subject="wide", subjects=subjects, window=1000
+            server.address, "jspub", n=subjects, subject="wide", subjects=subjects, window=1000
         )
         note(f"publish with {subjects:,} subjects (/s)", rate["per_sec"], times(2))
         time.sleep(1)
