@@ -58,8 +58,13 @@ def new_loop() -> asyncio.AbstractEventLoop:
 class Lead(Protocol):
     """What a server needs that leads a group."""
 
-    disk: Disk  # that the group's other servers have copies of
-    root: str  # of the store, on it
+    @property
+    def disk(self) -> Disk:
+        """That the group's other servers have copies of."""
+
+    @property
+    def root(self) -> str:
+        """Of the store, on the disk."""
 
     def may_answer(self) -> bool:
         """Whether all that is committed anywhere is committed here."""

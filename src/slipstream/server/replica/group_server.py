@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 
 from slipstream.errors import ConfigError, Error
-from slipstream.log.disk import DirectoryLock, Disk, OsDisk
+from slipstream.log.disk import DirectoryLock, OsDisk
 from slipstream.server.cluster_options import ClusterOptions
 from slipstream.server.group import make_host
 from slipstream.server.logger import Logger
@@ -38,8 +38,7 @@ class GroupLead:
     """What the leader's `Server` needs."""
 
     def __init__(self, replica: Replica, epoch: int, disk: GroupDisk, root: str) -> None:
-        self.disk: Disk = disk
-        self._group_disk = disk
+        self.disk = disk
         self.root = root
         self._replica = replica
         self._epoch = epoch
@@ -49,7 +48,7 @@ class GroupLead:
         return (
             self._replica.may_read()
             and self._replica.leads == self._epoch
-            and not self._group_disk.is_lost
+            and not self.disk.is_lost
         )
 
 
