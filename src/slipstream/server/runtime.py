@@ -61,8 +61,6 @@ class Runtime:
         self._lock: DirectoryLock | None = None
         self.store: Store | None = None
         self._closing = False
-        # Of a server that leads a group: whether what it knows is all that there is.
-        self.may_answer: Callable[[], bool] | None = None
 
     # -- turns ---------------------------------------------------------------------------------
 
@@ -86,11 +84,12 @@ class Runtime:
 
     def _finish_turn(self, gathers: bool) -> bool:
         """Have the engine finish a turn; whether there is more to do."""
-        if self.may_answer is not None and not self.may_answer():
+        engine = self.engine
+        if engine.may_answer is not None and not engine.may_answer():
             self._wait_for_lease()
             return False
         try:
-            return self.engine.finish_turn(gathers)
+            return engine.finish_turn(gathers)
         except Exception as error:  # a fault of the server; who is left over has the next turn
             self.log.fault("finishing a turn", error)
             return True

@@ -234,7 +234,7 @@ class Server:
             raise StorageError(f"Can't start JetStream: {foreign}")
         try:
             if self.lead is not None:
-                runtime.may_answer = runtime.engine.may_answer = self.lead.may_answer
+                runtime.engine.may_answer = self.lead.may_answer
                 store = runtime.open_group_store(self.lead.disk, self.lead.root)
             else:
                 store = runtime.open_store(directory, self.options.jetstream.log_dir)
