@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from slipstream.errors import ConfigError, Error
+from slipstream.server.event_loop import new_loop
 from slipstream.server.lame_duck import LameDuck
 from slipstream.server.logger import Logger, open_logger
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import PortsFile, write_pid_file
-from slipstream.server.server import Server, new_loop
+from slipstream.server.server import Server
 from slipstream.server.service_manager import READY, STOPPING, ServiceManager
 from slipstream.server.signals import COMMANDS, NAMES
 

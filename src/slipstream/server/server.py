@@ -7,11 +7,8 @@ async with Server(store_dir="data") as server:    # on the running loop
     ...
 """
 
-import asyncio
 import os
-import threading
 import time
-from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Unpack
 
@@ -35,24 +32,13 @@ from slipstream.server.monitoring.start import (
 from slipstream.server.options import JetStreamOptions, ServerOptions, temporary_directory
 from slipstream.server.process_files import bracketed, urls
 from slipstream.server.runtime import Runtime
+from slipstream.server.server_thread import ServerThread
 
 if TYPE_CHECKING:
     from slipstream.engine.protocol.group import Group
     from slipstream.server.keywords import ServerKeywords
     from slipstream.server.leaf import LeafLinks
     from slipstream.server.monitoring.http.console import Console
-
-START_SECONDS_MAX = 60
-
-
-def new_loop() -> asyncio.AbstractEventLoop:
-    """A uvloop where there is one."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
 
 
 class Lead(Protocol):
@@ -146,11 +132,7 @@ class Server:
 
                 store_dir = self._temporary = tempfile.mkdtemp(prefix="slipstream-")
             config.jetstream = msgspec.structs.replace(config.jetstream, store_dir=store_dir)
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        self._started = threading.Event()
-        self._error: BaseException | None = None
+        self._thread: ServerThread | None = None
 
     @property
     def url(self) -> str:
@@ -352,60 +334,23 @@ class Server:
 
     def start(self) -> "Server":
         """Start in a thread; returns once clients can connect."""
-        self._thread = threading.Thread(target=self._run, name="slipstream-server", daemon=True)
+        self._thread = ServerThread(self, "slipstream-server")
         self._thread.start()
-        if not self._started.wait(START_SECONDS_MAX):
-            raise Error(f"the server did not start within {START_SECONDS_MAX} s")
-        if self._error is not None:
-            self._thread.join()
-            raise self._error
+        self._thread.wait_until_started()
         return self
 
     def stop(self) -> None:
         """Stop; returns once everything is on disk and the thread has ended."""
-        if self._loop is not None and self._stop is not None and self._thread is not None:
-            self._loop.call_soon_threadsafe(self._stop.set)
+        if self._thread is not None:
+            self._thread.ask_to_stop()
             self._thread.join()
             self._thread = None
 
     def reload(self, options: ServerOptions) -> None:
         """`reload_here` for a server in a thread of its own."""
-        if self._loop is None or self.runtime is None:
+        if self._thread is None or self.runtime is None:
             raise Error("the server is not running in a thread: there is nothing to reload")
-        done: Future[None] = Future()
-
-        def act() -> None:
-            try:
-                self.reload_here(options)
-            except BaseException as error:  # whatever it is, the caller gets it
-                done.set_exception(error)
-            else:
-                done.set_result(None)
-
-        self._loop.call_soon_threadsafe(act)
-        done.result()
-
-    def _run(self) -> None:
-        loop = new_loop()
-        try:
-            loop.run_until_complete(self._serve(loop))
-        finally:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
-
-    async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._stop = asyncio.Event()
-        try:
-            await self.start_here()
-        except BaseException as error:  # whatever it is, `start` raises it
-            self._error = error
-            return
-        finally:
-            self._started.set()
-        await self._stop.wait()
-        await self.stop_here()
+        self._thread.call(lambda: self.reload_here(options))
 
     def __enter__(self) -> "Server":
         return self.start()

@@ -173,7 +173,8 @@ def test_servers_that_all_give_the_same_address_bring_no_clients_to_themselves()
         for member in group._members:
             member.server.options.client_advertise = "127.0.0.1:9"
         before = group.leader
-        group._members[group.names.index(before)].hand_over("")
+        leader = group._members[group.names.index(before)]
+        leader.thread.call(leader.server.hand_over)
 
         def is_over() -> bool:
             return group.leader not in ("", before)

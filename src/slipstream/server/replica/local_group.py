@@ -8,15 +8,12 @@ Each server has a thread with a loop of its own. They listen on 127.0.0.1, and s
 is made at random for this one use.
 """
 
-import asyncio
 import os
 import secrets
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from types import TracebackType
 
 from slipstream.errors import ConfigError, Error
@@ -31,10 +28,9 @@ from slipstream.server.logger import Logger
 from slipstream.server.options import JetStreamOptions, ServerOptions
 from slipstream.server.replica.free_ports import free_ports
 from slipstream.server.replica.group_server import GroupServer
-from slipstream.server.server import new_loop
+from slipstream.server.server_thread import START_SECONDS_MAX, ServerThread
 
 HOST = "127.0.0.1"
-START_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.005  # between two looks at who leads
 
 
@@ -90,9 +86,9 @@ class Group:
             self._members = self._make_members(directory)
             self.urls = [f"nats://{HOST}:{one.options.port}" for one in self._members]
             for member in self._members:
-                member.start()
+                member.thread.start()
             for member in self._members:
-                member.started.result(START_SECONDS_MAX)
+                member.thread.wait_until_started()
             self._wait(self._answers, "the group has no leader")
         except BaseException:
             self.stop()
@@ -105,12 +101,12 @@ class Group:
         members, self._members = self._members, []
         self.urls = []
         if leader is not None:  # first, while a majority takes what it saves
-            leader.ask_to_stop()
-            leader.join()
+            leader.thread.ask_to_stop()
+            leader.thread.join()
         for member in members:
-            member.ask_to_stop()
+            member.thread.ask_to_stop()
         for member in members:
-            member.join()
+            member.thread.join()
         if self._temporary:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = ""
@@ -123,7 +119,7 @@ class Group:
             raise Error("the group has no leader that could hand over: start it, or wait for one")
         if len(self.names) == 1:
             raise Error("a group of one server has nobody to hand over to: make it with 3 or 5")
-        before.hand_over(name)
+        before.thread.call(lambda: before.server.hand_over(name))
 
         def is_done() -> bool:
             return self.leader != before.name and self._answers()
@@ -187,7 +183,7 @@ class Group:
                 if member.server.failed:
                     raise Error(f"{member.name} takes no part in the group: {member.server.failed}")
             if time.monotonic() > end:
-                raise Error(f"{otherwise} after {START_SECONDS_MAX:g} s: its log says why")
+                raise Error(f"{otherwise} after {START_SECONDS_MAX} s: its log says why")
             time.sleep(LOOK_SECONDS)
 
 
@@ -198,59 +194,4 @@ class _Member:
         self.options = options
         self.name = options.server_name
         self.server = GroupServer(options, log)
-        self.started: Future[None] = Future()
-        self._loop = new_loop()
-        self._stop = asyncio.Event()
-        self._thread = threading.Thread(
-            target=self._run, name=f"slipstream-{self.name}", daemon=True
-        )
-
-    def start(self) -> None:
-        """Start; `started` is done once the server takes clients, or has failed to."""
-        self._thread.start()
-
-    def ask_to_stop(self) -> None:
-        """Have it stop, which takes it a while."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
-
-    def join(self) -> None:
-        """Wait until it has stopped."""
-        if self._thread.ident is not None:
-            self._thread.join()
-        elif not self._loop.is_closed():  # it was not started
-            self._loop.close()
-
-    def hand_over(self, successor: str) -> None:
-        """Have another server lead, soon. Raises `Error`."""
-        done: Future[None] = Future()
-
-        def act() -> None:
-            try:
-                self.server.hand_over(successor)
-            except BaseException as error:  # whatever it is, the caller gets it
-                done.set_exception(error)
-            else:
-                done.set_result(None)
-
-        self._loop.call_soon_threadsafe(act)
-        done.result()
-
-    def _run(self) -> None:
-        loop = self._loop
-        try:
-            loop.run_until_complete(self._serve())
-        finally:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
-
-    async def _serve(self) -> None:
-        try:
-            await self.server.start_here()
-        except BaseException as error:  # whatever it is, `Group.start` raises it
-            self.started.set_exception(error)
-            return
-        self.started.set_result(None)
-        await self._stop.wait()
-        await self.server.stop_here()
+        self.thread = ServerThread(self.server, f"slipstream-{self.name}")

@@ -18,13 +18,13 @@ from typing import Any, Protocol, TypeVar
 from slipstream.errors import Error, StorageError
 from slipstream.group import NotLeaderError
 from slipstream.log.durability import is_final
+from slipstream.server.event_loop import new_loop
 from slipstream.server.group import BusyError, GroupHost, OutcomeUnknownError
 from slipstream.server.group.checkpoints import TrimmedError
 from slipstream.server.logger import Logger
 from slipstream.server.replica.group_disk import LostLeadError
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
 from slipstream.server.replica.store_directory import Snapshot, StoreDirectory
-from slipstream.server.server import new_loop
 
 KEEP_SECONDS = 2.0  # after which what was applied is made durable, and the log's beginning may go
 KEEP_BYTES = 32 * 1024 * 1024  # ... or after so many bytes
