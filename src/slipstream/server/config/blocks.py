@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any
 
-from slipstream.server.config.kinds import Anything, Kind, Notes, Wrong
+from slipstream.server.config.kinds import Address, Anything, Kind, Notes, Wrong
 from slipstream.server.config.tree import Entry, Value
 
 
@@ -144,6 +144,17 @@ def optional(names: str, kind: Kind, meaning: str, option: str = "", **more: Any
     """A directive that is supported; `names` begins with the name."""
     name, *aliases = names.split()
     return Directive(name, kind, meaning, aliases=tuple(aliases), option=option, **more)
+
+
+def listen(usual: int, meaning: str) -> Directive:
+    """The directive `listen`: host and port in one. Port 0 stands for the usual one."""
+
+    def put(target: Any, found: tuple[str, int]) -> None:
+        host, port = found
+        target.host = host or target.host
+        target.port = port or usual
+
+    return optional("listen", Address, meaning, put=put)
 
 
 def block_kind(block: Block, make: Callable[[], Any]) -> Kind:

@@ -14,12 +14,12 @@ from slipstream.server.config.blocks import (
     Block,
     block_kind,
     items_of,
+    listen,
     no_effect,
     optional,
     refused,
 )
 from slipstream.server.config.kinds import (
-    Address,
     Anything,
     Boolean,
     Duration,
@@ -29,7 +29,8 @@ from slipstream.server.config.kinds import (
     String,
     Timeout,
     Wrong,
-    read_integer,
+    name_kind,
+    port_kind,
     read_string,
 )
 from slipstream.server.config.tls import TLS
@@ -109,23 +110,6 @@ def _read_routes(value: Value, notes: Notes) -> list[RouteOptions]:
     return routes
 
 
-def _read_name(value: Value, notes: Notes) -> str:
-    name = read_string(value, notes)
-    if " " in name:
-        raise Wrong("the cluster name cannot contain spaces")
-    return name
-
-
-def _read_port(value: Value, notes: Notes) -> int:
-    return read_integer(value, notes) or CLUSTER_PORT
-
-
-def _put_listen(target: ClusterOptions, found: tuple[str, int]) -> None:
-    host, port = found
-    target.host = host or target.host
-    target.port = port or CLUSTER_PORT
-
-
 def _read_users(value: Value, notes: Notes) -> object:
     raise Wrong("the servers of a group share one user and password: give user and password")
 
@@ -144,10 +128,10 @@ CLUSTER_AUTHORIZATION = Block(
 CLUSTER = Block(
     "cluster",
     (
-        optional("name", Kind("string", _read_name), "Name of the group, the same everywhere."),
-        optional("listen", Address, "Address for the other servers.", put=_put_listen),
+        optional("name", name_kind("cluster"), "Name of the group, the same everywhere."),
+        listen(CLUSTER_PORT, "Address for the other servers."),
         optional("host net", String, "Address for the other servers."),
-        optional("port", Kind("port", _read_port), "Port for the other servers; 6222 is usual."),
+        optional("port", port_kind(CLUSTER_PORT), "Port for the other servers; 6222 is usual."),
         optional(
             "advertise cluster_advertise",
             String,

@@ -10,7 +10,7 @@ from slipstream.server.config.accounts import (
     Authorization,
     Mappings,
 )
-from slipstream.server.config.blocks import Block, block_kind, no_effect, optional, refused
+from slipstream.server.config.blocks import Block, block_kind, listen, no_effect, optional, refused
 from slipstream.server.config.cluster import CLUSTER, Cluster
 from slipstream.server.config.jetstream import JETSTREAM, JetStream, StoreDirectory
 from slipstream.server.config.kinds import (
@@ -30,9 +30,9 @@ from slipstream.server.config.kinds import (
     Wrong,
     entries_kind,
     integer_between,
+    name_kind,
+    port_kind,
     read_duration_text,
-    read_integer,
-    read_string,
 )
 from slipstream.server.config.leafnodes import LEAFNODES, LeafNodes
 from slipstream.server.config.tls import TLS
@@ -68,16 +68,6 @@ def _read_console(value: Value, notes: Notes) -> ConsoleOptions:
 Console = Kind("boolean or map", _read_console)
 
 
-def _read_port(value: Value, notes: Notes) -> int:
-    return read_integer(value, notes) or DEFAULT_PORT
-
-
-def _put_listen(target: ServerOptions, found: tuple[str, int]) -> None:
-    host, port = found
-    target.host = host or target.host
-    target.port = port or DEFAULT_PORT
-
-
 def _put_http(target: ServerOptions, found: tuple[str, int]) -> None:
     target.monitoring.host = found[0] or target.monitoring.host
     target.monitoring.http_port = found[1]
@@ -107,13 +97,6 @@ def _put_jetstream(target: ServerOptions, found: JetStreamOptions) -> None:
     target.jetstream = found
 
 
-def _read_server_name(value: Value, notes: Notes) -> str:
-    name = read_string(value, notes)
-    if " " in name:
-        raise Wrong("the server name cannot contain spaces")
-    return name
-
-
 def _read_lame_duck(value: Value, notes: Notes) -> int:
     duration = read_duration_text(value, notes)
     if duration < 30 * SECOND:
@@ -132,13 +115,13 @@ TOP = Block(
     "",
     (
         # Listening
-        optional("port", Kind("port", _read_port), "Port of clients; -1 is any free one."),
+        optional("port", port_kind(DEFAULT_PORT), "Port of clients; -1 is any free one."),
         optional(
             "host net", String, "Address to listen on; 0.0.0.0 and :: are all, of IPv4 and IPv6."
         ),
-        optional("listen", Address, "Both at once.", put=_put_listen),
+        listen(DEFAULT_PORT, "Both at once."),
         optional("client_advertise", String, "host:port to tell clients.", reloadable=True),
-        optional("server_name", Kind("string", _read_server_name), "Name; its id by default."),
+        optional("server_name", name_kind("server"), "Name; its id by default."),
         optional("server_tags", Strings, "Tags of the server.", reloadable=True),
         optional("server_metadata", StringMap, "Facts about the server.", reloadable=True),
         optional("pid_file pidfile", Path, "Where to write the process id.", reloadable=True),

@@ -244,6 +244,27 @@ def integer_between(low: int, high: int) -> Kind:
     return Kind(f"{low} to {high}", read)
 
 
+def port_kind(usual: int) -> Kind:
+    """A port to listen on; 0 stands for the usual one."""
+
+    def read(value: Value, notes: Notes) -> int:
+        return read_integer(value, notes) or usual
+
+    return Kind("port", read)
+
+
+def name_kind(what: str) -> Kind:
+    """A name without spaces; `what` says whose, as errors have it."""
+
+    def read(value: Value, notes: Notes) -> str:
+        name = read_string(value, notes)
+        if " " in name:
+            raise Wrong(f"the {what} name cannot contain spaces")
+        return name
+
+    return Kind("string", read)
+
+
 Boolean = Kind("boolean", read_boolean)
 Integer = Kind("integer", read_integer)
 Count = Kind("integer", read_count)

@@ -10,22 +10,22 @@ from slipstream.server.config.blocks import (
     block_kind,
     entries_of,
     items_of,
+    listen,
     no_effect,
     optional,
     refused,
 )
 from slipstream.server.config.kinds import (
-    Address,
     Boolean,
     Duration,
     File,
-    Integer,
     Kind,
     Notes,
     String,
     Timeout,
     Wrong,
     duration,
+    port_kind,
     read_string,
     read_strings,
 )
@@ -112,16 +112,6 @@ def _read_thresholds(value: Value, notes: Notes) -> list[int]:
     if not 0 < len(found) <= len(LEVELS) or found != sorted(found) or min(found) < 0:
         raise Wrong("rtt_thresholds are one to four durations, each longer than the one before")
     return found
-
-
-def _put_listen(target: LeafNodesOptions, found: tuple[str, int]) -> None:
-    host, port = found
-    target.host = host or target.host
-    target.port = port or LEAF_PORT
-
-
-def _read_port(value: Value, notes: Notes) -> int:
-    return Integer.read(value, notes) or LEAF_PORT
 
 
 Url = Kind("url", _read_url)
@@ -248,9 +238,9 @@ LEAFNODES = Block(
             "Hubs to connect to, as a leaf node.",
             inner=REMOTE,
         ),
-        optional("listen", Address, "Address for leaf nodes; port 7422 is usual.", put=_put_listen),
+        listen(LEAF_PORT, "Address for leaf nodes; port 7422 is usual."),
         optional("host net", String, "Address for leaf nodes."),
-        optional("port", Kind("port", _read_port), "Port for leaf nodes; -1 is any free one."),
+        optional("port", port_kind(LEAF_PORT), "Port for leaf nodes; -1 is any free one."),
         optional("advertise", String, "host:port to tell leaf nodes."),
         optional("no_advertise", Boolean, "Tell leaf nodes of no server to connect to."),
         optional(
