@@ -7,10 +7,10 @@ import sys
 from slipstream import __version__, build
 from slipstream.engine.engine import Engine
 from slipstream.engine.protocol.options import API_LEVEL, VERSION
+from slipstream.server.listeners import bracketed
 from slipstream.server.logger import Logger
 from slipstream.server.options import ServerOptions
 from slipstream.server.passwords import is_hash
-from slipstream.server.process_files import bracketed
 
 _NODE_LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _UNITS = ("KB", "MB", "GB", "TB", "PB")

@@ -10,6 +10,8 @@ import errno
 import socket
 from typing import Any
 
+from slipstream.errors import Error
+
 BACKLOG = 4096  # connections that wait to be accepted
 WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]"})
 _FAMILY_IS_MISSING = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
@@ -33,6 +35,21 @@ async def open_listeners(host: str, port: int) -> list[socket.socket]:
                 raise
             refused = error
     raise refused
+
+
+def cannot_listen(
+    what: str, host: str, port: int, error: OSError, other: str = "another port (-1: any free one)"
+) -> Error:
+    """What to say of a port that `open_listeners` did not open; `what` begins it."""
+    return Error(
+        f'{what}: {bracketed(host)}:{port}, "{(error.strerror or str(error)).lower()}"; '
+        f"stop the process that uses it, or choose {other}"
+    )
+
+
+def bracketed(host: str) -> str:
+    """A host as URLs have it: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def has_ipv6() -> bool:

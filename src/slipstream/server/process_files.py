@@ -10,7 +10,7 @@ import socket
 import msgspec
 
 from slipstream.errors import ConfigError
-from slipstream.server.listeners import WILDCARDS, has_ipv6
+from slipstream.server.listeners import WILDCARDS, bracketed, has_ipv6
 
 
 def write_pid_file(path: str) -> None:
@@ -44,11 +44,6 @@ class PortsFile:
 def urls(scheme: str, host: str, port: int) -> list[str]:
     """Where a listener can be reached: on its host, or on each address of this machine."""
     return [f"{scheme}://{bracketed(name)}:{port}" for name in _addresses(host)]
-
-
-def bracketed(host: str) -> str:
-    """A host as URLs have it: IPv6 in brackets."""
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def _addresses(host: str) -> list[str]:

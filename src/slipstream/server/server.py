@@ -22,6 +22,7 @@ from slipstream.server.auth import make_authenticator
 from slipstream.server.banner import announce, announce_jetstream, announce_listener
 from slipstream.server.engine_options import engine_options, prepare_accounts
 from slipstream.server.foreign_store import foreign_store
+from slipstream.server.listeners import cannot_listen
 from slipstream.server.logger import Logger, standard_logger
 from slipstream.server.monitoring import MonitoringListener
 from slipstream.server.monitoring.start import (
@@ -30,7 +31,7 @@ from slipstream.server.monitoring.start import (
     start_system_account,
 )
 from slipstream.server.options import JetStreamOptions, ServerOptions, temporary_directory
-from slipstream.server.process_files import bracketed, urls
+from slipstream.server.process_files import urls
 from slipstream.server.runtime import Runtime
 from slipstream.server.server_thread import ServerThread
 
@@ -238,11 +239,8 @@ class Server:
         try:
             return await runtime.listen(options.host, max(options.port, 0))
         except OSError as error:
-            address = f"{bracketed(options.host)}:{options.port}"
-            raise Error(
-                f'Error listening on port: {address}, "{_reason(error)}"; '
-                "stop the process that uses it, or choose another port (-1: any free one)"
-            ) from error
+            what = "Error listening on port"
+            raise cannot_listen(what, options.host, options.port, error) from error
 
     async def _open_links(self, runtime: Runtime) -> "LeafLinks | None":
         """Links to other servers, where any are configured. Raises `Error`."""

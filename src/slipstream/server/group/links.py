@@ -21,13 +21,11 @@ from typing import Protocol
 
 import msgspec
 
-from slipstream.errors import Error
 from slipstream.group import Message
 from slipstream.server.group.handshake import NONCE_SIZE, Greeting, Handshake
 from slipstream.server.group.link import Link, LinkContexts
-from slipstream.server.listeners import BACKLOG, open_listeners
+from slipstream.server.listeners import BACKLOG, bracketed, cannot_listen, open_listeners
 from slipstream.server.logger import Logger
-from slipstream.server.process_files import bracketed
 
 ALIVE_EVERY = 1.0  # s
 SILENCE = 4.0  # s
@@ -110,10 +108,9 @@ class Links:
         try:
             listeners = await open_listeners(settings.host, settings.port)
         except OSError as error:
-            address = f"{bracketed(settings.host)}:{settings.port}"
-            raise Error(
-                f'Error listening on cluster port: {address}, "{error.strerror}"; '
-                "stop the process that uses it, or choose another port"
+            what = "Error listening on cluster port"
+            raise cannot_listen(
+                what, settings.host, settings.port, error, "another port"
             ) from error
         self.port = listeners[0].getsockname()[1]
         for listener in listeners:

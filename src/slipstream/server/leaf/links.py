@@ -4,14 +4,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from slipstream.engine.leaf.leaves import Listener
-from slipstream.errors import Error
 from slipstream.model.durations import SECOND
 from slipstream.server.auth import make_leaf_authenticator
 from slipstream.server.leaf.connection import LeafConnection, LeafTlsConnection
 from slipstream.server.leaf.remote import RemoteLink
-from slipstream.server.listeners import BACKLOG, WILDCARDS, open_listeners
+from slipstream.server.listeners import BACKLOG, WILDCARDS, bracketed, cannot_listen, open_listeners
 from slipstream.server.options import LeafNodesOptions, ServerOptions
-from slipstream.server.process_files import bracketed, urls
+from slipstream.server.process_files import urls
 
 if TYPE_CHECKING:
     from slipstream.server.connection import Connection
@@ -54,11 +53,8 @@ class LeafLinks:
         try:
             listeners = await open_listeners(options.host, max(options.port, 0))
         except OSError as error:
-            address = f"{bracketed(options.host)}:{options.port}"
-            raise Error(
-                f'Error listening on leafnode port: {address}, "{error.strerror}"; '
-                "stop the process that uses it, or choose another port (-1: any free one)"
-            ) from error
+            what = "Error listening on leafnode port"
+            raise cannot_listen(what, options.host, options.port, error) from error
         self.port = listeners[0].getsockname()[1]
         leaves.listener = self._described(options)
         for listener in listeners:

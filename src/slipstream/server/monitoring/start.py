@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from slipstream.errors import Error
 from slipstream.server.banner import disk_for_streams, memory_for_streams
+from slipstream.server.listeners import bracketed, cannot_listen
 from slipstream.server.logger import Logger
 from slipstream.server.monitoring.http import MonitoringListener
 from slipstream.server.monitoring.monitor import Monitor
@@ -16,7 +16,6 @@ from slipstream.server.monitoring.system import (
     SystemServices,
 )
 from slipstream.server.options import ServerOptions
-from slipstream.server.process_files import bracketed
 from slipstream.server.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -86,10 +85,6 @@ async def _listen(
     try:
         found = await listener.start(host, port, context)
     except OSError as error:
-        raise Error(
-            f"Can't listen to the monitor port: {bracketed(host)}:{port}, "
-            f'"{(error.strerror or str(error)).lower()}"; '
-            "stop the process that uses it, or choose another port (-1: any free one)"
-        ) from error
+        raise cannot_listen("Can't listen to the monitor port", host, port, error) from error
     kind = "http" if context is None else "https"
     log.info(f"Starting {kind} monitor on {bracketed(host)}:{found}")
