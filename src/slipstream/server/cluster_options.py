@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from slipstream.errors import ConfigError
 from slipstream.model.durations import SECOND
 
 if TYPE_CHECKING:
@@ -108,12 +107,6 @@ class ClusterOptions(msgspec.Struct, kw_only=True):
     def faults(self, server: "ServerOptions") -> list[str]:
         """A line for each thing that is wrong, and how to put it right."""
         return [*_identity(self, server), *_routes(self, server), *_proof(self)]
-
-    def validate(self, server: "ServerOptions") -> None:
-        """Raise `ConfigError`, with all of them."""
-        wrong = self.faults(server)
-        if wrong:
-            raise ConfigError("\n".join(wrong))
 
 
 def _is_here(host: str) -> bool:

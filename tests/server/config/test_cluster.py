@@ -39,11 +39,7 @@ def server(name: str = "n1", **more: object) -> ServerOptions:
 
 def wrong(text: str, of: ServerOptions | None = None) -> list[str]:
     """What is wrong with a block that can be read."""
-    try:
-        cluster(text).validate(of or server())
-    except ConfigError as error:
-        return str(error).splitlines()
-    return []
+    return cluster(text).faults(of or server())
 
 
 def test_a_block_says_who_forms_the_group() -> None:

@@ -317,8 +317,6 @@ async def test_the_options_of_a_server_make_its_host(tmp_path: Path) -> None:
     index = await host.append(b"1")
     assert bodies(await history(host, index)) == [b"1"]
     await host.stop()
-    with pytest.raises(ConfigError, match="server_name is missing"):
-        make_host(cluster, ServerOptions(), OsDisk(), path, Logger(log, LoggingOptions()))
 
 
 async def test_only_pinned_certificates_are_let_in(

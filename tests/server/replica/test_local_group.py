@@ -112,6 +112,11 @@ def test_a_size_that_no_group_has_is_refused(size: int) -> None:
         slipstream.Group(size)
 
 
+def test_a_name_that_no_group_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match='name "a b" has a space'):
+        slipstream.Group(3, name="a b").start()
+
+
 def test_a_group_that_is_stopped_cannot_hand_over() -> None:
     with pytest.raises(Error, match="no leader that could hand over: start it"):
         slipstream.Group(3).hand_over()

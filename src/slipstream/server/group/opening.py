@@ -20,9 +20,8 @@ def make_host(
     log: Logger,
     checkpoints: Checkpoints | None = None,
 ) -> GroupHost:
-    """A host that is not started, with its store in `directory`. Raises `ConfigError`, with all
-    that is wrong."""
-    cluster.validate(server)
+    """A host that is not started, with its store in `directory`. `server` is validated already.
+    Raises `ConfigError` for certificates that cannot be used."""
     name = server.server_name
     return GroupHost(
         name,

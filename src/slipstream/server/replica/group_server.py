@@ -53,10 +53,10 @@ class GroupLead:
 
 
 class GroupServer:
-    """See the module's text. It has what a `Server` has for the process around it."""
+    """See the module's text. It has what a `Server` has for the process around it. `options`
+    are validated already."""
 
     def __init__(self, options: ServerOptions, log: Logger) -> None:
-        options.validate()
         self.options = options
         self.log = log
         self.failed = ""

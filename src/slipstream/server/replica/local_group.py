@@ -161,6 +161,7 @@ class Group:
                     authorization=ClusterAuthorizationOptions(user="group", password=password),
                 ),
             )
+            options.validate()
             log = self._log or Logger(StandardSink(f"slipstream.server.{name}"), options.logging)
             members.append(_Member(options, log))
         return members
