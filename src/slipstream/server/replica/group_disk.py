@@ -81,9 +81,9 @@ class GroupDisk:
         """Note what is written to a file; the number of the entry that will have it."""
         with self._lock:
             number = self._number
+            path = self.path_of(file.path)
             for start in range(0, len(data) if file.is_there else 0, ENTRY_BYTES):
                 part = data if len(data) <= ENTRY_BYTES else data[start : start + ENTRY_BYTES]
-                path = self.path_of(file.path)
                 self._operations.append(Operation(Kind.WRITE, path, part, offset + start))
                 self._bytes += len(part) + len(path) + _HEAD_BYTES
                 number = self._number
