@@ -2,13 +2,16 @@
 
 import errno
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from slipstream.errors import CorruptionError, StorageError
+from slipstream.group import Entry
 from slipstream.log.disk import OsDisk
+from slipstream.server.replica import store_directory
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
 from slipstream.server.replica.store_directory import PIECE_BYTES, StoreDirectory
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -199,6 +202,24 @@ def files_below(path: Path) -> dict[str, bytes]:
         for one in path.rglob("*")
         if one.is_file()
     }
+
+
+def test_nobody_waits_for_a_snapshot_to_apply_an_entry_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = StoreDirectory(OsDisk(), f"{tmp_path}/here", 0)
+    entry = Entry(1, 1, 0, 0, encode_operations([Operation(Kind.CREATE, "a")]))
+    answers = []
+
+    def link_tree(source: str, target: str) -> None:
+        with ThreadPoolExecutor(1) as other:
+            answers.append(other.submit(directory.apply_here, [entry]).result())
+
+    monkeypatch.setattr(store_directory, "_link_tree", link_tree)
+    assert directory.snapshot().index == 0
+    assert answers == [False]
+    assert directory.apply_here([entry])
+    assert directory.applied == 1
 
 
 @pytest.mark.parametrize("seed", range(10))

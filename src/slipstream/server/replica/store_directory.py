@@ -71,7 +71,7 @@ class StoreDirectory:
         self._files: dict[str, File] = {}  # that were written to, the latest last
         self._clients = dict(self._noted.clients)
         self._note_lock = threading.Lock()  # for renames and what is noted; taken before
-        self._apply_lock = threading.Lock()  # the one for all else that entries do
+        self._apply_lock = threading.RLock()  # the one for all else that entries do
 
     @property
     def durable(self) -> int:
@@ -97,14 +97,15 @@ class StoreDirectory:
         if any(is_rename(entry.body) for entry in entries):
             return False
         if not self._apply_lock.acquire(blocking=False):
-            return False
-        self._apply_lock.release()  # who takes it now holds it for a moment
+            return False  # such as for a snapshot, which takes a while
         try:
             self.apply_all(entries)
         except OSError as error:
             if is_final(error):
                 raise
             return False  # there are no descriptors just now
+        finally:
+            self._apply_lock.release()
         return True
 
     def apply(self, index: int, body: bytes) -> None:
