@@ -2,13 +2,13 @@
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
-from slipstream.log.disk import OsDisk
+from slipstream.log.disk import File, OsDisk
 from slipstream.log.open_files import TRIED_AT_ONCE
 from slipstream.log.os_file import OsFile
 from slipstream.log.stream_store import Store
@@ -29,18 +29,30 @@ def _opened(number: str) -> str:
         return ""
 
 
-def test_the_least_recently_used_file_rests_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    disk = OsDisk(open_files_max=2)
-    files = [disk.open(str(tmp_path / f"{i}")) for i in range(10)]
+def write_in_turns(disk: OsDisk, directory: Path) -> Sequence[File]:
+    """Ten files, each written to and synced three times in turn."""
+    files = [disk.open(str(directory / f"{i}")) for i in range(10)]
     for turn in range(3):
         for i, file in enumerate(files):
             file.reserve((turn + 1) * 10_000)
             file.append(b"%d%d" % (i, turn))
             file.sync()
-    assert len(disk.open_files) <= 2
-    assert 0 < descriptors(tmp_path) <= 4  # two for each
+            disk.sync_dir(str(directory))
+    return files
+
+
+def assert_all_is_there(files: Sequence[File]) -> None:
     for i, file in enumerate(files):
         assert file.pread(0, 6) == b"%d0%d1%d2" % (i, i, i)
+
+
+def test_the_least_recently_used_file_rests_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    disk = OsDisk(open_files_max=2)
+    files = write_in_turns(disk, tmp_path)
+    assert len(disk.open_files) <= 2
+    assert 0 < descriptors(tmp_path) <= 4  # two for each
+    assert_all_is_there(files)
+    for file in files:
         file.close()
     assert descriptors(tmp_path) == 0
 
@@ -80,16 +92,9 @@ def test_where_others_have_all_descriptors_files_give_theirs_up_for_each_other(
     tmp_path: Path, room: list[int]
 ) -> None:
     disk = OsDisk(open_files_max=100)
-    files = [disk.open(str(tmp_path / f"{i}")) for i in range(10)]
-    for turn in range(3):
-        for i, file in enumerate(files):
-            file.reserve((turn + 1) * 10_000)
-            file.append(b"%d%d" % (i, turn))
-            file.sync()
-            disk.sync_dir(str(tmp_path))
+    files = write_in_turns(disk, tmp_path)
     disk.sync_all([str(tmp_path / "1")], [str(tmp_path)])
-    for i, file in enumerate(files):
-        assert file.pread(0, 6) == b"%d0%d1%d2" % (i, i, i)
+    assert_all_is_there(files)
     assert descriptors(tmp_path) <= room[0]
 
 

@@ -288,15 +288,25 @@ def test_an_install_that_begins_before_that_is_noted_is_found(
     assert is_found(("applied:",), trimming)
 
 
-def test_an_install_that_forgets_what_was_promised_is_found(
-    monkeypatch: pytest.MonkeyPatch,
+def keep_another_state(
+    monkeypatch: pytest.MonkeyPatch, another: Callable[[State, State], State]
 ) -> None:
+    """Planted: an install keeps what `another` makes of the state before and of the right one."""
     reset = Outbox.reset
 
     def forget(outbox: Outbox, state: State) -> None:
-        reset(outbox, State(base=state.base, synced=state.synced, committed=state.committed))
+        reset(outbox, another(outbox.state, state))
 
     monkeypatch.setattr(Outbox, "reset", forget)
+
+
+def test_an_install_that_forgets_what_was_promised_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def without_promises(before: State, state: State) -> State:
+        return State(base=state.base, synced=state.synced, committed=state.committed)
+
+    keep_another_state(monkeypatch, without_promises)
     assert is_found(WRONG, left_behind)
 
 
@@ -330,12 +340,10 @@ def test_a_leader_without_what_the_others_have_trimmed_is_found(
 def test_an_install_that_does_not_keep_where_the_log_begins_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reset = Outbox.reset
+    def with_the_old_base(before: State, state: State) -> State:
+        return msgspec.structs.replace(state, base=before.base)
 
-    def forget(outbox: Outbox, state: State) -> None:
-        reset(outbox, msgspec.structs.replace(state, base=outbox.state.base))
-
-    monkeypatch.setattr(Outbox, "reset", forget)
+    keep_another_state(monkeypatch, with_the_old_base)
     assert is_found((*WRONG, "applied:", "stall:"), trimming)
 
 

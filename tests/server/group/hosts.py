@@ -193,6 +193,10 @@ class Group:
         if name in self.owners:
             await self.owners[name].end()
 
+    def another(self, host: GroupHost) -> str:
+        """The name of a server that is not that one."""
+        return next(name for name in self.names if name != host.name)
+
     async def leader(self, *but: str) -> GroupHost:
         """Who serves, of all but some."""
         return await until(

@@ -82,7 +82,7 @@ async def test_a_leader_hands_over(tmp_path: Path) -> None:
     async with Group(tmp_path) as group:
         await group.append(b"1")
         leader = await group.leader()
-        other = next(name for name in group.names if name != leader.name)
+        other = group.another(leader)
         leader.hand_over(other)
         assert (await group.leader(leader.name)).name == other
         await group.append(b"2")
@@ -184,7 +184,7 @@ async def test_damaged_entries_come_from_the_others(tmp_path: Path) -> None:
         wanted = [b"the body of entry %d " % number * 20 for number in range(300)]
         await group.append(*wanted)
         leader = await group.leader()
-        damaged = next(name for name in group.names if name != leader.name)
+        damaged = group.another(leader)
         index = leader.committed_index
         await group.all_have(index)
         await group.stop(damaged)
@@ -207,7 +207,7 @@ async def test_a_log_that_has_lost_its_end_is_completed(tmp_path: Path) -> None:
         wanted = [b"the body of entry %d " % number * 20 for number in range(100)]
         await group.append(*wanted)
         leader = await group.leader()
-        short = next(name for name in group.names if name != leader.name)
+        short = group.another(leader)
         index = leader.committed_index
         await group.all_have(index)
         copy = group.path(short) / "state.1"
@@ -225,7 +225,7 @@ async def test_an_empty_disk_under_an_old_name_takes_no_part(tmp_path: Path) -> 
     async with Group(tmp_path) as group:
         await group.append(b"1")
         leader = await group.leader()
-        lost = next(name for name in group.names if name != leader.name)
+        lost = group.another(leader)
         await group.stop(lost)
         group.path(lost).rename(tmp_path / "elsewhere")
         host = await group.start(lost)
@@ -244,7 +244,7 @@ async def test_without_its_state_a_server_takes_no_part(tmp_path: Path) -> None:
     async with Group(tmp_path) as group:
         await group.append(b"1")
         leader = await group.leader()
-        lost = next(name for name in group.names if name != leader.name)
+        lost = group.another(leader)
         await group.stop(lost)
         for copy in ("state.0", "state.1"):
             (group.path(lost) / copy).write_bytes(b"nothing")

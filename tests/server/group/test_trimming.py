@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.server.group import TrimmedError
+from slipstream.server.group import GroupHost, TrimmedError
 from slipstream.server.group import transfers as transfers_module
 from slipstream.server.group.store import decode_copy
 from tests.server.group.hosts import Group, history
@@ -47,7 +47,7 @@ async def follower_is_left_behind(group: Group) -> str:
     leader = await group.leader()
     await append_all(group, wanted(0, 20))
     await all_have_applied(group, wanted(0, 20))
-    away = next(name for name in group.names if name != leader.name)
+    away = group.another(leader)
     await group.stop(away)
     await append_all(group, wanted(20, 180))
     hosts = group.hosts.values()
@@ -88,20 +88,26 @@ async def test_who_has_installed_a_checkpoint_leads_as_any_other(tmp_path: Path)
         await all_have_applied(group, wanted(0, 210))
 
 
+async def install_is_in_the_middle(group: Group) -> tuple[GroupHost, Owner]:
+    """A server has begun to install a checkpoint, and goes on once its owner may; both of them."""
+    away = await follower_is_left_behind(group)
+    owner = group.owners[away]
+    owner.may_go_on.clear()
+    host = await group.start(away)
+    await until(lambda: owner.is_half and owner.applied, "it is in the middle")
+    return host, owner
+
+
 async def test_an_install_that_was_ended_in_the_middle_begins_again(tmp_path: Path) -> None:
     async with owned(tmp_path) as group:
-        away = await follower_is_left_behind(group)
-        owner = group.owners[away]
-        owner.may_go_on.clear()
-        host = await group.start(away)
-        await until(lambda: owner.is_half and owner.applied, "it is in the middle")
+        host, owner = await install_is_in_the_middle(group)
         assert host.is_installing
         assert not host.epoch
-        await group.stop(away)
+        await group.stop(host.name)
         assert owner.is_half
         await append_all(group, wanted(200, 10))
         owner.may_go_on.set()
-        host = await group.start(away)
+        host = await group.start(host.name)
         await all_have_applied(group, wanted(0, 210))
         assert not host.is_installing
         assert (owner.installs, len(owner.installed)) == (2, 1)
@@ -111,17 +117,13 @@ async def test_a_link_that_breaks_in_the_middle_has_the_transfer_begin_again(
     tmp_path: Path,
 ) -> None:
     async with owned(tmp_path) as group:
-        away = await follower_is_left_behind(group)
-        owner = group.owners[away]
-        owner.may_go_on.clear()
-        host = await group.start(away)
-        await until(lambda: owner.is_half and owner.applied, "it is in the middle")
+        host, owner = await install_is_in_the_middle(group)
         for link in list(host._links._links.values()):
             link.close("planted")
         owner.may_go_on.set()
         await all_have_applied(group, wanted(0, 200))
         assert (owner.installs, len(owner.installed)) == (2, 1)
-        assert group.logs[away].has("the link has ended; it is asked for again")
+        assert group.logs[host.name].has("the link has ended; it is asked for again")
 
 
 async def test_an_owner_that_fails_to_install_is_asked_again(tmp_path: Path) -> None:
@@ -148,11 +150,7 @@ async def test_of_a_checkpoint_only_so_much_is_on_its_way(
     monkeypatch.setattr(transfers_module, "WINDOW", 5000)
     owners = {name: Owner(in_piece=2) for name in ("n1", "n2", "n3")}
     async with owned(tmp_path, **owners) as group:
-        away = await follower_is_left_behind(group)
-        owner = group.owners[away]
-        owner.may_go_on.clear()
-        host = await group.start(away)
-        await until(lambda: owner.is_half and owner.applied, "it is in the middle")
+        host, owner = await install_is_in_the_middle(group)
         await append_all(group, wanted(200, 50))
         assert host._transfers is not None
         receiving = host._transfers._receiving
@@ -220,7 +218,7 @@ async def test_damage_in_what_was_applied_does_not_matter(tmp_path: Path) -> Non
         await append_all(group, wanted(0, 100))
         await all_have_applied(group, wanted(0, 100))
         leader = await group.leader()
-        damaged = next(name for name in group.names if name != leader.name)
+        damaged = group.another(leader)
         copy = group.path(damaged) / "state.1"
         await until(
             lambda: decode_copy(copy.read_bytes()).state.committed > 100, "it has noted its end"

@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,16 @@ async def make_stream(nc: slipstream.Connection, name: str = "S") -> Stream:
             await asyncio.sleep(0.05)
 
 
+@asynccontextmanager
+async def publishing(
+    group: ServedGroup,
+) -> AsyncIterator[tuple[slipstream.Connection, Publishers]]:
+    """A client, and publishers on its connection."""
+    async with group.client() as nc:
+        await make_stream(nc)
+        yield nc, Publishers(nc, "s.a")
+
+
 def lost(publishers: Publishers, found: dict[bytes, list[int]]) -> list[bytes]:
     return [
         body
@@ -42,9 +53,7 @@ def lost(publishers: Publishers, found: dict[bytes, list[int]]) -> list[bytes]:
 
 
 async def test_nothing_answered_is_lost_while_leaders_are_killed(group: ServedGroup) -> None:
-    async with group.client() as nc:
-        await make_stream(nc)
-        publishers = Publishers(nc, "s.a")
+    async with publishing(group) as (nc, publishers):
         for _ in range(4):
             await publishers.more(200)
             leader = await group.leader()
@@ -69,9 +78,7 @@ async def same_files(group: ServedGroup) -> None:
 
 
 async def test_all_killed_at_once_come_back_with_what_was_answered(group: ServedGroup) -> None:
-    async with group.client() as nc:
-        await make_stream(nc)
-        publishers = Publishers(nc, "s.a")
+    async with publishing(group) as (nc, publishers):
         for _ in range(2):
             await publishers.more(300)
             await asyncio.gather(*(server.end() for server in group.servers))
@@ -167,9 +174,7 @@ async def test_a_leader_that_was_stopped_answers_nothing_old(group: ServedGroup)
 
 
 async def test_a_leader_hands_over_when_it_is_asked_or_ends(group: ServedGroup) -> None:
-    async with group.client() as nc:
-        await make_stream(nc)
-        publishers = Publishers(nc, "s.a")
+    async with publishing(group) as (nc, publishers):
         await publishers.more(100)
         leader = await group.leader()
         wanted = group.others(leader)[1]

@@ -108,11 +108,15 @@ def contents(disk: SimulatedDisk) -> dict[str, bytes]:
     return {path[len(below) :]: disk.read(path) for path in disk.files() if path.startswith(below)}
 
 
+def beginning(seed: int) -> tuple[Random, History, SimulatedDisk]:
+    """Entries to be applied, and an empty disk."""
+    random = Random(seed)
+    return random, History(random, 60), SimulatedDisk(random)
+
+
 @pytest.mark.parametrize("seed", range(150))
 def test_after_crashes_the_files_are_those_of_the_entries(seed: int) -> None:
-    random = Random(seed)
-    history = History(random, 60)
-    disk = SimulatedDisk(random)
+    random, history, disk = beginning(seed)
     directory = StoreDirectory(disk, ROOT, 0)
     last = 0
     while directory.applied < len(history.entries):
@@ -133,9 +137,7 @@ def test_after_crashes_the_files_are_those_of_the_entries(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(150))
 def test_a_disk_that_fails_once_costs_nothing_after_a_restart(seed: int) -> None:
-    random = Random(seed)
-    history = History(random, 60)
-    disk = SimulatedDisk(random)
+    random, history, disk = beginning(seed)
     directory = StoreDirectory(disk, ROOT, 0)
     last = 0
     while directory.applied < len(history.entries):
