@@ -30,3 +30,9 @@ class FakeGroup:
             at = names.index(preferred) if preferred else 0
             self.followers[at] = Member(self.server_name)
             self.server_name = names[at]
+
+    def remove(self, server_name: str) -> None:
+        """It leaves at once."""
+        if self.refusal:
+            raise Error(self.refusal)
+        self.followers = [one for one in self.followers if one.name != server_name]

@@ -139,8 +139,16 @@ def test_what_a_group_cannot_do_yet_is_said(tmp_path: Path) -> None:
         cli("stream", "add", "S", "--subjects", "s", "--replicas", "3", "--defaults")
         said = cli.run("stream", "cluster", "peer-remove", "S", "n1", "--force").err
         assert "peer remap failed" in said
-        said = cli.run("server", "cluster", "peer-remove", "n1", "--force", *BOSS).err
-        assert "not currently supported" in said
+        said = cli.run("server", "cluster", "peer-remove", "zz", "--force", *BOSS).err
+        assert 'the cluster has no server "zz": it has n0, n1, n2' in said
+
+
+def test_a_server_that_has_gone_for_good_is_removed(tmp_path: Path) -> None:
+    with _group(tmp_path / "store") as url:
+        cli = Cli(url, tmp_path)
+        said = cli("server", "cluster", "peer-remove", "n1", "--force", *BOSS).out
+        assert "n1 is no server of the cluster any more" in said
+        assert cli.run("server", "cluster", "peer-remove", "n1", "--force", *BOSS).status == 2
 
 
 def test_a_server_that_is_alone_has_nobody_to_hand_over_to(cli: Cli) -> None:

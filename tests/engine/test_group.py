@@ -319,13 +319,23 @@ def test_no_server_can_give_up_a_copy(client: Client, call: str) -> None:
     assert refused(client.api(call)) == (10003, "bad request")
 
 
-def test_servers_cannot_be_removed_yet(driver: Driver) -> None:
+@pytest.mark.parametrize("asked", [{"peer": "n1"}, {"peer_id": peer_id("n1")}])
+def test_a_server_is_removed(driver: Driver, group: FakeGroup, asked: dict[str, str]) -> None:
+    answer = boss(driver).api("SERVER.REMOVE", asked)
+    assert answer["success"] is True
+    assert answer["type"] == "io.nats.jetstream.api.v1.meta_server_remove_response"
+    assert [member.name for member in group.followers] == ["n2"]
+
+
+def test_a_server_that_cannot_be_removed_stays(driver: Driver, group: FakeGroup) -> None:
     asker = boss(driver)
+    unknown = (10044, "server is not a member of the cluster")
+    assert refused(asker.api("SERVER.REMOVE", {"peer": "zz"})) == unknown
+    group.refusal = "n0 leads the group: have it hand over before it leaves"
+    assert refused(asker.api("SERVER.REMOVE", {"peer": "n0"})) == (10005, group.refusal)
     said = (10036, "not currently supported in clustered mode")
-    assert refused(asker.api("SERVER.REMOVE", {"peer": "n1"})) == said
-    assert refused(asker.api("SERVER.REMOVE", {"peer_id": peer_id("n1")})) == said
-    unknown = refused(asker.api("SERVER.REMOVE", {"peer": "zz"}))
-    assert unknown == (10044, "server is not a member of the cluster")
+    assert refused(asker.api("SERVER.EVACUATE", {"peer": "n1"})) == said
+    assert len(group.followers) == 2
 
 
 # -- advisories ----------------------------------------------------------------------------------

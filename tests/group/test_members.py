@@ -8,6 +8,7 @@ from slipstream.group import Entry, Mark, Member, NotLeaderError, Settings, Stat
 from slipstream.group.leader import Leader
 from slipstream.group.lease import Lease, SealPromise
 from slipstream.group.log_replica import LogReplica
+from slipstream.group.membership import Membership
 from slipstream.group.messages import (
     BEGINNING,
     Accept,
@@ -19,6 +20,7 @@ from slipstream.group.messages import (
     Behind,
     Fetch,
     Fetched,
+    Heard,
     Heartbeat,
     Message,
     Missing,
@@ -126,7 +128,7 @@ def test_who_has_just_started_may_have_promised_something() -> None:
 
 def test_a_lease_is_shorter_than_the_promise_by_the_speed_of_two_clocks() -> None:
     settings = Settings(promise=1200 * MILLISECOND, rate_max=2.0)
-    lease = Lease(NAMES, settings, 0)
+    lease = Lease(Membership(NAMES), settings, 0)
     lease.heard("n1", 5 * SECOND)
     assert not lease.is_held(5 * SECOND)  # it is no majority
     lease.heard("n2", 5 * SECOND)
@@ -160,7 +162,7 @@ def leader_of(
     """n1 leads, and has synced its log with the first entry of its epoch."""
     outbox = Outbox(State(sealed=epoch))
     replica = LogReplica(outbox, list(log))
-    leader = Leader("n1", epoch, NAMES, replica, outbox, settings or Settings(), 0)
+    leader = Leader("n1", epoch, Membership(NAMES), replica, outbox, settings or Settings(), 0)
     job = outbox.take_job(*replica.progress())
     replica.job_taken()
     replica.job_synced()
@@ -226,10 +228,22 @@ def test_an_empty_disk_under_an_old_name_takes_no_part() -> None:
     assert answers(one, Heartbeat(1, 0, BEGINNING, 0, 0)) == []
 
 
-def test_who_is_no_member_is_ignored() -> None:
+def test_what_a_stranger_says_counts_for_nothing() -> None:
     one = member()
-    one.receive(LATER, "stranger", AskSeal(1))
+    one.tick(LATER)  # it would lead
+    (asked,) = {message for _, message in one.take_messages()}
+    assert isinstance(asked, AskSeal)
+    for stranger in ("n4", "n5", "n6"):
+        one.receive(LATER, stranger, WouldSeal(asked.attempt))
     assert one.take_messages() == []
+    assert answers(one, WouldSeal(asked.attempt)) != []  # n2 says the same
+
+    leader, log, _ = leader_of(4, entries(1, 2))
+    for stranger in ("n4", "n5", "n6"):
+        leader.appended(0, stranger, Appended(4, 3))
+        leader.heard(stranger, Heard(4, SECOND, 0))
+    assert log.committed == 0
+    assert not leader.may_read(SECOND)
 
 
 def test_a_follower_takes_no_entries_of_clients() -> None:

@@ -12,7 +12,10 @@ from slipstream.group.leader import Leader
 from slipstream.group.lease import SealPromise, Settings
 from slipstream.group.log_replica import LogReplica
 from slipstream.group.member import Member
+from slipstream.group.members_change import MembersChange
+from slipstream.group.members_change import Stage as Changing
 from slipstream.group.members_register import MembersRegister
+from slipstream.group.membership import Membership
 from slipstream.group.messages import Appended, Seal, Sealed, make_entry
 from slipstream.group.outbox import Outbox
 from slipstream.testing.ledger import ViolationError
@@ -83,7 +86,7 @@ def test_a_chain_that_is_not_compared_is_found(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_answer_before_a_majority_has_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Leader, "_index_on_majority", lambda leader: leader._log.synced)
+    monkeypatch.setattr(Leader, "index_on_quorum", lambda leader: leader._log.synced)
     assert is_found(LOST)
 
 
@@ -123,7 +126,7 @@ def test_a_leader_that_goes_on_in_its_epoch_after_a_crash_is_found(
         if outcome and not outcome.is_set and outcome.value.leader == candidate._name:
             candidate.epoch = outcome.value.epoch
             candidate.stage = Stage.SEALING
-            for member in candidate._members:
+            for member in candidate.membership.everyone:
                 candidate._outbox.send(member, Seal(candidate.epoch))
             return True
         return look(candidate, now)
@@ -325,7 +328,7 @@ def test_a_leader_without_what_the_others_have_trimmed_is_found(
         def tick(self, now: int) -> None:
             super().tick(now)
             if self._candidate is not None and self._candidate.stage is Stage.READY:
-                self._lead(now, self._candidate.epoch)
+                self._lead(now, self._candidate)
                 self._finish_turn(now)
 
     def simulate(seed: int) -> SimulatedGroup:
@@ -369,3 +372,57 @@ def test_a_lease_by_clocks_that_are_taken_for_alike_is_found(
 ) -> None:
     monkeypatch.setattr(Settings, "lease", property(lambda settings: settings.promise))
     assert is_found(("read:",), wandering)
+
+
+def changing(seed: int) -> SimulatedGroup:
+    """A life in which members come and go all the time."""
+    group = SimulatedGroup(seed, 1 + 2 * (seed % 2), trims=bool(seed % 4 > 1), changes=True)
+    group.moves += [(20, group._change_members), (3, group._cut), (3, group._isolate_leader)]
+    group.moves += [(4, group._heal), (3, group._lose_leader)]
+    return group
+
+
+def test_nothing_is_found_where_members_change_as_they_should() -> None:
+    for seed in range(20):
+        changing(seed).run(SECONDS)
+
+
+def test_new_members_that_lack_what_was_committed_before_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: the old members' word is enough for what was there when the change began."""
+    go_on = MembersChange.go_on
+
+    def hasty(change: MembersChange, now: int) -> None:
+        go_on(change, now)
+        if change.stage is Changing.COMMITTING:
+            change._needed = 0
+
+    monkeypatch.setattr(MembersChange, "go_on", hasty)
+    monkeypatch.setattr(Leader, "has_caught_up", lambda leader, now, name: True)
+    assert is_found(LOST, changing)
+
+
+def test_a_change_without_the_step_that_needs_both_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin = Membership.begin_change
+
+    def at_once(membership: Membership, members: tuple[str, ...]) -> Membership:
+        return msgspec.structs.replace(begin(membership, members), previous=())
+
+    monkeypatch.setattr(Membership, "begin_change", at_once)
+    assert is_found(WRONG, changing)
+
+
+def test_a_leader_that_counts_the_new_members_alone_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: while the members change, copies and promises of the new ones are enough."""
+    reached = Membership.reached
+
+    def of_new(membership: Membership, values: Any) -> int:
+        return reached(Membership(membership.members), values)
+
+    monkeypatch.setattr(Membership, "reached", of_new)
+    assert is_found(WRONG, changing)

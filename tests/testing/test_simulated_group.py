@@ -29,6 +29,14 @@ def test_logs_that_are_trimmed_cost_nothing(size: int, first: int, damage: bool)
         SimulatedGroup(seed, size, damage, trims=True).run(SECONDS)
 
 
+@pytest.mark.parametrize("first", range(400, 450, 10))
+@pytest.mark.parametrize("size", [1, 3, 5])
+@pytest.mark.parametrize("trims", [False, True])
+def test_members_that_come_and_go_cost_nothing(size: int, first: int, trims: bool) -> None:
+    for seed in range(first, first + 10):
+        SimulatedGroup(seed, size, trims=trims, changes=True).run(SECONDS)
+
+
 def test_the_same_seed_gives_the_same_life() -> None:
     lives = [SimulatedGroup(7, 3).run(SECONDS).story for _ in range(2)]
     assert lives[0] == lives[1]

@@ -18,6 +18,7 @@ from enum import Enum, auto
 from slipstream.errors import CorruptionError
 from slipstream.group.lease import Settings
 from slipstream.group.log_replica import LogReplica
+from slipstream.group.membership import Membership
 from slipstream.group.messages import (
     BEGINNING,
     AskSeal,
@@ -51,7 +52,7 @@ class Candidate:
         self,
         name: str,
         epoch: int,
-        members: tuple[str, ...],
+        membership: Membership,
         log: LogReplica,
         register: Register,
         outbox: Outbox,
@@ -61,7 +62,7 @@ class Candidate:
     ) -> None:
         self.epoch = epoch + 1
         self._name = name
-        self._members = members
+        self.membership = membership  # of those that it asks; once the register is taken, in it
         self._log = log
         self._register = register
         self._outbox = outbox
@@ -80,7 +81,7 @@ class Candidate:
             self._ask()
 
     def _is_majority(self, members: set[str]) -> bool:
-        return self._name in members and len(members) > len(self._members) // 2
+        return self._name in members and self.membership.is_quorum(members)
 
     def _ask(self) -> None:
         """Ask the members that have not answered what this stage is about."""
@@ -93,7 +94,7 @@ class Candidate:
                 self._fetch(self._log.common_with(self._best))
 
     def _send_unless(self, answered: set[str], message: Message) -> None:
-        for member in self._members:
+        for member in self.membership.everyone:
             if member not in answered:
                 self._outbox.send(member, message)
 
@@ -115,7 +116,7 @@ class Candidate:
 
     def _take(self, now: int) -> None:
         self.stage = Stage.TAKING
-        value = RegisterValue(self.epoch, self._name, self._members)
+        value = RegisterValue(self.epoch, self._name, ()).with_membership(self.membership)
         self._register.compare_and_set(now, value)
 
     def look_at_register(self, now: int) -> bool:
@@ -124,6 +125,7 @@ class Candidate:
         if self.stage is not Stage.TAKING or outcome is None:
             return True
         if outcome.is_set:
+            self.membership = outcome.value.membership
             self.stage = Stage.SEALING
             self._ask()
             return True

@@ -10,6 +10,9 @@ until it has what lies before that: a checkpoint brings it, which is no matter o
 
 Entries keep the epoch in which they were made. To write the log's end anew under the new epoch, as
 designs for quorum logs say, would have a half-written end outrank a longer one that is committed.
+
+Servers that are about to become members (`learn`) are sent entries like followers, and count for
+nothing until `membership` has them.
 """
 
 from collections import deque
@@ -18,6 +21,7 @@ from typing import NamedTuple
 
 from slipstream.group.lease import Lease, Settings
 from slipstream.group.log_replica import LogReplica
+from slipstream.group.membership import Membership
 from slipstream.group.messages import (
     Append,
     Appended,
@@ -85,20 +89,22 @@ class Leader:
         self,
         name: str,
         epoch: int,
-        members: tuple[str, ...],
+        membership: Membership,
         log: LogReplica,
         outbox: Outbox,
         settings: Settings,
         now: int,
     ) -> None:
         self.epoch = epoch
+        self.told = membership  # that the register has; followers are told
         self.successor = ""  # to whom it is about to hand over
         self._name = name
         self._log = log
         self._outbox = outbox
         self._settings = settings
-        self._followers = {member: _Follower(log.end.index) for member in members}
-        self._lease = Lease(members, settings, now)
+        self._membership = membership
+        self._followers = {name: _Follower(log.end.index) for name in membership.everyone}
+        self._lease = Lease(membership, settings, now)
         self._beat_at = now
         self._hand_over_until = 0
         self._start = self.append([b""])[0].index  # what its epoch begins with
@@ -120,8 +126,49 @@ class Leader:
         return [
             FollowerState(name, one.synced, max(now - self._lease.heard_at(name), 0))
             for name, one in self._followers.items()
-            if name != self._name
+            if name != self._name and name in self._membership.members
         ]
+
+    # -- members ---------------------------------------------------------------------------------
+
+    @property
+    def membership(self) -> Membership:
+        """Whose copies and promises count."""
+        return self._membership
+
+    @membership.setter
+    def membership(self, membership: Membership) -> None:
+        for name in membership.everyone:
+            assert name in self._followers, "who counts has been sent entries before"
+        self._membership = self._lease.membership = membership
+
+    def learn(self, now: int, name: str) -> None:
+        """Send entries to a server that is no member yet."""
+        if name not in self._followers:
+            self._followers[name] = _Follower(self._log.end.index)
+            self._lease.ask(name, now)
+
+    def forget(self, name: str) -> None:
+        """Send nothing more to a server that is no member; it is told that it is none."""
+        assert name not in self._membership.everyone
+        if name == self.successor:
+            self.successor = ""
+        if name in self._followers:
+            self._outbox.send(name, self._heartbeat(0, name))
+            del self._followers[name]
+            self._lease.forget(name)
+
+    def has_caught_up(self, now: int, name: str) -> bool:
+        """Whether a server is there, and has almost all entries."""
+        follower = self._followers[name]
+        is_there = now < self._lease.heard_at(name) + self._settings.promise
+        return is_there and follower.is_sure and follower.synced + UNANSWERED_MAX >= self._end
+
+    @property
+    def _end(self) -> int:
+        return self._log.end.index
+
+    # -- entries ---------------------------------------------------------------------------------
 
     def append(self, bodies: Sequence[bytes]) -> list[Mark]:
         """New entries, which are not committed yet."""
@@ -154,7 +201,9 @@ class Leader:
 
     def appended(self, now: int, sender: str, message: Appended) -> None:
         """A copy has come further."""
-        follower = self._followers[sender]
+        follower = self._followers.get(sender)
+        if follower is None:
+            return
         follower.is_sure |= message.index >= follower.agreed
         follower.has_answered(message.index)
         if message.index > follower.synced:
@@ -165,19 +214,22 @@ class Leader:
             self._commit()
 
     def _commit(self) -> None:
-        index = self._index_on_majority()
+        index = self.index_on_quorum()
         mark = self._log.mark(index)
         if index > self._log.committed and mark is not None and mark.epoch == self.epoch:
             self._log.commit(index)
 
-    def _index_on_majority(self) -> int:
-        """The highest index up to which a majority has this log, synced."""
-        synced = sorted((one.synced for one in self._followers.values()), reverse=True)
-        return synced[len(synced) // 2]
+    def index_on_quorum(self) -> int:
+        """The highest index up to which a quorum has this log, synced."""
+        return self._membership.reached(
+            {name: follower.synced for name, follower in self._followers.items()}
+        )
 
     def missing(self, now: int, sender: str, message: Missing) -> None:
         """A follower needs earlier entries first."""
-        follower = self._followers[sender]
+        follower = self._followers.get(sender)
+        if follower is None:
+            return
         is_late = follower.is_sure or message.index >= follower.agreed
         if is_late and now < follower.moved_back_at + self._settings.retry:
             return  # what it needs is on its way again
@@ -208,8 +260,10 @@ class Leader:
 
     def heard(self, sender: str, message: Heard) -> None:
         """A member has promised not to be sealed."""
-        self._lease.heard(sender, message.sent_at)
-        self._followers[sender].asks = message.asks
+        follower = self._followers.get(sender)
+        if follower is not None:
+            self._lease.heard(sender, message.sent_at)
+            follower.asks = message.asks
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -230,11 +284,14 @@ class Leader:
 
     def _beat(self, now: int) -> None:
         self._beat_at = now + self._settings.heartbeat
-        committed, end = self._log.mark(self._log.committed), self._log.end.index
+        for member in self._followers:
+            self._outbox.send(member, self._heartbeat(now, member))
+
+    def _heartbeat(self, now: int, member: str) -> Heartbeat:
+        committed = self._log.mark(self._log.committed)
         assert committed is not None, "a leader has no damaged entries"
-        for member, follower in self._followers.items():
-            beat = Heartbeat(self.epoch, now, committed, end, follower.asks)
-            self._outbox.send(member, beat)
+        asks = self._followers[member].asks
+        return Heartbeat(self.epoch, now, committed, self._end, asks, self.told)
 
     def is_cut_off(self, now: int) -> bool:
         """Whether others should lead: no majority has answered for long, although they may hear
@@ -245,7 +302,7 @@ class Leader:
 
     def most_synced(self) -> str:
         """The follower that has most; of several the one that was heard last."""
-        others = [member for member in self._followers if member != self._name]
+        others = [member for member in self._membership.members if member != self._name]
         heard = self._lease.heard_at
         return max(others, key=lambda one: (self._followers[one].synced, heard(one)))
 
@@ -260,7 +317,7 @@ class Leader:
             self.successor = ""
         if not self.successor:
             return False
-        return self._followers[self.successor].synced == self._log.end.index
+        return self._followers[self.successor].synced == self._end
 
     def release(self) -> None:
         """Tell everybody that the epoch is over."""

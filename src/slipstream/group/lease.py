@@ -9,6 +9,7 @@ promised something before, and lets as much time pass before it can be sealed.
 
 import msgspec
 
+from slipstream.group.membership import Membership
 from slipstream.model.durations import MILLISECOND
 
 
@@ -53,11 +54,23 @@ class SealPromise:
 
 
 class Lease:
-    """What a leader holds: when it asked the question that each member answered last."""
+    """What a leader holds: when it asked the question that each member answered last. Servers that
+    are no members may be asked, too, and count for nothing."""
 
-    def __init__(self, members: tuple[str, ...], settings: Settings, now: int) -> None:
-        self._heard = dict.fromkeys(members, now - settings.lease)
+    def __init__(self, membership: Membership, settings: Settings, now: int) -> None:
+        self.membership = membership
+        self._heard: dict[str, int] = {}
         self._settings = settings
+        for member in membership.everyone:
+            self.ask(member, now)
+
+    def ask(self, member: str, now: int) -> None:
+        """A server is asked from now on."""
+        self._heard[member] = now - self._settings.lease
+
+    def forget(self, member: str) -> None:
+        """A server is asked no more."""
+        del self._heard[member]
 
     def heard(self, member: str, sent_at: int) -> None:
         """A member has promised, and was asked at `sent_at`."""
@@ -69,9 +82,8 @@ class Lease:
 
     @property
     def since(self) -> int:
-        """When a majority was asked that has answered."""
-        latest = sorted(self._heard.values(), reverse=True)
-        return latest[len(latest) // 2]
+        """When a quorum was asked that has answered."""
+        return self.membership.reached(self._heard)
 
     def is_held(self, now: int) -> bool:
         """Whether nobody else can lead now."""

@@ -33,7 +33,9 @@ from slipstream.group.candidate import Candidate, Stage
 from slipstream.group.leader import FollowerState, Leader
 from slipstream.group.lease import SealPromise, Settings
 from slipstream.group.log_replica import LogReplica
+from slipstream.group.members_change import MembersChange
 from slipstream.group.members_register import MembersRegister
+from slipstream.group.membership import Membership
 from slipstream.group.messages import (
     Accept,
     Accepted,
@@ -86,19 +88,23 @@ class Member:
         register: Register | None = None,
     ) -> None:
         self.name = name
-        self.members = members
         self.leader_name = ""  # as far as it knows
         self.failed = "" if state else "the disk is empty: what this server has promised is lost"
         self._settings = settings or Settings()
         self._random = random
+        self.is_removed = False  # from the group; then it has failed, too
+        self._leader: Leader | None = None
+        self._founders = Membership(members)
         self._outbox = Outbox(state or State())
         self.log = LogReplica(self._outbox, stored)
-        self._register = register or MembersRegister(name, members, self._outbox, self._settings)
+        self._register = register or MembersRegister(
+            name, lambda: self._heard_of, self._outbox, self._settings
+        )
+        self._change: MembersChange | None = None
         self._known = self._outbox.state.sealed  # the latest epoch that was heard of
-        is_alone = len(members) == 1
+        is_alone = self.membership.everyone == (name,)
         self._promise = SealPromise(now if is_alone else now + self._settings.promise)
         self._candidate: Candidate | None = None
-        self._leader: Leader | None = None
         self._deadline = now  # when it becomes a candidate if it hears of no leader
         self._asks = 0 if self.log.is_whole else random.getrandbits(62) + 1
         self._repair_at = now
@@ -112,6 +118,74 @@ class Member:
         if not is_alone:
             self._wait(now)
         self._finish_turn(now)
+
+    # -- who is in the group ---------------------------------------------------------------------
+
+    @property
+    def membership(self) -> Membership:
+        """Who is in the group, as far as this server was told; a server that is about to join it
+        may have been told nothing."""
+        if self._leader is not None:
+            return self._leader.told
+        return self._outbox.state.membership or self._founders
+
+    @property
+    def _heard_of(self) -> Membership:
+        """The latest step that this server has heard of, which the register may have or not."""
+        known, value = self.membership, self._outbox.state.value
+        return value.membership if value is not None and value.step > known.number else known
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Who is in the group."""
+        return self.membership.members
+
+    @property
+    def joining(self) -> tuple[str, ...]:
+        """Who is about to come into it, if this server leads."""
+        change = self._change
+        return tuple(one for one in change.members if one not in self.members) if change else ()
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change of the members is under way, if this server leads."""
+        return self._change is not None
+
+    def change_members(self, now: int, members: tuple[str, ...]) -> None:
+        """Have these be the members, of whom all but one have to be members already; one that
+        there is may go. It takes a while, and `members` tells when it is done. Raises
+        `NotLeaderError`, and ValueError where it cannot be done."""
+        leader = self._leader
+        if leader is None or not leader.serves or leader.successor:
+            raise NotLeaderError(f"{self.name} does not lead the group, and cannot change it")
+        if self._change is not None:
+            raise ValueError(f"{', '.join(self._change.members)} are about to be the members: wait")
+        if self.name not in members:
+            raise ValueError(f"{self.name} leads the group: have it hand over before it leaves")
+        added, gone = set(members) - set(self.members), set(self.members) - set(members)
+        if len(added) > 1 or len(gone) > 1 or len(set(members)) < len(members):
+            raise ValueError("one server at a time may come, and one may leave")
+        if added or gone:
+            self._change = MembersChange(
+                self.name, leader, self.log, self._register, self._settings, now, members
+            )
+            self._finish_turn(now)
+
+    def give_up_change(self, now: int) -> None:
+        """Keep the members that there are, if nobody else relies on others yet: such as where a
+        server that is to join has gone."""
+        if self._change is not None:
+            self._change.give_up()
+            self._finish_turn(now)
+
+    def hear_membership(self, membership: Membership) -> None:
+        """Somebody says what the register has."""
+        known = self._outbox.state.membership or self._founders
+        if membership.number > known.number or not known.members:
+            self._outbox.keep(msgspec.structs.replace(self._outbox.state, membership=membership))
+            if self.name in known.everyone and self.name not in membership.everyone:
+                self.is_removed = True
+                self.fail("this server was removed from the group")
 
     # -- what a driver asks ----------------------------------------------------------------------
 
@@ -205,8 +279,8 @@ class Member:
     # -- inputs ----------------------------------------------------------------------------------
 
     def receive(self, now: int, sender: str, message: Message) -> None:
-        """A message has come; of a server that is no member it is ignored."""
-        if not self.failed and sender in self.members:
+        """A message has come. What a server says that is no member counts for nothing."""
+        if not self.failed:
             self._handle(now, sender, message)
             self._finish_turn(now)
 
@@ -260,7 +334,7 @@ class Member:
     def fail(self, why: str) -> None:
         """The disk has failed. What it was to write may be there or not: it is final."""
         self.failed = why
-        self._leader = self._candidate = None
+        self._leader = self._candidate = self._change = None
         self._messages = []
 
     def tick(self, now: int) -> None:
@@ -303,6 +377,7 @@ class Member:
     def _finish_turn(self, now: int) -> None:
         """What is new is sent on; what it says to itself is heard."""
         while not self.failed:
+            self._go_on_changing(now)
             if self._leader is not None:
                 self._leader.send_entries()
             messages = self._outbox.take_messages()
@@ -313,6 +388,14 @@ class Member:
                     self._messages.append((receiver, message))
                 elif not self.failed:
                     self._handle(now, receiver, message)
+
+    def _go_on_changing(self, now: int) -> None:
+        change = self._change
+        if change is not None:
+            change.go_on(now)
+            if change.is_over:
+                self._change = None
+                self.hear_membership(self.membership)
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -391,7 +474,7 @@ class Member:
             case Fetched():
                 candidate.fetched(message)
         if candidate.stage is Stage.READY:
-            self._lead(now, candidate.epoch)
+            self._lead(now, candidate)
 
     def _hear_trimmed(self, now: int, base: int) -> None:
         """Another server has trimmed what this one lacks."""
@@ -412,6 +495,8 @@ class Member:
             case Append(_, after, entries):
                 self._append(sender, epoch, after, entries)
             case Heartbeat(_, sent_at):
+                if message.membership is not None:
+                    self.hear_membership(message.membership)
                 self._promise.renew(epoch, now + self._settings.promise)
                 self._outbox.send(sender, Heard(epoch, sent_at, self._asks))
                 self._hear_how_far(sender, message)
@@ -484,7 +569,7 @@ class Member:
 
     def _follow(self, now: int, leader: str) -> None:
         """Follow a leader, also one that is not known yet."""
-        self._leader = self._candidate = None
+        self._leader = self._candidate = self._change = None
         self.leader_name = leader
         self._known = max(self._known, self.log.sealed)
         self._wait(now)
@@ -494,12 +579,15 @@ class Member:
         self._wait(now)
         if not self.log.is_whole or self.log.end.index < self._trimmed:
             return
+        membership = self._heard_of
+        if self.name not in membership.members:
+            return
         value = self._outbox.state.value
         epoch = max(self._known, self.log.sealed, value.epoch if value else 0)
         self._candidate = Candidate(
             self.name,
             epoch,
-            self.members,
+            membership,
             self.log,
             self._register,
             self._outbox,
@@ -508,12 +596,18 @@ class Member:
             is_successor,
         )
 
-    def _lead(self, now: int, epoch: int) -> None:
+    def _lead(self, now: int, candidate: Candidate) -> None:
         self._candidate = None
         self.leader_name = self.name
-        self._leader = Leader(
-            self.name, epoch, self.members, self.log, self._outbox, self._settings, now
+        epoch, membership = candidate.epoch, candidate.membership
+        self.hear_membership(membership)
+        leader = self._leader = Leader(
+            self.name, epoch, membership, self.log, self._outbox, self._settings, now
         )
+        if membership.previous:  # an earlier leader has begun to change them
+            self._change = MembersChange(
+                self.name, leader, self.log, self._register, self._settings, now
+            )
 
     def _step_down(self, now: int) -> None:
         """Lead no more, and say so."""

@@ -12,11 +12,18 @@ accepted with one ballot is known to stand. (Rystsov's CASPaxos; Lamport's synod
 
 The proposer's own promise has to be among the majority before it asks anyone to accept. So after a
 crash it knows its last such ballot, and uses none twice.
+
+**Members change.** The value says who is in the group. A proposer asks a quorum of those that it
+knows; if the highest value that it hears of names others, it asks a quorum of these, with a new
+ballot. What a ballot accepts needs a quorum of the members before it, and of those that it names.
 """
+
+from collections.abc import Callable
 
 import msgspec
 
 from slipstream.group.lease import Settings
+from slipstream.group.membership import Membership
 from slipstream.group.messages import (
     NO_BALLOT,
     Accept,
@@ -33,13 +40,18 @@ from slipstream.group.register import Outcome
 
 
 class MembersRegister:
-    """A server's part in it, as acceptor and as proposer; a `Register`."""
+    """A server's part in it, as acceptor and as proposer; a `Register`. `membership` is the latest
+    that the server knows."""
 
     def __init__(
-        self, name: str, members: tuple[str, ...], outbox: Outbox, settings: Settings
+        self,
+        name: str,
+        membership: Callable[[], Membership],
+        outbox: Outbox,
+        settings: Settings,
     ) -> None:
         self._name = name
-        self._members = members
+        self._membership = membership
         self._outbox = outbox
         self._settings = settings
         self._round = 0  # the highest that was heard of
@@ -49,15 +61,15 @@ class MembersRegister:
     def compare_and_set(self, now: int, value: RegisterValue) -> None:
         """See `Register`."""
         self.outcome = None
-        self._propose(now, value)
+        self._propose(now, value, self._membership())
 
-    def _propose(self, now: int, value: RegisterValue) -> None:
+    def _propose(self, now: int, value: RegisterValue, membership: Membership) -> None:
         self._round = max(self._round, self._outbox.state.promised.round) + 1
-        self._proposal = _Proposal(Ballot(self._round, self._name), value, now)
+        self._proposal = _Proposal(Ballot(self._round, self._name), value, membership, now)
         self._ask(self._proposal)
 
     def _ask(self, proposal: "_Proposal") -> None:
-        for member in self._members:
+        for member in proposal.asked:
             if member not in proposal.answers:
                 self._outbox.send(member, proposal.question())
 
@@ -67,7 +79,7 @@ class MembersRegister:
         if proposal is None or now < proposal.asked_at + self._settings.retry:
             return
         if proposal.is_outbid:
-            self._propose(now, proposal.wanted)
+            self._propose(now, proposal.wanted, self._membership())
         else:
             proposal.asked_at = now
             self._ask(proposal)
@@ -114,25 +126,37 @@ class MembersRegister:
         proposal.answers.add(sender)
         if isinstance(message, Promise) and message.value and message.accepted > proposal.latest:
             proposal.latest, proposal.current = message.accepted, message.value
-        if self._name not in proposal.answers or len(proposal.answers) <= len(self._members) // 2:
+        if self._name not in proposal.answers or not proposal.is_answered:
             return
         if proposal.chosen is None:
-            current = proposal.current or RegisterValue(0, "", self._members)
-            proposal.is_set = current.epoch == proposal.wanted.epoch - 1
-            proposal.chosen = proposal.wanted if proposal.is_set else current
-            proposal.answers = set()
-            self._ask(proposal)
+            self._choose(proposal)
         else:
             self.outcome = Outcome(proposal.is_set, proposal.chosen)
             self._proposal = None
 
+    def _choose(self, proposal: "_Proposal") -> None:
+        """All that earlier ballots may have had accepted is known."""
+        membership = proposal.membership
+        current = proposal.current or RegisterValue(0, "", ()).with_membership(membership)
+        if current.membership != membership:
+            self._propose(proposal.asked_at, proposal.wanted, current.membership)
+            return
+        wanted = proposal.wanted.set_over(current)
+        proposal.is_set = wanted is not None
+        proposal.chosen = wanted or current
+        proposal.answers = set()
+        self._ask(proposal)
+
 
 class _Proposal:
-    """One ballot."""
+    """One ballot, which asks a quorum of `membership`."""
 
-    def __init__(self, ballot: Ballot, wanted: RegisterValue, asked_at: int) -> None:
+    def __init__(
+        self, ballot: Ballot, wanted: RegisterValue, membership: Membership, asked_at: int
+    ) -> None:
         self.ballot = ballot
         self.wanted = wanted
+        self.membership = membership
         self.asked_at = asked_at  # ns
         self.answers: set[str] = set()  # who has answered the question
         self.latest = NO_BALLOT  # the highest one of the promises ...
@@ -144,3 +168,17 @@ class _Proposal:
     def question(self) -> Message:
         """What to ask the members."""
         return Accept(self.ballot, self.chosen) if self.chosen else Prepare(self.ballot)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Whom to ask: those that are members before, or afterwards."""
+        later = self.chosen.membership.everyone if self.chosen else ()
+        return tuple(dict.fromkeys((*self.membership.everyone, *later)))
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether enough of them have."""
+        chosen = self.chosen
+        return self.membership.is_quorum(self.answers) and (
+            chosen is None or chosen.membership.is_quorum(self.answers)
+        )

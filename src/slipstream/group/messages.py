@@ -27,6 +27,8 @@ import zlib
 
 import msgspec
 
+from slipstream.group.membership import Membership
+
 _PLACE = struct.Struct("<IQI")
 
 
@@ -96,6 +98,28 @@ class RegisterValue(msgspec.Struct, array_like=True, frozen=True):
     epoch: int
     leader: str  # "" before the first epoch
     members: tuple[str, ...]
+    previous: tuple[str, ...] = ()  # see `Membership`
+    step: int = 0
+
+    @property
+    def membership(self) -> Membership:
+        """Who is in the group."""
+        return Membership(self.members, self.previous, self.step)
+
+    def with_membership(self, membership: Membership) -> "RegisterValue":
+        """The same leader and epoch with other members."""
+        return RegisterValue(
+            self.epoch, self.leader, membership.members, membership.previous, membership.number
+        )
+
+    def set_over(self, current: "RegisterValue") -> "RegisterValue | None":
+        """What the register holds if it holds `current`, and this is to take its place: the next
+        epoch, with the members that there are; or the next step of the members, in the same epoch.
+        None if it is neither."""
+        if self.epoch == current.epoch + 1:
+            return self.with_membership(current.membership)
+        is_same_lead = (self.epoch, self.leader) == (current.epoch, current.leader)
+        return self if is_same_lead and self.step == current.step + 1 else None
 
 
 class _Message(msgspec.Struct, array_like=True, frozen=True, tag=True):
@@ -199,6 +223,7 @@ class Heartbeat(_Message, frozen=True):
     committed: Mark  # the last entry that is
     end: int  # index of the last entry
     answers: int  # the last `Heard.asks`
+    membership: Membership | None = None  # as the register has it
 
 
 class Heard(_Message, frozen=True):

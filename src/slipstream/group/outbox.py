@@ -9,6 +9,7 @@ from collections import deque
 
 import msgspec
 
+from slipstream.group.membership import Membership
 from slipstream.group.messages import (
     BEGINNING,
     NO_BALLOT,
@@ -34,6 +35,7 @@ class State(msgspec.Struct, array_like=True, frozen=True):
     committed: int = 0  # ... and was committed up to this one
     base: Mark = BEGINNING  # the last entry that is gone from the log, which begins behind it
     is_installing: bool = False  # what it has applied may be half of a checkpoint
+    membership: Membership | None = None  # as leaders have told it; None: as it was founded
 
 
 class Write(msgspec.Struct, frozen=True):

@@ -26,15 +26,16 @@ class Register(Protocol):
     """A register, as a candidate sees it. One compare-and-set at a time."""
 
     def compare_and_set(self, now: int, value: RegisterValue) -> None:
-        """Have it hold `value` if it holds the epoch before that one; see `outcome`. Takes the
-        place of an earlier call, which may take effect for all that."""
+        """Have it hold `value` if that follows what it holds (`RegisterValue.set_over`); see
+        `outcome`. Takes the place of an earlier call, which may take effect for all that."""
 
     @property
     def outcome(self) -> Outcome | None:
         """Of the last call; None while it is not known.
 
-        `is_set` is said once at most of each epoch, and never of one that an earlier process of
-        this server has set: it may have led in it.
+        `is_set` is said once at most of a new epoch, and never of one that an earlier process of
+        this server has set: it may have led in it. Of a step of the members it may not be said
+        although the register holds it.
         """
 
     def receive(self, sender: str, message: Message) -> None:

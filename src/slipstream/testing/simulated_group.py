@@ -10,6 +10,9 @@ With `trims`, servers keep what they have applied and trim their logs, and those
 gone are sent all that another one has applied, in pieces. What a server has applied is a list of
 entries, which has to be the one history, also after a crash amid all this.
 
+With `changes`, servers join the group and leave it, one at a time. Those that were removed, and
+those that are not in it yet, run on, come back after crashes, and disturb the others.
+
 Time is real time; each server has a clock of its own, at half to twice the speed, and another one
 with the date, which jumps. Parts can be replaced to plant faults: `moves`, `now_of`, the members.
 """
@@ -43,6 +46,8 @@ SETTLE_MAX = 10 * SECOND  # ... until all servers have the same
 HISTORY_SHOWN = 40
 ANSWERS = (Promise, Accepted, Sealed, Appended)  # that promise something to be there
 TRANSFER_MAX = SECOND  # after which a checkpoint is asked for anew
+SIZE_MAX = 7  # servers in the group, while it changes
+SERVERS_MAX = 10  # that there are at all
 RATES = (0.5, 0.8, 1.0, 1.0, 1.25, 2.0)
 
 
@@ -189,6 +194,7 @@ class SimulatedGroup:
         damage: bool = False,
         make_disk: Callable[[Random], LogDisk] = lambda random: LogDisk(),
         trims: bool = False,
+        changes: bool = False,
     ) -> None:
         self.seed = seed
         self.random = Random(seed)
@@ -198,6 +204,8 @@ class SimulatedGroup:
         self.member_type: Callable[..., Member] = Member
         names = tuple(f"n{number}" for number in range(1, size + 1))
         self.network = SimulatedNetwork(self.random, names)
+        self._make_disk = make_disk
+        self._founders = names
         self.servers = {name: Server(name, self.random, make_disk(self.random)) for name in names}
         self._number = 0
         self._events: list[tuple[int, int, Callable[[], None]]] = []
@@ -234,6 +242,9 @@ class SimulatedGroup:
         self.installs = 0  # checkpoints that were installed
         if trims:
             self.moves += [(20, self._trim), (3, self._leave_behind)]
+        self.changes = 0  # of the members, that were begun
+        if changes:
+            self.moves += [(8, self._change_members)]
 
     def crash_amid_writing(self, share: float) -> None:
         """Have all servers crash after that share of what comes to them while they write."""
@@ -306,15 +317,25 @@ class SimulatedGroup:
 
     def _restart_at_rest(self) -> None:
         """A follower comes back to a leader that has nothing new to send."""
-        followers = [server for server in self._running() if not server.serves]
+        members = self._members()
+        followers = [one for one in self._running() if not one.serves and one.name in members]
         if followers:
             self._kill(followers[0])
             self._start(followers[0])
 
+    def _members(self) -> tuple[str, ...]:
+        """Who is in the group, says who leads it last; empty while they change."""
+        serving = [one for one in self._running() if one.serves and one.member is not None]
+        if not serving:
+            return ()
+        leader = max(serving, key=lambda one: one.serves).member
+        assert leader is not None
+        return () if leader.joining or leader.membership.previous else leader.members
+
     def _is_settled(self) -> bool:
-        members = [server.member for server in self.servers.values()]
-        found = {one.committed if one else 0 for one in members}
-        have_applied = all(len(one.applied) in found for one in self.servers.values())
+        servers = [self.servers[name] for name in self._members()]
+        found = {one.member.committed if one.member else 0 for one in servers}
+        have_applied = all(len(one.applied) in found for one in servers)
         return len(found) == 1 and have_applied and found.pop() >= self.ledger.latest
 
     def _note(self, text: str) -> None:
@@ -338,7 +359,7 @@ class SimulatedGroup:
         server.life += 1
         server.applied = [] if server.is_half else list(server.kept)
         self.ledger.committed(server.name, 1, tuple(server.applied))
-        names = tuple(self.servers)
+        names = self._founders if server.name in self._founders else ()
         state, entries = server.disk.open()
         server.member = self.member_type(
             server.name,
@@ -424,7 +445,7 @@ class SimulatedGroup:
 
     def _watch(self, server: Server, member: Member) -> None:
         """Tell the ledger what is new."""
-        if member.failed:
+        if member.failed and not member.is_removed:
             raise ViolationError(f"corruption: {server.name} has found: {member.failed}")
         applied = server.applied
         if not member.is_installing and member.committed > len(applied):
@@ -449,6 +470,48 @@ class SimulatedGroup:
                 self._check_reads()
             if mark.epoch != epoch or member.is_committed(mark):
                 del server.waiting[number]
+
+    # -- members ---------------------------------------------------------------------------------
+
+    def _change_members(self) -> None:
+        """The leader has a server join, or leave, or one take another one's place."""
+        server = self._leader()
+        if server is None or server.member is None or server.paused is not None:
+            return
+        members = server.member.members
+        gone = self.random.choice([*(name for name in members if name != server.name), ""])
+        new = self._newcomer() if len(members) < SIZE_MAX else None
+        kept = tuple(name for name in members if name != gone)
+        if new is not None and self.random.random() < 0.7:
+            if len(members) < SIZE_MAX - 2 and self.random.random() < 0.4:
+                gone, kept = "", members
+            kept = (*kept, new.name)
+        if kept == members or len(kept) < 2:
+            return
+        try:
+            server.member.change_members(self.now_of(server), kept)
+        except (NotLeaderError, ValueError):
+            return
+        self.changes += 1
+        self._note(f"{server.name} wants {' '.join(kept)} in place of {' '.join(members)}")
+        self._flush(server)
+        if gone and self.random.random() < 0.3:
+            self._kill(self.servers[gone])
+            self._start_later(self.servers[gone], 8 * SECOND)
+
+    def _newcomer(self) -> Server | None:
+        """A server that was never in the group."""
+        for server in self._running():
+            member = server.member
+            if member and server.name not in member.membership.everyone and not member.is_removed:
+                return server
+        if len(self.servers) >= SERVERS_MAX:
+            return None
+        name = f"n{len(self.servers) + 1}"
+        server = self.servers[name] = Server(name, self.random, self._make_disk(self.random))
+        self.network.join(name)
+        self._start(server)
+        return server
 
     # -- checkpoints -----------------------------------------------------------------------------
 
@@ -775,7 +838,7 @@ class SimulatedGroup:
         server = self._leader()
         if server is None or server.paused is not None or server.member is None:
             return
-        successor = self.random.choice(list(self.servers))
+        successor = self.random.choice(server.member.members)
         if successor != server.name:
             self._note(f"{server.name} hands over to {successor}")
             server.member.hand_over(self.now_of(server), successor)

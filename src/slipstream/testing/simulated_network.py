@@ -10,9 +10,13 @@ class SimulatedNetwork:
 
     def __init__(self, random: Random, servers: tuple[str, ...]) -> None:
         self._random = random
-        self._servers = servers
+        self._servers = list(servers)
         self.cut: set[tuple[str, str]] = set()  # (sender, receiver) between whom nothing goes
         self.heal()
+
+    def join(self, server: str) -> None:
+        """One more server is there."""
+        self._servers.append(server)
 
     def heal(self) -> None:
         """All links work, quickly."""

@@ -14,6 +14,7 @@ from slipstream.server.group import (
     OutcomeUnknownError,
 )
 from slipstream.server.group.host import KEEP_BYTES
+from slipstream.server.group.joining import server_name_of
 from slipstream.server.group.store import SEGMENT_BYTES
 from slipstream.server.logger import Logger
 from slipstream.server.options import LoggingOptions
@@ -159,6 +160,39 @@ class Group:
         proxy = self.proxies.get((name, other))
         return proxy.port if proxy else self.ports[other]
 
+    async def add(self, name: str, owner: Owner | None = None) -> None:
+        """Have the configuration of hosts that are made from now on name one more server."""
+        self.names.append(name)
+        self.logs[name] = Lines()
+        self.ports[name] = lasting_port()
+        self.secrets[name] = b"of the group"
+        if owner is not None:
+            self.owners[name] = owner
+        for other in self.ports:
+            if other < name:
+                self.proxies[other, name] = await Proxy(self.ports[name]).start()
+
+    def lose(self, name: str) -> None:
+        """The disk of a host that is stopped is gone, and there is an empty one."""
+        self.path(name).rename(self.directory / f"{name} lost")
+
+    async def settled(self, *server_names: str) -> None:
+        """Every host knows that these are the members, and has all that is committed."""
+
+        def have_settled() -> bool:
+            hosts = [host for host in self.hosts.values() if not host.failed]
+            members = {tuple(server_name_of(one) for one in host.members) for host in hosts}
+            indices = {host.committed_index for host in hosts}
+            names = {host.name for host in hosts}
+            return (
+                members == {server_names}
+                and not any(host.is_changing for host in hosts)
+                and len(indices) == 1
+                and all(names >= set(host.members) for host in hosts)
+            )
+
+        await until(have_settled, f"{server_names} are the members")
+
     def make(self, name: str) -> GroupHost:
         """A host that is not started."""
         routes = [(self._host, self.port_to(name, other)) for other in self.ports]
@@ -195,7 +229,7 @@ class Group:
 
     def another(self, host: GroupHost) -> str:
         """The name of a server that is not that one."""
-        return next(name for name in self.names if name != host.name)
+        return next(name for name in self.names if name != server_name_of(host.name))
 
     async def leader(self, *but: str) -> GroupHost:
         """Who serves, of all but some."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.errors import ConfigError, StorageError
+from slipstream.errors import ConfigError
 from slipstream.group import DiskJob, NotLeaderError
 from slipstream.log.disk import OsDisk
 from slipstream.server.cluster_options import ClusterOptions
@@ -219,25 +219,6 @@ async def test_a_log_that_has_lost_its_end_is_completed(tmp_path: Path) -> None:
         host = await group.start(short)
         assert group.logs[short].has("entries of its log are missing")
         assert bodies(await history(host, index)) == wanted
-
-
-async def test_an_empty_disk_under_an_old_name_takes_no_part(tmp_path: Path) -> None:
-    async with Group(tmp_path) as group:
-        await group.append(b"1")
-        leader = await group.leader()
-        lost = group.another(leader)
-        await group.stop(lost)
-        group.path(lost).rename(tmp_path / "elsewhere")
-        host = await group.start(lost)
-        await until(lambda: host.failed, "it takes no part")
-        assert "put its store directory back" in host.failed
-        with pytest.raises(StorageError, match="store directory back"):
-            await history(host, 1)
-        await group.append(b"2")
-        await group.stop(lost)
-        (tmp_path / "elsewhere").rename(group.path(lost))
-        host = await group.start(lost)
-        assert bodies(await history(host, leader.committed_index)) == [b"1", b"2"]
 
 
 async def test_without_its_state_a_server_takes_no_part(tmp_path: Path) -> None:

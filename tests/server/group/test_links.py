@@ -25,7 +25,8 @@ SECRET = b"of the group"
 
 
 def hello(secret: bytes = SECRET, name: str = "n0", cluster: str = "test") -> Handshake:
-    return Handshake(secret, Greeting(cluster, name, Standing.EMPTY, (), b"n" * 32), dials=True)
+    mine = Greeting(cluster, name, Standing.KEPT, ("n1", "n2", "n3"), b"n" * 32)
+    return Handshake(secret, mine, dials=True)
 
 
 @pytest.fixture

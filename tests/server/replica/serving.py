@@ -23,12 +23,18 @@ class Served:
         self.directory = directory / name
         self.port = lasting_port()
         self.is_stopped = False
+        self.routes = routes  # ports where the servers listen for each other; its own is a number
+        self._number = number
         self._log = directory / f"{name}.log"
         self._process: asyncio.subprocess.Process | None = None
-        self._words = [
-            "serve", "-a", LOCAL, "-p", str(self.port), "-n", name, "-sd", str(self.directory),
-            "--cluster", f"nats://u:secret@{LOCAL}:{routes[number]}", "--cluster_name", "C",
-            "--routes", ",".join(f"nats://{LOCAL}:{port}" for port in routes),
+
+    @property
+    def _words(self) -> list[str]:
+        own = self.routes[self._number]
+        return [
+            "serve", "-a", LOCAL, "-p", str(self.port), "-n", self.name, "-sd", str(self.directory),
+            "--cluster", f"nats://u:secret@{LOCAL}:{own}", "--cluster_name", "C",
+            "--routes", ",".join(f"nats://{LOCAL}:{port}" for port in self.routes),
         ]  # fmt: skip
 
     @property
@@ -127,6 +133,16 @@ class ServedGroup:
         return slipstream.connect(
             self.urls, max_reconnect_attempts=-1, reconnect_wait=0.05, **options
         )
+
+
+async def followers(nc: Any, stream: str) -> dict[str, bool]:
+    """The servers that follow the leader, as a stream's information names them: whether each is
+    current."""
+    try:
+        info = await nc.jetstream().api.request(f"STREAM.INFO.{stream}", timeout=2)
+    except slipstream.Error:
+        return {}
+    return {one["name"]: one["current"] for one in info["cluster"]["replicas"]}
 
 
 async def _cluster_of(url: str) -> str:

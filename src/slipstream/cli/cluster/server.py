@@ -1,11 +1,14 @@
 """`slipstream server cluster step-down|peer-remove`: the leader of a whole cluster, and its servers
 (system account)."""
 
+import asyncio
 from typing import Annotated
 
 import typer
 
 from slipstream.cli.cluster.actions import (
+    LOOK_SECONDS,
+    LOOKS_MAX,
     PEER_REMOVE,
     STEP_DOWN,
     Action,
@@ -22,7 +25,7 @@ from slipstream.cli.prompts import Force, confirm
 from slipstream.cli.server.system import SYSTEM_HELP, ask_servers
 from slipstream.cli.session import command, connection, new_app
 from slipstream.client import Connection
-from slipstream.errors import ConfigError
+from slipstream.errors import ConfigError, Error
 from slipstream.model.infos import ClusterInfo
 
 app = new_app()
@@ -53,7 +56,7 @@ async def cluster(
                 raise UsageError(f'the cluster has no server "{peer}": it has {", ".join(there)}')
             confirm(f"Really forget {peer}? It cannot come back with what it has.", force)
             await nc.jetstream().api.request("SERVER.REMOVE", {"peer": peer})
-            done(f"{peer} is no server of the cluster any more", success=True)
+            await _until_gone(nc, peer)
             return
 
         wanted = placement(preferred, in_cluster, words_of(tags or []))
@@ -65,6 +68,21 @@ async def cluster(
             return await _look(nc)
 
         await hand_over("the cluster", found.leader, ask, look)
+
+
+async def _until_gone(nc: Connection, peer: str) -> None:
+    """Say it once a server is none of the cluster's any more."""
+    for _ in range(LOOKS_MAX):
+        try:
+            there = servers_of(await _look(nc))
+        except Error:  # nobody leads at the moment
+            there = [peer]
+        if peer not in there:
+            done(f"{peer} is no server of the cluster any more", success=True)
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+    done(f"{peer} is still a server of the cluster", success=False)
+    raise typer.Exit(1)
 
 
 async def _look(nc: Connection) -> ClusterInfo:

@@ -13,7 +13,7 @@ from slipstream.engine.api.dispatch import Fields, Handler, Operation, Request
 from slipstream.engine.api.requests import read_body, read_optional
 from slipstream.engine.protocol.configurations import Placement
 from slipstream.engine.protocol.errors import ApiError
-from slipstream.engine.protocol.group import Group, is_member, successor
+from slipstream.engine.protocol.group import Group, find_server, successor
 from slipstream.errors import Error
 from slipstream.model.error_codes import ErrorCode
 
@@ -65,7 +65,7 @@ def _move_peer(js: "JetStream", request: Request) -> Fields:
     peer = read_body(request, PeerRequest).peer
     if not peer:
         raise ApiError(ErrorCode.BAD_REQUEST)
-    if not is_member(group, peer):
+    if not find_server(group, peer):
         raise ApiError(ErrorCode.CLUSTER_PEER_NOT_MEMBER)
     raise ApiError(ErrorCode.PEER_REMAP)
 
@@ -88,22 +88,38 @@ def _group_with(js: "JetStream", request: Request) -> Group:
     return group
 
 
-def change_server(group: Group, request: Request) -> Fields:
-    """SERVER.REMOVE and SERVER.EVACUATE: who belongs to the group cannot be changed yet. Raises
-    `ApiError`."""
+def remove_server(group: Group, request: Request) -> Fields:
+    """SERVER.REMOVE: have a follower leave the group. Raises `ApiError`."""
+    name = _named_server(group, request)
+    try:
+        group.remove(name)
+    except Error as error:
+        raise ApiError(ErrorCode.CLUSTER_NO_PEERS, err=str(error)) from error
+    return {"success": True}
+
+
+def empty_server(group: Group, request: Request) -> Fields:
+    """SERVER.EVACUATE: no server can be without the streams. Raises `ApiError`."""
+    _named_server(group, request)
+    raise ApiError(ErrorCode.CLUSTER_UN_SUPPORT_FEATURE)
+
+
+def _named_server(group: Group, request: Request) -> str:
+    """The name of the server that is asked about, by its name or id. Raises `ApiError`."""
     if request.is_empty:
         raise ApiError(ErrorCode.BAD_REQUEST)
     asked = read_body(request, ServerRequest)
-    if not is_member(group, asked.peer or asked.peer_id):
+    found = find_server(group, asked.peer or asked.peer_id)
+    if not found:
         raise ApiError(ErrorCode.CLUSTER_SERVER_NOT_MEMBER)
-    raise ApiError(ErrorCode.CLUSTER_UN_SUPPORT_FEATURE)
+    return found
 
 
 # What the system account may ask: the subject's rest, the answer's type, who answers.
 OF_SYSTEM = {
     b"META.LEADER.STEPDOWN": ("meta_leader_stepdown_response", step_down),
-    b"SERVER.REMOVE": ("meta_server_remove_response", change_server),
-    b"SERVER.EVACUATE": ("meta_server_evacuate_response", change_server),
+    b"SERVER.REMOVE": ("meta_server_remove_response", remove_server),
+    b"SERVER.EVACUATE": ("meta_server_evacuate_response", empty_server),
 }
 
 

@@ -62,6 +62,10 @@ class Group(Protocol):
         the turn in which it was made has ended. Raises `slipstream.Error` with the reason if that
         is not possible."""
 
+    def remove(self, server_name: str) -> None:
+        """Have a follower leave the group, soon. Raises `slipstream.Error` with the reason if that
+        is not possible."""
+
 
 @lru_cache(maxsize=64)
 def peer_id(name: str) -> str:
@@ -122,10 +126,10 @@ def cluster_info(group: Group, since: int, is_kept: bool) -> "ClusterInfo":
 # -- what may be asked of it ---------------------------------------------------------------------
 
 
-def is_member(group: Group, peer: str) -> bool:
-    """Whether a server of this name, or with this id among the peers, belongs to the group."""
+def find_server(group: Group, peer: str) -> str:
+    """The server of the group with this name, or with this id among the peers; "" for none."""
     names = (group.server_name, *(member.name for member in group.followers))
-    return any(peer in (name, peer_id(name)) for name in names)
+    return next((name for name in names if peer in (name, peer_id(name))), "")
 
 
 def check_placement(

@@ -2,6 +2,7 @@
 
     opening           a host, from the options of a server
     host              the member on an event loop: append, committed entries, who leads
+      joining         servers that come into a group that is there
       checkpoints     what the owner of a host is asked for, so that the log's beginning can go
       transfers       checkpoints on their way to servers that lack what is gone
       links           a connection to each other server: who dials, who is let in
@@ -24,6 +25,7 @@ from slipstream.server.group.checkpoints import (
     TrimmedError,
 )
 from slipstream.server.group.host import BusyError, GroupHost, OutcomeUnknownError
+from slipstream.server.group.joining import server_name_of
 from slipstream.server.group.link import LinkContexts
 from slipstream.server.group.links import LinkSettings
 from slipstream.server.group.opening import make_host
@@ -44,4 +46,5 @@ __all__ = [
     "TrimmedError",
     "make_contexts",
     "make_host",
+    "server_name_of",
 ]

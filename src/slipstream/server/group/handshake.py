@@ -39,6 +39,7 @@ class Standing(Enum):
     """What a server has in its store."""
 
     EMPTY = "empty"  # nothing: it was never in a group, or has lost what it had
+    JOINING = "joining"  # it is no member of the group yet
     NEW = "new"  # it is in a group, and has promised nothing yet
     KEPT = "kept"  # what it has promised
 
@@ -49,8 +50,9 @@ class Greeting(msgspec.Struct, array_like=True, frozen=True):
     cluster: str
     name: str
     standing: Standing
-    members: tuple[str, ...]  # of its group, sorted; empty while it is in none
+    members: tuple[str, ...]  # of its group; empty while it is in none
     nonce: bytes
+    step: int = 0  # of the members' changes
 
 
 class _Stage(Enum):

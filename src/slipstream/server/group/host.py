@@ -12,7 +12,7 @@ forward only, and counts the time in which the machine sleeps, so that no lease 
 **The first start.** A store that is empty is that of a new server, or one that has been lost, after
 which nobody knows what this server has promised. So a group is founded once each server has heard
 all others say that they have promised nothing yet either; from then on each of them keeps who is
-in the group. A server whose store is empty takes no part where another one has promised something.
+in the group. A server whose store is empty joins where another one has a group (`joining`).
 
 **Trimming.** The owner says up to which index it has applied entries, durably. Of what may go
 `keep_bytes` stay for followers that are a little behind, and up to `HOLD_FACTOR` times that for
@@ -23,7 +23,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from slipstream.errors import ConfigError, Error, StorageError
@@ -37,10 +37,12 @@ from slipstream.group import (
     NotLeaderError,
     Settings,
 )
+from slipstream.group.membership import Membership
 from slipstream.group.messages import CheckpointMessage
 from slipstream.model.durations import SECOND
 from slipstream.server.group.checkpoints import Checkpoints, TrimmedError
 from slipstream.server.group.handshake import Greeting, Standing
+from slipstream.server.group.joining import new_member_name, next_members, server_name_of
 from slipstream.server.group.link import LinkContexts
 from slipstream.server.group.links import Links, LinkSettings
 from slipstream.server.group.store import GroupStore, Identity, Stored
@@ -54,6 +56,7 @@ KEEP_BYTES = 64 * 1024 * 1024  # of entries that stay when the log is trimmed
 HOLD_FACTOR = 8  # of these, for servers that come closer
 _TICK = 0.02  # s
 _TRIM_EVERY = SECOND // 4  # ns
+_ADMIT_EVERY = SECOND // 4
 
 
 class OutcomeUnknownError(Error):
@@ -83,7 +86,8 @@ class _Waiting:
 
 
 class GroupHost:
-    """See the module's text. `size` is how many servers the group has, this one included."""
+    """See the module's text. `size` is how many servers the configuration names, this one included:
+    a group is founded by so many, and takes in new ones up to there."""
 
     def __init__(
         self,
@@ -128,6 +132,8 @@ class GroupHost:
         self._keep_bytes = keep_bytes
         self._applied = 0  # index up to which entries may go
         self._trim_at = 0
+        self._admit_at = 0
+        self._step = 0  # of the members' changes that is known
         self._transfers: Transfers | None = None
         self._leader_name = ""
         self._epoch = 0
@@ -161,18 +167,20 @@ class GroupHost:
     def _check(self, stored: Stored) -> None:
         identity = stored.identity
         assert identity is not None
-        if (identity.cluster, identity.name) != (self._cluster, self.name):
+        if (identity.cluster, server_name_of(identity.name)) != (self._cluster, self.name):
             raise ConfigError(
-                f'the store {self._store.path} is of server "{identity.name}" in cluster '
-                f'"{identity.cluster}", not of "{self.name}" in "{self._cluster}": start it under '
-                "its own name, or name another store directory"
-            )
-        if len(identity.members) != self._size:
-            raise ConfigError(
-                f"the group has the servers {', '.join(identity.members)}, and the routes name "
-                f"{self._size}: the servers of a group cannot be changed yet"
+                f'the store {self._store.path} is of server "{server_name_of(identity.name)}" in '
+                f'cluster "{identity.cluster}", not of "{self.name}" in "{self._cluster}": start '
+                "it under its own name, or name another store directory"
             )
         self._identity = identity
+        self._call(identity.name)
+
+    def _call(self, name: str) -> None:
+        """Be this member of the group from now on."""
+        if name != self.name:
+            self.name = name
+            self._links.rename(name)
 
     def _begin(self, stored: Stored) -> None:
         assert self._identity is not None
@@ -216,24 +224,41 @@ class GroupHost:
 
     def greeting(self, nonce: bytes) -> Greeting:
         """What this server says of itself."""
-        standing = Standing.KEPT
-        if self._identity is not None:
-            if self._member is not None and self._member.is_new:
-                standing = Standing.NEW
-        elif not self.failed:
-            standing = Standing.EMPTY
-        return Greeting(self._cluster, self.name, standing, self.members, nonce)
+        step = self._member.membership.number if self._member is not None else 0
+        return Greeting(self._cluster, self.name, self._standing, self.members, nonce, step)
+
+    @property
+    def _standing(self) -> Standing:
+        member = self._member
+        if self._identity is None:
+            return Standing.KEPT if self.failed else Standing.EMPTY
+        if member is not None and not member.is_removed and not self._is_member:
+            return Standing.JOINING
+        return Standing.NEW if member is not None and member.is_new else Standing.KEPT
+
+    @property
+    def _is_member(self) -> bool:
+        return self._member is not None and self.name in self._member.membership.everyone
 
     def may_link(self, greeting: Greeting) -> str:
         """Why a server is not one to talk to; "" if it is."""
         if greeting.cluster != self._cluster:
             return f'its cluster is "{greeting.cluster[:64]}", this one is "{self._cluster}"'
-        if self._identity is None:
+        if self._identity is None or self._standing is Standing.JOINING:
             return ""
-        members = self._identity.members
-        if greeting.name not in members:
-            return f"the group has the servers {', '.join(members)}"
-        if greeting.members not in ((), members):
+        if greeting.standing in (Standing.EMPTY, Standing.JOINING):
+            return ""
+        step = self._member.membership.number if self._member is not None else 0
+        if greeting.step > step:  # it knows of a later change
+            if self._member is None or self.name in greeting.members:
+                return ""
+            self._member.hear_membership(Membership(greeting.members, (), greeting.step))
+            self._turn()
+            return self.failed
+        everyone = self._member.membership.everyone if self._member is not None else self.members
+        if greeting.name not in everyone:
+            return f"the group has the servers {', '.join(self.members)}"
+        if greeting.step == step and set(greeting.members) != set(self.members):
             return f"its group has the servers {', '.join(greeting.members)}"[:512]
         return ""
 
@@ -249,19 +274,21 @@ class GroupHost:
             self._transfers.unlinked(name)
 
     def _look_for_members(self) -> None:
-        """Found the group, if all others are there and have promised nothing."""
+        """Found the group, if all others are there and have promised nothing; or join one."""
         members = tuple(sorted([self.name, *self._heard]))
         if self._founding is not None or self._is_stopped:
             return
         for name, other in self._heard.items():
+            if other.standing is Standing.JOINING:
+                return  # so there is a group, and its members are not heard yet
             if other.members and (other.standing is Standing.KEPT or other.members != members):
                 if other.standing is not Standing.KEPT and len(members) < self._size:
                     return  # the others are not heard yet
-                what = "has a group" if self.name in other.members else "has another group"
-                self._fail(
-                    f"{name} {what} of {', '.join(other.members)}, and the store "
-                    f"{self._store.path} of this server is empty: what it has promised is not "
-                    "known; put its store directory back"
+                self._found_store(Identity(self._cluster, new_member_name(self.name), ()))
+                self._log.warn(
+                    f"{name} has a group of {_shown(other.members)}, and the store "
+                    f"{self._store.path} of this server is empty: it joins the group anew, once "
+                    "its leader lets it"
                 )
                 return
         if len(members) > self._size:
@@ -270,11 +297,12 @@ class GroupHost:
                 f"{self._size}: give each server its own server_name, and all the same routes"
             )
         elif len(members) == self._size:
-            self._founding = self._loop.create_task(self._found(members))
+            self._found_store(Identity(self._cluster, self.name, members))
 
-    async def _found(self, members: tuple[str, ...]) -> None:
-        identity = Identity(self._cluster, self.name, members)
+    def _found_store(self, identity: Identity) -> None:
+        self._founding = self._loop.create_task(self._found(identity))
 
+    async def _found(self, identity: Identity) -> None:
         def found() -> Stored:
             self._store.found(identity)
             self._store.close()
@@ -288,8 +316,82 @@ class GroupHost:
         if self._is_stopped:
             return
         self._identity = identity
-        self._log.info(f"The group {self._cluster} has the servers {', '.join(members)}")
+        if identity.members:
+            self._log.info(f"The group {self._cluster} has the servers {_shown(identity.members)}")
+        self._call(identity.name)
         self._begin(stored)
+
+    # -- members ---------------------------------------------------------------------------------
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a server is about to join or to leave, as far as this one knows."""
+        member = self._member
+        return member is not None and (member.is_changing or bool(member.membership.previous))
+
+    def remove(self, server_name: str) -> None:
+        """Have a server leave the group, soon. Raises `NotLeaderError`, and ValueError."""
+        member = self._leading_member()
+        gone = next((one for one in self.members if server_name_of(one) == server_name), None)
+        if gone is None:
+            raise ValueError(f"{server_name} is not in the group of {_shown(self.members)}")
+        if member.is_changing:
+            raise ValueError(
+                f"{_shown(member.joining) or 'another server'} is about to join or to leave: ask "
+                "again in a while"
+            )
+        kept = tuple(one for one in self.members if one != gone)
+        there = [one for one in kept if one == self.name or one in self._links.names]
+        if len(there) <= len(kept) // 2:
+            raise ValueError(
+                f"of {_shown(kept)} no more than {_shown(there)} can be reached, which is no "
+                f"majority: {server_name} cannot leave now"
+            )
+        member.change_members(self._now(), kept)
+        self._log.info(f"{server_name} is to leave the group")
+        self._turn()
+
+    def _removed(self) -> str:
+        return (
+            f"the group has the servers {_shown(self.members)} now, and the place of this one in "
+            "it is gone, or a new one's: start it with an empty store directory to have it join "
+            "anew"
+        )
+
+    def _leading_member(self) -> Member:
+        if self._member is None:
+            raise NotLeaderError(self._no_leader())
+        return self._member
+
+    def _admit(self, member: Member) -> None:
+        """Have servers join that wait for it, if this one leads; nobody, if they have gone."""
+        there = {self.name, *self._links.names}
+        if any(one not in there for one in member.joining):
+            self._log.warn(f"{_shown(member.joining)} does not join the group: it has gone")
+            member.give_up_change(self._now())
+        if not member.epoch or member.is_changing:
+            return
+        waiting = [
+            name
+            for name, greeting in self._heard.items()
+            if greeting.standing is Standing.JOINING
+            and name in there
+            and name not in member.membership.everyone
+        ]
+        members = next_members(member.members, waiting, there, self._size)
+        if members is not None:
+            (newcomer,) = set(members) - set(member.members)
+            self._log.info(f"{server_name_of(newcomer)} joins the group: it is sent what it lacks")
+            member.change_members(self._now(), members)
+
+    def _look_at_members(self, member: Member) -> None:
+        """Say it when the members are others than before."""
+        membership = member.membership
+        if membership.number != self._step and not membership.previous:
+            if self._step or membership.number:
+                self._log.info(f"The group {self._cluster} has the servers {_shown(self.members)}")
+            self._step = membership.number
+            self.on_change()
 
     # -- what is asked of it ---------------------------------------------------------------------
 
@@ -320,7 +422,9 @@ class GroupHost:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Who is in the group; empty while it is not founded."""
+        """Who is in the group; empty while that is not known."""
+        if self._member is not None:
+            return self._member.members
         return self._identity.members if self._identity is not None else ()
 
     @property
@@ -344,7 +448,7 @@ class GroupHost:
     def trim(self, index: int) -> None:
         """This server has applied, durably, all entries up to `index`, and needs them no more: they
         go, at once or later. Raises ValueError in a group that could not do without them."""
-        if self.checkpoints is None and self._size > 1:
+        if self.checkpoints is None and len(self.members) != 1:
             raise ValueError(
                 "the log of a group of several servers is trimmed only if checkpoints stand for "
                 "what is gone: give checkpoints to its hosts"
@@ -375,15 +479,16 @@ class GroupHost:
     def hand_over(self, successor: str = "") -> None:
         """Have another server lead, soon; "" is the one that has most of the log. Raises
         `NotLeaderError`, and ValueError if there is no such server."""
-        if self._member is None:
-            raise NotLeaderError(self._no_leader())
-        self._member.hand_over(self._now(), successor)
+        member = self._leading_member()
+        named = [one for one in self.members if server_name_of(one) == successor]
+        member.hand_over(self._now(), named[0] if named else successor)
         self._turn()
 
     def lose_applied(self) -> None:
         """What was applied is lost, and the log does not have all of it: a checkpoint of another
         server is to be installed. Raises `StorageError` where there can be none."""
-        if self._member is None or self._size == 1 or not self._member.lose_applied(self._now()):
+        is_alone = len(self.members) == 1
+        if self._member is None or is_alone or not self._member.lose_applied(self._now()):
             raise StorageError(
                 "what the entries had come to is lost, and the log has no more than those behind "
                 f"{self.base_index}: restore a backup"
@@ -516,6 +621,9 @@ class GroupHost:
             if self._transfers is not None:
                 self._transfers.tick(now)
             self._trim(now)
+            if now >= self._admit_at:
+                self._admit_at = now + _ADMIT_EVERY
+                self._admit(self._member)
         except Exception as error:
             self._stop_at_fault("the time", error)
         for waiting in self._waiting:
@@ -562,15 +670,16 @@ class GroupHost:
         while (job := member.take_job()) is not None:
             self._thread.submit(self._run, job)
         if member.failed and not self.failed:
-            self._fail(member.failed)
+            self._fail(self._removed() if member.is_removed else member.failed)
         self._settle(member)
         if self._transfers is not None:
             self._transfers.look()
+        self._look_at_members(member)
         if (member.leader_name, member.epoch) != (self._leader_name, self._epoch):
             is_new = member.leader_name != self._leader_name
             self._leader_name, self._epoch = member.leader_name, member.epoch
             if is_new and self._leader_name:
-                self._log.info(f"{self._leader_name} leads the group")
+                self._log.info(f"{server_name_of(self._leader_name)} leads the group")
             self.on_change()
 
     def _settle(self, member: Member) -> None:
@@ -618,3 +727,7 @@ class GroupHost:
         self._end_waits("this server takes no part in the group any more")
         self._wake_readers()
         self.on_change()
+
+
+def _shown(members: Iterable[str]) -> str:
+    return ", ".join(server_name_of(member) for member in members)

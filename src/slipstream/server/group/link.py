@@ -71,6 +71,7 @@ class Link(asyncio.Protocol):
         host: str,
     ) -> None:
         self.name = ""  # of the other server, once it is proved
+        self.greeted_as = ""  # this server, by the other one
         self.address = ""
         self.heard_at = self.said_at = loop.time()
         self.ended: asyncio.Future[None] = loop.create_future()

@@ -141,6 +141,12 @@ class Links:
         self._unproved.clear()
         self._links.clear()
 
+    def rename(self, name: str) -> None:
+        """Have this server be known under another name: all connections begin anew."""
+        self.name = name
+        for link in list(self._links.values()):
+            link.close("this server joins the group under another name")
+
     # -- messages --------------------------------------------------------------------------------
 
     def send(self, receiver: str, message: Message) -> None:
@@ -183,15 +189,17 @@ class Links:
         def begin() -> Handshake:
             self._make_room()
             mine = self._owner.greeting(self._nonce())
+            link.greeted_as = mine.name
             return Handshake(self._settings.secret, mine, dials=bool(host))
 
-        return Link(self._loop, self, begin, self._settings.timeout, self._contexts, host)
+        link = Link(self._loop, self, begin, self._settings.timeout, self._contexts, host)
+        return link
 
     def proved(self, link: Link, greeting: Greeting) -> bool:
         """Who is at the other end is known now; whether the connection is one to keep."""
         self._unproved.pop(link, None)
         name = greeting.name
-        if name == self.name or self._is_closed:
+        if name == self.name or link.greeted_as != self.name or self._is_closed:
             return False
         why = self._owner.may_link(greeting)
         if why:

@@ -17,7 +17,7 @@ import msgspec
 from slipstream.errors import ConfigError, Error
 from slipstream.log.disk import DirectoryLock, OsDisk
 from slipstream.server.cluster_options import ClusterOptions
-from slipstream.server.group import make_host
+from slipstream.server.group import make_host, server_name_of
 from slipstream.server.logger import Logger
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import urls
@@ -93,6 +93,13 @@ class GroupServer:
                 "begins with an empty one: name another directory, and bring the streams over by "
                 "a backup (docs/group.md)"
             )
+        group, store = f"{options.store_dir}/group", f"{options.store_dir}/store"
+        if not os.path.isdir(group) and os.path.exists(f"{store}/applied.0"):
+            raise ConfigError(
+                f"cluster: {group} is gone, with what this server has promised to the others, and "
+                f"{store} is there: put it back, or have this server join the group anew with an "
+                f"empty {options.store_dir}"
+            )
 
     # -- what the process around it asks ---------------------------------------------------------
 
@@ -121,7 +128,7 @@ class GroupServer:
     @property
     def leader_name(self) -> str:
         """Who leads, as far as this server knows."""
-        return self._replica.host.leader_name if self._replica is not None else ""
+        return server_name_of(self._replica.host.leader_name) if self._replica is not None else ""
 
     @property
     def leader_address(self) -> str:
@@ -158,7 +165,9 @@ class GroupServer:
 
     def _others(self) -> list[str]:
         host = self._replica.host if self._replica is not None else None
-        return [one for one in host.members if one != host.name] if host is not None else []
+        members = host.members if host is not None else ()
+        names = (server_name_of(member) for member in members)
+        return [name for name in names if name != self.options.server_name]
 
     # -- the beginning, the end ------------------------------------------------------------------
 
@@ -387,7 +396,7 @@ class GroupServer:
         leader = replica.leader_url
         if leader and leader == self._client_address():
             self.log.error(
-                f"{replica.host.leader_name} leads the group, and tells that clients find it at "
+                f"{self.leader_name} leads the group, and tells that clients find it at "
                 f"{leader}, which this server says of itself: give each server an address of its "
                 "own (host, client_advertise); clients are not brought to the leader"
             )

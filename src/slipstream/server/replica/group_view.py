@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from slipstream.engine.protocol.group import Member
+from slipstream.server.group import server_name_of
 from slipstream.server.replica.replica import Replica
 
 OFFLINE_NS = 2_000_000_000  # without a word from a server, after which it counts as gone
@@ -17,7 +18,7 @@ class GroupView:
         self, name: str, own_url: str, replica: Replica, hand_over: Callable[[str], None]
     ) -> None:
         self.name = name
-        self.server_name = replica.host.name
+        self.server_name = server_name_of(replica.host.name)
         self._own_url = own_url
         self._replica = replica
         self._hand_over = hand_over
@@ -31,7 +32,7 @@ class GroupView:
             lag = max(host.committed_index - synced, 0)
             is_offline = active > OFFLINE_NS
             is_current = not is_offline and lag <= CURRENT_LAG
-            found.append(Member(name, is_current, is_offline, active, lag))
+            found.append(Member(server_name_of(name), is_current, is_offline, active, lag))
         return found
 
     @property
@@ -46,3 +47,7 @@ class GroupView:
     def step_down(self, preferred: str = "") -> None:
         """Have another server lead. Raises `Error`."""
         self._hand_over(preferred)
+
+    def remove(self, server_name: str) -> None:
+        """Have a follower leave the group, soon. Raises `Error`."""
+        self._replica.remove(server_name)

@@ -98,6 +98,7 @@ class Replica:
         """Append an entry; done once it is applied here, or with a `LostLeadError`. With an
         `epoch` it is appended in that one or not at all."""
         future: Future[None] = Future()
+        future.set_running_or_notify_cancel()  # what is on its way cannot be taken back
         assert self._loop is not None
         with self._gate:
             if self._has_ended:
@@ -141,19 +142,27 @@ class Replica:
 
     def hand_over(self, successor: str = "") -> None:
         """Have another server lead, soon. Raises `Error`."""
+        self._ask(lambda host: host.hand_over(successor))
+
+    def remove(self, server_name: str) -> None:
+        """Have a server leave the group, soon. Raises `Error`."""
+        self._ask(lambda host: host.remove(server_name))
+
+    def _ask(self, act: Callable[[GroupHost], None]) -> None:
+        """Have the host do something, on its thread. Raises `Error`."""
         loop, host = self._loop, self.host
         assert loop is not None
         done: Future[None] = Future()
 
-        def act() -> None:
+        def answer() -> None:
             try:
-                host.hand_over(successor)
+                act(host)
                 done.set_result(None)
             except (Error, ValueError) as error:
                 done.set_exception(Error(str(error)))
 
         try:
-            loop.call_soon_threadsafe(act)
+            loop.call_soon_threadsafe(answer)
             done.result(START_SECONDS_MAX)
         except (RuntimeError, TimeoutError) as error:
             raise Error("the group's thread of this server has ended, or hangs") from error
