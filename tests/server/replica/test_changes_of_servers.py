@@ -52,7 +52,7 @@ async def test_servers_whose_disks_are_lost_join_anew_one_after_the_other(tmp_pa
 
 async def test_a_group_grows_from_one_server_to_three(tmp_path: Path) -> None:
     group = ServedGroup(tmp_path)
-    first, *others = group.servers
+    first = group.servers[0]
     routes = first.routes
     first.routes = routes[:1]
     await first.start()
