@@ -210,6 +210,14 @@ class OsDisk:
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)
 
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory."""
+        return os.path.isdir(path)
+
+    def link(self, old: str, new: str) -> None:
+        """Give a file another name."""
+        os.link(old, new)
+
     def sync_dir(self, path: str) -> None:
         fd = self._open_to_sync(path or ".", os.O_DIRECTORY)
         try:

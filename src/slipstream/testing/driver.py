@@ -355,7 +355,7 @@ def encode(
 
 
 class Driver:
-    """An engine with JetStream; file streams lie on `disk` under "store", in memory if None."""
+    """An engine with JetStream; file streams lie on `disk` under `root`, in memory if None."""
 
     def __init__(
         self,
@@ -368,6 +368,7 @@ class Driver:
         segment_bytes: int = SEGMENT_BYTES,
         log_bytes: int = FILE_BYTES,
         group: Group | None = None,
+        root: str = "store",
     ) -> None:
         self.clock = Clock(now)
         self.runner = runner or HandRunner()
@@ -378,7 +379,7 @@ class Driver:
         self.gathers = False  # whether the next turns leave what they stored to a later one
         self.store: Store | None = None
         if disk is not None:
-            self.store = Store(disk, "store", segment_bytes=segment_bytes, log_bytes=log_bytes)
+            self.store = Store(disk, root, segment_bytes=segment_bytes, log_bytes=log_bytes)
 
     def start(self, **limits: Any) -> "Driver":
         """Start JetStream; `limits` are `AccountJetStreamLimits` of the default account."""

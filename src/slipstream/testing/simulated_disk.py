@@ -344,6 +344,22 @@ class SimulatedDisk:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", old)
         directory.change({fresh: directory.names[name], name: None})
 
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory."""
+        try:
+            self._walk(_split(path))
+        except OSError:
+            return False
+        return True
+
+    def link(self, old: str, new: str) -> None:
+        """Give a file another name."""
+        node = self._file(old)
+        directory, name = self._parent(new)
+        if name in directory.names:
+            raise FileExistsError(errno.EEXIST, "File exists", new)
+        directory.change({name: node})
+
     def sync_dir(self, path: str) -> None:
         """Make creations, removals and renames in a directory durable."""
         self.begin("sync_dir")

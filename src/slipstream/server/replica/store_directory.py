@@ -16,6 +16,7 @@ import os
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -44,6 +45,16 @@ class Applied(msgspec.Struct, frozen=True):
     clients: dict[str, str] = {}  # by the name of a server that has led: where clients found it
 
 
+class CopyingDisk(Disk, Protocol):
+    """A disk whose files can have second names, under which they are copied."""
+
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory."""
+
+    def link(self, old: str, new: str) -> None:
+        """Give a file another name. Raises OSError."""
+
+
 class StoreDirectory:
     """See the module's text. `log_end` is the last index that the group's log may have had when the
     process before this one ended. Calls block; they raise OSError and `StorageError`.
@@ -51,7 +62,7 @@ class StoreDirectory:
     `apply` is for one thread, `keep` for another one.
     """
 
-    def __init__(self, disk: Disk, path: str, log_end: int) -> None:
+    def __init__(self, disk: CopyingDisk, path: str, log_end: int) -> None:
         self.path = path
         self.root = f"{path}/files"
         self._disk = disk
@@ -212,7 +223,7 @@ class StoreDirectory:
         with self._note_lock, self._apply_lock:
             self._snapshot_number += 1
             path = f"{self._snapshots}/{self._snapshot_number}"
-            _link_tree(self.root, path)
+            _link_tree(self._disk, self.root, path)
             return Snapshot(self._disk, path, self.applied, self.clients)
 
     def begin_install(self) -> None:
@@ -311,7 +322,7 @@ class StoreDirectory:
 class Snapshot:
     """The files of a store as they were at an entry: `index`."""
 
-    def __init__(self, disk: Disk, path: str, index: int, clients: dict[str, str]) -> None:
+    def __init__(self, disk: CopyingDisk, path: str, index: int, clients: dict[str, str]) -> None:
         self.index = index
         self._disk = disk
         self._path = path
@@ -321,8 +332,7 @@ class Snapshot:
         """All of it, for `StoreDirectory.take`, a megabyte at a time at the most. Blocks."""
         leads = [Operation(Kind.LEADS, name, url.encode()) for name, url in self._clients.items()]
         yield encode_operations(leads)
-        for above, directories, files in os.walk(self._path):
-            below = above[len(self._path) + 1 :]
+        for below, directories, files in _walk(self._disk, self._path):
             inside = f"{below}/" if below else ""
             names = [Operation(Kind.MAKE_DIRECTORY, inside + one) for one in directories]
             names += [Operation(Kind.CREATE, inside + one) for one in files]
@@ -334,32 +344,49 @@ class Snapshot:
     def _pieces_of(self, name: str) -> Iterator[bytes]:
         """What a file holds. Of zeros, which were reserved as a rule, the last one is sent alone:
         they may be of a message, too, whose end would be missing."""
-        with open(f"{self._path}/{name}", "rb") as file:
+        file = self._disk.open(f"{self._path}/{name}")
+        try:
             offset = 0
             ends_in_zeros = False
-            while data := file.read(PIECE_BYTES):
+            while data := file.pread(offset, PIECE_BYTES):
                 ends_in_zeros = data.count(0) == len(data)
                 if not ends_in_zeros:
                     yield encode_operations([Operation(Kind.WRITE, name, data, offset)])
                 offset += len(data)
             if ends_in_zeros:
                 yield encode_operations([Operation(Kind.WRITE, name, b"\0", offset - 1)])
+        finally:
+            file.close()
 
     def close(self) -> None:
         """It is needed no more. Blocks."""
         self._disk.remove_tree(self._path)
 
 
-def _link_tree(source: str, target: str) -> None:
+def _walk(disk: CopyingDisk, root: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each directory of a tree, by its path below `root`, with the names of the directories and of
+    the files in it; those above others come first."""
+    left = [""]
+    while left:
+        below = left.pop()
+        inside = f"{below}/" if below else ""
+        names = disk.list(f"{root}/{below}" if below else root)
+        directories = [one for one in names if disk.is_directory(f"{root}/{inside}{one}")]
+        known = set(directories)
+        yield below, directories, [one for one in names if one not in known]
+        left += [inside + one for one in reversed(directories)]
+
+
+def _link_tree(disk: CopyingDisk, source: str, target: str) -> None:
     """The same files under other names. Raises `StorageError` where the system has no links."""
-    os.makedirs(target, mode=0o700)
-    for above, directories, files in os.walk(source):
-        there = target + above[len(source) :]
+    disk.makedirs(target)
+    for below, directories, files in _walk(disk, source):
+        inside = f"{below}/" if below else ""
         for name in directories:
-            os.mkdir(f"{there}/{name}", 0o700)
+            disk.mkdir(f"{target}/{inside}{name}")
         try:
             for name in files:
-                os.link(f"{above}/{name}", f"{there}/{name}")
+                disk.link(f"{source}/{inside}{name}", f"{target}/{inside}{name}")
         except OSError as error:
             raise StorageError(
                 f"the file system of {source} has no hard links, which a copy for a server of "
