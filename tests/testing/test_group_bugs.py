@@ -19,7 +19,8 @@ from slipstream.group.membership import Membership
 from slipstream.group.messages import Appended, Seal, Sealed, make_entry
 from slipstream.group.outbox import Outbox
 from slipstream.testing.ledger import ViolationError
-from slipstream.testing.simulated_group import LogDisk, SimulatedGroup
+from slipstream.testing.log_disk import LogDisk
+from slipstream.testing.simulated_group import SimulatedGroup
 
 SECONDS = 8
 SEEDS_UNTIL_FOUND = 300

@@ -7,8 +7,9 @@ serve within 10 s; `GroupHistory` compares all the time what was answered with w
     SimulatedGroup(seed=4711, size=3).run(seconds=6)
 
 With `trims`, servers keep what they have applied and trim their logs, and those that need what is
-gone are sent all that another one has applied, in pieces. What a server has applied is a list of
-entries, which has to be the one history, also after a crash amid all this.
+gone are sent all that another one has applied, in pieces; some lose what they had applied. What a
+server has applied is a list of entries here (`applied`), which has to be the one history, also
+after a crash amid all this.
 
 With `changes`, servers join the group and leave it, one at a time. Those that were removed, and
 those that are not in it yet, run on, come back after crashes, and disturb the others.
@@ -18,25 +19,25 @@ with the date, which jumps. Parts can be replaced to plant faults: `moves`, `now
 """
 
 import heapq
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
+from typing import Any
 
 from slipstream.group import (
-    DiskJob,
-    Entry,
     Mark,
     Member,
     NotLeaderError,
     Settings,
-    State,
     decode,
     encode,
 )
-from slipstream.group.messages import BEGINNING, Accepted, Appended, Promise, Sealed
+from slipstream.group.messages import Accepted, Appended, Promise, Sealed
 from slipstream.model.durations import MILLISECOND, SECOND
+from slipstream.testing.applied import Applied, AppliedEntries
 from slipstream.testing.group_history import GroupHistory
 from slipstream.testing.ledger import ViolationError
+from slipstream.testing.log_disk import LogDisk
 from slipstream.testing.simulated_network import SimulatedNetwork
 
 TICK = 40 * MILLISECOND
@@ -51,97 +52,31 @@ SERVERS_MAX = 10  # that there are at all
 RATES = (0.5, 0.8, 1.0, 1.0, 1.25, 2.0)
 
 
-class LogDisk:
-    """The disk of one server: its entries and its state. What was not synced may go in a crash."""
-
-    def __init__(self) -> None:
-        self.entries: list[Entry | None] = []  # behind the base
-        self.base = BEGINNING
-        self.state: State | None = State()
-        self.jobs: deque[DiskJob] = deque()  # to be done
-
-    def open(self) -> tuple[State | None, list[Entry | None]]:
-        """What a server that starts finds."""
-        return self.state, list(self.entries)
-
-    def finish(self) -> DiskJob:
-        """Do the oldest job, and sync it."""
-        job = self.jobs.popleft()
-        self._set_state(job)
-        for write in job.writes:
-            self._write(write.first, write.entries, write.is_end)
-        self._drop(job.state.base)
-        return job
-
-    def _set_state(self, job: DiskJob) -> None:
-        self.state = job.state
-        if job.is_reset:
-            self.entries, self.base = [], job.state.base
-
-    def _write(self, first: int, entries: list[Entry], is_end: bool) -> None:
-        start = first - self.base.index - 1
-        self.entries[start : None if is_end else start + len(entries)] = entries
-
-    def _drop(self, base: Mark) -> None:
-        del self.entries[: base.index - self.base.index]
-        self.base = base
-
-    def crash(self, random: Random) -> None:
-        """The power fails: the job that was under way is there in part, or whole, or not."""
-        job = self.jobs[0] if self.jobs else None
-        self.jobs.clear()
-        if job is None:
-            return
-        has_state = random.random() < 0.5
-        is_state_first = job.is_state_first or job.state.base != self.base
-        if has_state:
-            self._set_state(job)
-        if has_state or not is_state_first:
-            self._write_in_part(job, random)
-        if has_state:
-            self._drop(job.state.base)
-
-    def _write_in_part(self, job: DiskJob, random: Random) -> None:
-        for write in job.writes:
-            kept = random.randint(0, len(write.entries))
-            self._write(write.first, write.entries[:kept], write.is_end and random.random() < 0.7)
-            if kept > 1 and random.random() < 0.2:  # a hole
-                self.entries[write.first - self.base.index - 1 + random.randrange(kept)] = None
-            if kept < len(write.entries):
-                return
-
-    def damage(self, random: Random) -> None:
-        """Turn over a bit of an entry that was synced a while ago."""
-        synced = self.state.synced if self.state else 0
-        index = random.randint(max(1, synced - 5), synced) if synced else 0
-        place = index - self.base.index - 1
-        entry = self.entries[place] if 0 <= place < len(self.entries) else None
-        if entry is not None:
-            changed = Entry(entry.epoch, index, entry.previous, entry.chain ^ 1, entry.body)
-            self.entries[place] = changed
-
-
 class Transfer:
     """A checkpoint on its way to a server."""
 
     def __init__(self, until: int) -> None:
         self.until = until  # when it is given up
         self.mark: Mark | None = None  # the last entry in it, once it has begun
-        self.count = 0  # of its pieces
         self.answer: object = None  # the question may be doubled, and answered twice
-        self._pieces: dict[tuple[object, int], list[Entry]] = {}  # by answer and number
+        self._counts: dict[object, int] = {}  # of its pieces, by answer, once all have left
+        self._pieces: dict[tuple[object, int], Any] = {}  # by answer and number
 
     @property
     def is_complete(self) -> bool:
         """Whether all has come."""
-        return self.mark is not None and len(self.pieces) == self.count
+        return self.mark is not None and len(self.pieces) == self._counts.get(self.answer, -1)
 
-    def take(self, answer: object, number: int, piece: list[Entry]) -> None:
+    def take(self, answer: object, number: int, piece: Any) -> None:
         """A piece has come, maybe before the answer's beginning."""
         self._pieces[answer, number] = piece
 
+    def end(self, answer: object, count: int) -> None:
+        """There are so many pieces."""
+        self._counts[answer] = count
+
     @property
-    def pieces(self) -> list[list[Entry]]:
+    def pieces(self) -> list[Any]:
         """Those of the answer that has begun, in order."""
         numbers = sorted(number for answer, number in self._pieces if answer is self.answer)
         return [self._pieces[self.answer, number] for number in numbers]
@@ -150,15 +85,15 @@ class Transfer:
 class Server:
     """One server: a disk that stays, a member while it runs, a clock."""
 
-    def __init__(self, name: str, random: Random, disk: LogDisk) -> None:
+    def __init__(self, name: str, random: Random, disk: LogDisk, applied: Applied) -> None:
         self.name = name
         self.disk = disk
+        self.applied = applied  # what it has taken for committed has come to
         self.member: Member | None = None
         self.life = 0  # how often it was started
         self.waiting: dict[int, tuple[Mark, int]] = {}  # by number; index answered before it
-        self.applied: list[Entry] = []  # what it has taken for committed
-        self.kept: list[Entry] = []  # ... and has on its disk
-        self.is_half = False  # whether that is half of a checkpoint
+        self.is_half = False  # whether what it has applied is half of a checkpoint
+        self.has_lost = False  # ... or is lost in part
         self.transfer: Transfer | None = None
         self.serves = 0  # the epoch that it leads
         self.paused: list[Callable[[], None]] | None = None  # what has come meanwhile
@@ -195,6 +130,7 @@ class SimulatedGroup:
         make_disk: Callable[[Random], LogDisk] = lambda random: LogDisk(),
         trims: bool = False,
         changes: bool = False,
+        make_applied: Callable[[Random], Applied] = lambda random: AppliedEntries(),
     ) -> None:
         self.seed = seed
         self.random = Random(seed)
@@ -205,8 +141,12 @@ class SimulatedGroup:
         names = tuple(f"n{number}" for number in range(1, size + 1))
         self.network = SimulatedNetwork(self.random, names)
         self._make_disk = make_disk
+        self._make_applied = make_applied
         self._founders = names
-        self.servers = {name: Server(name, self.random, make_disk(self.random)) for name in names}
+        self.servers = {
+            name: Server(name, self.random, make_disk(self.random), make_applied(self.random))
+            for name in names
+        }
         self._number = 0
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._event_number = 0
@@ -242,6 +182,8 @@ class SimulatedGroup:
         self.installs = 0  # checkpoints that were installed
         if trims:
             self.moves += [(20, self._trim), (3, self._leave_behind)]
+            if size > 1:
+                self.moves += [(1, self._lose_applied)]
         self.changes = 0  # of the members, that were begun
         if changes:
             self.moves += [(8, self._change_members)]
@@ -335,7 +277,7 @@ class SimulatedGroup:
     def _is_settled(self) -> bool:
         servers = [self.servers[name] for name in self._members()]
         found = {one.member.committed if one.member else 0 for one in servers}
-        have_applied = all(len(one.applied) in found for one in servers)
+        have_applied = all(one.applied.index in found for one in servers)
         return len(found) == 1 and have_applied and found.pop() >= self.ledger.latest
 
     def _note(self, text: str) -> None:
@@ -357,10 +299,10 @@ class SimulatedGroup:
 
     def _start(self, server: Server) -> None:
         server.life += 1
-        server.applied = [] if server.is_half else list(server.kept)
-        self.ledger.committed(server.name, 1, tuple(server.applied))
         names = self._founders if server.name in self._founders else ()
         state, entries = server.disk.open()
+        server.applied.open(server.disk.base.index + len(entries))
+        self.ledger.committed(server.name, 1, server.applied.entries)
         server.member = self.member_type(
             server.name,
             names,
@@ -373,6 +315,8 @@ class SimulatedGroup:
         self._note(f"{server.name} starts at {server.member.log.end}")
         if server.is_half and not server.member.is_installing:
             raise ViolationError(f"applied: {server.name} goes on from half a checkpoint")
+        if server.has_lost and not server.member.is_installing:
+            self._ask_for_lost(server, server.member)
         self._flush(server)
         self._tick(server, server.life)
 
@@ -447,15 +391,7 @@ class SimulatedGroup:
         """Tell the ledger what is new."""
         if member.failed and not member.is_removed:
             raise ViolationError(f"corruption: {server.name} has found: {member.failed}")
-        applied = server.applied
-        if not member.is_installing and member.committed > len(applied):
-            if member.log.base.index > len(applied):
-                raise ViolationError(
-                    f"applied: {server.name} has {len(applied)}, and trimmed {member.log.base}"
-                )
-            entries = member.log.read(len(applied) + 1, member.committed - len(applied))
-            self.ledger.committed(server.name, len(applied) + 1, entries)
-            applied += entries
+        self._apply(server, member)
         self.ledger.trimmed(server.name, member.log.base)
         epoch = member.epoch
         if epoch != server.serves:
@@ -508,10 +444,23 @@ class SimulatedGroup:
         if len(self.servers) >= SERVERS_MAX:
             return None
         name = f"n{len(self.servers) + 1}"
-        server = self.servers[name] = Server(name, self.random, self._make_disk(self.random))
+        disk, applied = self._make_disk(self.random), self._make_applied(self.random)
+        server = self.servers[name] = Server(name, self.random, disk, applied)
         self.network.join(name)
         self._start(server)
         return server
+
+    def _apply(self, server: Server, member: Member) -> None:
+        """Apply what is committed."""
+        index = server.applied.index
+        if not member.is_installing and member.committed > index:
+            if member.log.base.index > index:
+                raise ViolationError(
+                    f"applied: {server.name} has {index}, and trimmed {member.log.base}"
+                )
+            entries = member.log.read(index + 1, member.committed - index)
+            self.ledger.committed(server.name, index + 1, entries)
+            server.applied.apply(entries)
 
     # -- checkpoints -----------------------------------------------------------------------------
 
@@ -524,8 +473,8 @@ class SimulatedGroup:
             if server.member is None or server.member.is_installing:
                 return
             if is_kept:
-                server.kept = list(server.applied)
-            server.member.trim(self.now_of(server), int(share * len(server.kept)))
+                server.applied.keep()
+            server.member.trim(self.now_of(server), int(share * server.applied.durable))
 
         self._input(server, server.life, trim)
 
@@ -548,6 +497,24 @@ class SimulatedGroup:
         for _ in self.servers:
             self._trim()
 
+    def _lose_applied(self) -> None:
+        """A server that is down loses what it had applied; one at a time in the group."""
+        down = [server for server in self.servers.values() if server.member is None]
+        others = [server.member for server in self._running() if server.member]
+        is_one = len(down) == 1 and not any(member.is_installing for member in others)
+        if is_one and not any(server.has_lost for server in self.servers.values()):
+            server = self.random.choice(down)
+            self._note(f"{server.name} loses what it has applied")
+            server.applied.lose()
+            server.has_lost = True
+
+    def _ask_for_lost(self, server: Server, member: Member) -> None:
+        """What was applied is lost: it is applied anew, or comes from another server."""
+        if member.log.base.index <= server.applied.index:
+            server.has_lost = False
+        elif not member.lose_applied(self.now_of(server)):
+            raise ViolationError(f"applied: {server.name} has lost it, and asks for nothing")
+
     def _install(self, server: Server, member: Member) -> None:
         """Go on with the checkpoint that a server is sent, or ask for one."""
         transfer = server.transfer
@@ -562,14 +529,14 @@ class SimulatedGroup:
         if not server.is_half:
             self._note(f"{server.name} begins to install {transfer.mark}")
         server.is_half = True
-        server.kept = []
+        server.applied.begin_install()
         if transfer.is_complete and self.random.random() < 0.5:  # it takes a while
-            found = [entry for piece in transfer.pieces for entry in piece]
-            server.applied, server.kept, server.is_half = found, list(found), False
+            server.applied.install(transfer.mark.index, transfer.pieces)
+            server.is_half = server.has_lost = False
             server.transfer = None
             self.installs += 1
             self._note(f"{server.name} has installed {transfer.mark}")
-            self.ledger.committed(server.name, 1, tuple(found))
+            self.ledger.committed(server.name, 1, server.applied.entries)
             self.ledger.trimmed(server.name, transfer.mark)
             if self._has_faults and self.random.random() < 0.1:  # before it can say so
                 life = server.life
@@ -586,38 +553,40 @@ class SimulatedGroup:
 
         def answer() -> None:
             member = source.member
-            if member is None or member.log.base.index > len(source.applied):
+            if member is None or member.log.base.index > source.applied.index:
                 return
-            index = self.random.randint(member.log.base.index, len(source.applied))
-            mark = member.checkpoint_mark(self.random.choice((index, len(source.applied))))
+            if member.is_installing:
+                return
+            index, pieces = source.applied.copy(self.random, member.log.base.index)
+            mark = member.checkpoint_mark(index)
             if mark is None:
                 return
             this = object()
-            content = source.applied[: mark.index]
-            step = max(len(content) // 4, 1)
-            pieces = [content[at : at + step] for at in range(0, len(content), step)]
-            self._send(source, server, begin(this, mark, len(pieces)))
-            for number, piece in enumerate(pieces):
-                self._send(source, server, take(this, number, piece))
+            self._send(source, server, begin(this, mark))
+            send_next(this, pieces, source.life, 0)
 
-        def begin(this: object, mark: Mark, count: int) -> Callable[[], None]:
+        def send_next(this: object, pieces: Iterator[Any], life: int, number: int) -> None:
+            """Read a piece, while entries go on, and send it."""
+            piece = next(pieces, None)
+            if piece is None:
+                self._send(source, server, lambda: transfer.end(this, number))
+                return
+            self._send(source, server, lambda: transfer.take(this, number, piece))
+            again = partial(send_next, this, pieces, life, number + 1)
+            self._at(self.random.randrange(MILLISECOND), lambda: self._input(source, life, again))
+
+        def begin(this: object, mark: Mark) -> Callable[[], None]:
             def begun() -> None:
                 member = server.member
                 if server.transfer is not transfer or member is None or transfer.mark is not None:
                     return
                 if member.begin_install(self.now_of(server), mark):
-                    transfer.answer, transfer.mark, transfer.count = this, mark, count
+                    transfer.answer, transfer.mark = this, mark
                     self._install(server, member)
                 else:
                     server.transfer = None
 
             return begun
-
-        def take(this: object, number: int, piece: list[Entry]) -> Callable[[], None]:
-            def taken() -> None:
-                transfer.take(this, number, piece)
-
-            return taken
 
         return answer
 
@@ -772,6 +741,7 @@ class SimulatedGroup:
         server.transfer = None
         server.serves = 0
         server.disk.crash(self.random)
+        server.applied.crash(self.random)
 
     def _crash(self) -> None:
         """The power of one server fails; more often of one that leads."""

@@ -16,7 +16,8 @@ from slipstream.server.group.records import RECORD_HEAD
 from slipstream.server.group.store import GroupStore, Identity, Stored
 from slipstream.testing.ledger import ViolationError
 from slipstream.testing.simulated_disk import CrashedError, SimulatedDisk, SimulatedFile
-from slipstream.testing.simulated_group import LogDisk, SimulatedGroup
+from slipstream.testing.log_disk import LogDisk
+from slipstream.testing.simulated_group import SimulatedGroup
 
 SELF = Identity("c", "n1", ("n1", "n2", "n3"))
 PATH = "group"
