@@ -15,8 +15,8 @@ from slipstream.log.disk import OsDisk
 from slipstream.server.group.records import RECORD_HEAD
 from slipstream.server.group.store import GroupStore, Identity, Stored
 from slipstream.testing.ledger import ViolationError
-from slipstream.testing.simulated_disk import CrashedError, SimulatedDisk, SimulatedFile
 from slipstream.testing.log_disk import LogDisk
+from slipstream.testing.simulated_disk import CrashedError, SimulatedDisk, SimulatedFile
 from slipstream.testing.simulated_group import SimulatedGroup
 
 SELF = Identity("c", "n1", ("n1", "n2", "n3"))
