@@ -1,5 +1,6 @@
 """Reads show nothing that a crash could take back, and wait for at most one sync."""
 
+from base64 import b64decode
 from random import Random
 from typing import Any
 
@@ -54,6 +55,32 @@ def test_a_get_does_not_wait_for_what_is_published_after_it(client: Client) -> N
     client.driver.finish()
     assert [message.body for message in client.take()] == [b"two"]
     assert client.driver.runner.waiting
+
+
+@pytest.mark.parametrize("subject", ["DIRECT.GET.S", "STREAM.MSG.GET.S"])
+def test_a_get_waits_for_what_waits_for_a_batch_under_way(client: Client, subject: str) -> None:
+    client.publish("s.a", b"two")
+    client.publish("s.a", b"three")  # in the next batch
+    client.ask(f"$JS.API.{subject}", {"last_by_subj": "s.a"})
+    client.driver.runner.step()
+    client.driver.runner.step()
+    client.driver.finish()
+    assert client.take() == []
+    (found,) = work(client)
+    is_api = found.body.startswith(b"{")
+    assert (b64decode(found.json()["message"]["data"]) if is_api else found.body) == b"three"
+
+
+def test_what_was_replaced_is_not_missing_until_its_successor_is_durable() -> None:
+    client = Driver(SimulatedDisk(Random(1))).start().client()
+    client.api("STREAM.CREATE.K", {"name": "K", "subjects": ["k"], "max_msgs_per_subject": 1})
+    client.store("k", b"one")
+    client.driver.runner.hold()
+    client.publish("k", b"two")
+    client.publish("k", b"three")
+    client.ask("$JS.API.STREAM.MSG.GET.K", {"last_by_subj": "k"})
+    (found,) = work(client)
+    assert b64decode(found.json()["message"]["data"]) == b"three"
 
 
 def test_a_batch_ends_before_what_is_not_durable(client: Client) -> None:

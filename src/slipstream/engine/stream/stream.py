@@ -528,7 +528,7 @@ class Stream(Service):
             return True
         if self.ttls is not None and self.ttls.owes_commit:
             return False
-        return not self.dirty and not self.progress.under_way
+        return not (self.dirty or self.progress.under_way or self.progress.again)
 
     def when_settled(self, done: Callable[[StorageError | None], None]) -> None:
         """As `when_durable`, for who has read something and changed nothing: a full disk, which
@@ -544,7 +544,9 @@ class Stream(Service):
 
     def _when_batched(self, settled: Callable[[StorageError | None], None]) -> None:
         owes = self.ttls is not None and self.ttls.owes_commit
-        if self.dirty or self._changed or owes or not self.progress.under_way:
+        progress = self.progress
+        is_next = self.dirty or progress.again  # the batch under way does not cover all of it
+        if is_next or self._changed or owes or not progress.under_way:
             self.when_durable(settled)
         else:
             self._covered.append((self._prepared, [settled]))
