@@ -83,6 +83,23 @@ def test_what_was_replaced_is_not_missing_until_its_successor_is_durable() -> No
     assert b64decode(found.json()["message"]["data"]) == b"three"
 
 
+def test_a_refusal_does_not_name_what_a_crash_could_take_back(client: Client) -> None:
+    client.publish("s.a", b"two")
+    expected = {"Nats-Expected-Last-Subject-Sequence": "1"}
+    assert client.ask("s.a", b"three", expected) == []
+    (refusal,) = work(client)
+    assert refusal.json()["error"]["description"] == "wrong last sequence: 2"
+
+
+def test_a_refusal_by_what_the_disk_refuses_says_so(client: Client) -> None:
+    client.publish("s.a", b"two")
+    client.ask("s.a", b"three", {"Nats-Expected-Last-Subject-Sequence": "1"})
+    client.driver.runner.release(OSError(5, "Input/output error"))
+    client.driver.finish()
+    (refusal,) = client.take()
+    assert refusal.json()["error"]["err_code"] == 10077
+
+
 def test_a_batch_ends_before_what_is_not_durable(client: Client) -> None:
     client.publish("s.a", b"two")
     ask(client, {"seq": 1, "batch": 5})

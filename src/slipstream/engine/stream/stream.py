@@ -54,6 +54,12 @@ SHORTEST_TIMER_NS: _int = 50_000_000
 END_SAVED_AFTER_NS: _int = 1_000_000_000
 END_SAVED_SHARE_NS: _int = 2_000_000  # for each stream, where there are many
 
+_NAMES_LAST = (  # refusals that tell what the stream has last
+    ErrorCode.STREAM_WRONG_LAST_SEQUENCE,
+    ErrorCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT,
+    ErrorCode.STREAM_WRONG_LAST_MSG_ID,
+)
+
 # How the JSON of an acknowledgement goes on after the sequence.
 ACK_END = b"}"
 DUPLICATE_END = b',"duplicate":true}'
@@ -489,9 +495,19 @@ class Stream(Service):
         call_all(changed, None)
 
     def refuse(self, reply: bytes, error: ApiError) -> None:
-        """Answer a publish with an error."""
-        if reply and not self._no_ack:
+        """Answer a publish with an error. One that names what the stream has last waits until that
+        is durable: after a crash it may never have been."""
+        if not reply or self._no_ack:
+            return
+        if error.err_code in _NAMES_LAST and not self.is_settled:
+            self.when_settled(lambda failure: self._refuse_settled(reply, error, failure))
+        else:
             self.account.send(reply, b"", b"", self.js.refusal(self.name, error))
+
+    def _refuse_settled(self, reply: bytes, error: ApiError, failure: StorageError | None) -> None:
+        if failure is not None:
+            error = ApiError(ErrorCode.STREAM_STORE_FAILED, err=str(failure))
+        self.account.send(reply, b"", b"", self.js.refusal(self.name, error))
 
     def _ack(self, reply: bytes, seq: _int, end: bytes) -> None:
         out = self._scratch
