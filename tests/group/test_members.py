@@ -462,6 +462,16 @@ def test_an_install_keeps_what_follows_it_and_drops_what_contradicts_it() -> Non
     assert (replica.end, replica.is_whole) == (Mark(2, 2, 99), True)
 
 
+def test_a_checkpoint_of_what_was_applied_is_sent_also_if_less_was_noted_as_committed() -> None:
+    """A leader that has just started may be able to commit nothing before a follower has it."""
+    log = entries(1, 1, 1, 1)
+    one = member(State(sealed=1, synced=4, committed=2), list(log))
+    assert one.committed == 2
+    assert one.checkpoint_mark(4) == log[3].mark
+    assert one.committed == 4
+    assert one.checkpoint_mark(5) is None
+
+
 def test_a_checkpoint_that_is_older_than_the_log_or_not_needed_is_refused() -> None:
     one, log = trimmed()
     assert not one.begin_install(LATER, log[0].mark)

@@ -198,6 +198,12 @@ class LogReplica:
         """The leader says that all up to `index` is committed: so is what of it is synced here."""
         self.committed = max(self.committed, min(index, self._agreed, self.synced))
 
+    def was_applied(self, index: int) -> None:
+        """What was applied here had been committed, of which a server that starts may have noted
+        less."""
+        self.committed = max(self.committed, min(index, self.synced))
+        self._agreed = max(self._agreed, self.committed)
+
     # -- repair ----------------------------------------------------------------------------------
 
     def repair(self, entry: Entry) -> bool:

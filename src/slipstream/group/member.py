@@ -244,10 +244,12 @@ class Member:
         return self._behind_in == self.log.sealed and bool(self.leader_name)
 
     def checkpoint_mark(self, index: int) -> Mark | None:
-        """The entry at `index`, if a checkpoint up to it may be sent: it is committed, and what
-        follows it is here."""
-        is_offered = not self.log.is_installing and not self.failed and index <= self.committed
-        return self.log.mark(index) if is_offered else None
+        """The entry at `index`, up to which entries were applied here, if a checkpoint up to it may
+        be sent: what follows it is here."""
+        if self.log.is_installing or self.failed:
+            return None
+        self.log.was_applied(index)
+        return self.log.mark(index)
 
     def needed_behind(self, now: int) -> int:
         """The index behind which entries are needed by members that this one sends them to."""
