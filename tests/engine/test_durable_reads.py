@@ -1,5 +1,6 @@
 """Reads show nothing that a crash could take back, and wait for at most one sync."""
 
+import json
 from base64 import b64decode
 from random import Random
 from typing import Any
@@ -98,6 +99,39 @@ def test_a_refusal_by_what_the_disk_refuses_says_so(client: Client) -> None:
     client.driver.finish()
     (refusal,) = client.take()
     assert refusal.json()["error"]["err_code"] == 10077
+
+
+@pytest.mark.parametrize("asked", [{"seq": 1}, {"last_by_subj": "s.a"}])
+def test_a_message_is_not_said_to_be_gone_while_a_crash_could_bring_it_back(
+    client: Client, asked: dict[str, Any]
+) -> None:
+    client.publish("$JS.API.STREAM.PURGE.S")
+    assert client.ask("$JS.API.STREAM.MSG.GET.S", asked) == []
+    assert client.ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 1}) == []
+    got, deleted = work(client)
+    assert got.json()["error"]["err_code"] == 10037
+    assert deleted.json()["error"]["err_code"] == 10057
+
+
+def test_streams_and_consumers_are_not_said_to_be_gone_while_a_crash_could_bring_them_back(
+    client: Client,
+) -> None:
+    config = {"durable_name": "c", "ack_policy": "explicit"}
+    client.driver.runner.release()
+    client.publish(
+        "$JS.API.CONSUMER.DURABLE.CREATE.S.c",
+        json.dumps({"stream_name": "S", "config": config}).encode(),
+    )
+    work(client)
+    client.publish("$JS.API.CONSUMER.DELETE.S.c")
+    assert client.ask("$JS.API.CONSUMER.INFO.S.c") == []
+    (found,) = work(client)
+    assert found.json()["error"]["err_code"] == 10014
+    client.publish("$JS.API.STREAM.DELETE.S")
+    assert client.ask("$JS.API.STREAM.INFO.S") == []
+    (found,) = work(client)
+    assert found.json()["error"]["err_code"] == 10059
+    assert client.api("STREAM.INFO.S")["error"]["err_code"] == 10059
 
 
 def test_a_batch_ends_before_what_is_not_durable(client: Client) -> None:

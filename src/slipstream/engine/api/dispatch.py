@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PREFIX = "$JS.API."
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
 ANSWER_BYTES_PER_STEP = 8
+_MISSING = (ErrorCode.STREAM_NOT_FOUND, ErrorCode.CONSUMER_NOT_FOUND)
 _CHANGES = ("CREATE", "UPDATE", "DELETE", "PURGE", "RESTORE", "PAUSE", "RESET")
 
 
@@ -85,7 +86,8 @@ class WhenDurable:
     """An answer that waits until a change is on disk.
 
     `wait` is given a callback, and calls it once, with the error if the change may not survive a
-    crash; `failure` makes of it what the client is sent. `fields` may be found out then.
+    crash; `failure` makes of it what the client is sent. `fields` may be found out then. With
+    `refused` that is the answer: what it tells of has to be there, or gone, for good.
     """
 
     def __init__(
@@ -93,8 +95,10 @@ class WhenDurable:
         wait: Wait,
         fields: Fields | Callable[[], Fields],
         failure: ErrorCode = ErrorCode.STREAM_GENERAL_ERROR,
+        refused: ApiError | None = None,
     ) -> None:
         self.wait = wait
+        self.refused = refused
         self._fields = fields
         self._failure = failure
 
@@ -239,7 +243,10 @@ class _Call:
             self._count_steps(REQUEST - steps)
             js.engine.wait(early, self._session, self._again)
         except ApiError as refused:
-            self.answer({}, refused)
+            if refused.err_code in _MISSING and not js.is_kept:  # a crash may bring it back
+                self._answer_when_durable(WhenDurable(js.when_kept, {}, refused=refused))
+            else:
+                self.answer({}, refused)
         except (StorageError, OSError) as failed:
             self.answer({}, ApiError(ErrorCode.STREAM_GENERAL_ERROR, err=str(failed)))
         else:
@@ -256,6 +263,8 @@ class _Call:
         def settled(error: Exception | None) -> None:
             if error is not None:
                 self.answer({}, held.refusal(error))
+            elif held.refused is not None:
+                self.answer({}, held.refused)
             else:
                 self.answer(held.fields)
 

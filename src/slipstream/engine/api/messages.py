@@ -22,6 +22,7 @@ from slipstream.model.times import time_text
 
 if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
+    from slipstream.engine.stream.stream import Stream
 
 
 def get(js: "JetStream", request: Request) -> Fields | WhenDurable:
@@ -41,7 +42,7 @@ def get(js: "JetStream", request: Request) -> Fields | WhenDurable:
     record = Record()
     found = find_message(stream.log, wanted, record)
     if not found or (stream.is_settled and record.seq > stream.readable_seq):
-        raise ApiError(ErrorCode.NO_MESSAGE_FOUND)
+        return _refused(stream, ApiError(ErrorCode.NO_MESSAGE_FOUND))
     message: dict[str, Any] = {
         "subject": record.subject.decode("utf-8", "replace"),
         "seq": record.seq,
@@ -56,6 +57,14 @@ def get(js: "JetStream", request: Request) -> Fields | WhenDurable:
     return WhenDurable(
         stream.when_settled, {"message": message}, failure=ErrorCode.STREAM_STORE_FAILED
     )
+
+
+def _refused(stream: "Stream", error: ApiError) -> WhenDurable:
+    """There is no such message: answered once that is so for good, at once by raising it. Else a
+    crash may bring it back, or another server that leads a group."""
+    if stream.is_settled:
+        raise error
+    return WhenDurable(stream.when_settled, {}, ErrorCode.STREAM_STORE_FAILED, error)
 
 
 def delete(js: "JetStream", request: Request) -> WhenDurable:
@@ -76,9 +85,10 @@ def delete(js: "JetStream", request: Request) -> WhenDurable:
     except StorageError as error:
         raise ApiError(ErrorCode.STREAM_MSG_DELETE_FAILED, err=str(error)) from error
     if not removed and asked.seq < stream.log.first_seq and not in_memory:
-        raise ApiError(ErrorCode.STREAM_MSG_DELETE_FAILED, err="no message found")
+        error = ApiError(ErrorCode.STREAM_MSG_DELETE_FAILED, err="no message found")
+        return _refused(stream, error)
     if not removed:
-        raise ApiError(ErrorCode.SEQUENCE_NOT_FOUND, seq=asked.seq)
+        return _refused(stream, ApiError(ErrorCode.SEQUENCE_NOT_FOUND, seq=asked.seq))
     return WhenDurable(
         stream.when_durable, {"success": True}, failure=ErrorCode.STREAM_MSG_DELETE_FAILED
     )

@@ -107,6 +107,14 @@ class JetStream:
         else:
             self.state.when_durable(done)
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether that is so of all that was changed at once: of creations, changes, removals."""
+        if self.store is None:
+            return True
+        progress = self.state.progress
+        return not (self.state.dirty or progress.under_way or progress.again)
+
     # -- what publish acknowledgements look like -------------------------------------------------
 
     def ack_head(self, stream: str) -> bytes:
