@@ -134,6 +134,16 @@ def test_streams_and_consumers_are_not_said_to_be_gone_while_a_crash_could_bring
     assert client.api("STREAM.INFO.S")["error"]["err_code"] == 10059
 
 
+def test_a_new_consumer_is_shown_once_it_is_durable(client: Client) -> None:
+    config = {"durable_name": "c", "ack_policy": "explicit"}
+    asked = json.dumps({"stream_name": "S", "config": config}).encode()
+    client.publish("$JS.API.CONSUMER.DURABLE.CREATE.S.c", asked)
+    assert client.ask("$JS.API.CONSUMER.INFO.S.c") == []
+    (found,) = work(client)
+    assert found.json()["name"] == "c"
+    assert client.api("CONSUMER.INFO.S.c")["name"] == "c"
+
+
 def test_a_batch_ends_before_what_is_not_durable(client: Client) -> None:
     client.publish("s.a", b"two")
     ask(client, {"seq": 1, "batch": 5})

@@ -183,8 +183,11 @@ def _create(
     if consumer.store is None or consumer.store.is_ephemeral:  # the files of this one may wait
         return info
 
+    consumer.life.is_beginning = True
+
     def wait(done: Done) -> None:
         def kept(error: Exception | None) -> None:
+            consumer.life.is_beginning = False
             if error is not None:
                 consumer.life.abandon()
             done(error)
@@ -270,11 +273,16 @@ def _when_removed(stream: Stream) -> Wait:
     return stream.when_durable if stream.config.retention != "limits" else all_of()
 
 
-def info(js: "JetStream", request: Request) -> Fields:
-    """CONSUMER.INFO."""
+def info(js: "JetStream", request: Request) -> Fields | WhenDurable:
+    """CONSUMER.INFO; of a new consumer once it is durable."""
     if not request.is_empty:
         raise ApiError(ErrorCode.NOT_EMPTY_REQUEST)
-    return consumer_info(find(js, *request.tokens))
+    consumer = find(js, *request.tokens)
+    if consumer.life.is_beginning:
+        return WhenDurable(
+            js.when_kept, lambda: consumer_info(consumer), ErrorCode.CONSUMER_STORE_FAILED
+        )
+    return consumer_info(consumer)
 
 
 def delete(js: "JetStream", request: Request) -> WhenDurable:

@@ -85,8 +85,8 @@ def delete(js: "JetStream", request: Request) -> WhenDurable:
     except StorageError as error:
         raise ApiError(ErrorCode.STREAM_MSG_DELETE_FAILED, err=str(error)) from error
     if not removed and asked.seq < stream.log.first_seq and not in_memory:
-        error = ApiError(ErrorCode.STREAM_MSG_DELETE_FAILED, err="no message found")
-        return _refused(stream, error)
+        gone = ApiError(ErrorCode.STREAM_MSG_DELETE_FAILED, err="no message found")
+        return _refused(stream, gone)
     if not removed:
         return _refused(stream, ApiError(ErrorCode.SEQUENCE_NOT_FOUND, seq=asked.seq))
     return WhenDurable(

@@ -46,6 +46,7 @@ class ConsumerLife:
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
         self._timers = consumer.engine.timers
+        self.is_beginning = False  # whether a crash may leave no consumer: it was just created
         self._saving = False
         self._waits_for_stream = False  # with a state that is to be saved
         self._writes_large = False  # the position is on its way to its own file
