@@ -1,12 +1,11 @@
 """Bugs that are planted into a group of servers, and found by the simulation of one."""
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
 
-from slipstream.group import Entry, Mark, State
+from slipstream.group import DiskJob, Entry, Mark, Message, State
 from slipstream.group.candidate import Candidate, Stage
 from slipstream.group.leader import Leader
 from slipstream.group.lease import SealPromise, Settings
@@ -16,11 +15,18 @@ from slipstream.group.members_change import MembersChange
 from slipstream.group.members_change import Stage as Changing
 from slipstream.group.members_register import MembersRegister
 from slipstream.group.membership import Membership
-from slipstream.group.messages import Appended, Seal, Sealed, make_entry
-from slipstream.group.outbox import Outbox
+from slipstream.group.messages import Accepted, Appended, Ballot, Promise, Seal, Sealed, make_entry
+from slipstream.group.outbox import Outbox, Write
 from slipstream.testing.ledger import ViolationError
 from slipstream.testing.log_disk import LogDisk
 from slipstream.testing.simulated_group import SimulatedGroup
+from tests.testing.group_scripts import (
+    DirectedLife,
+    earlier_epoch,
+    forgotten_seal,
+    forgotten_vote,
+    repaired_from_a_loser,
+)
 
 SECONDS = 8
 SEEDS_UNTIL_FOUND = 300
@@ -39,11 +45,15 @@ LOST = ("history:", "durable:", "once:", "corruption:")  # what was committed is
 WRONG = (*LOST, "leader:", "read:", "order:")
 
 
-def is_found(kinds: tuple[str, ...], simulate: Callable[[int], SimulatedGroup] = busy) -> bool:
+def is_found(
+    kinds: tuple[str, ...],
+    simulate: Callable[[int], SimulatedGroup] = busy,
+    seconds: int = SECONDS,
+) -> bool:
     """Whether a few seeds come upon a violation of one of these kinds."""
     for seed in range(SEEDS_UNTIL_FOUND):
         try:
-            simulate(seed).run(SECONDS)
+            simulate(seed).run(seconds)
         except ViolationError as error:
             if str(error).startswith(kinds):
                 return True
@@ -58,7 +68,7 @@ def test_nothing_is_found_where_nothing_is_planted(seed: int) -> None:
 def answer_at_once(monkeypatch: pytest.MonkeyPatch, *kinds: type) -> None:
     send_synced = Outbox.send_synced
 
-    def hasty(outbox: Outbox, receiver: str, message: Any) -> None:
+    def hasty(outbox: Outbox, receiver: str, message: Message) -> None:
         (Outbox.send if isinstance(message, kinds) else send_synced)(outbox, receiver, message)
 
     monkeypatch.setattr(Outbox, "send_synced", hasty)
@@ -96,7 +106,7 @@ def test_a_leader_that_takes_the_longest_log_is_found(monkeypatch: pytest.Monkey
 
     def by_index(candidate: Candidate, sender: str, message: Sealed) -> None:
         class Longest(dict[str, Mark]):
-            def values(self) -> Any:
+            def values(self) -> list[Mark]:  # type: ignore[override]
                 latest = max(super().values(), key=lambda end: end.index)
                 return [latest]
 
@@ -151,7 +161,7 @@ def test_a_promise_that_hides_what_was_accepted_is_found(monkeypatch: pytest.Mon
     """Planted: who promises does not say what it has accepted."""
     prepare = MembersRegister._prepare
 
-    def silent(register: MembersRegister, sender: str, ballot: Any) -> None:
+    def silent(register: MembersRegister, sender: str, ballot: Ballot) -> None:
         state = register._outbox.state
         hidden = msgspec.structs.replace(state, value=None)
         register._outbox.state = hidden
@@ -170,8 +180,8 @@ def test_an_end_that_is_written_anew_piece_by_piece_is_found(
     """Planted: a new leader gives the entries that it does not know to be committed its epoch."""
     begin = Leader.__init__
 
-    def rewrite(leader: Leader, name: str, epoch: int, members: Any, log: LogReplica,
-                *rest: Any) -> None:  # fmt: skip
+    def rewrite(leader: Leader, name: str, epoch: int, members: tuple[str, ...], log: LogReplica,
+                *rest: object) -> None:  # fmt: skip
         first = log.committed + 1
         old = log.read(first, 1000)
         after = log.mark(first - 1)
@@ -180,7 +190,7 @@ def test_an_end_that_is_written_anew_piece_by_piece_is_found(
             new = make_entry(epoch, after, entry.body)
             log.append(after, (new,))
             after = new.mark
-        begin(leader, name, epoch, members, log, *rest)
+        begin(leader, name, epoch, members, log, *rest)  # type: ignore[arg-type]
         for follower in leader._followers.values():
             follower.sent = follower.agreed = first - 1
 
@@ -211,7 +221,7 @@ def test_a_member_that_has_lost_its_end_and_counts_is_found(
 def test_a_disk_that_forgets_what_was_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     finish = LogDisk.finish
 
-    def forget(disk: LogDisk) -> Any:
+    def forget(disk: LogDisk) -> DiskJob:
         job = disk.jobs[0]
         disk.jobs[0] = msgspec.structs.replace(job, writes=[])
         finish(disk)
@@ -368,6 +378,11 @@ def test_a_lease_by_the_time_of_day_is_found() -> None:
     assert is_found(("read:",), simulate)
 
 
+def test_a_read_without_a_lease_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leader, "may_read", lambda leader, now: leader.serves)
+    assert is_found(("read:",), wandering)
+
+
 def test_a_lease_by_clocks_that_are_taken_for_alike_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -427,3 +442,61 @@ def test_a_leader_that_counts_the_new_members_alone_is_found(
 
     monkeypatch.setattr(Membership, "reached", of_new)
     assert is_found(WRONG, changing)
+
+
+# What takes several faults in a row is looked for in lives that have them (`group_scripts`).
+
+SCRIPTS = (earlier_epoch, forgotten_vote, forgotten_seal, repaired_from_a_loser)
+
+
+def is_found_by(script: Callable[[DirectedLife], None], kinds: tuple[str, ...]) -> bool:
+    """Whether a few seeds of a script come upon a violation of one of these kinds."""
+    return is_found(kinds, lambda seed: DirectedLife(seed, script), 1)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_alone_is_nothing(script: Callable[[DirectedLife], None]) -> None:
+    lives = [DirectedLife(seed, script) for seed in range(20)]
+    for life in lives:
+        life.run(1)
+    assert any(life.is_complete for life in lives)
+
+
+def test_a_commit_by_counting_in_an_earlier_epoch_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        Leader, "_commit", lambda leader: leader._log.commit(leader.index_on_quorum())
+    )
+    assert is_found_by(earlier_epoch, LOST)
+
+
+def test_votes_that_are_not_synced_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_at_once(monkeypatch, Promise, Accepted)
+    assert is_found_by(forgotten_vote, ("leader:",))
+
+
+def test_a_seal_that_a_crash_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = LogDisk.open
+
+    def forget(disk: LogDisk) -> tuple[State | None, list[Entry | None]]:
+        state, stored = found(disk)
+        return state and msgspec.structs.replace(state, sealed=0), stored
+
+    monkeypatch.setattr(LogDisk, "open", forget)
+    assert is_found_by(forgotten_seal, LOST)
+
+
+def test_a_repair_from_an_entry_that_was_never_committed_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def repair(log: LogReplica, entry: Entry) -> bool:
+        if entry.index not in log.damaged:
+            return False
+        log._entries[entry.index - log.base.index - 1] = entry
+        log.damaged.discard(entry.index)
+        log._outbox.write(Write(entry.index, [entry], is_end=False))
+        return True
+
+    monkeypatch.setattr(LogReplica, "repair", repair)
+    assert is_found_by(repaired_from_a_loser, LOST)
