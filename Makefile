@@ -9,6 +9,7 @@
 #   make wheels  manylinux wheels for the CPythons of this machine, each tried without a compiler
 #   make pythons  the client and the server on wheels for the other CPythons of this machine
 #   make power-cuts  a real server, and disks as of random power cuts, CUTS=1000 of them (needs gcc)
+#   make simulate  groups of servers under faults, with engines and clients, LIVES=1000 of them
 #   make bench   table and plots against nats-server (needs rustc); PARTS="loads scale curves"
 PYTHON ?= python3
 VENV   ?= .venv
@@ -18,11 +19,11 @@ JOBS   ?= auto
 SECONDS ?= 60
 SEED   ?= 0
 
-.PHONY: demo demo-kill ready test test-compiled test-plain explore lint fuzz sanitize power-cuts bench build wheels pythons clean help
+.PHONY: demo demo-kill ready test test-compiled test-plain explore lint fuzz sanitize power-cuts simulate bench build wheels pythons clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,13s/^#   //p' Makefile
+	@sed -n '2,14s/^#   //p' Makefile
 
 demo: ready $(VENV)/.demo build
 	$(PY) -m examples.flights
@@ -99,6 +100,12 @@ CUTS ?= 1000
 power-cuts: $(VENV)/.dev build
 	@echo "==> $(CUTS) power cuts"
 	PYTHONPATH=src $(PY) -m tests.power_cuts --cuts $(CUTS) --seed $(SEED)
+
+LIVES ?= 1000
+
+simulate: $(VENV)/.dev build
+	@echo "==> $(LIVES) lives of groups from seed $(SEED)"
+	PYTHONPATH=src $(PY) -m slipstream.testing --lives $(LIVES) --seed $(SEED)
 
 bench: $(VENV)/.bench build
 	$(PY) -m bench $(PARTS)

@@ -6,9 +6,12 @@ the log: a crash leaves what was kept, and a copy of it is a checkpoint for anot
 
 from collections.abc import Iterator
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 from slipstream.group import Entry
+from slipstream.testing.linearizability import Value
+
+Piece: TypeAlias = Value  # of a checkpoint, as who makes it likes
 
 
 class Applied(Protocol):
@@ -35,13 +38,13 @@ class Applied(Protocol):
     def keep(self) -> None:
         """Make durable what was applied."""
 
-    def copy(self, random: Random, first: int) -> tuple[int, Iterator[Any]]:
+    def copy(self, random: Random, first: int) -> tuple[int, Iterator[Piece]]:
         """A checkpoint up to an index, not before `first`: that and its pieces."""
 
     def begin_install(self) -> None:
         """A checkpoint is about to take the place of what was applied."""
 
-    def install(self, index: int, pieces: list[Any]) -> None:
+    def install(self, index: int, pieces: list[Piece]) -> None:
         """It does so."""
 
     def crash(self, random: Random) -> None:

@@ -47,6 +47,11 @@ class GroupHistory:
         self.answered[number] = mark
         self._latest = max(self._latest, mark.index)
 
+    def answers(self, server: str, epoch: int, index: int) -> None:
+        """A leader answers something that entries up to `index` may have brought about."""
+        self._leads(server, epoch)
+        self._latest = max(self._latest, index)
+
     def _number_at(self, mark: Mark) -> int:
         known = self._history[mark.index - 1 : mark.index]
         return int(known[0].body) if known and known[0].mark == mark and known[0].body else 0

@@ -22,7 +22,6 @@ import heapq
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
-from typing import Any
 
 from slipstream.group import (
     Mark,
@@ -34,7 +33,7 @@ from slipstream.group import (
 )
 from slipstream.group.messages import Accepted, Appended, Promise, Sealed
 from slipstream.model.durations import MILLISECOND, SECOND
-from slipstream.testing.applied import Applied, AppliedEntries
+from slipstream.testing.applied import Applied, AppliedEntries, Piece
 from slipstream.testing.group_history import GroupHistory
 from slipstream.testing.ledger import ViolationError
 from slipstream.testing.log_disk import LogDisk
@@ -60,14 +59,14 @@ class Transfer:
         self.mark: Mark | None = None  # the last entry in it, once it has begun
         self.answer: object = None  # the question may be doubled, and answered twice
         self._counts: dict[object, int] = {}  # of its pieces, by answer, once all have left
-        self._pieces: dict[tuple[object, int], Any] = {}  # by answer and number
+        self._pieces: dict[tuple[object, int], Piece] = {}  # by answer and number
 
     @property
     def is_complete(self) -> bool:
         """Whether all has come."""
         return self.mark is not None and len(self.pieces) == self._counts.get(self.answer, -1)
 
-    def take(self, answer: object, number: int, piece: Any) -> None:
+    def take(self, answer: object, number: int, piece: Piece) -> None:
         """A piece has come, maybe before the answer's beginning."""
         self._pieces[answer, number] = piece
 
@@ -76,7 +75,7 @@ class Transfer:
         self._counts[answer] = count
 
     @property
-    def pieces(self) -> list[Any]:
+    def pieces(self) -> list[Piece]:
         """Those of the answer that has begun, in order."""
         numbers = sorted(number for answer, number in self._pieces if answer is self.answer)
         return [self._pieces[self.answer, number] for number in numbers]
@@ -209,6 +208,7 @@ class SimulatedGroup:
             for server in self.servers.values():
                 self._start(server)
             self._run_until(lambda: bool(self._leader()), 20 * SECOND, "begin")
+            self._prepare()
             self._at(0, self._move)
             until = self.now + int(seconds * SECOND)
             while self.now < until:
@@ -218,6 +218,9 @@ class SimulatedGroup:
             story = "\n    ".join(self.story[-HISTORY_SHOWN:])
             raise ViolationError(f"{error}\n  seed {self.seed}, after:\n    {story}") from error
         return self
+
+    def _prepare(self) -> None:
+        """The group serves: what clients need before anything happens."""
 
     def _run_until(self, is_reached: Callable[[], bool], limit: int, what: str) -> None:
         until = self.now + limit
@@ -243,19 +246,30 @@ class SimulatedGroup:
             if server.member is None or server.member.failed:
                 self._kill(server)
                 self._start(server)
-        answered = len(self.ledger.answered)
+        self._serve_again()
+        self._run_until(self._is_settled, SETTLE_MAX, "settle")
+        self._restart_at_rest()
+        self._run_until(self._is_settled, SETTLE_MAX, "settle again")
+        self._check()
+
+    def _check(self) -> None:
+        """Compare all that was answered with all that there is."""
+        self.ledger.check()
+
+    def _serve_again(self) -> None:
+        answered = self._answered()
 
         def append() -> None:
-            if len(self.ledger.answered) == answered:
+            if self._answered() == answered:
                 self._append()
                 self._at(100 * MILLISECOND, append)
 
         append()
-        self._run_until(lambda: len(self.ledger.answered) > answered, CALM_MAX, "serve")
-        self._run_until(self._is_settled, SETTLE_MAX, "settle")
-        self._restart_at_rest()
-        self._run_until(self._is_settled, SETTLE_MAX, "settle again")
-        self.ledger.check()
+        self._run_until(lambda: self._answered() > answered, CALM_MAX, "serve")
+
+    def _answered(self) -> int:
+        """How much clients were answered."""
+        return len(self.ledger.answered)
 
     def _restart_at_rest(self) -> None:
         """A follower comes back to a leader that has nothing new to send."""
@@ -338,7 +352,8 @@ class SimulatedGroup:
             server.paused.append(lambda: self._input(server, life, happens))
             return
         happens()
-        self._flush(server)
+        if server.member is not None:
+            self._flush(server)
 
     def _flush(self, server: Server) -> None:
         """Send, write and write down what an input has brought about."""
@@ -472,11 +487,16 @@ class SimulatedGroup:
         def trim() -> None:
             if server.member is None or server.member.is_installing:
                 return
-            if is_kept:
-                server.applied.keep()
+            if is_kept and not self._keep(server):
+                return
             server.member.trim(self.now_of(server), int(share * server.applied.durable))
 
         self._input(server, server.life, trim)
+
+    def _keep(self, server: Server) -> bool:
+        """Make durable what a server has applied; whether that succeeds."""
+        server.applied.keep()
+        return True
 
     def _leave_behind(self) -> None:
         """A follower hears nobody, while the others go on and trim their logs."""
@@ -531,7 +551,11 @@ class SimulatedGroup:
         server.is_half = True
         server.applied.begin_install()
         if transfer.is_complete and self.random.random() < 0.5:  # it takes a while
-            server.applied.install(transfer.mark.index, transfer.pieces)
+            try:
+                server.applied.install(transfer.mark.index, transfer.pieces)
+            except OSError as error:
+                self._install_failed(server, error)
+                return
             server.is_half = server.has_lost = False
             server.transfer = None
             self.installs += 1
@@ -543,6 +567,14 @@ class SimulatedGroup:
                 self._at(0, lambda: self._crash_one(server) if server.life == life else None)
             else:
                 member.installed(self.now_of(server), transfer.mark)
+
+    def _install_failed(self, server: Server, error: OSError) -> None:
+        """It is asked for again, by the process that there is or by the next one."""
+        self._note(f"{server.name} does not install it: {error}")
+        server.transfer = None
+        life = server.life
+        if self.random.random() < 0.5:
+            self._at(0, lambda: self._crash_one(server) if server.life == life else None)
 
     def _send(self, sender: Server, receiver: Server, happens: Callable[[], None]) -> None:
         for delay in self.network.delays(sender.name, receiver.name):
@@ -557,7 +589,10 @@ class SimulatedGroup:
                 return
             if member.is_installing:
                 return
-            index, pieces = source.applied.copy(self.random, member.log.base.index)
+            try:
+                index, pieces = source.applied.copy(self.random, member.log.base.index)
+            except OSError:  # it is asked again
+                return
             mark = member.checkpoint_mark(index)
             if mark is None:
                 return
@@ -565,7 +600,7 @@ class SimulatedGroup:
             self._send(source, server, begin(this, mark))
             send_next(this, pieces, source.life, 0)
 
-        def send_next(this: object, pieces: Iterator[Any], life: int, number: int) -> None:
+        def send_next(this: object, pieces: Iterator[Piece], life: int, number: int) -> None:
             """Read a piece, while entries go on, and send it."""
             piece = next(pieces, None)
             if piece is None:

@@ -1,0 +1,32 @@
+"""Groups with engines live through faults, and clients find what they were told."""
+
+import pytest
+
+from slipstream.testing.simulated_engines import SimulatedEngines
+
+SECONDS = 4
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_what_clients_were_told_holds(size: int, first: int) -> None:
+    for seed in range(first, first + 10):
+        SimulatedEngines(seed, size, damage=seed % 2 == 1).run(SECONDS)
+
+
+def test_the_same_seed_gives_the_same_life() -> None:
+    lives = [SimulatedEngines(7, 3).run(SECONDS).story for _ in range(2)]
+    assert lives[0] == lives[1]
+
+
+def test_much_happens_in_some_lives() -> None:
+    groups = [SimulatedEngines(seed, 3).run(6) for seed in range(100, 120)]
+    assert sum(group.history.answered for group in groups) > 1_000
+    assert sum(group.opened for group in groups) > 50
+    assert sum(group.installs for group in groups) > 3
+    kinds = {call.kind for group in groups for call in group.history.calls if call.is_known}
+    assert kinds == {
+        "publish", "put", "get", "purge", "delete", "add", "total", "create", "drop", "look",
+        "fetch", "settle", "remove",
+    }  # fmt: skip
+    assert any(not call.is_known for group in groups for call in group.history.calls)
