@@ -437,7 +437,7 @@ def test_a_leader_that_counts_the_new_members_alone_is_found(
     """Planted: while the members change, copies and promises of the new ones are enough."""
     reached = Membership.reached
 
-    def of_new(membership: Membership, values: Any) -> int:
+    def of_new(membership: Membership, values: dict[str, int]) -> int:
         return reached(Membership(membership.members), values)
 
     monkeypatch.setattr(Membership, "reached", of_new)
