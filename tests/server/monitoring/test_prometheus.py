@@ -20,7 +20,8 @@ from slipstream import Server
 from slipstream.server.measures import BOUNDS_NS, Histogram
 from slipstream.server.monitoring.http.connection import Response
 from slipstream.server.monitoring.metrics.metric_list import ALERTS, METRICS, SECTIONS, names_in
-from slipstream.server.monitoring.metrics.prometheus import CONSUMERS_PER_STEP, metrics
+from slipstream.server.monitoring.metrics.prometheus import metrics
+from slipstream.server.monitoring.metrics.samples import CONSUMERS_PER_STEP
 from tests.fix_group import FakeGroup
 from tests.lasting_ports import lasting_port
 from tests.server.monitoring.http_client import get
