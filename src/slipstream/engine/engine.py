@@ -54,6 +54,7 @@ from slipstream.engine.session.session import (
     ClientSession,
     Transport,
 )
+from slipstream.engine.session.watch import MessageWatch
 from slipstream.errors import StorageError
 from slipstream.log.cold import ColdError
 from slipstream.log.stream_store import Store
@@ -141,6 +142,8 @@ class Engine:
         self.server_id = "N" + key[:55]
         self.server_name = options.server_name or self.server_id
         self.observer: Observer | None = None
+        # Is told of messages that are traced; to be set before there are streams.
+        self.message_watch: MessageWatch | None = None
         self.accounts: dict[str, Account] = {}
         self.default_account = self.add_account(DEFAULT_ACCOUNT)
         self.system_account = self.add_account(SYSTEM_ACCOUNT, AccountLimits(jetstream=None))

@@ -46,4 +46,8 @@ NATS_TIME_STAMP = b"Nats-Time-Stamp"
 NATS_TRACE_DEST = b"Nats-Trace-Dest"
 NATS_TRACE_ONLY = b"Nats-Trace-Only"
 NATS_UPTO_SEQUENCE = b"Nats-UpTo-Sequence"
+# W3C Trace Context. Clients in Go have the name as HTTP's headers have theirs.
+TRACEPARENT = b"traceparent"
+TRACEPARENT_IN_GO = b"Traceparent"
+TRACESTATE = b"tracestate"
 SLIPSTREAM_DEAD_PREFIX = b"Slipstream-Dead-"  # of what a server adds to a dead letter

@@ -43,6 +43,8 @@ cdef class Consumer:
     cdef public unsigned long long counted_seq
     cdef public bint miscounted
     cdef public PendingMessages pending
+    cdef public dict watched
+    cdef public object watch_over
     cdef public dict redelivered
     cdef public object due
     cdef public list initial

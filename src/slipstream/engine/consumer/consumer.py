@@ -27,7 +27,9 @@ from slipstream.engine.consumer.redelivery import (
     no_letters_any_more,
     vanished,
 )
+from slipstream.engine.consumer.watched import end_watch, watch_delivery
 from slipstream.engine.session.message import Inbound
+from slipstream.engine.session.watch import ACKED, HandedOut
 from slipstream.log.record import Record
 from slipstream.model.ack_subject import ack_head
 from slipstream.model.durations import LONGEST_NS
@@ -74,6 +76,9 @@ class Consumer:
         self.counted_seq = 0  # num_pending knows of messages up to here
         self.miscounted = False  # num_pending is to be counted anew before somebody looks at it
         self.pending = PendingMessages()
+        # Of messages that are traced, what is out, by sequence; `watch_over` is told of it.
+        self.watched: dict[int, HandedOut] = {}
+        self.watch_over: Any = None if config.direct else stream.watch
         self.redelivered: dict[int, int] = {}  # deliveries so far, where more than one
         self.due: deque[int] = deque()  # to deliver again, as far as they are pending and `DUE`
         self.initial: list[int] = []  # with last_per_subject: what comes first
@@ -312,6 +317,8 @@ class Consumer:
                 self.floor_stream_seq = self.delivered_stream_seq
                 if self.retains:
                     self.stream.acked(self, seq)
+        if self.watch_over is not None and record.body_start > record.header_start:
+            watch_delivery(self, record)
         self.changed()
 
     def _plan_replay(self, ts: _int) -> None:
@@ -340,6 +347,8 @@ class Consumer:
         self.acked_at = self.clock.now
         if self.sample:
             sample_ack(self, seq)
+        if self.watched:
+            end_watch(self, seq, ACKED)
         self.settle(place)
         if self.retains:
             self.stream.acked(self, seq)
@@ -364,6 +373,8 @@ class Consumer:
         self.floor_stream_seq = seq
         for one in settled:
             self.redelivered.pop(one, None)
+            if self.watched:
+                end_watch(self, one, ACKED)
             if self.retains:
                 self.stream.acked(self, one)
         self.changed()

@@ -16,7 +16,9 @@ from slipstream.engine.consumer.config import ConsumerConfig
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.redelivery import redeliver_overdue
 from slipstream.engine.consumer.state import encode_meta, encode_state
+from slipstream.engine.consumer.watched import end_every_watch
 from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.session.watch import RESET
 from slipstream.errors import StorageError
 from slipstream.log.stream_store import ConsumerStore
 from slipstream.model.durations import SECOND
@@ -64,6 +66,7 @@ class ConsumerLife:
         if consumer.letters is not None:
             consumer.letters.forget()
         consumer.pending.clear()
+        end_every_watch(consumer, RESET)
         consumer.redelivered.clear()
         consumer.due.clear()
         consumer.initial = []
@@ -439,6 +442,7 @@ class ConsumerLife:
         for timer in (consumer.timer, self._save_timer):
             if timer is not None:
                 timer.cancel()
+        end_every_watch(consumer, RESET)
         consumer.delivery.stop(reason)
         if delete:
             self._end_waiting()

@@ -3,6 +3,8 @@
 
 from typing import TYPE_CHECKING
 
+from slipstream.engine.consumer.watched import end_watch
+from slipstream.engine.session.watch import REMOVED
 from slipstream.log.base import Log
 from slipstream.log.record import Record
 from slipstream.wire.subjects import is_subset, overlaps
@@ -50,5 +52,6 @@ def _settle_gone(consumer: "Consumer") -> None:
             place = pending.find(seq)
             consumer.floor_seq = max(consumer.floor_seq, pending.consumer_seq(place))
             pending.remove(place)
+            end_watch(consumer, seq, REMOVED)
     for seq in [s for s in consumer.redelivered if not consumer.log.holds(s)]:
         del consumer.redelivered[seq]

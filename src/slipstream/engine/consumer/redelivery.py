@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from slipstream.engine.consumer.events import advise
 from slipstream.engine.consumer.letter import MAX_DELIVER, TERMINATED
 from slipstream.engine.consumer.pending import DUE
+from slipstream.engine.consumer.watched import end_watch
+from slipstream.engine.session.watch import NAKED, REMOVED, TERMED, TIMED_OUT
 
 if TYPE_CHECKING:
     from slipstream.engine.consumer.consumer import Consumer
@@ -21,6 +23,7 @@ def nak(consumer: "Consumer", seq: int, delay: int) -> None:
     place = consumer.pending.find(seq)
     if place < 0 or is_dying(consumer, seq):
         return
+    end_watch(consumer, seq, NAKED)
     advise(consumer, "MSG_NAKED", "nak", seq, consumer.pending.consumer_seq(place))
     if delay > 0:
         deadline = consumer.clock.now + delay
@@ -70,6 +73,7 @@ def term(consumer: "Consumer", seq: int, consumer_seq: int, reason: str) -> None
     consumer.last_activity = consumer.clock.now
     if is_dying(consumer, seq):
         return
+    end_watch(consumer, seq, TERMED, reason)
     if consumer.config.dead_letter and consumer.pending.find(seq) >= 0:
         consumer.letters.take(seq, TERMINATED, reason)
     elif consumer.pending.find(seq) >= 0 and not consumer.ack_all:
@@ -80,6 +84,7 @@ def term(consumer: "Consumer", seq: int, consumer_seq: int, reason: str) -> None
 
 def vanished(consumer: "Consumer", seq: int) -> None:
     """A message that is out was removed from the stream."""
+    end_watch(consumer, seq, REMOVED)
     _terminate(consumer, seq, VANISHED)
     if consumer.letters is not None:  # after that: it answers once the state of now is durable
         consumer.letters.vanished(seq)
@@ -148,6 +153,7 @@ def acked_late(consumer: "Consumer", seq: int) -> None:
 def redeliver_overdue(consumer: "Consumer", now: int) -> int:
     """Messages whose wait is over are due again, or given up; the next deadline, 0 for none."""
     for seq in consumer.pending.overdue(now):
+        end_watch(consumer, seq, TIMED_OUT)
         if _is_exhausted(consumer, seq):
             give_up(consumer, seq)
         else:

@@ -19,6 +19,7 @@ from slipstream.engine.protocol.options import EngineOptions
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Route, Subscription
+from slipstream.engine.session.watch import MessageWatch
 from slipstream.log.cold import ColdError
 
 
@@ -53,6 +54,7 @@ class Host(Protocol):
     stored: dict[str, int]  # bytes in streams of accounts that are limited, by storage
     staged: OpenBatches
     is_crowded: bool  # clients have more than half of what they may have pending
+    message_watch: MessageWatch | None  # is told of messages that are traced
     on_problem: Callable[[str], None]  # takes what an operator has to know
 
     def new_id(self) -> str:

@@ -222,6 +222,8 @@ class FastBatches:
             _replace_header(message, without(message.header(), NATS_REQUIRED_API_LEVEL))
         verdict = check_headers(stream, subject, message)
         if verdict.duplicate_of:
+            if stream.outcome is not None:
+                stream.outcome.duplicate_of = verdict.duplicate_of
             return -verdict.duplicate_of
         remove_request_info(message)
         check_room_for(stream, subject, message, verdict.rollup != "")
@@ -233,6 +235,7 @@ class FastBatches:
             self._close(batch)
             self._refuse(reply, error)
             return
+        self._note(error)
         self._say(reply, {"type": "err", "seq": place.number, "error": error.body})
         if place.operation == COMMIT or not batch.goes_on:
             self._finish(batch, reply)
@@ -269,7 +272,12 @@ class FastBatches:
 
     def _refuse(self, reply: bytes, error: ApiError) -> None:
         """Answer as an ordinary publish is refused, after what was promised before."""
+        self._note(error)
         self._stream.promise(reply, 0, self._stream.js.refusal(self._stream.name, error))
+
+    def _note(self, error: ApiError) -> None:
+        if self._stream.outcome is not None:
+            self._stream.outcome.error = error
 
     def _say(self, reply: bytes, body: dict[str, Any]) -> None:
         """Send `body` once what it speaks of is durable."""

@@ -25,6 +25,8 @@ cdef class Stream(Service):
     cdef public Account account
     cdef public Clock clock
     cdef public Turn turn
+    cdef public object watch
+    cdef public object outcome
     cdef public str name
     cdef bytes _name
     cdef public object config

@@ -17,6 +17,7 @@ from slipstream.engine.commit.commit import Progress
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
+from slipstream.engine.session.watch import MessageWatch, sampled_trace
 from slipstream.engine.stream.atomic_batches import AtomicBatches
 from slipstream.engine.stream.config import StreamConfig
 from slipstream.engine.stream.counters import Totals
@@ -36,6 +37,7 @@ from slipstream.engine.stream.republish import Republisher
 from slipstream.engine.stream.retention import check_room_for, drop_unneeded
 from slipstream.engine.stream.schedules import Schedules
 from slipstream.engine.stream.ttl import RETRY_NS, MessageTtls
+from slipstream.engine.stream.watched import Outcome, handle_watched
 from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.base import Log
 from slipstream.log.durability import SyncBatch, call_all
@@ -78,6 +80,8 @@ class Stream(Service):
         self.engine = js.engine
         self.clock = js.engine.clock
         self.turn = js.engine.turn
+        self.watch: MessageWatch | None = js.engine.message_watch
+        self.outcome: Outcome | None = None  # of a message that is watched, while it is handled
         self.name = config.name
         self._name = config.name.encode()
         self.log = log
@@ -188,6 +192,11 @@ class Stream(Service):
 
     def handle(self, message: Inbound) -> _int:
         """A message was published to one of the stream's subjects."""
+        if message.body_start > message.header_start and self.watch is not None:
+            if self.outcome is None:
+                trace = sampled_trace(message.data, message.header_start, message.body_start)
+                if trace is not None:
+                    return handle_watched(self, message, self.watch, trace)
         subject = message.subject
         try:
             if self.transform is not None:
@@ -224,6 +233,8 @@ class Stream(Service):
                     if message_id:
                         known = self.dedupe.find(message_id)
                         if known:
+                            if self.outcome is not None:
+                                self.outcome.duplicate_of = known
                             self._promise(message.reply, known, DUPLICATE_END)
                             return 1
                         seq = self.store_message(subject, message)
@@ -252,6 +263,8 @@ class Stream(Service):
             return 1
         verdict = check_headers(self, subject, message)
         if verdict.duplicate_of:
+            if self.outcome is not None:
+                self.outcome.duplicate_of = verdict.duplicate_of
             self._promise(message.reply, verdict.duplicate_of, DUPLICATE_END)
             return 1
         remove_request_info(message)
@@ -497,6 +510,8 @@ class Stream(Service):
     def refuse(self, reply: bytes, error: ApiError) -> None:
         """Answer a publish with an error. One that names what the stream has last waits until that
         is durable: after a crash it may never have been."""
+        if self.outcome is not None:
+            self.outcome.error = error
         if not reply or self._no_ack:
             return
         if error.err_code in _NAMES_LAST and not self.is_settled:
