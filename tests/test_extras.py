@@ -20,7 +20,7 @@ import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {packages!r}:
+        if name.partition(".")[0] in {packages!r} or name in {packages!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Missing())
@@ -44,6 +44,16 @@ sys.meta_path.insert(0, Missing())
             "otel",
             ["opentelemetry"],
             "from slipstream.client.telemetry import telemetry_for; telemetry_for(object())",
+        ),
+        *(
+            (
+                "otlp",
+                [package],
+                "from slipstream import Server\n"
+                "from slipstream.server.options import TelemetryOptions\n"
+                "Server(telemetry=TelemetryOptions(enabled=True)).start()",
+            )
+            for package in ("opentelemetry", "opentelemetry.exporter")
         ),
         (
             "schemas",

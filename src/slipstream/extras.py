@@ -11,6 +11,7 @@ _USERS = {
     "console": "Avro bodies in the console",
     "kombu": "Celery's tasks",
     "otel": "traces and metrics",
+    "otlp": "traces and metrics of a server",
     "schemas": "schemas",
     "tables": "tables",
 }

@@ -47,6 +47,20 @@ _SECTIONS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
             Flag(
                 ("console",), SWITCH, ("console.enabled",), "", "Console in the browser, /console"
             ),
+            Flag(
+                ("telemetry",),
+                SWITCH,
+                ("telemetry.enabled",),
+                "",
+                "Send OTLP where OTEL_EXPORTER_OTLP_... say",
+            ),
+            Flag(
+                ("otlp_endpoint",),
+                TEXT,
+                ("telemetry.endpoint",),
+                "url",
+                "Send traces and metrics to this collector",
+            ),
             Flag(("c", "config"), TEXT, (), "file", "Configuration file; flags override it"),
             Flag(("t",), SWITCH, (), "", "Check the configuration file and exit"),
             Flag(
@@ -191,6 +205,8 @@ class CommandLine(msgspec.Struct):
                 _set(options, path, value)
             if name.startswith("tls"):
                 _set_tls(options, name, value)
+            elif name == "otlp_endpoint":
+                options.telemetry.enabled = True
         if options.port == 0:
             options.port = DEFAULT_PORT
 

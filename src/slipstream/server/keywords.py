@@ -15,6 +15,7 @@ from slipstream.server.options import (
     LoggingOptions,
     MappingOptions,
     MonitoringOptions,
+    TelemetryOptions,
     TlsOptions,
 )
 
@@ -37,6 +38,7 @@ class ServerKeywords(TypedDict, total=False):
     logging: LoggingOptions
     monitoring: MonitoringOptions
     console: ConsoleOptions
+    telemetry: TelemetryOptions
     tls: TlsOptions | None
     authorization: AuthorizationOptions
     accounts: dict[str, AccountOptions]

@@ -196,6 +196,18 @@ class ConsoleOptions(msgspec.Struct, kw_only=True):
     mask_fields: list[str] = msgspec.field(default_factory=list)  # of JSON bodies
 
 
+class TelemetryOptions(msgspec.Struct, kw_only=True):
+    """`telemetry {}`: what the server sends to an OpenTelemetry collector, by OTLP over HTTP."""
+
+    enabled: bool = False
+    endpoint: str = ""  # "" leaves it to the variables OTEL_EXPORTER_OTLP_..., as all else of it
+    headers: dict[str, str] = msgspec.field(default_factory=dict)  # of each request
+    interval: int = MINUTE  # between two readings of the metrics
+    traces: bool = True
+    metrics: bool = True
+    sample: float = 1.0  # share of the publishers' sampled traces that get the server's spans
+
+
 class LeafTlsOptions(msgspec.Struct, kw_only=True):
     """TLS of a connection to a hub. Empty paths are unset."""
 
@@ -282,6 +294,7 @@ class ServerOptions(msgspec.Struct, kw_only=True):
     logging: LoggingOptions = msgspec.field(default_factory=LoggingOptions)
     monitoring: MonitoringOptions = msgspec.field(default_factory=MonitoringOptions)
     console: ConsoleOptions = msgspec.field(default_factory=ConsoleOptions)
+    telemetry: TelemetryOptions = msgspec.field(default_factory=TelemetryOptions)
     tls: TlsOptions | None = None
     authorization: AuthorizationOptions = msgspec.field(default_factory=AuthorizationOptions)
     accounts: dict[str, AccountOptions] = msgspec.field(default_factory=dict)
@@ -320,6 +333,7 @@ class ServerOptions(msgspec.Struct, kw_only=True):
         """Raise `ConfigError`, with a line for each thing that is wrong and how to put it right."""
         wrong = [*_ports(self), *_limits(self), *_tls(self), *_users(self), *_jetstream(self)]
         wrong += _leafnodes(self)
+        wrong += _telemetry(self.telemetry)
         wrong += check_sharing(self.accounts)
         if self.cluster.is_configured:
             wrong += self.cluster.faults(self)
@@ -449,6 +463,20 @@ def _jetstream(options: ServerOptions) -> Iterator[str]:
         yield "jetstream: request_queue_limit cannot be negative; 0 is any number"
     if jetstream.sync_interval < 0:
         yield 'jetstream: sync_interval must be a duration such as "2m", or always'
+
+
+def _telemetry(telemetry: TelemetryOptions) -> Iterator[str]:
+    if telemetry.endpoint and not telemetry.endpoint.startswith(("http://", "https://")):
+        yield (
+            f'telemetry: endpoint "{telemetry.endpoint}" is not a URL of OTLP over HTTP: give one '
+            'such as "http://collector:4318"'
+        )
+    if telemetry.interval < SECOND:
+        yield 'telemetry: interval must be a second at least: give a duration such as "60s"'
+    if not 0 <= telemetry.sample <= 1:
+        yield f"telemetry: sample {telemetry.sample} is not a share: give a number from 0 to 1"
+    if telemetry.enabled and not telemetry.traces and not telemetry.metrics:
+        yield "telemetry: traces and metrics are both off: turn one on, or leave telemetry out"
 
 
 def _leafnodes(options: ServerOptions) -> Iterator[str]:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from slipstream.server.keywords import ServerKeywords
     from slipstream.server.leaf import LeafLinks
     from slipstream.server.monitoring.http.console import Console
+    from slipstream.server.telemetry import Telemetry
 
 
 class Lead(Protocol):
@@ -119,6 +120,7 @@ class Server:
         self.monitoring: MonitoringListener | None = None
         self._console: Console | None = None
         self.leaf_links: LeafLinks | None = None
+        self._telemetry: Telemetry | None = None
         self.port = 0
         self._temporary = ""
         self.lead: Lead | None = None  # of a group; the store is its own then
@@ -184,6 +186,7 @@ class Server:
         prepare_accounts(runtime.engine, options)
         announce(log, runtime.engine, options)
         try:
+            self._open_telemetry(runtime)
             if options.jetstream.enabled:
                 self._start_jetstream(runtime)
             monitor = make_monitor(runtime, options)
@@ -195,11 +198,14 @@ class Server:
                 self._console = open_console(self.monitoring, options, lambda: self.url, log)
             self.port = await self._listen(runtime)
             self.leaf_links = await self._open_links(runtime)
+            if self._telemetry is not None:
+                self._telemetry.begin(monitor)
         except BaseException:
             await self._stop_console()
             self._stop_monitoring()
             await self._close_links()
             await runtime.close()
+            await self._end_telemetry()
             self._remove_temporary()
             raise
         runtime.engine.options.port = self.port
@@ -253,6 +259,28 @@ class Server:
         await self.leaf_links.start()
         return self.leaf_links
 
+    def _open_telemetry(self, runtime: Runtime) -> None:
+        """Have what is asked for sent to a collector. Raises `Error`."""
+        options = self.options.telemetry
+        if not options.enabled:
+            return
+        try:
+            from slipstream.server.telemetry import Telemetry  # few have it
+
+            self._telemetry = Telemetry(runtime.engine, options, self.log)
+        except ValueError as error:
+            raise ConfigError(
+                f"telemetry: a variable of OpenTelemetry in the environment is wrong: {error}"
+            ) from error
+        runtime.engine.message_watch = self._telemetry.spans
+        where = options.endpoint or "where the environment's OTEL_EXPORTER_OTLP_ variables say"
+        self.log.info(f"Sending telemetry to {where}")
+
+    async def _end_telemetry(self) -> None:
+        if self._telemetry is not None:
+            telemetry, self._telemetry = self._telemetry, None
+            await telemetry.end()
+
     async def _close_links(self) -> None:
         if self.leaf_links is not None:
             await self.leaf_links.stop()
@@ -269,12 +297,15 @@ class Server:
             runtime = self.runtime
             self.runtime = None
             self.log.info("Initiating Shutdown...")
+            if self._telemetry is not None:
+                await self._telemetry.read_last()
             await self._stop_console()
             self._stop_monitoring()
             if self.options.jetstream.enabled:
                 self.log.info("Initiating JetStream Shutdown...")
             await self._close_links()
             await runtime.close()
+            await self._end_telemetry()
             if self.options.jetstream.enabled:
                 self.log.info("JetStream Shutdown")
         self._remove_temporary()
@@ -289,6 +320,9 @@ class Server:
                 await self._close_links()
             finally:  # whatever befalls those
                 await runtime.abandon()
+                if self._telemetry is not None:
+                    telemetry, self._telemetry = self._telemetry, None
+                    telemetry.abandon()
 
     def _remove_temporary(self) -> None:
         if self._temporary:

@@ -22,6 +22,7 @@ from slipstream.server.config.kinds import (
     Kind,
     Notes,
     Path,
+    Share,
     Size,
     SmallSize,
     String,
@@ -42,6 +43,7 @@ from slipstream.server.options import (
     ConsoleOptions,
     JetStreamOptions,
     ServerOptions,
+    TelemetryOptions,
     TlsOptions,
 )
 
@@ -66,6 +68,34 @@ def _read_console(value: Value, notes: Notes) -> ConsoleOptions:
 
 
 Console = Kind("boolean or map", _read_console)
+
+TELEMETRY = Block(
+    "telemetry",
+    (
+        optional("enabled", Boolean, "Whether anything is sent; a map without it sends."),
+        optional(
+            "endpoint",
+            String,
+            "URL of the collector; without one the variables OTEL_EXPORTER_OTLP_... say where.",
+        ),
+        optional("headers", StringMap, "Headers of each request, such as Authorization."),
+        optional("interval", Duration, "Time between two readings of the metrics."),
+        optional("traces", Boolean, "Send spans of messages whose publisher's trace is sampled."),
+        optional("metrics", Boolean, "Send what /metrics has."),
+        optional("sample", Share, "Share of these traces that get spans of the server."),
+    ),
+)
+
+
+def _read_telemetry(value: Value, notes: Notes) -> TelemetryOptions:
+    if isinstance(value.data, bool):
+        return TelemetryOptions(enabled=value.data)
+    options = TelemetryOptions(enabled=True)
+    TELEMETRY.fill(value, options, notes)
+    return options
+
+
+Telemetry = Kind("boolean or map", _read_telemetry)
 
 
 def _put_http(target: ServerOptions, found: tuple[str, int]) -> None:
@@ -296,6 +326,12 @@ TOP = Block(
             Console,
             "The console at /console of the monitoring port: true, or a map.",
             inner=CONSOLE,
+        ),
+        optional(
+            "telemetry",
+            Telemetry,
+            "Traces and metrics for an OpenTelemetry collector: true, or a map.",
+            inner=TELEMETRY,
         ),
         # Who may do what
         optional(

@@ -79,6 +79,14 @@ def read_count(value: Value, notes: Notes) -> int:
     return number
 
 
+def read_share(value: Value, notes: Notes) -> float:
+    """A number from 0 to 1."""
+    data = value.data
+    if isinstance(data, bool) or not isinstance(data, int | float) or not 0 <= data <= 1:
+        raise Wrong(f"expected a number from 0 to 1, found {value.describe()}")
+    return float(data)
+
+
 def read_size(value: Value, notes: Notes) -> int:
     """Bytes: a whole number with or without a unit, not in quotes."""
     if isinstance(value.data, str):
@@ -268,6 +276,7 @@ def name_kind(what: str) -> Kind:
 Boolean = Kind("boolean", read_boolean)
 Integer = Kind("integer", read_integer)
 Count = Kind("integer", read_count)
+Share = Kind("0 to 1", read_share)
 Size = Kind("size", read_size)
 SmallSize = Kind("size", read_small_size)
 StoreSize = Kind("size or quoted size", read_store_size)
