@@ -7,6 +7,7 @@ import pytest
 
 import slipstream
 from tests.pages import LINES_MAX_FIRST, ROOT, blocks, run
+from tests.server.telemetry.collector import Collector
 
 DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
@@ -33,9 +34,14 @@ async def test_the_examples_of_the_monitoring_page_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for block in blocks("monitoring.md"):
-        await run(block, {"Server": slipstream.Server})
+    with Collector() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        for block in blocks("monitoring.md"):
+            await run(block, {"Server": slipstream.Server})
     assert capsys.readouterr().out.startswith("http://")
+    names = {span.name for span in collector.spans}
+    assert names == {"ORDERS store", "ORDERS workers deliver"}
+    assert "slipstream_publish_ack_seconds" in collector.metrics
 
 
 def test_each_page_with_examples_has_a_test_that_runs_them() -> None:

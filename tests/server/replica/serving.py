@@ -18,7 +18,9 @@ LOCAL = "127.0.0.1"
 class Served:
     """One server of a group."""
 
-    def __init__(self, name: str, directory: Path, routes: list[int], number: int) -> None:
+    def __init__(
+        self, name: str, directory: Path, routes: list[int], number: int, *more: str
+    ) -> None:
         self.name = name
         self.directory = directory / name
         self.port = lasting_port()
@@ -27,6 +29,7 @@ class Served:
         self._number = number
         self._log = directory / f"{name}.log"
         self._process: asyncio.subprocess.Process | None = None
+        self._more = more
 
     @property
     def _words(self) -> list[str]:
@@ -34,7 +37,7 @@ class Served:
         return [
             "serve", "-a", LOCAL, "-p", str(self.port), "-n", self.name, "-sd", str(self.directory),
             "--cluster", f"nats://u:secret@{LOCAL}:{own}", "--cluster_name", "C",
-            "--routes", ",".join(f"nats://{LOCAL}:{port}" for port in self.routes),
+            "--routes", ",".join(f"nats://{LOCAL}:{port}" for port in self.routes), *self._more,
         ]  # fmt: skip
 
     @property
@@ -91,12 +94,12 @@ class Served:
 
 
 class ServedGroup:
-    """Three servers, or five."""
+    """Three servers, or five; `more` are flags of each."""
 
-    def __init__(self, directory: Path, size: int = 3) -> None:
+    def __init__(self, directory: Path, size: int = 3, *more: str) -> None:
         routes = [lasting_port() for _ in range(size)]
         self.servers = [
-            Served(f"n{number + 1}", directory, routes, number) for number in range(size)
+            Served(f"n{number + 1}", directory, routes, number, *more) for number in range(size)
         ]
 
     async def __aenter__(self) -> "ServedGroup":

@@ -11,6 +11,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 WAIT_SECONDS_MAX = 60.0
+PARENT = "00f067aa0ba902b7"  # the span of a publisher
+SAMPLED = {"traceparent": f"00-4bf92f3577b34da6a3ce929d0e0e4736-{PARENT}-01"}
 
 
 class Collector:

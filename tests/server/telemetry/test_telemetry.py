@@ -5,7 +5,6 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
@@ -20,17 +19,7 @@ from slipstream.model.durations import MINUTE, SECOND
 from slipstream.server.options import TelemetryOptions
 from slipstream.server.telemetry.spans import WAITING_MAX
 from tests.server.monitoring.http_client import get
-from tests.server.telemetry.collector import Collector, attributes
-
-TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
-PARENT = "00f067aa0ba902b7"
-SAMPLED = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    with Collector() as found:
-        yield found
+from tests.server.telemetry.collector import PARENT, SAMPLED, Collector, attributes
 
 
 def sending(collector: Collector, **options: object) -> TelemetryOptions:

@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 
 import msgspec
 
@@ -176,8 +177,10 @@ class GroupServer:
         `Error`."""
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
-        self._lock = DirectoryLock(self._directory)
         options, log = self.options, self.log
+        if options.telemetry.enabled:  # a package that is missing is missed now
+            import_module("slipstream.server.telemetry")
+        self._lock = DirectoryLock(self._directory)
         directory = self._directory
         disk = self._disk
         replica = self._replica = Replica(

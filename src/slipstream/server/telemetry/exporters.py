@@ -114,7 +114,7 @@ class SpanSender(SpanExporter):
         self.taken = 0  # spans that the processor has given to it so far
         self.report = Report("spans", say)
         self._ended = False
-        self._inner = OTLPSpanExporter(
+        self._inner: SpanExporter = OTLPSpanExporter(
             endpoint=_endpoint(options, "traces"), headers=options.headers or None
         )
 

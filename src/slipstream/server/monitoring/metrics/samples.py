@@ -46,7 +46,7 @@ class Labels:
         self._own = own
         self._shared = shared
         text = ",".join(f'{name}="{_escaped(value)}"' for name, value in own.items())
-        self.text = text if shared is None else f"{shared.text},{text}"
+        self.text: str = text if shared is None else f"{shared.text},{text}"
 
     def also(self, own: Mapping[str, str]) -> "Labels":
         """These and others."""
