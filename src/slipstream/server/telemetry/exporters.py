@@ -9,7 +9,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -19,7 +18,6 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from slipstream.server.options import TelemetryOptions
 
-Result = TypeVar("Result")
 Say = Callable[[str, bool], None]  # a line for the log, and whether it is a warning
 
 QUIET_SECONDS = 60.0  # after a collector was said to be away, before that is said again
@@ -37,19 +35,22 @@ class Report:
         self._said_at = -QUIET_SECONDS
         self._lost = 0
 
-    def attempt(self, count: int, export: Callable[[], Result], success: Result) -> Result:
-        """Export something that consists of `count` pieces."""
+    def attempt(self, count: int, export: Callable[[], bool]) -> bool:
+        """Export something that consists of `count` pieces; whether it has arrived."""
         self._reason = ""
         _current.report = self
         try:
-            result = export()
+            has_arrived = export()
+        except Exception as error:  # earlier versions of the exporters let the connection's pass
+            has_arrived = False
+            self.heard(str(error))
         finally:
             _current.report = None
-        if result == success:
+        if has_arrived:
             self._has_arrived()
         else:
             self.lose(count, self._reason or "no answer")
-        return result
+        return has_arrived
 
     def heard(self, text: str) -> None:
         """The exporter would have logged this."""
@@ -122,9 +123,10 @@ class SpanSender(SpanExporter):
         self.taken += len(spans)
         if self._ended:
             return SpanExportResult.FAILURE
-        return self.report.attempt(
-            len(spans), lambda: self._inner.export(spans), SpanExportResult.SUCCESS
+        has_arrived = self.report.attempt(
+            len(spans), lambda: self._inner.export(spans) is SpanExportResult.SUCCESS
         )
+        return SpanExportResult.SUCCESS if has_arrived else SpanExportResult.FAILURE
 
     def shutdown(self) -> None:
         """Send no more, and give up what is under way."""
@@ -149,7 +151,7 @@ class MetricsSender:
     def send(self, data: MetricsData) -> None:
         """Send what was measured; all that is wrong with it is reported."""
         if not self._ended:
-            self._report.attempt(1, lambda: self._inner.export(data), MetricExportResult.SUCCESS)
+            self._report.attempt(1, lambda: self._inner.export(data) is MetricExportResult.SUCCESS)
 
     def end(self) -> None:
         """Send no more, and give up what is under way."""

@@ -45,10 +45,10 @@ class Telemetry:
         self._monitor: Monitor | None = None
         self._task: asyncio.Task[None] | None = None
         self._last: asyncio.Future[None] | None = None  # the last reading, on its way
-        if options.traces:
-            self._open_spans(options)
         if options.metrics:
             self._metrics = MetricsSender(options, self._say)
+        if options.traces:
+            self._open_spans(options)
 
     def _open_spans(self, options: TelemetryOptions) -> None:
         sender = self._span_sender = SpanSender(options, self._say)
