@@ -296,6 +296,30 @@ def test_a_snapshot_may_go_straight_into_a_restore(driver: Driver, client: Clien
     assert driver.js.transfers == set()
 
 
+def test_pieces_that_end_in_another_order_are_sent_in_theirs(
+    driver: Driver, client: Client
+) -> None:
+    fill(client, config_of(), 300, 1000)
+    driver.runner.hold()
+    ask_backup(client, "S")
+    driver.runner.step()  # what is sent becomes durable
+    driver.finish()
+    at_once = 0
+    while driver.runner.waiting:
+        at_once = max(at_once, len(driver.runner.waiting))
+        item = driver.runner.waiting.pop()
+        item.run()
+        item.finish()
+        driver.finish()
+    data, end = receive(client)
+    assert end is not None
+    assert at_once > 2
+    driver.runner.held = False
+    assert restore(client, config_of("T"), data)["state"]["messages"] == 300
+    stored = bodies(client, "S")
+    assert bodies(client, "T") == stored
+
+
 def test_a_server_that_stops_meanwhile_leaves_nothing_half(
     disk: SimulatedDisk, driver: Driver, client: Client
 ) -> None:

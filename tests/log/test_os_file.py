@@ -55,6 +55,29 @@ def test_a_file_holds_what_was_appended_however_it_was_written(tmp_path: Path, s
     assert not any(Path(path).read_bytes()[len(model) :])
 
 
+@pytest.mark.parametrize("refuses", [False, True])
+def test_what_is_read_from_the_device_is_what_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuses: bool
+) -> None:
+    """Wherever it begins and ends, also past the end, and where nothing can be read directly."""
+    if refuses:
+
+        def refuse(*args: Any) -> None:
+            raise OSError(errno.EINVAL, "no")
+
+        monkeypatch.setattr(os_file.os, "preadv", refuse)
+    chance = random.Random(2)
+    data = chance.randbytes(2_500_003)
+    disk = OsDisk()
+    file = disk.open(str(tmp_path / "segment"))
+    file.append(data)
+    file.sync()
+    for offset, size in ((0, 70_000), (4095, 65_536), (1, 2_400_000), (2_400_000, 1_000_000)):
+        assert file.pread_stored(offset, size) == data[offset : offset + size]
+    assert file.pread_stored(3_000_000, 100_000) == b""
+    file.close()
+
+
 def test_many_megabytes_in_one_batch_arrive_whole(tmp_path: Path) -> None:
     disk = OsDisk()
     file = disk.open(str(tmp_path / "segment"))

@@ -18,6 +18,8 @@ cdef class MessageWriter:
     cdef object _parts
     cdef Record _record
     cdef Py_ssize_t _place
+    cdef Py_ssize_t _stop
+    cdef Py_ssize_t _at
 
-    @cython.locals(ids=Column, offsets=Column, record=Record, i=Py_ssize_t, end=Py_ssize_t)
+    @cython.locals(ids=Column, offsets=Column, record=Record, i=Py_ssize_t, at=Py_ssize_t, end=Py_ssize_t)
     cpdef bint write(self, OutBuffer out, Py_ssize_t bytes_max) except -1

@@ -24,17 +24,22 @@ class DamagedMessageError(CorruptionError):
 
 
 class MessageWriter:
-    """Writes the messages of one block."""
+    """Writes a run of messages of one block, those at the places from `start` to `stop`. Making one
+    blocks; raises OSError, `StorageError`."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, start: _int, stop: _int) -> None:
         self._base = block.base
-        self._data = block.data
         self._salt = block.salt
         self._ids = block.ids or Column()
         self._offsets = block.offsets or Column()
         self._parts = block.parts
         self._record = Record()
-        self._place = max(block.first_seq - block.base, 0)
+        self._place = start
+        self._stop = stop
+        self._data = b""
+        self._at = 0  # where `_data` begins in the file
+        if block.parts is None:
+            self._data, self._at = block.read(start, stop)
 
     def write(self, out: OutBuffer, bytes_max: _int) -> bool:
         """Append entries until `out` has `bytes_max` bytes; False once there are no more.
@@ -45,11 +50,12 @@ class MessageWriter:
         offsets = self._offsets
         record = self._record
         i = ids.next_used(self._place)
-        while i >= 0:
+        while 0 <= i < self._stop:
             if out.size >= bytes_max:
                 self._place = i
                 return True
-            end = decode(self._data, offsets.get(i), self._salt, self._base, record)
+            at = offsets.get(i)
+            end = decode(self._data, at - self._at, self._salt, self._base, record)
             if not end or record.seq != self._base + i:
                 raise DamagedMessageError(self._base + i)
             if record.kind == MESSAGE:
@@ -73,7 +79,7 @@ class MessageWriter:
     def _write_parts(self, out: OutBuffer, bytes_max: _int) -> bool:
         """Append entries of a log in memory, as `write` does."""
         assert self._parts is not None
-        while self._place < len(self._parts):
+        while self._place < self._stop:
             if out.size >= bytes_max:
                 return True
             part = self._parts[self._place]

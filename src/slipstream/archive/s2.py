@@ -20,11 +20,26 @@ _COMPRESSED, _PLAIN, _IDENTIFIER = 0x00, 0x01, 0xFF
 _HEAD = 4  # bytes of a chunk's type and size
 _SKIPPED_FROM = 0x80  # chunks of these types may be left out by who does not know them
 _NAMES = (b"S2sTwO", b"sNaPpY")
+NAME = b"\xff\x06\x00\x00" + _NAMES[0]  # the chunk with which a stream begins
 _NO_NAME = "this is no archive: s2 is expected, and not its name"
 
 
 def _masked(checksum: int) -> int:
     return (((checksum >> 15) | (checksum << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def chunks(data: bytes, is_packing: bool = True) -> list[bytes]:
+    """The chunks with `data`, in parts: what stands behind the name in a stream of frames."""
+    parts: list[bytes] = []
+    for at in range(0, len(data), BLOCK_BYTES):
+        block = data[at : at + BLOCK_BYTES]
+        packed = encode_block(block) if is_packing else b""
+        kind = _COMPRESSED if packed else _PLAIN
+        packed = packed or block
+        head = (len(packed) + 4) << 8 | kind
+        parts.append(head.to_bytes(4, "little") + _masked(crc32c(block)).to_bytes(4, "little"))
+        parts.append(packed)
+    return parts
 
 
 class S2Writer:
@@ -36,17 +51,9 @@ class S2Writer:
 
     def write(self, data: bytes) -> bytes:
         """The chunks with `data`."""
-        parts = [] if self._is_begun else [b"\xff\x06\x00\x00", _NAMES[0]]
+        parts = [] if self._is_begun else [NAME]
         self._is_begun = True
-        for at in range(0, len(data), BLOCK_BYTES):
-            block = data[at : at + BLOCK_BYTES]
-            packed = encode_block(block) if self.is_packing else b""
-            kind = _COMPRESSED if packed else _PLAIN
-            packed = packed or block
-            head = (len(packed) + 4) << 8 | kind
-            parts += [head.to_bytes(4, "little"), _masked(crc32c(block)).to_bytes(4, "little")]
-            parts.append(packed)
-        return b"".join(parts)
+        return b"".join(parts + chunks(data, self.is_packing))
 
 
 class S2Reader:

@@ -18,21 +18,6 @@ from slipstream.log.record import Record
 from slipstream.log.segment import Segment, read_columns, read_footer, scan_columns
 
 
-class Bytes:
-    """A file that was read as a whole, for what reads files."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def pread(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset`."""
-        return self.data[offset : offset + size]
-
-    def size(self) -> int:
-        """How many there are."""
-        return len(self.data)
-
-
 class _EverySubject:
     """An index of subjects that knows each one."""
 
@@ -43,15 +28,68 @@ class _EverySubject:
 
 @dataclass
 class Block:
-    """Messages in the memory of one block: a segment's bytes with its columns, or `parts`."""
+    """Messages in the memory of one block: the columns of a segment in a file, or `parts`."""
 
     base: int
     first_seq: int  # what lies below is gone
-    data: bytes = b""
     salt: int = 0
     ids: Column | None = None
     offsets: Column | None = None
+    end: int = 0  # of the records, in the file
+    path: str = ""
+    disk: Disk | None = None
     parts: list[Any] | None = None  # of a log in memory
+    size: int = 0  # ... bytes of all of them
+
+    def next_run(self, place: int, size: int) -> tuple[int, int, int]:
+        """The messages from `place` on, in about `size` bytes: the place of the first one, the
+        place where they end, and how many bytes they take. (0, 0, 0) if there are none."""
+        place = max(place, self.first_seq - self.base)
+        if self.parts is not None:
+            return self._run_of_parts(place, size)
+        assert self.ids is not None
+        assert self.offsets is not None
+        place = self.ids.next_used(place)
+        if place < 0:
+            return 0, 0, 0
+        start = self._offset(place)
+        low, high = place + 1, self.ids.size
+        while low < high:  # the last place up to which the records do not take more
+            middle = (low + high + 1) // 2
+            if self._offset(middle) - start <= size:
+                low = middle
+            else:
+                high = middle - 1
+        return place, low, max(self._offset(low) - start, 0)
+
+    def _run_of_parts(self, place: int, size: int) -> tuple[int, int, int]:
+        assert self.parts is not None
+        count = len(self.parts)
+        if place >= count:
+            return 0, 0, 0
+        each = max(self.size // count, 1)
+        stop = min(place + max(size // each, 1), count)
+        return place, stop, (stop - place) * each
+
+    def _offset(self, place: int) -> int:
+        assert self.offsets is not None
+        return self.offsets.get(place) if place < self.offsets.size else self.end
+
+    def read(self, place: int, stop: int) -> tuple[bytes, int]:
+        """The bytes of a run of messages, and where they begin in the file. What the page cache
+        does not have comes from the device, and does not stay there. Blocks; any thread. Raises
+        OSError, `StorageError`."""
+        assert self.disk is not None
+        at = self._offset(place)
+        size = max(self._offset(stop) - at, 0)
+        if not self.disk.exists(self.path):
+            raise StorageError(f"{self.path} is gone")
+        file = self.disk.open(self.path)
+        try:
+            data = file.pread_near(at, size)
+            return (file.pread_stored(at, size) if data is None else data), at
+        finally:
+            file.close()
 
 
 @dataclass
@@ -73,7 +111,7 @@ class FrozenLog:
         self.last_seq = log.last_seq
         self._log = log
         self._is_held = False
-        self._memory: list[tuple[int, list[Any]]] = []
+        self._memory: list[tuple[int, list[Any], int]] = []
         self._parts: list[_Part] = []
         if isinstance(log, FileLog):
             log.cut()
@@ -84,7 +122,9 @@ class FrozenLog:
             self._parts = [_part(block) for block in log.blocks if block.live]
         else:
             blocks: list[MemoryBlock] = log.blocks
-            self._memory = [(block.base, list(block.parts)) for block in blocks if block.live]
+            self._memory = [
+                (block.base, list(block.parts), block.bytes) for block in blocks if block.live
+            ]
 
     def __len__(self) -> int:
         """How many blocks there are."""
@@ -93,30 +133,40 @@ class FrozenLog:
     def block(self, i: int) -> Block:
         """Block number `i`. Blocks; any thread. Raises OSError, `StorageError`."""
         if self._memory:
-            base, parts = self._memory[i]
-            return Block(base, self.first_seq, parts=parts)
+            base, parts, size = self._memory[i]
+            return Block(base, self.first_seq, parts=parts, size=size)
         part = self._parts[i]
         segment = part.segment
         if part.file is not None:
             part.file.flush()
         if not self._disk.exists(segment.path):
             raise StorageError(f"{segment.path} is gone")
-        data = self._disk.read(segment.path)
-        ids, offsets = self._columns(part, data)
+        ids, offsets = self._columns(part)
         if part.dead is not None:
             ids.bury(part.dead)
-        return Block(segment.base, self.first_seq, data, segment.salt, ids, offsets)
+        return Block(
+            segment.base,
+            self.first_seq,
+            segment.salt,
+            ids,
+            offsets,
+            segment.records_end,
+            segment.path,
+            self._disk,
+        )
 
-    def _columns(self, part: _Part, data: bytes) -> tuple[Column, Column]:
+    def _columns(self, part: _Part) -> tuple[Column, Column]:
         if part.ids is not None and part.offsets is not None:
             return Column.unpack(part.ids, 4), part.offsets
         segment = part.segment
-        file: Any = Bytes(data)
+        file = self._disk.open(segment.path)
         try:
             return read_columns(file, read_footer(file, segment), None)
         except CorruptionError:
             every: Any = _EverySubject()
-            return scan_columns(data[: segment.records_end], segment, every)
+            return scan_columns(file.pread(0, segment.records_end), segment, every)
+        finally:
+            file.close()
 
     def release(self) -> None:
         """End the reading of the copy. On the loop; a second call does no harm."""

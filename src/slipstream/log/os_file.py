@@ -18,7 +18,7 @@ import errno
 import mmap
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from slipstream.errors import DiskFullError
 from slipstream.log.direct_write import BLOCK, write_blocks
@@ -26,6 +26,7 @@ from slipstream.log.open_files import OpenFiles
 
 BUFFER_BYTES = 1024 * 1024  # of one direct write
 BUFFERS_KEPT = 4
+DIRECT_READ_MIN = 64 * 1024  # bytes; below that the page cache costs little
 SMALL_BATCH = 512 * 1024  # batches below this are worth zeros written ahead
 RESERVE_STEP_MIN = 4096
 RESERVE_STEP_MAX = 8 * 1024 * 1024
@@ -447,11 +448,35 @@ class OsFile:
         self._begin()
         try:
             forget(self._fd, offset, size)
-            data = os.pread(self._fd, size, offset)
-            forget(self._fd, offset, size)
+            data = self._read_directly(offset, size) if size >= DIRECT_READ_MIN else None
+            if data is None:
+                data = os.pread(self._fd, size, offset)
+                forget(self._fd, offset, size)
             return data
         finally:
             self._end()
+
+    def _read_directly(self, offset: int, size: int) -> bytes | None:
+        """Read past the page cache, which would copy everything once more; None where that cannot
+        be done."""
+        flag = getattr(os, "O_DIRECT", 0)
+        if not flag or not hasattr(os, "preadv"):
+            return None
+        buffer = self._buffers.take()
+        try:
+            flags = os.O_RDONLY | os.O_CLOEXEC | flag
+            fd = self._open_files.with_room(lambda: os.open(self._path, flags))
+            try:
+                with memoryview(buffer) as memory:
+                    return b"".join(_blocks(fd, memory, offset, size))
+            finally:
+                os.close(fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return None  # not on this file system
+        finally:
+            self._buffers.give(buffer)
 
     def size(self) -> int:
         """Where `append` writes next. After it there may be zeros that were reserved."""
@@ -481,6 +506,23 @@ class OsFile:
             if not self._busy:  # else a thread uses them, and another file may get their numbers
                 self._close_descriptors()
         self._open_files.forget(self)
+
+
+def _blocks(fd: int, buffer: memoryview, offset: int, size: int) -> Iterator[bytes]:
+    """Up to `size` bytes from `offset`, in pieces, from a file that is read in whole blocks."""
+    end = offset + size
+    while offset < end:
+        start = offset - offset % BLOCK
+        wanted = min(-(-(end - start) // BLOCK) * BLOCK, len(buffer))
+        with buffer[:wanted] as part:
+            count = os.preadv(fd, [part], start)
+        upto = min(start + count, end)
+        if upto <= offset:
+            return
+        yield bytes(buffer[offset - start : upto - start])
+        if count < wanted:  # the file ends there
+            return
+        offset = upto
 
 
 def _write_all(fd: int, data: "bytes | memoryview", offset: int) -> None:

@@ -1,12 +1,13 @@
 """The threads on which the server's disk jobs run: one for batches, one for what may take long
 and nobody waits for, such as checkpoints of the commit log and the indexes of finished segments,
-and some for reads of what is not in memory.
+some for reads of what is not in memory, and some for work on the processor, such as compression.
 
 Where the disk answers within a fraction of a millisecond and nothing else is running, a small batch
 runs on the loop instead: two hand-overs between threads would cost more than they hide.
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,6 +25,9 @@ INLINE_SECONDS_MAX = 0.0005  # a disk that is slower than this, on average, is n
 PROBE_EVERY = 256  # after so many batches on the thread, one is tried on the loop again
 PROBED_SECONDS_MAX = 0.005  # ... unless they take longer than this, on average
 READS_MAX = 4  # of messages that are not in memory, at the same time
+# Jobs that take a processor, at the same time: each also waits for the disk, so two are worth it
+# on one processor, and more than four would leave little of a small machine to the clients.
+BESIDE_MIN, BESIDE_MAX = 2, 4
 _WEIGHT = 0.1
 
 
@@ -45,6 +49,8 @@ class DiskThread:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="slipstream-disk")
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="slipstream-aside")
         self._reads = ThreadPoolExecutor(READS_MAX, thread_name_prefix="slipstream-read")
+        beside = min(max(os.cpu_count() or 1, BESIDE_MIN), BESIDE_MAX)
+        self._beside = ThreadPoolExecutor(beside, thread_name_prefix="slipstream-beside")
         self.runs_here = True  # whether the loop may wait for a small batch
         self._seconds = 0.0  # what a small batch takes, averaged
         self._since_probe = 0
@@ -56,6 +62,10 @@ class DiskThread:
     def start_aside(self, job: Job) -> None:
         """Run a job on the other thread, its `finish` on the loop."""
         self._aside.submit(self._run, job)
+
+    def start_beside(self, job: Job) -> None:
+        """Run a job that takes a processor on one of some threads, its `finish` on the loop."""
+        self._beside.submit(self._run, job)
 
     def start_read(self, job: Job) -> None:
         """Run a job that only reads on a thread of its own, its `finish` on the loop."""
@@ -123,4 +133,5 @@ class DiskThread:
         """Wait for what is on its way."""
         self._threads.shutdown(wait=True)
         self._aside.shutdown(wait=True)
+        self._beside.shutdown(wait=True)
         self._reads.shutdown(wait=True, cancel_futures=True)  # nobody waits for them

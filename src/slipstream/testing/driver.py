@@ -131,6 +131,10 @@ class HandRunner:
         """Run a job now or when told to; there is no second thread here."""
         self.start(job)
 
+    def start_beside(self, job: Job) -> None:
+        """Run a job now or when told to, as the others."""
+        self.start(job)
+
     def start_read(self, job: Job) -> None:
         """Run a job that only reads now, or when told to if reads are held, too."""
         if self.holds_reads:

@@ -5,21 +5,23 @@
     last chunk without a reply, then an empty message: 204, or what went wrong
 
 The archive is of one position: what the stream and its consumers were when the request was
-answered. It is read and compressed piece by piece on a thread, while the stream goes on.
+answered. It is read and compressed in pieces, some at a time on threads of their own, while the
+stream goes on; they are sent in order.
 """
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
+from slipstream.archive import s2
 from slipstream.archive.entries import CONSUMER, MAGIC, STATE, put_content, put_end
 from slipstream.archive.messages import DamagedMessageError, MessageWriter
-from slipstream.archive.s2 import S2Writer
 from slipstream.engine.backup.positions import ConsumerCopy
 from slipstream.engine.jetstream.advisories import PREFIX, client_info
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.stream.stream import Stream
-from slipstream.log.frozen import FrozenLog, find_damage
+from slipstream.log.frozen import Block, FrozenLog, find_damage
 from slipstream.model.durations import SECOND
 from slipstream.model.error_codes import ErrorCode
 from slipstream.model.times import time_text
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX = 128 * 1024, 1024, 1024 * 1024
 WINDOW_BYTES, WINDOW_BYTES_MIN, WINDOW_BYTES_MAX = 8 * 1024 * 1024, 1024, 32 * 1024 * 1024
-PIECE_BYTES = 1024 * 1024  # read and compressed at a time
+# Read and compressed at a time; with what entries may have more than records it is one block of S2.
+PIECE_BYTES = s2.BLOCK_BYTES - 64 * 1024
+AHEAD_BYTES = 4 * 1024 * 1024  # in pieces that are being written, beside the first of them
 READY_BYTES_MAX = 2 * 1024 * 1024  # compressed ahead of what may be sent
 SENT_PER_TURN = 2 * 1024 * 1024
 NO_INTEREST_NS = 2 * SECOND
@@ -52,62 +56,167 @@ def _within(asked: int, default: int, least: int, most: int) -> int:
     return min(max(asked, least), most) if asked > 0 else default
 
 
+class _Piece:
+    """A part of the archive, which a job writes and compresses; its own bytes are few."""
+
+    def __init__(self, snapshot: "Snapshot", size: int = 0) -> None:
+        self.size = size  # about so many bytes before they are compressed
+        self.parts: list[bytes] = []
+        self.error: Exception | None = None
+        self.is_written = False
+        self._snapshot = snapshot
+
+    def run(self) -> None:
+        """Write it, and keep the error; never raises."""
+        try:
+            self.write()
+        except Exception as error:  # whatever it is, the receiver hears of it
+            self.error = error
+
+    def write(self) -> None:
+        """Fill `parts`. Blocks; any thread. Raises OSError, `StorageError`."""
+
+    def finish(self) -> None:
+        """On the loop."""
+        self.is_written = True
+        self._snapshot.go_on()
+
+
+class _Consumers(_Piece):
+    """What stands before the messages, or as much of it as one piece has."""
+
+    def __init__(self, snapshot: "Snapshot", archive: "_Archive") -> None:
+        super().__init__(snapshot, PIECE_BYTES)
+        self._archive = archive
+
+    def write(self) -> None:
+        archive = self._archive
+        out = archive.head
+        while archive.consumers and out.size < PIECE_BYTES:
+            one = archive.consumers.popleft()
+            put_content(out, CONSUMER + one.name.encode(), archive.now, one.entry())
+        self.parts = s2.chunks(out.take())
+
+
+class _Messages(_Piece):
+    """A run of messages in one block."""
+
+    def __init__(self, snapshot: "Snapshot", block: Block, run: tuple[int, int, int]) -> None:
+        super().__init__(snapshot, run[2])
+        self._block = block
+        self._start, self._stop = run[:2]
+
+    def write(self) -> None:
+        writer = MessageWriter(self._block, self._start, self._stop)
+        out = OutBuffer()
+        while True:
+            is_more = writer.write(out, PIECE_BYTES)
+            self.parts += s2.chunks(out.take())
+            if not is_more:
+                break
+
+
+class _Opening(_Piece):
+    """Nothing of the archive by itself: the next block of messages is opened."""
+
+    def __init__(self, snapshot: "Snapshot", frozen: FrozenLog, number: int) -> None:
+        super().__init__(snapshot)
+        self.block: Block | None = None
+        self._frozen = frozen
+        self._number = number
+
+    def write(self) -> None:
+        self.block = self._frozen.block(self._number)
+
+
+class _End(_Piece):
+    """The end of the archive, for which no job is needed."""
+
+    def __init__(self, snapshot: "Snapshot") -> None:
+        super().__init__(snapshot)
+        out = OutBuffer()
+        put_end(out)
+        self.parts = s2.chunks(out.take())
+        self.is_written = True
+
+
+class _Ready:
+    """Bytes that are ready to be sent, taken in chunks."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._parts: deque[memoryview] = deque()
+
+    def add(self, part: bytes) -> None:
+        """Behind those that are there."""
+        self.size += len(part)
+        self._parts.append(memoryview(part))
+
+    def take(self, size: int) -> bytes:
+        """The first `size` bytes."""
+        self.size -= size
+        taken = []
+        while size:
+            part = self._parts.popleft()
+            if len(part) > size:
+                self._parts.appendleft(part[size:])
+                part = part[:size]
+            size -= len(part)
+            taken.append(part)
+        return b"".join(taken)
+
+    def clear(self) -> None:
+        """Nothing of it is wanted."""
+        self.size = 0
+        self._parts.clear()
+
+
 class _Archive:
-    """Writes the archive of a stream, piece by piece; made on the loop, at the moment that counts.
+    """The archive of a stream, piece by piece; made on the loop, at the moment that counts.
     `state` is encoded, `now` the time of the entries (ns)."""
 
     def __init__(self, stream: Stream, no_consumers: bool, state: bytes, now: int) -> None:
         self.frozen = FrozenLog(stream.log)
-        self._consumers: list[ConsumerCopy] = []
+        self.consumers: deque[ConsumerCopy] = deque()
         if not no_consumers:
-            self._consumers = [ConsumerCopy(one) for one in stream.consumers.values()]
-        self._now = now
-        self._out = OutBuffer()
-        self._out.put(MAGIC)
-        put_content(self._out, STATE, now, state)
-        self._frames = S2Writer()
-        self._next_block = 0
-        self._writer: MessageWriter | None = None
-        self.ended = False
+            self.consumers.extend(ConsumerCopy(one) for one in stream.consumers.values())
+        self.now = now
+        self.head = OutBuffer()  # what stands before the messages, as far as it is written
+        self.head.put(MAGIC)
+        put_content(self.head, STATE, now, state)
+        self._before: _Consumers | None = None  # the last piece before the messages
+        self._openings: deque[_Opening] = deque()
+        self._opened = 0  # blocks that were begun to be opened
+        self._place = 0  # in the first of these, where the next piece begins
+        self.ended = False  # there are no more pieces
 
-    def piece(self) -> bytes:
-        """The next piece, compressed. Blocks. Raises OSError, `StorageError`."""
-        out = self._out
-        while out.size < PIECE_BYTES and not self.ended:
-            if self._consumers:
-                one = self._consumers.pop(0)
-                put_content(out, CONSUMER + one.name.encode(), self._now, one.entry())
-                continue
-            if self._writer is None:
-                if self._next_block == len(self.frozen):
-                    put_end(out)
-                    self.ended = True
-                    break
-                self._writer = MessageWriter(self.frozen.block(self._next_block))
-                self._next_block += 1
-            if not self._writer.write(out, PIECE_BYTES):
-                self._writer = None
-        return self._frames.write(out.take())
-
-
-class _PieceJob:
-    """Has the next piece written, on a thread."""
-
-    def __init__(self, snapshot: "Snapshot") -> None:
-        self._snapshot = snapshot
-        self.piece = b""
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        """Write the next piece, and keep the error; never raises."""
-        try:
-            self.piece = self._snapshot.archive.piece()
-        except Exception as error:  # whatever it is, the receiver hears of it
-            self.error = error
-
-    def finish(self) -> None:
-        """On the loop."""
-        self._snapshot.take(self)
+    def next_piece(self, snapshot: "Snapshot") -> _Piece | None:
+        """What is to be written next, beside the earlier ones; None if that cannot be known yet, or
+        if there is no more."""
+        before = self._before
+        if before is None or (before.is_written and self.consumers):
+            self._before = _Consumers(snapshot, self)
+            return self._before
+        if not before.is_written or self.ended:
+            return None
+        if len(self._openings) < 2 and self._opened < len(self.frozen):
+            self._openings.append(_Opening(snapshot, self.frozen, self._opened))
+            self._opened += 1
+            return self._openings[-1]
+        while self._openings:
+            opening = self._openings[0]
+            if opening.block is None:
+                return None  # it takes a while, or has failed
+            run = opening.block.next_run(self._place, PIECE_BYTES)
+            if run[1]:
+                self._place = run[1]
+                return _Messages(snapshot, opening.block, run)
+            self._openings.popleft()
+            self._place = 0
+            if self._opened < len(self.frozen):
+                return self.next_piece(snapshot)
+        self.ended = True
+        return _End(snapshot)
 
 
 class Snapshot(Service):
@@ -133,12 +242,14 @@ class Snapshot(Service):
         self._client = client_info(js, session)
         self._started = stream.clock.now
         self._ack_subject = f"$JS.SNAPSHOT.ACK.{stream.name}.{self._engine.new_id()}"
-        self._ready = bytearray()  # compressed, and not sent
+        self._pieces: deque[_Piece] = deque()  # that are being written, in order
+        self._ready = _Ready()  # compressed, and not sent
+        self._ready.add(s2.NAME)
         self._sent = 0  # chunks that ask for an acknowledgement
         self._out: dict[int, int] = {}  # sizes of chunks that are not acknowledged, by number
         self._out_bytes = 0
-        self._is_writing = False
-        self._is_sending = False
+        self._is_going = False
+        self._is_more = False
         self._timer: Any = None
         self.ended = False
         self.archive = _Archive(stream, asked.no_consumers, encoded, self._started)
@@ -155,7 +266,7 @@ class Snapshot(Service):
         self._advise("SNAPSHOT_CREATE", "snapshot_create", fields)
         account.watch_interest(self._deliver, self._look_at_interest)
         if account.has_interest(self._deliver):
-            self._go_on()
+            self.go_on()
         else:
             self._wait(NO_INTEREST_NS, self._nobody)
 
@@ -180,7 +291,7 @@ class Snapshot(Service):
             self._wait(NO_INTEREST_NS, self._nobody)
             return
         self._watch_flow()
-        self._engine.timers.after(0, self._go_on)
+        self._engine.timers.after(0, self.go_on)
 
     def _nobody(self) -> None:
         self._end(b"408 No Interest", "no interest")
@@ -190,30 +301,69 @@ class Snapshot(Service):
 
     # -- sending -------------------------------------------------------------------------------
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Send what the window has room for, and have more written."""
-        if self.ended or self._is_sending:
+        self._is_more = True
+        if self._is_going:  # who is sent a chunk may acknowledge it at once, and jobs may end
             return
+        self._is_going = True
+        try:
+            while self._is_more and not self.ended:
+                self._is_more = False
+                self._step()
+        finally:
+            self._is_going = False
+
+    def _step(self) -> None:
         if not self._stream.account.has_interest(self._deliver):
             return  # the timer says when that is final
-        self._is_sending = True  # who is sent a chunk may acknowledge it at once
-        is_more = self._send_some()
-        self._is_sending = False
-        if is_more:
-            self._engine.timers.after(0, self._go_on)
-        elif self.archive.ended and not self._is_writing:
-            if len(self._ready) < self._chunk:
-                if self._ready:
-                    self._publish(b"", b"", bytes(self._ready))
+        if not self._take_pieces():
+            return
+        if self._send_some():
+            self._engine.timers.after(0, self.go_on)
+        elif self.archive.ended and not self._pieces:
+            if self._ready.size < self._chunk:
+                if self._ready.size:
+                    self._publish(b"", b"", self._ready.take(self._ready.size))
                 self._end(b"204" if self._sent else b"", "")
-        elif not self._is_writing and len(self._ready) < READY_BYTES_MAX:
-            self._is_writing = True
-            self._engine.commit.run_aside(_PieceJob(self))
+            return
+        self._write_more()
+
+    def _take_pieces(self) -> bool:
+        """Take those that are written, in order; False if that was the end of it."""
+        while self._pieces and self._pieces[0].is_written:
+            piece = self._pieces.popleft()
+            if piece.error is not None:
+                self._refuse(piece.error)
+                return False
+            for part in piece.parts:
+                self._ready.add(part)
+        return True
+
+    def _refuse(self, error: Exception) -> None:
+        if isinstance(error, DamagedMessageError):
+            find_damage(self._stream.log, error.seq)
+            self._fail(f"{error}, and counts as lost from now on; ask again for the others")
+        else:
+            self._fail(str(error) or type(error).__name__)
+
+    def _write_more(self) -> None:
+        """Have pieces written ahead of what may be sent."""
+        while self._ready.size < READY_BYTES_MAX and not self.ended:
+            if self._pieces and sum(piece.size for piece in self._pieces) >= AHEAD_BYTES:
+                return
+            if (piece := self.archive.next_piece(self)) is None:
+                return
+            self._pieces.append(piece)
+            if piece.is_written:
+                self._is_more = True
+            else:
+                self._engine.commit.run_beside(piece)
 
     def _send_some(self) -> bool:
         """Send chunks as far as the window goes; whether there are more for another turn."""
         sent = 0
-        while len(self._ready) >= self._chunk and self._out_bytes + self._chunk <= self._window:
+        while self._ready.size >= self._chunk and self._out_bytes + self._chunk <= self._window:
             if sent >= SENT_PER_TURN:
                 return True
             sent += self._chunk
@@ -228,26 +378,10 @@ class Snapshot(Service):
         self._out[self._sent] = size
         self._out_bytes += size
         reply = f"{self._ack_subject}.{size}.{self._sent}"
-        chunk = bytes(self._ready[:size])
-        del self._ready[:size]
-        self._publish(reply.encode(), b"", chunk)
+        self._publish(reply.encode(), b"", self._ready.take(size))
 
     def _publish(self, reply: bytes, header: bytes, body: bytes) -> None:
         self._stream.account.send(self._deliver, reply, header, body)
-
-    def take(self, job: _PieceJob) -> None:
-        """A piece is written."""
-        self._is_writing = False
-        if self.ended:
-            return
-        if isinstance(job.error, DamagedMessageError):
-            find_damage(self._stream.log, job.error.seq)
-            self._fail(f"{job.error}, and counts as lost from now on; ask again for the others")
-        elif job.error is not None:
-            self._fail(str(job.error) or type(job.error).__name__)
-        else:
-            self._ready += job.piece
-            self._go_on()
 
     def handle(self, message: Inbound) -> int:
         """A chunk is acknowledged."""
@@ -257,7 +391,7 @@ class Snapshot(Service):
         if size:
             self._out_bytes -= size
             self._watch_flow()
-            self._go_on()
+            self.go_on()
         return 1
 
     def look(self) -> None:

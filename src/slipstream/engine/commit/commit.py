@@ -53,6 +53,10 @@ class Runner(Protocol):
     def start_aside(self, job: Job) -> None:
         """Run a job as `start` does, in an order of its own: batches do not wait for it."""
 
+    def start_beside(self, job: Job) -> None:
+        """Run a job that takes a processor, such as compression, as `start` does, in any order and
+        beside others of its kind."""
+
     def start_read(self, job: Job) -> None:
         """Run a job that only reads as `start` does, in any order."""
 
@@ -284,6 +288,10 @@ class Commit:
         """Run a job beside the batches, such as a checkpoint or a finished segment's index: it may
         take long, and no batch waits for it."""
         self._runner.start_aside(job)
+
+    def run_beside(self, job: Job) -> None:
+        """Run a job that takes a processor, such as compression: several may run at a time."""
+        self._runner.start_beside(job)
 
     def fetch(self, cold: ColdError, done: Callable[[], None]) -> None:
         """Have read from the disk what somebody missed; `done` follows as a turn of the engine, and

@@ -92,6 +92,9 @@ class Idle:
     def start_aside(self, job: Job) -> None:
         """Forget the job."""
 
+    def start_beside(self, job: Job) -> None:
+        """Forget the job."""
+
     def start_read(self, job: Job) -> None:
         """Nobody is kept from anything by it: read."""
         job.run()
