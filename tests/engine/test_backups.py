@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from slipstream.archive.s2 import S2Writer
+from slipstream.engine.backup import unpacking
 from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.protocol.options import EngineOptions
 from slipstream.log.commit_log import Removal
@@ -671,8 +672,12 @@ def steps_of(driver: Driver) -> int:
 
 @pytest.mark.parametrize("after", range(14))
 @pytest.mark.parametrize("seed", range(3))
-def test_a_power_failure_leaves_the_whole_stream_or_none(after: int, seed: int) -> None:
+@pytest.mark.parametrize("written_at_once", [30_000, 1_000_000])
+def test_a_power_failure_leaves_the_whole_stream_or_none(
+    monkeypatch: pytest.MonkeyPatch, after: int, seed: int, written_at_once: int
+) -> None:
     """After so many steps of the disk; what was answered is there."""
+    monkeypatch.setattr(unpacking, "WRITTEN_AT_ONCE", written_at_once)
     disk = SimulatedDisk(Random(seed))
     driver = Driver(disk, segment_bytes=SEGMENT_BYTES).start()
     client = driver.client()
@@ -714,7 +719,11 @@ def test_a_power_failure_leaves_the_whole_stream_or_none(after: int, seed: int) 
     "operation", ["open", "mkdir", "append", "reserve", "sync", "rename", "sync_dir"]
 )
 @pytest.mark.parametrize("nth", range(1, 9))
-def test_a_disk_that_fails_costs_the_restore_and_nothing_else(operation: str, nth: int) -> None:
+@pytest.mark.parametrize("written_at_once", [20_000, 1_000_000])
+def test_a_disk_that_fails_costs_the_restore_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, operation: str, nth: int, written_at_once: int
+) -> None:
+    monkeypatch.setattr(unpacking, "WRITTEN_AT_ONCE", written_at_once)
     disk = SimulatedDisk(Random(1))
     driver = Driver(disk, segment_bytes=SEGMENT_BYTES).start()
     client = driver.client()

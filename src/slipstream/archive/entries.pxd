@@ -1,4 +1,5 @@
 import cython
+cimport slipstream.wire.ascii as char
 
 from slipstream.log.record cimport Record
 from slipstream.wire.buffer cimport OutBuffer
@@ -8,6 +9,8 @@ cdef Py_ssize_t HEADER_BYTES_MAX
 cdef Py_ssize_t BODY_BYTES_MAX
 cdef int _LOW_BITS, _MORE_FOLLOWS, _SHIFT_MAX
 
+@cython.locals(i=Py_ssize_t, c="unsigned char")
+cpdef bint may_be_subject(bytes subject) except -1
 cpdef void put_number(OutBuffer out, unsigned long long value) except *
 cpdef void put_entry(OutBuffer out, bytes name, long long ts, unsigned long long seq, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except *
 

@@ -10,6 +10,7 @@ Each entry is a head of numbers (uvarint: size of the name, zigzag varint: time 
 sequence, size of the header block, size of the body), then the name, the header block, the body.
 """
 
+import slipstream.wire.ascii as char
 from slipstream.errors import CorruptionError
 from slipstream.log.record import Record
 from slipstream.wire.buffer import OutBuffer
@@ -31,7 +32,11 @@ _SHIFT_MAX = 56
 
 def may_be_subject(subject: bytes) -> bool:
     """Whether a message may have this subject: clients publish to wildcards, too, as words."""
-    return subject != b"" and subject.translate(None, b" \t\r\n") == subject
+    for i in range(len(subject)):
+        c = subject[i]
+        if c == char.SPACE or c == char.TAB or c == char.CR or c == char.LF:
+            return False
+    return len(subject) > 0
 
 
 def put_number(out: OutBuffer, value: _int) -> None:

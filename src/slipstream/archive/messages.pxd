@@ -1,6 +1,6 @@
 import cython
 
-from slipstream.archive.entries cimport EntryReader, put_entry
+from slipstream.archive.entries cimport EntryReader, may_be_subject, put_entry
 from slipstream.log.base cimport Log
 from slipstream.log.columns cimport Column
 from slipstream.log.record cimport Record, decode

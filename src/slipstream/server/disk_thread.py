@@ -9,7 +9,7 @@ runs on the loop instead: two hand-overs between threads would cost more than th
 import asyncio
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from time import perf_counter, time_ns
 
@@ -51,6 +51,7 @@ class DiskThread:
         self._reads = ThreadPoolExecutor(READS_MAX, thread_name_prefix="slipstream-read")
         beside = min(max(os.cpu_count() or 1, BESIDE_MIN), BESIDE_MAX)
         self._beside = ThreadPoolExecutor(beside, thread_name_prefix="slipstream-beside")
+        self._running: set[Future[None]] = set()  # on these
         self.runs_here = True  # whether the loop may wait for a small batch
         self._seconds = 0.0  # what a small batch takes, averaged
         self._since_probe = 0
@@ -65,7 +66,9 @@ class DiskThread:
 
     def start_beside(self, job: Job) -> None:
         """Run a job that takes a processor on one of some threads, its `finish` on the loop."""
-        self._beside.submit(self._run, job)
+        future = self._beside.submit(self._run, job)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
 
     def start_read(self, job: Job) -> None:
         """Run a job that only reads on a thread of its own, its `finish` on the loop."""
@@ -128,6 +131,7 @@ class DiskThread:
         later."""
         for threads in (self._threads, self._aside):
             threads.submit(lambda: None).result()
+        wait(list(self._running))
 
     def close(self) -> None:
         """Wait for what is on its way."""

@@ -4,17 +4,19 @@
     chunk ──> answer, as soon as there is room for more
     empty message ──> the stream is durable, with its consumers: StreamInfo, or what went wrong
 
-Chunks are unpacked on a thread into a directory that a crash removes. Once it is complete it gets
-its name, which is one step, and the stream starts as it would with the server.
+Chunks are unpacked on a thread into a directory that a crash removes, while another one writes what
+was unpacked before. Once it is complete it gets its name, which is one step, and the stream starts
+as it would with the server.
 """
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from slipstream.engine.backup.positions import ArchivedConsumer
-from slipstream.engine.backup.unpacking import Unpacked
+from slipstream.engine.backup.unpacking import Unpacked, Writing
 from slipstream.engine.consumer.checks import check_config
 from slipstream.engine.consumer.config import fill_defaults
 from slipstream.engine.consumer.restore import place_consumer, restore_consumers
@@ -95,8 +97,12 @@ class Restore(Service):
         self._created = js.new_created()
         self._id = js.engine.new_id()
         self.subject = f"$JS.SNAPSHOT.RESTORE.{config.name}.{self._id}"
-        self._chunks: list[bytes] = []  # received, and not unpacked
-        self._taken: list[bytes] = []  # that are being unpacked
+        self._chunks: deque[bytes] = deque()  # received, and not unpacked
+        self._taken: deque[bytes] = deque()  # that are being unpacked
+        self._feeding: Iterator[Writing] | None = None  # the one before these
+        self._to_write: Writing | None = None  # what comes of it next
+        self._is_writing = False
+        self._written: deque[Writing] = deque()  # which the log has to be told of
         self._backlog = 0  # bytes of both
         self._answers: list[bytes] = []  # reply subjects that wait
         self._received = 0
@@ -125,7 +131,7 @@ class Restore(Service):
 
     def _silent(self) -> None:
         """The client has stopped sending, or the disk is slow."""
-        if self._is_working:
+        if self._is_working or self._is_writing:
             self._wait()
         else:
             self._end(ApiError(ErrorCode.STREAM_RESTORE, err="the client has stopped sending"))
@@ -161,34 +167,71 @@ class Restore(Service):
     def _go_on(self) -> None:
         if self._is_working or self.ended:
             return
+        if self._to_write is not None and not self._is_writing:
+            self._have_written(self._to_write)
         if self._error is not None:
-            self._chunks = []
-            if self._last:
+            self._chunks.clear()
+            if self._last and not self._is_writing:
                 self._end(self._error)
-        elif self._chunks:
-            self._taken, self._chunks = self._chunks, []
-            self._start(self._unpack, self._unpacked_some)
-        elif self._last and not self._is_ending:
+        elif self._chunks or self._taken or self._feeding is not None:
+            if self._to_write is None:
+                self._taken += self._chunks
+                self._chunks.clear()
+                self._start(self._unpack, self._unpacked_some, beside=True)
+        elif self._last and not self._is_ending and not self._is_writing:
             self._is_ending = True
             self._start(self._finish_unpacking, self._unpacked_all)
 
-    def _start(self, work: Callable[[], None], then: Callable[[Exception | None], None]) -> None:
+    def _start(
+        self,
+        work: Callable[[], None],
+        then: Callable[[Exception | None], None],
+        beside: bool = False,
+    ) -> None:
+        """Have some work done, most of it on the disk or, if it is `beside`, on a processor."""
         self._is_working = True
 
         def done(error: Exception | None) -> None:
             self._is_working = False
             if self.ended:  # JetStream has stopped meanwhile
-                self._discard()
+                self._discard_at_rest()
             else:
                 then(error)
 
-        self._engine.commit.run_aside(_Step(work, done))
+        commit = self._engine.commit
+        (commit.run_beside if beside else commit.run_aside)(_Step(work, done))
+
+    def _have_written(self, writing: Writing) -> None:
+        """Have something written while more is unpacked."""
+        self._to_write = None
+        self._is_writing = True
+
+        def done(error: Exception | None) -> None:
+            self._is_writing = False
+            self._written.append(writing)
+            if self.ended:
+                self._discard_at_rest()
+            else:
+                self._go_on()
+
+        self._engine.commit.run_aside(_Step(writing.run, done))
 
     def _unpack(self) -> None:
-        """On a thread: what has come so far."""
+        """On a thread: what has come so far, up to where something is to be written."""
         unpacked = self._begun()
-        for chunk in self._taken:
-            unpacked.feed(chunk)
+        self._tell_written(unpacked)
+        while self._feeding is not None or self._taken:
+            if self._feeding is None:
+                self._feeding = unpacked.feed(self._taken[0])
+            self._to_write = next(self._feeding, None)
+            if self._to_write is not None:
+                return
+            self._feeding = None
+            self._taken.popleft()
+
+    def _tell_written(self, unpacked: Unpacked) -> None:
+        while self._written:
+            unpacked.written(self._written.popleft())
 
     def _begun(self) -> Unpacked:
         """On a thread."""
@@ -203,21 +246,25 @@ class Restore(Service):
         return self._unpacked
 
     def _unpacked_some(self, error: Exception | None) -> None:
-        if error is not None and self._error is None:
-            self._error = error
-        self._backlog -= sum(map(len, self._taken))
-        self._taken = []
-        answers, self._answers = self._answers, []
-        for reply in answers:
-            if reply:
-                self._js.account.send(reply, b"", b"", b"")
+        if error is not None:
+            self._error = self._error or error
+            self._feeding = self._to_write = None
+            self._taken.clear()
+        self._backlog = sum(map(len, self._taken)) + sum(map(len, self._chunks))
+        if self._backlog <= BACKLOG_BYTES_MAX:
+            answers, self._answers = self._answers, []
+            for reply in answers:
+                if reply:
+                    self._js.account.send(reply, b"", b"", b"")
         self._go_on()
 
     # -- completing ----------------------------------------------------------------------------
 
     def _finish_unpacking(self) -> None:
         """On a thread: the archive has to be whole."""
-        self._is_whole = self._begun().finish()
+        unpacked = self._begun()
+        self._tell_written(unpacked)
+        self._is_whole = unpacked.finish()
 
     def _unpacked_all(self, error: Exception | None) -> None:
         """Look at the consumers before anything of them is kept."""
@@ -384,19 +431,21 @@ class Restore(Service):
         if self.ended:
             return
         self._leave()
-        if not self._is_working:
-            self._discard()
+        self._discard_at_rest()
 
     def _leave(self) -> None:
         """Take nothing any more."""
         self.ended = True
-        self._chunks = []
+        self._chunks.clear()
         if self._timer is not None:
             self._timer.cancel()
         self._js.account.remove_service(self.subject.encode(), self)
         self._js.transfers.discard(self)
 
-    def _discard(self) -> None:
+    def _discard_at_rest(self) -> None:
+        """Nothing of it is wanted, once no thread is at it."""
+        if self._is_working or self._is_writing:
+            return
         unpacked, self._unpacked = self._unpacked, None
         if unpacked is not None:
             unpacked.discard()

@@ -1,7 +1,8 @@
 """An archive that comes in pieces becomes a log with its consumers: the part that blocks.
 
 Nobody else sees the log meanwhile, so all of it may run on a thread. In files it lies in a
-directory that the next start removes, until it is complete.
+directory that the next start removes, until it is complete. What is stored is written and synced in
+batches, for each of which another thread may take its time: more is unpacked meanwhile.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from slipstream.engine.backup.positions import ArchivedConsumer, read_entry
 from slipstream.errors import CorruptionError, DiskFullError, Error
 from slipstream.log.base import Log
 from slipstream.log.disk import File
-from slipstream.log.durability import Touched
+from slipstream.log.durability import Job, SyncBatch, Touched
 from slipstream.log.file_log import FileLog
 from slipstream.log.memory_log import MemoryLog
 from slipstream.log.record import Record
@@ -39,6 +40,21 @@ class _State(msgspec.Struct):
 
     last_seq: int = 0
     last_ts: str = ""
+
+
+class Writing:
+    """What a log wants written, while more is stored in it."""
+
+    def __init__(self, batch: SyncBatch | None, jobs: list[Job]) -> None:
+        self.batch = batch
+        self.jobs = jobs
+
+    def run(self) -> None:
+        """Write it, and sync it. Blocks; any thread. Never raises: see `Unpacked.written`."""
+        if self.batch is not None:
+            self.batch.run()
+        for job in self.jobs:
+            job.run()
 
 
 class Unpacked:
@@ -70,8 +86,10 @@ class Unpacked:
         self._spool: File | None = None
         self._completing: Iterator[int] | None = None
 
-    def feed(self, piece: bytes) -> None:
-        """More of the archive. Blocks. Raises OSError, `StorageError`."""
+    def feed(self, piece: bytes) -> Iterator[Writing]:
+        """Store more of the archive, up to where this gives what is to be written: the caller has
+        that done, tells `written`, and may go on meanwhile. All of it has to be taken before the
+        next piece. Blocks. Raises OSError, `StorageError`."""
         for block in self._frames.feed(piece):
             if not self._is_begun and not self._begin(block):
                 continue
@@ -84,8 +102,15 @@ class Unpacked:
                     self._take(self._record)
                 self._check_room()
                 if self.log.unwritten() >= WRITTEN_AT_ONCE:
-                    self._write()
+                    yield Writing(self.log.prepare_sync(), self.log.take_jobs())
             self._head = b""
+
+    def written(self, writing: Writing) -> None:
+        """It has run. Raises `StorageError` for what it could not write."""
+        if writing.batch is not None:
+            self.log.finish_sync(writing.batch)
+        for job in writing.jobs:
+            job.finish()
 
     def _begin(self, block: bytes) -> bool:
         """Find out which kind of archive it is; False while too little of it has come."""
@@ -111,11 +136,9 @@ class Unpacked:
 
     def _write(self) -> None:
         """Have the log on disk as far as it goes."""
-        batch = self.log.prepare_sync()
-        if batch is None:
-            return
-        batch.run()
-        self.log.finish_sync(batch)
+        writing = Writing(self.log.prepare_sync(), [])
+        writing.run()
+        self.written(writing)
         self.log.do_jobs()
 
     def _take(self, record: Record) -> None:
