@@ -21,12 +21,16 @@ cdef class EntryReader:
     cdef list _parts
     cdef Py_ssize_t _waiting
     cdef Py_ssize_t _need
+    cdef bytes _after
+    cdef Py_ssize_t _after_at
     cdef Py_ssize_t _cursor
     cdef bint _is_begun
     cdef public bint ended
 
     @cython.locals(data=bytes)
     cpdef bint next(self, Record record) except -1
+    @cython.locals(rest=bytes, first=bytes, missing=Py_ssize_t)
+    cdef void _go_on(self) except *
     @cython.locals(name_size="long long", stamp="long long", seq="long long", header_size="long long", body_size="long long", at=Py_ssize_t)
     cdef bint _next(self, bytes data, Record record) except -1
     @cython.locals(at=Py_ssize_t, size=Py_ssize_t, value="long long", shift=int, byte="long long")

@@ -86,6 +86,8 @@ class EntryReader:
         self._parts: list[bytes] = []  # what came after that
         self._waiting = 0  # bytes of these
         self._need = 0  # bytes from `_at` on that the next entry has, where that is known
+        self._after = b""  # what follows where `_data` is one entry that came in two parts ...
+        self._after_at = 0  # ... from here on
         self._cursor = 0
         self._is_begun = False
         self.ended = False  # the end was there, and `next` finds nothing any more
@@ -101,9 +103,10 @@ class EntryReader:
         if self._parts:
             if len(self._data) - self._at + self._waiting < self._need:
                 return False
-            self._data = b"".join([self._data[self._at :], *self._parts])
-            self._parts = []
-            self._at = self._waiting = self._need = 0
+            self._go_on()
+        if self._after and self._at == len(self._data):
+            self._data, self._after = self._after, b""
+            self._at = self._after_at
         data = self._data
         if not self._is_begun:
             if len(data) < 8:
@@ -117,6 +120,21 @@ class EntryReader:
                 raise CorruptionError("the archive is damaged: it goes on after its end")
             return False
         return self._next(data, record)
+
+    def _go_on(self) -> None:
+        """Go on in what has come. Of a large part nothing is copied but the end of an entry."""
+        rest = self._data[self._at :] + self._after[self._after_at :]
+        first = self._parts[0]
+        missing = self._need - len(rest)
+        if len(self._parts) == 1 and (not rest or 0 < missing <= len(first)):
+            self._data = rest + first[:missing] if rest else first
+            self._after = first if rest else b""
+            self._after_at = missing
+        else:
+            self._data = b"".join([rest, *self._parts])
+            self._after = b""
+        self._parts = []
+        self._at = self._waiting = self._need = 0
 
     def _next(self, data: bytes, record: Record) -> bool:
         self._cursor = self._at

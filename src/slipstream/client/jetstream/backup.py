@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 META, DATA = "backup.json", "stream.tar.s2"
 CHUNK_BYTES = 512 * 1024
 WINDOW_BYTES = 16 * 1024 * 1024
+WRITE_BACK_BYTES = 4 * 1024 * 1024  # after which the system is to begin to write to the disk
 SENT_AHEAD = 16  # chunks of a restore that are on their way
 ANSWER_SECONDS_MAX = 20.0  # of a server, which itself waits 5 for a client
 COMPLETE_SECONDS = 600.0  # for a server that has all of a restore to make it durable
@@ -77,6 +78,29 @@ class FrameMeter:
         return 4 + size
 
 
+class _ArchiveFile:
+    """A file that is written from its beginning to its end, and not read soon. What is written goes
+    to the disk while more comes, and not only with the sync at the end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._size = 0
+        self._begun = 0  # up to here the system writes it
+
+    def write(self, chunks: list[bytes]) -> None:
+        """Write chunks at the end. Blocks; raises OSError."""
+        self._file.writelines(chunks)
+        self._size += sum(map(len, chunks))
+        new = self._size - self._begun
+        if new >= WRITE_BACK_BYTES and hasattr(os, "posix_fadvise"):
+            self._file.flush()
+            # What is on the disk leaves the page cache; of what is not, writing begins.
+            start = max(self._begun - WRITE_BACK_BYTES, 0)
+            length = self._size - start
+            os.posix_fadvise(self._file.fileno(), start, length, os.POSIX_FADV_DONTNEED)
+            self._begun = self._size
+
+
 async def backup(
     js: "JetStream",
     name: str,
@@ -111,7 +135,8 @@ async def backup(
         part = target / f"{DATA}.part"
         try:
             with part.open("wb") as file:
-                info.bytes = await _receive(js, chunks, file, name, info.state.bytes, progress)
+                archive = _ArchiveFile(file)
+                info.bytes = await _receive(js, chunks, archive, name, info.state.bytes, progress)
                 await asyncio.to_thread(_sync, file)
             await asyncio.to_thread(_complete, target, part, found)
         except BaseException:
@@ -125,7 +150,7 @@ async def backup(
 async def _receive(
     js: "JetStream",
     chunks: "asyncio.Queue[Message]",
-    file: BinaryIO,
+    archive: "_ArchiveFile",
     name: str,
     size: int,
     progress: Progress | None,
@@ -143,7 +168,7 @@ async def _receive(
         while not chunks.empty():
             messages.append(chunks.get_nowait())
         bodies = [message.data for message in messages]
-        await asyncio.to_thread(file.writelines, bodies)
+        await asyncio.to_thread(archive.write, bodies)
         for message in messages:
             if not message.data:
                 if message.status >= 300:
