@@ -79,8 +79,8 @@ class FrameMeter:
 
 
 class _ArchiveFile:
-    """A file that is written from its beginning to its end, and not read soon. What is written goes
-    to the disk while more comes, and not only with the sync at the end."""
+    """A file that is written from its beginning to its end. What is written goes to the disk while
+    more comes, and not only with the sync at the end."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -94,10 +94,9 @@ class _ArchiveFile:
         new = self._size - self._begun
         if new >= WRITE_BACK_BYTES and hasattr(os, "posix_fadvise"):
             self._file.flush()
-            # What is on the disk leaves the page cache; of what is not, writing begins.
-            start = max(self._begun - WRITE_BACK_BYTES, 0)
-            length = self._size - start
-            os.posix_fadvise(self._file.fileno(), start, length, os.POSIX_FADV_DONTNEED)
+            # What is not on the disk yet stays in the page cache, and the system begins to write it.
+            fd, advice = self._file.fileno(), os.POSIX_FADV_DONTNEED
+            os.posix_fadvise(fd, self._begun, new, advice)
             self._begun = self._size
 
 
