@@ -594,6 +594,30 @@ def test_a_client_that_stops_sending_leaves_nothing(
     assert client.request(subject, GOOD[20:]).status == "503"
 
 
+def test_more_is_unpacked_while_the_disk_writes(
+    monkeypatch: pytest.MonkeyPatch, driver: Driver, client: Client
+) -> None:
+    monkeypatch.setattr(unpacking, "WRITTEN_AT_ONCE", 30_000)
+    config = config_of()
+    fill(client, config, 300, 1000)
+    stored = bodies(client)
+    data = back_up(client, "S")
+    client.api("STREAM.DELETE.S")
+    subject = begin_restore(client, config)["deliver_subject"]
+    driver.runner.hold()
+    client.publish(subject, data, "_INBOX.t.part")
+    client.publish(subject, b"", "_INBOX.t.part")
+    at_once = 0
+    while driver.runner.step():
+        driver.finish()
+        at_once = max(at_once, len(driver.runner.waiting))
+    assert at_once == 2
+    driver.runner.held = False
+    answers = [m.json() for m in client.take() if m.subject == "_INBOX.t.part" and m.body]
+    assert [answer["state"]["messages"] for answer in answers] == [300]
+    assert bodies(client) == stored
+
+
 @pytest.mark.parametrize(
     ("limits", "code"),
     [

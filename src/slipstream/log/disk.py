@@ -114,6 +114,10 @@ class Disk(Protocol):
     def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
         """`sync` of files and `sync_dir` of directories, where they still exist."""
 
+    def settle(self) -> None:
+        """Have what was flushed read by whoever opens a file from now on. Blocks; raises
+        OSError."""
+
     def random_bytes(self, size: int) -> bytes:
         """Bytes that nobody can guess."""
 
@@ -247,6 +251,9 @@ class OsDisk:
                 os.fsync(fd)
             finally:
                 os.close(fd)
+
+    def settle(self) -> None:
+        pass  # so it is
 
     def _open_to_sync(self, path: str, flags: int = 0) -> int:
         return self.open_files.with_room(lambda: os.open(path, os.O_RDONLY | flags))

@@ -139,6 +139,7 @@ class FrozenLog:
         segment = part.segment
         if part.file is not None:
             part.file.flush()
+        self._disk.settle()
         if not self._disk.exists(segment.path):
             raise StorageError(f"{segment.path} is gone")
         ids, offsets = self._columns(part)

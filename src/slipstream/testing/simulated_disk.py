@@ -365,6 +365,9 @@ class SimulatedDisk:
         self.begin("sync_dir")
         self._walk(_split(path)).sync()
 
+    def settle(self) -> None:
+        """Nothing: whoever opens a file reads what was flushed."""
+
     def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
         """`sync` of files and `sync_dir` of directories, where they still exist."""
         for path in files:

@@ -87,6 +87,18 @@ def test_what_is_written_while_a_file_is_renamed_goes_to_its_new_name(entries: E
     assert (Path(entries.root) / "1.seg").read_bytes() == b"before meanwhile"
 
 
+def test_who_opens_a_file_anew_reads_all_of_it_once_the_disk_is_settled(entries: Entries) -> None:
+    path = f"{entries.root}/1.seg"
+    file = entries.disk.open(path)
+    entries.is_held = True
+    file.append(b"on its way")
+    file.flush()
+    thread = in_thread(entries.disk.settle, lambda: bool(entries.waiting))
+    entries.apply()
+    thread.join()
+    assert entries.disk.open(path).pread_near(0, 100) == b"on its way"
+
+
 def test_what_is_written_to_a_file_that_was_removed_is_in_no_entry(entries: Entries) -> None:
     file = entries.disk.open(f"{entries.root}/a")
     file.append(b"there")

@@ -94,7 +94,7 @@ class _ArchiveFile:
         new = self._size - self._begun
         if new >= WRITE_BACK_BYTES and hasattr(os, "posix_fadvise"):
             self._file.flush()
-            # What is not on the disk yet stays in the page cache, and the system begins to write it.
+            # What is not on the disk yet stays in the cache, and the system begins to write it.
             fd, advice = self._file.fileno(), os.POSIX_FADV_DONTNEED
             os.posix_fadvise(fd, self._begun, new, advice)
             self._begun = self._size

@@ -305,6 +305,9 @@ class GroupDisk:
     def sync_dir(self, path: str) -> None:
         self.commit()
 
+    def settle(self) -> None:
+        self.commit()
+
     def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
         self.commit()
         with self._lock:

@@ -238,5 +238,8 @@ class OverlayDisk:
     def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
         """Nothing survives the process."""
 
+    def settle(self) -> None:
+        """So it is."""
+
     def random_bytes(self, size: int) -> bytes:
         return os.urandom(size)
