@@ -2,8 +2,10 @@
 
 import asyncio
 import builtins
+import time
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -14,7 +16,7 @@ from slipstream.client.errors import (
     NoRespondersError,
     TimeoutError,
 )
-from slipstream.client.jetstream.errors import ApiError
+from slipstream.client.jetstream.errors import ApiError, JetStreamNotEnabledError, PublishError
 from slipstream.errors import Error
 from slipstream.spark.options import ServerOptions
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from slipstream.client import Connection
     from slipstream.client.jetstream import JetStream
 
+T = TypeVar("T")
+
+RETRY_WAIT_SECONDS = 0.25
 _PASSING = (ConnectionClosedError, ConnectionLostError, NoRespondersError, TimeoutError)
 
 
@@ -52,6 +57,28 @@ def may_pass(error: Error) -> bool:
     if isinstance(error, ApiError):
         return error.code == HTTPStatus.SERVICE_UNAVAILABLE
     return isinstance(error, _PASSING)
+
+
+def is_worth_a_retry(error: Error | OSError) -> bool:
+    """The same of work that publishes, too, and that may be done twice."""
+    return not isinstance(error, Error) or may_pass(error) or isinstance(error, PublishError)
+
+
+async def patiently(work: Callable[[], Awaitable[T]], options: ServerOptions) -> T:
+    """What the coroutine returns or raises.
+
+    It is begun anew while the server is away, or another one comes to lead its group, for up to
+    `retryTimeout`. A server without JetStream is not waited for.
+    """
+    deadline = time.monotonic() + options.retry_timeout
+    while True:
+        try:
+            return await work()
+        except (Error, OSError) as error:
+            is_without = isinstance(error, JetStreamNotEnabledError)
+            if is_without or not is_worth_a_retry(error) or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(RETRY_WAIT_SECONDS)
 
 
 def jetstream(connection: "Connection", options: ServerOptions) -> "JetStream":

@@ -7,6 +7,7 @@ have, many with one request (`multi_last` of a direct get), and remembers them u
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from slipstream.client.kv.config import check_key
 from slipstream.client.kv.entries import OPERATION_HEADER
 from slipstream.client.kv.errors import InvalidKeyError
 from slipstream.model.header_names import NATS_MARKER_REASON
-from slipstream.spark.connections import connect, jetstream
+from slipstream.spark.connections import connect, jetstream, patiently
 from slipstream.spark.options import ServerOptions
 
 KEYS_PER_REQUEST = 500
@@ -36,7 +37,8 @@ def looked_up(key: Column, bucket: str, options: ServerOptions) -> Column:
                 texts = keys.to_pylist()
                 unknown = {text for text in texts if text is not None and text not in known}
                 if unknown:
-                    known |= runner.run(_values(bucket, sorted(unknown), options))
+                    values = partial(_values, bucket, sorted(unknown), options)
+                    known |= runner.run(patiently(values, options))
                 yield pa.array([known.get(text) for text in texts], pa.string())
 
     find.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}

@@ -19,6 +19,7 @@ import msgspec
 from slipstream.client.jetstream.errors import MessageNotFoundError, StreamNotFoundError
 from slipstream.errors import ConfigError, Error
 from slipstream.model.times import datetime_text
+from slipstream.spark.connections import may_pass
 from slipstream.wire.subjects import overlaps
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ async def prepare(js: "JetStream", stream: "Stream") -> None:
                 num_replicas=stream.config.num_replicas,
             )
         except Error as error:
+            if may_pass(error):
+                raise
             raise ConfigError(
                 f"jetstream: progress is kept in a stream {STREAM}, which is not there and cannot "
                 f"be made ({error}). Have it made, with the subject {ROOT}.>; mode deduplicated "

@@ -28,7 +28,7 @@ from slipstream.model.configurations import ConsumerConfig
 from slipstream.model.header_names import NATS_NUM_PENDING, NATS_SEQUENCE
 from slipstream.model.infos import StreamInfo
 from slipstream.model.times import datetime_text
-from slipstream.spark.connections import connect, jetstream, may_pass
+from slipstream.spark.connections import RETRY_WAIT_SECONDS, connect, jetstream, may_pass
 from slipstream.spark.loss import LossReports
 from slipstream.spark.options import ServerOptions, SourceOptions
 from slipstream.wire.subjects import overlaps
@@ -42,7 +42,6 @@ T = TypeVar("T")
 
 _NEAR = 0.95  # a cut this near to the wanted count needs no more requests
 _STEPS_MAX = 64
-_RETRY_WAIT_SECONDS = 0.25
 
 
 class Planner:
@@ -83,7 +82,7 @@ class Planner:
             else:
                 self._was_answered = True
                 return done
-            time.sleep(_RETRY_WAIT_SECONDS)
+            time.sleep(RETRY_WAIT_SECONDS)
 
     async def jetstream(self) -> "JetStream":
         """The context, connected on first use."""

@@ -20,7 +20,7 @@ import msgspec
 
 from slipstream.client.arrow.scan import BATCH_ROWS
 from slipstream.client.errors import ConnectionLostError, NoRespondersError, TimeoutError
-from slipstream.client.jetstream.errors import ApiError
+from slipstream.client.jetstream.errors import ApiError, JetStreamNotEnabledError
 from slipstream.errors import Error
 from slipstream.model.times import datetime_text
 from slipstream.tables.errors import StreamReplacedError
@@ -121,7 +121,7 @@ class TableWriter:
 
     async def _begin(self) -> None:
         """Take the tables over, and find where to go on."""
-        info = await self._info()
+        info = await self._patient_info(is_first=True)
         found = await asyncio.to_thread(self._table.open)
         created = identity_of(info)
         if found is None:
@@ -305,15 +305,23 @@ class TableWriter:
             if not _may_pass(error):
                 raise  # what was not removed now goes with the next commit
 
-    async def _patient_info(self) -> "StreamInfo":
-        """The stream's info; the server may be away for `retry_seconds`."""
+    async def _patient_info(self, *, is_first: bool = False) -> "StreamInfo":
+        """The stream's info; the server may be away for `retry_seconds`.
+
+        A server that has no JetStream is told from one that comes back by what it says `is_first`.
+        """
         now = asyncio.get_running_loop().time
         began = now()
         while True:
             try:
                 return await self._info()
             except Error as error:
-                if not _may_pass(error) or now() - began > self._options.retry_seconds:
+                is_without = is_first and isinstance(error, JetStreamNotEnabledError)
+                if (
+                    is_without
+                    or not _may_pass(error)
+                    or now() - began > self._options.retry_seconds
+                ):
                     raise
                 await asyncio.sleep(_RETRY_WAIT_SECONDS)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from slipstream.spark.connections import connect, jetstream
+from slipstream.spark.connections import connect, jetstream, patiently
 from slipstream.spark.options import ServerOptions, parse
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def history_and_tail(
             return await cut(jetstream(connection, asked), stream, catalog, table, options)
 
     with ThreadPoolExecutor(1) as thread:  # the caller's may have a running loop
-        found = thread.submit(asyncio.run, read()).result()
+        found = thread.submit(asyncio.run, patiently(read, asked)).result()
     scan = found.table.scan(rows_of(stream), snapshot_id=found.snapshot)
     tasks = list(scan.plan_files())
     if any(task.delete_files for task in tasks):

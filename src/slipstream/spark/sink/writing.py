@@ -30,10 +30,14 @@ import slipstream.spark.markers as markers
 import slipstream.spark.sink.exactly_once as exactly_once
 import slipstream.spark.workers as workers
 from slipstream.client.arrow.row_block import RowBlock
-from slipstream.client.jetstream.errors import PublishError
 from slipstream.errors import ConfigError, Error
 from slipstream.model.header_names import NATS_EXPECTED_STREAM, NATS_MSG_ID
-from slipstream.spark.connections import connect, may_pass
+from slipstream.spark.connections import (
+    RETRY_WAIT_SECONDS,
+    connect,
+    is_worth_a_retry,
+    patiently,
+)
 from slipstream.spark.planning import check_subjects
 from slipstream.spark.sink.bucket_rows import KeyReader, key_columns
 from slipstream.spark.sink.exactly_once import Task
@@ -61,7 +65,6 @@ log = logging.getLogger("slipstream.spark")
 EXACTLY_ONCE, DEDUPLICATED, AT_LEAST_ONCE = "exactly-once", "deduplicated", "at-least-once"
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
-_RETRY_WAIT_SECONDS = 0.25
 BLOCKS_BEHIND = 1
 
 
@@ -101,7 +104,7 @@ class StreamSink:
             )
         self.mode = ""
         self.subjects: list[str] = []  # of the stream, when the write begins
-        self.mode = asyncio.run(self._prepare(streaming))
+        self.mode = asyncio.run(patiently(lambda: self._prepare(streaming), options))
         self.identity = self._identity(streaming)
         if self.mode == DEDUPLICATED and self.identity == Identity.NONE:
             raise ConfigError(
@@ -159,19 +162,7 @@ class StreamSink:
                 f"attempt has stored are not among the rows of this one. {exactly_once.WHAT_TO_DO}"
             )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._commit_patiently(task, rows, digest))
-
-    async def _commit_patiently(self, task: Task, rows: int, digest: str) -> None:
-        """Commit; while the server is away try again, until `retryTimeout`."""
-        deadline = time.monotonic() + self.options.retry_timeout
-        while True:
-            try:
-                return await self._commit(task, rows, digest)
-            except (Error, OSError) as error:
-                is_over = time.monotonic() > deadline
-                if is_over or not _is_worth_a_retry(error):
-                    raise
-            await asyncio.sleep(_RETRY_WAIT_SECONDS)
+            runner.run(patiently(lambda: self._commit(task, rows, digest), self.options))
 
     async def _commit(self, task: Task, rows: int, digest: str) -> None:
         async with self._connected() as (_, js):
@@ -183,7 +174,7 @@ class StreamSink:
         """A write has failed, and will not be tried again."""
         if self.has_progress:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._forget(self._job))
+                runner.run(patiently(lambda: self._forget(self._job), self.options))
 
     async def _forget(self, writer: str) -> None:
         """Remove the progress of a write that has no name under which it could come again."""
@@ -308,7 +299,7 @@ class StreamSink:
                             has_ended = batch is None
                     reason = attempt.error
             except (Error, OSError) as error:
-                if not _is_worth_a_retry(error):
+                if not is_worth_a_retry(error):
                     raise
                 reason = error
             attempt.check_present()
@@ -318,12 +309,7 @@ class StreamSink:
                     f" ({reason or 'rows are not acknowledged'}): is the server there? "
                     "The option retryTimeout sets the wait"
                 ) from reason
-            await asyncio.sleep(_RETRY_WAIT_SECONDS)
-
-
-def _is_worth_a_retry(error: Error | OSError) -> bool:
-    """Whether the server may be away for a moment."""
-    return not isinstance(error, Error) or may_pass(error) or isinstance(error, PublishError)
+            await asyncio.sleep(RETRY_WAIT_SECONDS)
 
 
 class Attempt:

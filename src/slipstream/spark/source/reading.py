@@ -1,12 +1,16 @@
 """How a task reads its part: a scan over a connection of its own, batch after batch.
 
-A broken connection, a server that is killed and comes back, and messages lost on the way are the
-scan's business; here progress is watched (`retryTimeout`), and losses are told from holes.
+A connection that breaks while messages come, and messages lost on the way, are the scan's business.
+Here progress is watched, and losses are told from holes. A request that a server has not answered,
+because it was killed or leads its group no more, is made again after the last row, until
+`retryTimeout` has passed without a row.
 """
 
 import asyncio
 import builtins
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +20,8 @@ import slipstream.spark.earlier_markers as earlier_markers
 import slipstream.spark.loss as loss
 import slipstream.spark.workers as workers
 from slipstream.client.errors import TimeoutError
-from slipstream.spark.connections import connect, jetstream
+from slipstream.errors import Error
+from slipstream.spark.connections import RETRY_WAIT_SECONDS, connect, jetstream, may_pass
 from slipstream.spark.options import SourceOptions
 from slipstream.spark.source.ranges import Part
 from slipstream.spark.source.rows import RowMaker, scan_columns
@@ -53,42 +58,73 @@ async def scan_part(
     part: Part, columns: list[str], options: SourceOptions
 ) -> "AsyncGenerator[pyarrow.RecordBatch, None]":
     """The scanned batches of a part. Raises `DataLossError`."""
-    connection = await connect(options, "spark-task", patient=True)
-    async with connection:
+    reader = PartReader(part, columns, options)
+    deadline = time.monotonic() + options.retry_timeout
+    async with await connect(options, "spark-task", patient=True) as connection:
+        while True:
+            try:
+                async with aclosing(reader.batches(connection)) as batches:
+                    async for batch in batches:
+                        yield batch
+                        deadline = time.monotonic() + options.retry_timeout
+                return
+            except Error as error:
+                if not may_pass(error) or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(RETRY_WAIT_SECONDS)
+
+
+class PartReader:
+    """Reads a part from where it stands: `batches` may be begun again after an error."""
+
+    def __init__(self, part: Part, columns: list[str], options: SourceOptions) -> None:
+        self._part = part
+        self._columns = columns
+        self._options = options
+        self._position = part.start
+
+    async def batches(
+        self, connection: "Connection"
+    ) -> "AsyncGenerator[pyarrow.RecordBatch, None]":
+        """The batches that have not been given yet. Raises `DataLossError`."""
+        part, options, columns = self._part, self._options, self._columns
         stream = await jetstream(connection, options).stream(part.stream)
-        fail = options.fail_on_data_loss
-        loss.tell(loss.find_loss(stream.cached_info, part.created, part.start, part.end), fail)
-        if loss.is_another(stream.cached_info, part.created):
-            await _report(connection, part, part.start, part.end - part.start)
+        fail, info = options.fail_on_data_loss, stream.cached_info
+        loss.tell(loss.find_loss(info, part.created, self._position, part.end), fail)
+        if loss.is_another(info, part.created):
+            await _report(connection, part, self._position, part.end - self._position)
             return
-        has_markers = earlier_markers.may_have(stream.cached_info, filters=part.subjects)
+        has_markers = earlier_markers.may_have(info, filters=part.subjects)
         needed = ("sequence", "subject") if has_markers else ("sequence",)
         wanted = [*(name for name in needed if name not in columns), *columns]
         scan = stream.scan(
-            start=part.start,
+            start=self._position,
             end=part.end - 1,
             subjects=part.subjects or None,
             columns=wanted,
             batch_rows=options.fetch_messages,
             batch_bytes=options.fetch_bytes,
         )
-        position = part.start
         async with scan:
             while True:
-                batch = await _next(scan, options, part, position)
+                batch = await _next(scan, options, part, self._position)
                 if batch is None:
                     break
                 sequences = batch.column("sequence")
-                if sequences[0].as_py() > position:
-                    lost = await _check(stream, part, position, sequences[0].as_py(), fail)
-                    await _report(connection, part, position, lost)
-                position = sequences[len(sequences) - 1].as_py() + 1
+                if sequences[0].as_py() > self._position:
+                    await self._account_for(connection, stream, sequences[0].as_py())
+                self._position = sequences[len(sequences) - 1].as_py() + 1
                 if has_markers:
                     batch = _without_markers(batch, part.stream)
                 if batch.num_rows:
                     yield batch
-        lost = await _check(stream, part, position, part.end, fail)
-        await _report(connection, part, position, lost)
+        await self._account_for(connection, stream, part.end)
+
+    async def _account_for(self, connection: "Connection", stream: "Stream", end: int) -> None:
+        """Tell what is lost of the messages from where it stands to before `end`."""
+        fail = self._options.fail_on_data_loss
+        lost = await _check(stream, self._part, self._position, end, fail)
+        await _report(connection, self._part, self._position, lost)
 
 
 def _without_markers(batch: "pyarrow.RecordBatch", stream: str) -> "pyarrow.RecordBatch":
