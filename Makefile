@@ -1,5 +1,6 @@
 # Everything a newcomer needs: `make demo` and `make test` set up a fresh machine by themselves.
 #   make demo    the main job on an embedded server: 336,776 flights through streams and Spark
+#   make demo-group  the same flights on three servers, whose leader is killed twice
 #   make demo-kill  a stream into an Iceberg table, server and writer killed again and again
 #   make test    all tests, on the compiled and on the plain build
 #   make explore  properties with new examples, SEED=n for those of another run
@@ -19,14 +20,17 @@ JOBS   ?= auto
 SECONDS ?= 60
 SEED   ?= 0
 
-.PHONY: demo demo-kill ready test test-compiled test-plain explore lint fuzz sanitize power-cuts simulate bench build wheels pythons clean help
+.PHONY: demo demo-group demo-kill ready test test-compiled test-plain explore lint fuzz sanitize power-cuts simulate bench build wheels pythons clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,14s/^#   //p' Makefile
+	@sed -n '2,15s/^#   //p' Makefile
 
 demo: ready $(VENV)/.demo build
 	$(PY) -m examples.flights
+
+demo-group: ready $(VENV)/.demo build
+	$(PY) -m examples.flights.group
 
 KILLS ?= 30
 

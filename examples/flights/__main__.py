@@ -68,7 +68,7 @@ async def main(days: int, directory: Path) -> int:
 def clear(directory: Path) -> None:
     """Remove what the last run has left."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name in ("store", "checkpoints", "results", "spark", "tables"):
+    for name in ("store", "servers", "checkpoints", "results", "spark", "tables"):
         shutil.rmtree(directory / name, ignore_errors=True)
     for name in ("spark.log", PICTURE):
         (directory / name).unlink(missing_ok=True)

@@ -52,7 +52,7 @@ class Queries:
     async def run_until_killed(self, nc: Connection, middle: datetime) -> None:
         """Run until the first result after `middle` is on its way, and kill it there."""
         seen = await nc.subscribe("delays.>")
-        killing = asyncio.create_task(_first_after(seen, middle))
+        killing = asyncio.create_task(first_after(seen, middle))
         for attempt in range(STARTS_MAX):
             async with self._process() as process:
                 watching = asyncio.create_task(self._watch(process))
@@ -137,7 +137,8 @@ def backlog(progress: Progress) -> int | None:
     return sum(int(stream["backlogMessages"]) for stream in found.values())
 
 
-async def _first_after(seen: Any, middle: datetime) -> None:
+async def first_after(seen: Any, middle: datetime) -> None:
+    """Wait for the first result of an hour that begins at `middle` or later."""
     async for message in seen:
         start = datetime.fromisoformat(json.loads(message.data)["start"])
         if start.astimezone(UTC) >= middle:

@@ -12,19 +12,36 @@ import slipstream
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(400)
-def test_the_demo_is_killed_and_ends_with_what_pandas_computes(tmp_path: Path) -> None:
+def said_by(program: str, directory: Path) -> str:
+    """What a demo of six days says, which has to succeed."""
     source = Path(slipstream.__file__).parents[1]
     done = subprocess.run(
-        [sys.executable, "-m", "examples.flights", "--days", "6", "--directory", str(tmp_path)],
+        [sys.executable, "-m", program, "--days", "6", "--directory", str(directory)],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": f"{source}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
         timeout=390,
     )
-    said = done.stdout
-    assert done.returncode == 0, said + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.timeout(400)
+def test_the_demo_of_a_group_loses_two_leaders_and_ends_with_what_pandas_computes(
+    tmp_path: Path,
+) -> None:
+    said = said_by("examples.flights.group", tmp_path)
+    assert said.count("✗ SIGKILL for n") == 2
+    assert "subjects: each of them once" in said
+    assert said.count("equal\n") == 3
+    assert said.count("have all of") == 2
+    assert "everything agrees, after two killed leaders" in said
+
+
+@pytest.mark.timeout(400)
+def test_the_demo_is_killed_and_ends_with_what_pandas_computes(tmp_path: Path) -> None:
+    said = said_by("examples.flights", tmp_path)
     assert "all counts equal the source table" in said
     assert "✗ SIGKILL while batch" in said
     assert said.count("equal\n") == 5

@@ -75,7 +75,7 @@ def test_an_answer_before_a_majority_has_it_is_found(monkeypatch: pytest.MonkeyP
 
 
 def test_an_answer_once_the_leader_alone_has_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Leader, "_index_on_majority", lambda leader: leader._log.synced)
+    monkeypatch.setattr(Leader, "index_on_quorum", lambda leader: leader._log.synced)
     assert first_found((*SEEN, "corruption:")) is not None
 
 

@@ -34,6 +34,7 @@ from slipstream.group.leader import FollowerState, Leader
 from slipstream.group.lease import SealPromise, Settings
 from slipstream.group.log_replica import LogReplica
 from slipstream.group.members_change import MembersChange
+from slipstream.group.members_change import Stage as Changing
 from slipstream.group.members_register import MembersRegister
 from slipstream.group.membership import Membership
 from slipstream.group.messages import (
@@ -398,6 +399,8 @@ class Member:
             if change.is_over:
                 self._change = None
                 self.hear_membership(self.membership)
+            if change.stage is Changing.OVERTAKEN:
+                self._step_down(now)
 
     # -- messages --------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@
 
 Until the register is asked to take the first step, the change can be given up without a trace. From
 then on whoever leads finishes it: a leader that finds both memberships in the register begins with
-COMMITTING.
+COMMITTING. One that finds a later epoch there, which somebody has taken and not led in, can change
+nothing in its own: it is overtaken, and has to step down.
 """
 
 from enum import Enum, auto
@@ -31,6 +32,7 @@ class Stage(Enum):
     LEAVING = auto()
     DONE = auto()
     GIVEN_UP = auto()
+    OVERTAKEN = auto()
 
 
 class MembersChange:
@@ -71,7 +73,7 @@ class MembersChange:
     @property
     def is_over(self) -> bool:
         """Whether nothing more is to be done."""
-        return self.stage in (Stage.DONE, Stage.GIVEN_UP)
+        return self.stage in (Stage.DONE, Stage.GIVEN_UP, Stage.OVERTAKEN)
 
     def _added(self) -> list[str]:
         return [one for one in self._joint.members if one not in self._before.everyone]
@@ -116,10 +118,13 @@ class MembersChange:
 
     def _look_at_register(self, now: int) -> None:
         outcome = self._register.outcome
-        if outcome is not None and outcome.value == self._wanted:
+        if outcome is None:
+            return
+        if outcome.value == self._wanted:
             self._leader.told = self._wanted.membership
             self._stepped(now)
-        # Else another one has taken the register, and this server will hear that it leads no more.
+        else:
+            self.stage = Stage.OVERTAKEN
 
     def _stepped(self, now: int) -> None:
         """The register has the step of this stage."""

@@ -213,7 +213,7 @@ def test_nobody_waits_for_a_snapshot_to_apply_an_entry_at_once(
     entry = Entry(1, 1, 0, 0, encode_operations([Operation(Kind.CREATE, "a")]))
     answers = []
 
-    def link_tree(source: str, target: str) -> None:
+    def link_tree(disk: object, source: str, target: str) -> None:
         with ThreadPoolExecutor(1) as other:
             answers.append(other.submit(directory.apply_here, [entry]).result())
 
