@@ -29,7 +29,7 @@ from slipstream.engine.consumer.redelivery import (
 )
 from slipstream.engine.consumer.watched import end_watch, watch_delivery
 from slipstream.engine.session.message import Inbound
-from slipstream.engine.session.watch import ACKED, HandedOut
+from slipstream.engine.session.watch import ACKED, HandedOut, MessageWatch
 from slipstream.log.record import Record
 from slipstream.model.ack_subject import ack_head
 from slipstream.model.durations import LONGEST_NS
@@ -78,7 +78,7 @@ class Consumer:
         self.pending = PendingMessages()
         # Of messages that are traced, what is out, by sequence; `watch_over` is told of it.
         self.watched: dict[int, HandedOut] = {}
-        self.watch_over: Any = None if config.direct else stream.watch
+        self.watch_over: MessageWatch | None = None if config.direct else stream.watch
         self.redelivered: dict[int, int] = {}  # deliveries so far, where more than one
         self.due: deque[int] = deque()  # to deliver again, as far as they are pending and `DUE`
         self.initial: list[int] = []  # with last_per_subject: what comes first

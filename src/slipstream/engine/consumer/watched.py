@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def watch_delivery(consumer: "Consumer", record: Record) -> None:
     """The message in `record` has just been delivered."""
     watch = consumer.watch_over
+    assert watch is not None
     seq = int(record.seq)
     end_watch(consumer, seq, REPEATED)
     trace = sampled_trace(record.data, record.header_start, record.body_start)
@@ -51,6 +52,7 @@ def end_watch(consumer: "Consumer", seq: int, outcome: str, reason: str = "") ->
     delivery = consumer.watched.pop(seq, None)
     if delivery is not None:
         watch = consumer.watch_over
+        assert watch is not None
         watch.open -= 1
         watch.delivered(delivery, outcome, reason)
 
