@@ -194,7 +194,13 @@ class GroupHost:
             self._settings,
         )
         self._transfers = Transfers(
-            self._member, self.checkpoints, self._send, self._turn, self._now, self._log
+            self._member,
+            self.checkpoints,
+            self._send,
+            lambda name: name in self._links.names,
+            self._turn,
+            self._now,
+            self._log,
         )
         self._timer = self._loop.call_later(_TICK, self._tick)
         self._turn()

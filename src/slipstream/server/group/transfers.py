@@ -147,6 +147,7 @@ class Transfers:
         member: Member,
         checkpoints: Checkpoints | None,
         send: Callable[[str, Message], None],
+        is_linked: Callable[[str], bool],
         turn: Callable[[], None],
         now: Callable[[], int],
         log: Logger,
@@ -154,6 +155,7 @@ class Transfers:
         self._member = member
         self._checkpoints = checkpoints
         self._send = send
+        self._is_linked = is_linked
         self._turn = turn
         self._now = now
         self._log = log
@@ -267,8 +269,8 @@ class Transfers:
                 self._break("nothing has come for long")
             return
         source = self._member.checkpoint_source()
-        if not source or now < self._ask_at:
-            return
+        if not source or now < self._ask_at or not self._is_linked(source):
+            return  # without a link the question would be lost, and waited for
         self._ask_at = now + RETRY
         if self._checkpoints is None:
             self._ask_at = now + PATIENCE
