@@ -237,7 +237,8 @@ async def test_a_server_without_its_files_gets_those_of_another_one(tmp_path: Pa
         leader = await leader_of(owned)
         without = next(one for one in owned.values() if one is not leader)
         await asyncio.to_thread(write_much, leader, "file", 600)
-        await until(lambda: without.replica.host.base_index > 0, "its log's beginning goes")
+        first = without.path / "group" / "log" / f"{1:016x}"
+        await until(lambda: not first.exists(), "its log's beginning goes, durably")
         ports = {name: owned[name].replica.host.port for name in NAMES}
         await asyncio.to_thread(without.replica.stop)
         (without.path / "store").rename(without.path / "damaged")
