@@ -20,6 +20,7 @@ class StubRegistry:
         self.subjects: dict[str, list[int]] = {}
         self.requests: list[tuple[str, str, str]] = []
         self.is_source_only = False  # Protobuf as source text, as some registries answer it
+        self.cannot_serialize = False  # Protobuf, at which some registries fail
         self.refuses = False  # every new version, as incompatible
         self.url = ""
 
@@ -40,6 +41,8 @@ class StubRegistry:
         url = urlsplit(path)
         parts = [unquote(part) for part in url.path.strip("/").split("/")]
         is_serialized = parse_qs(url.query).get("format") == ["serialized"]
+        if is_serialized and self.cannot_serialize:
+            return 500, {"error_code": 500, "message": "Syntax error in shop.proto"}
         match (method, *parts):
             case ("GET", "schemas", "ids", identity):
                 if int(identity) not in self.schemas:

@@ -246,6 +246,10 @@ async def test_protobuf_comes_from_a_registry_with_what_it_imports() -> None:
         with pytest.raises(SchemaError, match="source text"):
             await form.pinned()
         stub.is_source_only = False
+        stub.cannot_serialize = True
+        with pytest.raises(SchemaError, match=r"Syntax error in shop\.proto; give the format"):
+            await form.pinned()
+        stub.cannot_serialize = False
         stub.add(
             "alone", shop.serialized(shop.proto_file()), "PROTOBUF"
         )  # what comes with Protobuf

@@ -35,6 +35,11 @@ _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _NOT_FOUND = 404
 _CONFLICT = 409
 _REDIRECT = 3  # the first digit of its statuses
+_FAULT = 5  # likewise, of the registry's own
+_SERIALIZED = "?format=serialized"  # Protobuf as descriptors, not as source text
+_GIVE_DESCRIPTORS = (
+    "give the format `descriptors`, as protoc --descriptor_set_out --include_imports writes them"
+)
 _DEPTH_MAX = 100  # of references to references
 _REFERENCES_MAX = 1000  # of one schema, with those of what it refers to
 _ANSWER_BYTES_MAX = 1 << 25
@@ -176,7 +181,7 @@ class _Rest:
     ) -> None:
         from google.protobuf.message import DecodeError
 
-        found = await self._get(f"{path}?format=serialized")
+        found = await self._get(path + _SERIALIZED)
         for reference in found.references or ():
             if reference.name not in known:
                 known.add(reference.name)
@@ -187,8 +192,7 @@ class _Rest:
         except (ValueError, DecodeError) as error:
             raise SchemaError(
                 f"{self._address!r} answers Protobuf schemas as source text, which nothing here "
-                "compiles; give the format `descriptors`, as protoc --descriptor_set_out "
-                "--include_imports writes them"
+                f"compiles; {_GIVE_DESCRIPTORS}"
             ) from error
         if name:
             files.file[-1].name = name  # by which others import it
@@ -289,5 +293,7 @@ def _refusal(address: RestRegistry, path: str, error: urllib.error.HTTPError) ->
         told = text[:200] or error.reason
     if error.code // 100 == _REDIRECT:
         told = f"it redirects to {error.headers.get('Location')}, which is not followed; give it"
+    if error.code // 100 == _FAULT and path.endswith(_SERIALIZED):
+        told = f"it cannot give this Protobuf schema as descriptors: {told}; {_GIVE_DESCRIPTORS}"
     kinds = {_NOT_FOUND: SchemaNotFoundError, _CONFLICT: IncompatibleSchemaError}
     return kinds.get(error.code, RegistryError)(f"{address!r}, {path}: {error.code} {told}")
