@@ -120,6 +120,31 @@ def test_who_hears_a_leader_lets_nobody_seal_it_for_a_while() -> None:
     assert answers(one, AskSeal(7), LATER + 2 * SECOND) == [WouldSeal(7)]
 
 
+def asks(one: Member, now: int) -> bool:
+    """Whether n1 asks, once it is that late, whether it may lead."""
+    one.tick(now)
+    return any(isinstance(message, AskSeal) for _, message in one.take_messages())
+
+
+def test_who_loses_its_connection_to_the_leader_stands_once_its_promise_is_over() -> None:
+    for is_unlinked in (False, True):
+        one = member(State(sealed=1))
+        answers(one, Heartbeat(1, 0, BEGINNING, 0, 0))
+        one.unlinked(LATER, "n3")  # of which nothing follows
+        if is_unlinked:
+            one.unlinked(LATER, "n2")
+        assert not asks(one, LATER + 1200 * MILLISECOND)
+        assert asks(one, LATER + 1360 * MILLISECOND) == is_unlinked
+
+
+def test_who_hears_the_leader_again_does_not_stand() -> None:
+    one = member(State(sealed=1))
+    answers(one, Heartbeat(1, 0, BEGINNING, 0, 0))
+    one.unlinked(LATER, "n2")
+    answers(one, Heartbeat(1, 1, BEGINNING, 0, 0), LATER + SECOND)
+    assert not asks(one, LATER + 2 * SECOND)
+
+
 def test_who_has_just_started_may_have_promised_something() -> None:
     one = member(State(sealed=1))
     assert answers(one, AskSeal(1), SECOND) == []

@@ -37,6 +37,12 @@ def test_members_that_come_and_go_cost_nothing(size: int, first: int, trims: boo
         SimulatedGroup(seed, size, trims=trims, changes=True).run(SECONDS)
 
 
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_that_connections_end_means_nothing_by_itself(size: int) -> None:
+    for seed in range(500, 510):
+        SimulatedGroup(seed, size, trims=True, changes=True, unlinks=True).run(SECONDS)
+
+
 def test_the_same_seed_gives_the_same_life() -> None:
     lives = [SimulatedGroup(7, 3).run(SECONDS).story for _ in range(2)]
     assert lives[0] == lives[1]

@@ -36,21 +36,21 @@ class SealPromise:
 
     def __init__(self, until: int) -> None:
         self._epoch = 0
-        self._until = until
+        self.until = until  # when the member may be sealed
 
     def renew(self, epoch: int, until: int) -> None:
         """The leader of `epoch` was heard."""
         self._epoch = epoch
-        self._until = max(self._until, until)
+        self.until = max(self.until, until)
 
     def release(self, epoch: int) -> None:
         """The leader of `epoch` does not need it any more."""
         if epoch == self._epoch:
-            self._until = 0
+            self.until = 0
 
     def is_over(self, now: int) -> bool:
         """Whether the member may be sealed."""
-        return now >= self._until
+        return now >= self.until
 
 
 class Lease:

@@ -294,6 +294,16 @@ class Member:
             self._outbox.synced(job)
             self._finish_turn(now)
 
+    def unlinked(self, now: int, member: str) -> None:
+        """The connection with another server has ended. If that one leads, its process may have
+        ended, too: this server stands soon after its own promise is over. It is a hint and no more:
+        who follows a leader that is there refuses to be sealed."""
+        if member == self.leader_name and self._leader is None and self._candidate is None:
+            over = max(now, self._promise.until)  # the others' end within a heartbeat of it
+            self._deadline = min(
+                self._deadline, over + int(self._settings.heartbeat * (1 + self._random.random()))
+            )
+
     def trim(self, now: int, index: int) -> None:
         """What the entries up to `index` have come to is kept elsewhere, durably: they go, as far
         as they are known to be committed."""

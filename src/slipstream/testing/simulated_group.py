@@ -129,6 +129,7 @@ class SimulatedGroup:
         make_disk: Callable[[Random], LogDisk] = lambda random: LogDisk(),
         trims: bool = False,
         changes: bool = False,
+        unlinks: bool = False,
         make_applied: Callable[[Random], Applied] = lambda random: AppliedEntries(),
     ) -> None:
         self.seed = seed
@@ -186,6 +187,9 @@ class SimulatedGroup:
         self.changes = 0  # of the members, that were begun
         if changes:
             self.moves += [(8, self._change_members)]
+        self._unlinks = unlinks  # whether the ends of connections are heard of
+        if unlinks:
+            self.moves += [(6, self._unlink)]
 
     def crash_amid_writing(self, share: float) -> None:
         """Have all servers crash after that share of what comes to them while they write."""
@@ -777,6 +781,29 @@ class SimulatedGroup:
         server.serves = 0
         server.disk.crash(self.random)
         server.applied.crash(self.random)
+        if self._unlinks:
+            self._unlink_all(server)
+
+    def _unlink_all(self, server: Server) -> None:
+        """The others hear that their connections with a server have ended, each in its time."""
+        for other in self._running():
+            self._at(self.random.randrange(50 * MILLISECOND), self._unlinking(other, server.name))
+
+    def _unlink(self) -> None:
+        """A connection ends, and nothing else has."""
+        running = self._running()
+        if running:
+            other = self.random.choice(list(self.servers))
+            self._unlinking(self.random.choice(running), other)()
+
+    def _unlinking(self, server: Server, other: str) -> Callable[[], None]:
+        life = server.life
+
+        def unlinked() -> None:
+            if server.member is not None:
+                server.member.unlinked(self.now_of(server), other)
+
+        return lambda: self._input(server, life, unlinked)
 
     def _crash(self) -> None:
         """The power of one server fails; more often of one that leads."""

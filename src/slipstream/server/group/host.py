@@ -276,8 +276,10 @@ class GroupHost:
 
     def unlinked(self, name: str) -> None:
         """A server is not there any more."""
-        if self._transfers is not None and not self._is_stopped:
-            self._transfers.unlinked(name)
+        if self._member is None or self._transfers is None or self._is_stopped:
+            return
+        self._transfers.unlinked(name)
+        self._member.unlinked(self._now(), name)
 
     def _look_for_members(self) -> None:
         """Found the group, if all others are there and have promised nothing; or join one."""
