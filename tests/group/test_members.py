@@ -437,16 +437,17 @@ def installing(log: list[Entry], base: Mark) -> Member:
     return one
 
 
-def test_who_installs_a_checkpoint_counts_in_nothing() -> None:
+def test_who_installs_a_checkpoint_answers_for_its_log_and_does_not_lead() -> None:
+    """Or servers of which one has lost its files and another one an entry would stand still."""
     base = Mark(2, 9, 99)
     one = installing(entries(1, 1), base)
     log = entries(1, 1, 2)
-    assert answers(one, Append(2, log[1].mark, (log[2],))) == []
-    assert answers(one, Seal(3), 2 * LATER) == []
-    assert answers(one, AskSeal(7, 9), 2 * LATER) == []
-    one.tick(3 * LATER)
-    assert not one.take_messages()
-    assert finish_jobs(one) == []
+    answers(one, Append(2, log[1].mark, (log[2],)))
+    assert finish_jobs(one) == [Appended(2, 3)]
+    assert answers(one, AskSeal(7, 9), 2 * LATER) == [WouldSeal(7)]
+    answers(one, Seal(3), 2 * LATER)
+    assert finish_jobs(one) == [Sealed(3, log[2].mark)]
+    assert not asks(one, 3 * LATER)
 
 
 def test_who_has_installed_a_checkpoint_goes_on_behind_it_with_its_promises() -> None:
@@ -479,7 +480,7 @@ def test_a_log_that_may_have_lost_what_it_answered_for_is_short_after_an_install
 def test_an_install_keeps_what_follows_it_and_drops_what_contradicts_it() -> None:
     log = entries(1, 1, 1)
     replica = LogReplica(Outbox(State(sealed=1, synced=3, is_installing=True)), list(log))
-    assert not replica.is_whole
+    assert (replica.is_installing, replica.is_whole) == (True, True)
     replica.reset(log[1].mark)
     assert (replica.end, replica.is_whole) == (log[2].mark, True)
     replica = LogReplica(Outbox(State(sealed=1, synced=3, is_installing=True)), list(log))

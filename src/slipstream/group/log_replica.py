@@ -70,8 +70,9 @@ class LogReplica:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has everything that it has answered for."""
-        return not self.damaged and not self.is_short and not self.is_installing
+        """Whether it has everything that it has answered for, as an entry or behind its base. That
+        is so while a checkpoint is installed, too: what that replaces was made from entries."""
+        return not self.damaged and not self.is_short
 
     # -- read ------------------------------------------------------------------------------------
 
@@ -265,8 +266,7 @@ class LogReplica:
         return self.mark(mark.index) == mark and not has_damage
 
     def begin_install(self) -> None:
-        """What this server has applied is about to be replaced: note it, and answer for nothing
-        until `reset`."""
+        """What this server has applied is about to be replaced: note it. Its log still counts."""
         self._outbox.keep(msgspec.structs.replace(self._outbox.state, is_installing=True))
 
     def reset(self, mark: Mark) -> None:

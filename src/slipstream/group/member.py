@@ -16,7 +16,8 @@ What the entries have come to is a matter of the driver's. It says up to which i
 elsewhere (`trim`), and where a leader has not got the entries any more that this member lacks, it
 brings a checkpoint: it asks the server that `checkpoint_source` names, says `begin_install`, waits
 until `may_install`, has the checkpoint take the place of what was applied, and says `installed`. In
-between the member answers for no entries, counts in no seal and does not lead; a crash finds it so.
+between the member does not lead; a crash finds it so. Its log counts as before: a checkpoint takes
+the place of what was made from entries, and of those before it.
 
 A member is opened with what the disk has; `State()` founds a group.
 None is for a disk that is empty although it should not be: nobody knows what it has promised, so it
@@ -524,7 +525,7 @@ class Member:
                 self._hear_base(now, sender, epoch, base)
 
     def _append(self, sender: str, epoch: int, after: Mark, entries: tuple[Entry, ...]) -> None:
-        if self.log.is_installing or not is_chain(after, entries):
+        if not is_chain(after, entries):
             return
         index = self.log.append(after, entries)
         if index is None:
@@ -592,7 +593,7 @@ class Member:
     def _stand(self, now: int, is_successor: bool = False) -> None:
         """Become a candidate, if it may."""
         self._wait(now)
-        if not self.log.is_whole or self.log.end.index < self._trimmed:
+        if not self.log.is_whole or self.log.is_installing or self.log.end.index < self._trimmed:
             return
         membership = self._heard_of
         if self.name not in membership.members:

@@ -525,12 +525,17 @@ class SimulatedGroup:
         """A server that is down loses what it had applied; one at a time in the group."""
         down = [server for server in self.servers.values() if server.member is None]
         others = [server.member for server in self._running() if server.member]
-        is_one = len(down) == 1 and not any(member.is_installing for member in others)
-        if is_one and not any(server.has_lost for server in self.servers.values()):
+        if len(down) == 1 and self._have_all(others):
             server = self.random.choice(down)
             self._note(f"{server.name} loses what it has applied")
             server.applied.lose()
             server.has_lost = True
+
+    def _have_all(self, members: list[Member]) -> bool:
+        """Whether these servers lack nothing that they had, and no other one what it has applied:
+        what is lost at two of three servers is lost."""
+        are_whole = all(one.log.is_whole and not one.is_installing for one in members)
+        return are_whole and not any(server.has_lost for server in self.servers.values())
 
     def _ask_for_lost(self, server: Server, member: Member) -> None:
         """What was applied is lost: it is applied anew, or comes from another server."""
@@ -880,7 +885,7 @@ class SimulatedGroup:
         """A bit of one server that is down is turned over; one at a time in the group."""
         down = [server for server in self.servers.values() if server.member is None]
         others = [server.member for server in self._running() if server.member]
-        if down and all(member.log.is_whole for member in others):
+        if down and self._have_all(others):
             server = self.random.choice(down)
             if len(down) == 1:
                 self._note(f"{server.name} has a damaged entry")
