@@ -153,6 +153,13 @@ class Member:
         """Whether a change of the members is under way, if this server leads."""
         return self._change is not None
 
+    @property
+    def may_change(self) -> bool:
+        """Whether this server leads, is not about to hand over, and no change is under way."""
+        leader = self._leader
+        may_append = leader is not None and leader.serves and not leader.successor
+        return may_append and self._change is None
+
     def change_members(self, now: int, members: tuple[str, ...]) -> None:
         """Have these be the members, of whom all but one have to be members already; one that
         there is may go. It takes a while, and `members` tells when it is done. Raises

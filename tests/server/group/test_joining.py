@@ -1,10 +1,13 @@
 """Servers that join a group while it goes on, take a lost one's place, and leave."""
 
+import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from slipstream.group import NotLeaderError
+from slipstream.server.group.handshake import Standing
 from slipstream.server.group.joining import new_member_name, next_members, server_name_of
 from tests.server.group.hosts import Group, bodies, history
 from tests.server.group.owner import Owner
@@ -179,3 +182,42 @@ async def test_a_server_leaves_only_if_a_majority_is_left(tmp_path: Path) -> Non
         leader.remove(others[0])
         await until(lambda: len(leader.members) == 2, "the one that is not there has left")
         await group.append(b"2")
+
+
+async def test_a_leader_that_hands_over_takes_in_nobody_and_goes_on(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        leader = await group.leader()
+        lost, successor = (name for name in group.names if name != leader.name)
+        await group.stop(lost)
+        group.lose(lost)
+        proxies = [proxy for pair, proxy in group.proxies.items() if successor in pair]
+        for proxy in proxies:
+            proxy.cut("there", "back")
+        unknown = asyncio.ensure_future(leader.append(b"2"))  # which the successor does not get
+        for _ in range(2):  # its task begins, and then its turn
+            await asyncio.sleep(0)
+        leader.hand_over(successor)
+        await group.start(lost)
+        await until(lambda: group.logs[lost].has("joins the group anew"), "it waits to join")
+        await until(lambda: not leader.epoch, "nothing has come of it")
+        for proxy in proxies:
+            proxy.heal()
+        await group.settled("n1", "n2", "n3")
+        assert not leader.failed
+        await asyncio.gather(unknown, return_exceptions=True)
+
+
+async def test_who_joins_is_not_kept_from_it_by_another_one_that_does(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        lost = await lose_a_follower(group)
+        host = group.make(lost)
+        other = next(iter(group.hosts.values())).greeting(b"")
+        joining = msgspec.structs.replace(
+            other, name="n4 3c", standing=Standing.JOINING, members=()
+        )
+        host.linked(joining)
+        host.linked(other)
+        await until(lambda: host.name != lost, "it joins, too")
+        await host.stop()

@@ -286,9 +286,8 @@ class GroupHost:
         members = tuple(sorted([self.name, *self._heard]))
         if self._founding is not None or self._is_stopped:
             return
+        has_group = any(one.standing is Standing.JOINING for one in self._heard.values())
         for name, other in self._heard.items():
-            if other.standing is Standing.JOINING:
-                return  # so there is a group, and its members are not heard yet
             if other.members and (other.standing is Standing.KEPT or other.members != members):
                 if other.standing is not Standing.KEPT and len(members) < self._size:
                     return  # the others are not heard yet
@@ -299,6 +298,8 @@ class GroupHost:
                     "its leader lets it"
                 )
                 return
+        if has_group:
+            return  # its members are not heard yet
         if len(members) > self._size:
             self._fail(
                 f"the servers {', '.join(members)} have been heard, and the routes name "
@@ -377,7 +378,7 @@ class GroupHost:
         if any(one not in there for one in member.joining):
             self._log.warn(f"{_shown(member.joining)} does not join the group: it has gone")
             member.give_up_change(self._now())
-        if not member.epoch or member.is_changing:
+        if not member.may_change:
             return
         waiting = [
             name
