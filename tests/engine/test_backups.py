@@ -583,6 +583,29 @@ def test_a_restore_that_waits_for_its_place_ends_once(
         assert list(bodies(client)) == [1, 5]
 
 
+@pytest.mark.parametrize("slow", range(12))
+def test_a_restore_is_answered_once_however_slow_the_disk_is(
+    slow: int, driver: Driver, client: Client
+) -> None:
+    fill(client, config_of())
+    data = back_up(client, "S")
+    client.api("STREAM.DELETE.S")
+    config = config_of(max_msgs_per_subject=2)  # so that the disk has to take removals, too
+    subject = begin_restore(client, config)["deliver_subject"]
+    client.request(subject, data)
+    driver.runner.hold()
+    assert client.ask(subject, b"") == []
+    steps = 0
+    while driver.runner.waiting:
+        if steps == slow:
+            driver.advance(20 * SECOND)
+        driver.runner.step()
+        driver.finish()
+        steps += 1
+    (answer,) = [message.json() for message in client.take() if message.body]
+    assert answer["state"]["messages"] == 6
+
+
 def test_a_client_that_stops_sending_leaves_nothing(
     disk: SimulatedDisk, driver: Driver, client: Client
 ) -> None:

@@ -131,7 +131,7 @@ class Restore(Service):
 
     def _silent(self) -> None:
         """The client has stopped sending, or the disk is slow."""
-        if self._is_working or self._is_writing:
+        if self._is_working or self._is_writing or self._last:  # it waits for us
             self._wait()
         else:
             self._end(ApiError(ErrorCode.STREAM_RESTORE, err="the client has stopped sending"))
