@@ -129,6 +129,42 @@ def test_a_sampled_trace_is_found_under_the_names_that_clients_write(name: str) 
     assert sampled_trace(block, 0, len(block)) == TraceContext(SAMPLED, "v=1")
 
 
+@pytest.mark.parametrize(
+    "parent",
+    [
+        SAMPLED + "-more",
+        SAMPLED.replace("00-", "ff-", 1),
+        SAMPLED.upper(),
+        SAMPLED.replace(TRACE, "0" * 32),
+        SAMPLED.replace("00f067aa0ba902b7", "0" * 16),
+        SAMPLED.replace("4", "\x1b"),
+        "-" * 54 + "1" * 60_000,
+    ],
+)
+def test_a_parent_that_cannot_be_names_no_trace(parent: str) -> None:
+    block = f"NATS/1.0\r\ntraceparent: {parent}\r\n\r\n".encode()
+    assert sampled_trace(block, 0, len(block)) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "kept"),
+    [
+        ("a=b , c@d=e f", True),
+        ("a=" + "b" * 256, True),
+        (",".join(f"a{n}=b" for n in range(32)), True),
+        (",".join(f"a{n}=b" for n in range(33)), False),
+        ("a=b," + "c" * 509, False),
+        ("a=b\x1b[31m", False),
+        ("a=b" + " " * 60_000 + "x", False),
+        ("no pair", False),
+    ],
+)
+def test_of_a_state_no_more_is_kept_than_may_be_there(state: str, kept: bool) -> None:
+    later = SAMPLED.replace("00-", "01-", 1)
+    block = f"NATS/1.0\r\ntraceparent: {later}-more\r\ntracestate: {state}\r\n\r\n".encode()
+    assert sampled_trace(block, 0, len(block)) == TraceContext(later, state if kept else "")
+
+
 def test_a_refusal_has_the_code_of_the_api(driver: Driver) -> None:
     told = watched(driver)
     client = driver.client()

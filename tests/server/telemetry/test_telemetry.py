@@ -17,6 +17,7 @@ from slipstream import Server, __version__
 from slipstream.client.jetstream.errors import ApiError
 from slipstream.model.durations import MINUTE, SECOND
 from slipstream.server.options import TelemetryOptions
+from slipstream.server.telemetry.exporters import REASON_SIZE_MAX, Report
 from slipstream.server.telemetry.spans import WAITING_MAX
 from tests.server.monitoring.http_client import get
 from tests.server.telemetry.collector import PARENT, SAMPLED, Collector, attributes
@@ -135,6 +136,21 @@ async def test_traces_that_are_not_sampled_get_no_spans(collector: Collector) ->
         await js.create_stream(name="S", subjects=["s"])
         await js.publish("s", b"x")
     assert collector.requests == []
+
+
+async def test_nothing_that_a_publisher_sends_is_logged(
+    collector: Collector, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        Server(telemetry=sending(collector, metrics=False)) as server,
+        slipstream.connect(server.url) as nc,
+    ):
+        js = nc.jetstream()
+        await js.create_stream(name="S", subjects=["s"])
+        await js.publish("s", b"x", headers={**SAMPLED, "tracestate": "what?" * 1000})
+        await js.publish("s", b"x", headers={"traceparent": SAMPLED["traceparent"] + "-" * 1000})
+    assert len(collector.named("S store")) == 1
+    assert not [r for r in caplog.records if r.name.startswith("opentelemetry")]
 
 
 async def test_a_share_of_the_sampled_traces_may_be_enough(collector: Collector) -> None:
@@ -291,6 +307,18 @@ async def test_a_collector_that_is_there_again_gets_what_comes_from_then_on(
     assert "metrics cannot be sent" in said[0]
     assert "400" in said[0]
     assert "metrics are sent again; 1 were dropped" in said[1]
+
+
+def test_what_a_collector_says_is_one_printable_line() -> None:
+    said: list[str] = []
+    report = Report("spans", lambda text, is_warning: said.append(text))
+
+    def refuse() -> bool:
+        report.heard("no\x1b[2J\n[ERR] " + "x" * 10_000)
+        return False
+
+    report.attempt(1, refuse)
+    assert said[0].endswith(": no?[2J?[ERR] " + "x" * (REASON_SIZE_MAX - 13))
 
 
 # -- off ---------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ stream has stored or refused it, and of each of its deliveries. The engine knows
 and the message's headers stay as they are.
 """
 
+import re
 from typing import Protocol
 
 import msgspec
@@ -16,7 +17,19 @@ from slipstream.wire.headers import find
 OPEN_MAX = 10_000  # deliveries, of all consumers, whose end is waited for
 _SIZE_MIN = 55  # 00-<32 digits>-<16 digits>-<2 digits>
 _LAST_DIGIT = _SIZE_MIN - 1  # of the flags, whose lowest bit says that the trace is sampled
-_ODD_DIGITS = b"13579bdfBDF"
+_ODD_DIGITS = b"13579bdf"
+# The place of a version that is known, or of a later one, which may have more behind it.
+_PARENT = re.compile(
+    rb"(?:00|(?!00|ff)([0-9a-f]{2}))-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+    rb"(?(1)(?:-.*)?)"
+)
+_STATE_SIZE_MAX = 512  # bytes that have to be taken, and no more are kept
+_STATE_ENTRIES_MAX = 32
+_STATE_ENTRY = (
+    rb"(?:[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
+    rb"=[ -+\--<>-~]{0,255}[!-+\--<>-~]"
+)
+_STATE = re.compile(rb"%b(?:[ \t]*,[ \t]*%b)*" % (_STATE_ENTRY, _STATE_ENTRY))
 
 # How a delivery may end.
 ACKED = "ack"
@@ -83,9 +96,17 @@ class MessageWatch(Protocol):
 
 
 def sampled_trace(data: bytes, start: int, end: int) -> TraceContext | None:
-    """The trace that the header block ``data[start:end]`` names, if it is sampled."""
+    """The trace that the header block ``data[start:end]`` names, if it is sampled. Of what is not
+    as W3C has it there is nothing: whoever may publish may send anything."""
     parent = find(data, start, end, TRACEPARENT) or find(data, start, end, TRACEPARENT_IN_GO)
     if not parent or len(parent) < _SIZE_MIN or parent[_LAST_DIGIT] not in _ODD_DIGITS:
         return None
-    state = find(data, start, end, TRACESTATE) or b""
-    return TraceContext(parent.decode("latin-1"), state.decode("latin-1"))
+    if not _PARENT.fullmatch(parent):
+        return None
+    place = parent[:_SIZE_MIN].decode("ascii")
+    return TraceContext(place, _state(find(data, start, end, TRACESTATE) or b""))
+
+
+def _state(state: bytes) -> str:
+    is_small = len(state) <= _STATE_SIZE_MAX and state.count(b",") < _STATE_ENTRIES_MAX
+    return state.decode("ascii") if is_small and _STATE.fullmatch(state) else ""

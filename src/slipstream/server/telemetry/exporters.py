@@ -21,6 +21,7 @@ from slipstream.server.options import TelemetryOptions
 Say = Callable[[str, bool], None]  # a line for the log, and whether it is a warning
 
 QUIET_SECONDS = 60.0  # after a collector was said to be away, before that is said again
+REASON_SIZE_MAX = 512  # characters of one
 _THEIR_LOGGERS = (OTLPSpanExporter.__module__, OTLPMetricExporter.__module__)
 
 
@@ -53,8 +54,8 @@ class Report:
         return has_arrived
 
     def heard(self, text: str) -> None:
-        """The exporter would have logged this."""
-        self._reason = self._reason or text
+        """The exporter would have logged this, of which a part may be the collector's own words."""
+        self._reason = self._reason or _printable(text)
 
     def lose(self, count: int, why: str) -> None:
         """So many pieces are not sent any more."""
@@ -76,6 +77,10 @@ class Report:
                 f"OpenTelemetry: {self._what} are sent again; {self._lost} were dropped", False
             )
             self._lost = 0
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text[:REASON_SIZE_MAX])
 
 
 class _Current(threading.local):
