@@ -588,3 +588,19 @@ def test_a_skipped_sequence_that_a_full_disk_cannot_record_is_not_acknowledged()
     disk.capacity = 1 << 40
     client = Driver(disk, now=driver.clock.now + SECOND).start().client()
     assert client.api("STREAM.INFO.S")["state"]["last_seq"] >= max(acknowledged)
+
+
+def test_who_has_published_to_a_stream_that_is_deleted_hears_so() -> None:
+    driver = Driver(SimulatedDisk(Random(1))).start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    driver.runner.hold()
+    client.publish("s.a", b"x", "_INBOX.t.stored")
+    client.publish("s.a", b"x", "_INBOX.t.refused", {"Nats-Expected-Last-Sequence": "7"})
+    client.publish("$JS.API.STREAM.DELETE.S", b"", "_INBOX.t.deleted")
+    while driver.runner.step():
+        driver.finish()
+    answers = {message.subject: message.json() for message in client.take()}
+    assert answers["_INBOX.t.deleted"]["success"]
+    for asked in ("stored", "refused"):
+        assert answers[f"_INBOX.t.{asked}"]["error"]["err_code"] == 10077

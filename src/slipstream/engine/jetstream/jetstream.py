@@ -356,6 +356,7 @@ class JetStream:
         """Have a stream, whose files are to go, serve nobody any more."""
         if stream.inflow is not None:
             stream.inflow.stop(delete=True)
+        stream.refuse_published(f"stream {stream.name} was deleted meanwhile")
         stream.stop()  # so that no consumer that ends has it look for what nobody needs any more
         for consumer in stream.every_consumer():
             if consumer.store is not None:

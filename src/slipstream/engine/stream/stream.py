@@ -687,11 +687,15 @@ class Stream(Service):
 
     def refuse_waiting(self, why: str) -> None:
         """Nothing that waits for the disk will be durable."""
+        self.refuse_published(why)
+        self._let_down(StorageError(why))
+
+    def refuse_published(self, why: str) -> None:
+        """No message that is not acknowledged yet will be."""
         waiting = self._acks
         self._acks = []
         for entry in waiting:
             self.refuse(entry[2], ApiError(ErrorCode.STREAM_STORE_FAILED, err=why))
-        self._let_down(StorageError(why))
 
     def fail(self, why: str) -> None:
         """The disk has failed: what waits is refused, nothing is written any more."""
