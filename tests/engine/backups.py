@@ -8,11 +8,14 @@ from slipstream.archive.s2 import S2Writer
 from slipstream.testing.driver import Client, Message, encode
 from slipstream.wire.buffer import OutBuffer
 
-INBOX = "_INBOX.t.backup"
+INBOX = "backup.of.t"
+CHUNKS = 3  # the subscription to it
 
 
 def ask_backup(client: Client, name: str, **asked: Any) -> None:
     """Ask for a snapshot, whose chunks go to `INBOX`."""
+    if "deliver_subject" not in asked:
+        client.subscribe(INBOX, CHUNKS)
     message = {"deliver_subject": INBOX, **asked}
     subject, reply = f"$JS.API.STREAM.SNAPSHOT.{name}", "_INBOX.t.asked"
     client.send(encode(subject, encode_json(message), reply))

@@ -239,6 +239,31 @@ def test_who_listens_a_moment_later_gets_it(driver: Driver, client: Client) -> N
     assert driver.js.transfers == set()
 
 
+def test_who_listens_to_all_answers_may_subscribe_to_the_archive_after_the_answer(
+    driver: Driver, client: Client
+) -> None:
+    """As the `nats` tool does."""
+    fill(client, config_of())
+    ask_backup(client, "S", deliver_subject="_INBOX.t.mine")
+    assert [m.subject for m in client.take()] == ["_INBOX.t.asked"]
+    client.subscribe("_INBOX.t.mine")
+    driver.advance(0)
+    chunk, end = [m for m in client.take() if m.sid == "2"]
+    assert chunk.body
+    assert not end.body
+    assert driver.js.transfers == set()
+
+
+def test_who_listens_to_all_answers_alone_gets_it_a_moment_later(
+    driver: Driver, client: Client
+) -> None:
+    fill(client, config_of())
+    ask_backup(client, "S", deliver_subject="_INBOX.t.mine")
+    driver.advance(SECOND)
+    assert [m.subject for m in client.take()][-2:] == ["_INBOX.t.mine", "_INBOX.t.mine"]
+    assert driver.js.transfers == set()
+
+
 def test_a_client_that_has_gone_costs_nothing_for_long(driver: Driver, client: Client) -> None:
     fill(client, config_of(), 100, 1000)
     ask_backup(client, "S", chunk_size=1024, window_size=4096)

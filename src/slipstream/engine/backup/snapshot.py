@@ -39,6 +39,7 @@ AHEAD_BYTES = 4 * 1024 * 1024  # in pieces that are being written, beside the fi
 READY_BYTES_MAX = 2 * 1024 * 1024  # compressed ahead of what may be sent
 SENT_PER_TURN = 2 * 1024 * 1024
 NO_INTEREST_NS = 2 * SECOND
+OWN_SUBSCRIPTION_NS = SECOND // 2
 NO_FLOW_NS = 5 * SECOND
 AT_ONCE_MAX = 16  # snapshots of one account
 
@@ -265,10 +266,19 @@ class Snapshot(Service):
         fields = {"stream": self._stream.name, "state": self._state, "client": self._client}
         self._advise("SNAPSHOT_CREATE", "snapshot_create", fields)
         account.watch_interest(self._deliver, self._look_at_interest)
-        if account.has_interest(self._deliver):
-            self.go_on()
-        else:
+        if not account.has_interest(self._deliver):
             self._wait(NO_INTEREST_NS, self._nobody)
+        elif self._is_own_subscription_to_come():
+            self._wait(OWN_SUBSCRIPTION_NS, self.go_on)
+        else:
+            self.go_on()
+
+    def _is_own_subscription_to_come(self) -> bool:
+        """Whether nobody listens but by a wildcard. Go's client, and so the `nats` tool, has one
+        for all its answers, drops there what it does not expect, and subscribes to where the chunks
+        go when it has the answer to its request."""
+        listeners = self._stream.account.listeners(self._deliver)
+        return bool(listeners) and all(one.subject != self._deliver for one in listeners)
 
     def _wait(self, delay: int, then: Any) -> None:
         if self._timer is not None:
