@@ -20,7 +20,7 @@ JOBS   ?= auto
 SECONDS ?= 60
 SEED   ?= 0
 
-.PHONY: demo demo-group demo-kill ready test test-compiled test-plain explore lint fuzz sanitize power-cuts simulate bench build wheels pythons clean help
+.PHONY: demo demo-group demo-kill ready test test-compiled test-plain nats-tool explore lint fuzz sanitize power-cuts simulate bench build wheels pythons clean help
 .DELETE_ON_ERROR:
 
 help:
@@ -46,7 +46,20 @@ test: test-compiled test-plain
 # A worker that dies ends the run: where one is replaced, xdist may wait for ever.
 PYTEST := -m pytest -q -n $(JOBS) --dist loadgroup --max-worker-restart 0
 
-test-compiled: $(VENV)/.dev build
+# The `nats` tool itself, which tests run against the server and compare with the command line.
+NATS_TOOL := github.com/nats-io/natscli/nats@v0.5.1
+NATS_TOOL_SECONDS_MAX := 600
+
+# Without Go, or where Go cannot get the source, these tests are skipped and all others run.
+nats-tool: $(VENV)/.base
+	@if [ -x $(VENV)/bin/nats ] || command -v nats >/dev/null; then exit 0; fi; \
+	if ! command -v go >/dev/null; then \
+		echo "==> tests with the nats tool are skipped: there is no Go to build it with"; exit 0; fi; \
+	echo "==> the nats tool ($(NATS_TOOL))"; \
+	GOBIN="$(abspath $(VENV))/bin" timeout $(NATS_TOOL_SECONDS_MAX) go install $(NATS_TOOL) \
+		|| echo "==> tests with the nats tool are skipped: Go could not build it"
+
+test-compiled: $(VENV)/.dev build nats-tool
 	@echo "==> tests on the compiled build"
 	SLIPSTREAM_BUILD=compiled $(PY) $(PYTEST)
 
